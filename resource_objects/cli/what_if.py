@@ -69,7 +69,7 @@ def read_changes(said: argparse.Namespace) -> tuple[Change, ...]:
 
 def tried(
     command: Command, ledger: Ledger, changes: Sequence[Change], at: str | None = None
-) -> Scenario[Snapshot]:
+) -> Scenario:
     """Return a scenario in which changes are made; what they come to is told where errors go.
 
     :param at: the provider that the picture is confined to

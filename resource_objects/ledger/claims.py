@@ -688,7 +688,7 @@ class Claims:
         if record is None:
             return
 
-        def without(host: str) -> Scenario[Any]:
+        def without(host: str) -> Scenario:
             at = candidates.at or host
             return snapshot_in_place(self._context.backend, consumer, at).fork()
 

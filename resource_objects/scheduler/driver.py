@@ -418,9 +418,7 @@ class _Run:
             for claim, result in zip(claims, plan.values(), strict=True)
         ]
 
-    def _plan(
-        self, scenario: Scenario[Snapshot], consumers: Sequence[str]
-    ) -> dict[str, Candidates]:
+    def _plan(self, scenario: Scenario, consumers: Sequence[str]) -> dict[str, Candidates]:
         plan = self._at_once(scenario.snapshot, consumers, len(consumers))
         if plan:
             return plan

@@ -17,7 +17,6 @@
 ``scenario``        Scenario: a fork of a snapshot, in which one may try things
 ``taking``          a fleet after somebody took or gave back something
 ``redefining``      a fleet after changes of definitions, as a scenario tries them
-``difference``      the plan that turns one picture into another
 ``relaxations``     the smallest changes after which a candidate exists
 ``relaxed_request`` a request that asks for less: without a condition, or of an amount
 ``in_place``        a change of a consumer that keeps its devices, partitions and CPUs

@@ -15,8 +15,8 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import json
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeAlias, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeVar
 
 from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
@@ -30,6 +30,7 @@ from resource_objects.providers.dry_run import without_consumers
 from resource_objects.requests import Request
 from resource_objects.search.candidates import Candidates
 from resource_objects.search.order import Order
+from resource_objects.search.snapshot import Snapshot
 
 #: Version of the JSON form.
 VERSION = 1
@@ -47,8 +48,6 @@ _KEYS = ("tables", "request", "options", "at", "now", "answer")
 _ORDER = ("by", "weights", "preferred", "among")
 
 _T = TypeVar("_T")
-#: Makes what answers, a snapshot, of columns and a provider it is confined to.
-Open: TypeAlias = Callable[[Columns, "str | None"], Any]
 
 _TABLES: Mapping[str, Any] = {
     "providers": tables.ProviderColumns,
@@ -77,7 +76,6 @@ class Bundle:
     :param columns: the picture
     :param options: of the search: those of :data:`OPTIONS`
     :param at: the provider that the picture is confined to
-    :param open_: makes a snapshot
     :param answer: what it is known to answer, as :func:`answer_of` says it; None: nobody said
     """
 
@@ -85,7 +83,6 @@ class Bundle:
     request: Request
     options: Mapping[str, Any]
     at: str | None
-    open_: Open
     answer: Any = None
 
     def ask(self) -> Candidates:
@@ -93,9 +90,9 @@ class Bundle:
         found: Candidates = self.picture().candidates(self.request, **self._asked())
         return found
 
-    def picture(self) -> Any:
+    def picture(self) -> Snapshot:
         """Return what is asked: a snapshot."""
-        return self.open_(self.columns, self.at)
+        return Snapshot(self.columns, at=self.at)
 
     def _asked(self) -> dict[str, Any]:
         """Return the options of the search, with limits of those alone that are there."""
@@ -160,10 +157,9 @@ class Bundle:
         return json.dumps(found, indent=indent, ensure_ascii=False)
 
     @classmethod
-    def from_json(cls, text: str | bytes, open_: Open) -> Self:
+    def from_json(cls, text: str | bytes) -> Self:
         """Return the bundle that JSON text says.
 
-        :param open_: makes a snapshot: ``Snapshot.load`` gives its own
         :raises InvalidInput: if it is no JSON, or not what a bundle says
         :raises UnsupportedVersion: if it is of another version
         :raises InvalidInput, InvalidTree: if the tables do not belong together
@@ -194,8 +190,8 @@ class Bundle:
                 "text", "bundle.request", given.get("request"), "the wire form of a request"
             ) from error
         options = _options(given.get("options"))
-        found = cls(columns, request, options, given.get("at"), open_, given.get("answer"))
-        open_(columns, found.at)  # what cannot be a picture is refused here, not when it is asked
+        found = cls(columns, request, options, given.get("at"), given.get("answer"))
+        found.picture()  # what cannot be a picture is refused here, not when it is asked
         return found
 
 
@@ -430,16 +426,16 @@ def _moment(value: Any) -> datetime.datetime | None:
 def _options(data: Any) -> Mapping[str, Any]:
     if not isinstance(data, Mapping):
         raise exceptions.InvalidInput("text", "bundle.options", data, "an object")
-    return checked_options(data.items())
+    return checked_options(data)
 
 
-def checked_options(given: Iterable[tuple[str, Any]]) -> Mapping[str, Any]:
+def checked_options(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return options of a search that a file may say.
 
     :raises InvalidInput: for another one
     """
     found: dict[str, Any] = {}
-    for name, value in given:
+    for name, value in given.items():
         kind = OPTIONS.get(name)
         is_right = kind is not None and isinstance(value, kind) and not isinstance(value, bool)
         if name == "order" and isinstance(value, Order):

@@ -21,7 +21,7 @@ from resource_objects.providers.plan import Plan
 from resource_objects.requests import Gang, Member, Request
 from resource_objects.search.candidate import Candidate, Chosen
 from resource_objects.search.explain import Explanation
-from resource_objects.search.scenario import Scenario, fleet_of
+from resource_objects.search.scenario import Scenario
 from resource_objects.search.script import Requests, counts_held, made_for, without
 
 #: So many candidates are looked at for each.
@@ -101,7 +101,7 @@ class Rehearsal:
     providers: tuple[str, ...]
     placed: tuple[Placed, ...]
     stuck: tuple[Stuck, ...]
-    scenario: Scenario[Any]
+    scenario: Scenario
     is_certain: bool
     budget: int  #: steps that each search might take
 
@@ -138,7 +138,7 @@ class Rehearsal:
 
 
 def rehearse(
-    scenario: Scenario[Any], providers: Sequence[str], requests: Requests, **options: Any
+    scenario: Scenario, providers: Sequence[str], requests: Requests, **options: Any
 ) -> Rehearsal:
     """Return what would become of those who hold something at some providers or below them.
 
@@ -156,7 +156,7 @@ def rehearse(
 class _Round:
     """How it is after everybody was placed who could be, in some order."""
 
-    scenario: Scenario[Any]
+    scenario: Scenario
     went: dict[str, Candidate] = dataclasses.field(default_factory=dict)
     left: list[str] = dataclasses.field(default_factory=list)
 
@@ -166,7 +166,7 @@ class _Drain:
 
     def __init__(
         self,
-        scenario: Scenario[Any],
+        scenario: Scenario,
         providers: tuple[str, ...],
         requests: Requests,
         options: _Options,
@@ -196,7 +196,7 @@ class _Drain:
             self.options["budget"],
         )
 
-    def _begin(self) -> Scenario[Any]:
+    def _begin(self) -> Scenario:
         """Return a fork in which the providers are out of service."""
         found = self.scenario.fork()
         for name in self.providers:
@@ -205,7 +205,7 @@ class _Drain:
 
     def _there(self) -> tuple[str, ...]:
         """Return who holds something at the providers, or below them."""
-        fleet = fleet_of(self.begun)
+        fleet = self.begun.snapshot._fleet
         roots = {fleet.place_by_key[provider_key(name)] for name in self.providers}
         inside = [
             place
@@ -227,7 +227,7 @@ class _Drain:
         total: dict[str, int] = {}
         for use in self.begun.held(name).held:
             total[use.resource_class] = total.get(use.resource_class, 0) + use.amount
-        fleet = fleet_of(self.begun)
+        fleet = self.begun.snapshot._fleet
         return max(
             10**6 * amount // max(1, int(fleet.rows(each).capacity.sum()))
             for each, amount in total.items()
@@ -263,7 +263,7 @@ class _Drain:
                 done.went[name] = taken
         return done
 
-    def _taken(self, scenario: Scenario[Any], name: str) -> Candidate | None:
+    def _taken(self, scenario: Scenario, name: str) -> Candidate | None:
         """Take the first candidate for a consumer; None if there is none that may be taken."""
         try:
             for one in scenario.candidates(self.wanted[name], **{"limit": FEW, **self.options}):
@@ -276,7 +276,7 @@ class _Drain:
             pass
         return None
 
-    def _take(self, scenario: Scenario[Any], name: str, one: Candidate) -> None:
+    def _take(self, scenario: Scenario, name: str, one: Candidate) -> None:
         """Take a candidate, and keep what the consumer was made for, if that is known."""
         request = self.known.get(name)
         found = one if request is None else Chosen(one, request)
@@ -301,7 +301,7 @@ class _Drain:
 
     # --- who does not ---
 
-    def _stuck(self, name: str, after: Scenario[Any]) -> Stuck:
+    def _stuck(self, name: str, after: Scenario) -> Stuck:
         """Return why a consumer finds no place: at all, or beside the others."""
         alone = without(self.begun, *self.leaving)
         for scenario, is_certain in ((alone, True), (without(after, name), False)):

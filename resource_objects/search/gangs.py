@@ -16,7 +16,7 @@ import dataclasses
 import functools
 import itertools
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -127,7 +127,7 @@ class GangFit:
         return f"<GangFit: {len(self.candidates)} of {self.gang.count} members placed>"
 
 
-def fit_gang(scenario: Scenario[Any], gang: Gang, levels: Levels, options: Options) -> GangFit:
+def fit_gang(scenario: Scenario, gang: Gang, levels: Levels, options: Options) -> GangFit:
     """Return where a gang fits.
 
     A member that names a level goes only to hosts that are in some place of it; where the gang
@@ -163,9 +163,7 @@ class _Point(NamedTuple):
 class Fitting:
     """One gang while it is placed."""
 
-    def __init__(
-        self, scenario: Scenario[Any], gang: Gang, levels: Levels, options: Options
-    ) -> None:
+    def __init__(self, scenario: Scenario, gang: Gang, levels: Levels, options: Options) -> None:
         self.gang = gang
         self.options = options
         self.budget = Budget(options.budget)

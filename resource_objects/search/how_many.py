@@ -181,7 +181,7 @@ def mix_of(given: Gang | RequestLike) -> Gang:
     return given
 
 
-def how_many(scenario: Scenario[Any], mix: Gang, options: Options) -> HowMany:
+def how_many(scenario: Scenario, mix: Gang, options: Options) -> HowMany:
     """Return how many times all members of a mix fit at once.
 
     Cost: some passes over the fleet where one request asks for counts alone. Else half a
@@ -218,7 +218,7 @@ class _Together:
 class _Alone:
     """One request while it is counted."""
 
-    def __init__(self, scenario: Scenario[Any], mix: Gang, options: Options) -> None:
+    def __init__(self, scenario: Scenario, mix: Gang, options: Options) -> None:
         self.scenario, self.mix, self.options = scenario, mix, options
         self.fleet = under(scenario.snapshot.fleet, options.limits)
         self.like = mix.members[0]
@@ -371,7 +371,7 @@ def _narrow(one: _Together, fitting: Fitting) -> None:
 class _Mixed:
     """A mix of requests while it is counted: how many times all of its members fit at once."""
 
-    def __init__(self, scenario: Scenario[Any], mix: Gang, options: Options) -> None:
+    def __init__(self, scenario: Scenario, mix: Gang, options: Options) -> None:
         self.scenario, self.mix, self.options = scenario, mix, options
         self.fleet = under(scenario.snapshot.fleet, options.limits)
         self.supply = Supply(self.fleet)

@@ -27,7 +27,7 @@ MOST_PARTS = 32
 def kept_in_place(
     found: Candidates,
     uses: Iterable[Use],
-    without: Callable[[str], Scenario[Any]],
+    without: Callable[[str], Scenario],
     staying: Callable[[str, Mapping[str, Amount]], Mapping[str, Amount]],
 ) -> Iterator[Chosen]:
     """Yield a candidate on the host of the first one, with what its consumer uses there already.
@@ -81,7 +81,7 @@ def _is_lost(first: Candidate, used: Mapping[Key, Use]) -> bool:
     return bool(lost)
 
 
-def _enable(scenario: Scenario[Any], uses: Iterable[Use]) -> None:
+def _enable(scenario: Scenario, uses: Iterable[Use]) -> None:
     """Enable what a consumer uses: it may keep what was disabled since."""
     fleet = scenario.snapshot.fleet
     for use in uses:
@@ -97,7 +97,7 @@ def _assigned(request: Request, amounts: Mapping[str, Amount]) -> Request:
     return request.replace(groups=(group.replace(resources=resources), *request.groups[1:]))
 
 
-def _unused_parts(scenario: Scenario[Any], request: Request, used: frozenset[str]) -> list[str]:
+def _unused_parts(scenario: Scenario, request: Request, used: frozenset[str]) -> list[str]:
     """Return the parts of a host that may get a placed amount, but for those in use."""
     fleet = scenario.snapshot.fleet
     places = {
@@ -113,7 +113,7 @@ def _unused_parts(scenario: Scenario[Any], request: Request, used: frozenset[str
     ]
 
 
-def _snapshots(scenario: Scenario[Any], parts: Sequence[str]) -> Iterator[Any]:
+def _snapshots(scenario: Scenario, parts: Sequence[str]) -> Iterator[Any]:
     """Yield a snapshot with all parts disabled, then one after each part that is enabled again.
 
     After ``MOST_PARTS`` snapshots the last one has all parts enabled. The scenario is changed: it

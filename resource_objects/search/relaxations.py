@@ -45,6 +45,7 @@ from resource_objects.search.problem import lay, possible
 from resource_objects.search.relaxed_request import largest, lesser, located, mildest, weaker
 from resource_objects.search.scenario import Scenario
 from resource_objects.search.script import Change, free_name
+from resource_objects.search.snapshot import Snapshot
 
 #: What one change of each kind and of size 1 costs, unless told otherwise.
 COSTS: Mapping[str, Fraction] = {
@@ -85,7 +86,7 @@ class Relaxation:
     candidate: Candidate
     is_smallest: bool = True
 
-    def apply(self, scenario: Scenario[Any]) -> Request:
+    def apply(self, scenario: Scenario) -> Request:
         """Make the change in a scenario; return what is to be asked then."""
         if self.change is not None:
             self.change.apply(scenario)
@@ -223,15 +224,9 @@ def _weights(costs: Mapping[str, Any]) -> Mapping[str, Fraction]:
     return weights
 
 
-def relaxations(
-    fleet: Fleet, like: Callable[[Fleet], Any], request: Request, asked: Asked
-) -> Relaxations:
-    """Return the smallest changes after which a fleet has a candidate.
-
-    :param fleet: with all units, as a scenario begins
-    :param like: makes a snapshot of a fleet
-    """
-    looking = _Looking(fleet, like, request, asked)
+def relaxations(snapshot: Snapshot, request: Request, asked: Asked) -> Relaxations:
+    """Return the smallest changes after which a fleet has a candidate."""
+    looking = _Looking(snapshot, request, asked)
     if looking.found(looking.whole, request) is not None:
         return Relaxations((), fits=True, cut_short=False, tries=looking.tried)
     if looking.is_cut_short:
@@ -250,11 +245,10 @@ _Trial: TypeAlias = tuple[Fraction, str, str, Callable[[], "Relaxation | None"]]
 class _Looking:
     """One look for relaxations, and what it has found out so far."""
 
-    def __init__(
-        self, fleet: Fleet, like: Callable[[Fleet], Any], request: Request, asked: Asked
-    ) -> None:
-        self.fleet, self.like, self.request, self.asked = fleet, like, request, asked
-        self.whole: Scenario[Any] = Scenario(fleet, like)
+    def __init__(self, snapshot: Snapshot, request: Request, asked: Asked) -> None:
+        fleet = snapshot._fleet
+        self.snapshot, self.fleet, self.request, self.asked = snapshot, fleet, request, asked
+        self.whole = snapshot.fork()
         self.tried = 0
         self.is_cut_short = False
         #: what is asked without saying where it goes; of what arrays say whether a host could
@@ -287,7 +281,7 @@ class _Looking:
         #: the costs of the best that were found, so that dearer ones need not be tried
         self._best: list[Fraction] = []
 
-    def found(self, scenario: Scenario[Any], request: Request) -> Candidate | None:
+    def found(self, scenario: Scenario, request: Request) -> Candidate | None:
         """Return a candidate, None if there is none, or none was found before the end of tries."""
         if self.tried >= self.asked.tries:
             self.is_cut_short = True
@@ -313,15 +307,15 @@ class _Looking:
             self._parts[key] = fleet_build.read(columns_of(fleet, key))
         return self._parts[key]
 
-    def part(self, tree: int, *others: int) -> Scenario[Any]:
+    def part(self, tree: int, *others: int) -> Scenario:
         """Return a scenario of one tree, the pools that give to it, and others that are needed."""
-        return Scenario(self.of_trees([tree], others), self.like)
+        return self.snapshot._with_fleet(self.of_trees([tree], others)).fork()
 
-    def around(self, place: int) -> Scenario[Any]:
+    def around(self, place: int) -> Scenario:
         """Return a scenario of all trees that a change of one provider is of use to."""
         tree = int(self.fleet.tree[place])
         if tree in self.pool_trees:
-            return Scenario(self.fleet, self.like)
+            return self.snapshot.fork()
         return self.part(tree)
 
     def is_worth(self, cost: Fraction) -> bool:
@@ -714,7 +708,7 @@ def _added(looking: _Looking) -> Iterator[Relaxation]:
 
         def tried() -> Relaxation | None:
             # what a new host is given, or gives, depends on all pools
-            scenario = Scenario(fleet, looking.like) if fleet.pools else looking.part(tree)
+            scenario = looking.snapshot.fork() if fleet.pools else looking.part(tree)
             name = next(free_name(fleet.hosts, host))
             change = Change("add", (name, "like", host))
             try:

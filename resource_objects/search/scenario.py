@@ -1,32 +1,31 @@
-"""The scenario: a fork of a snapshot, in which one may try things.
+"""The scenario: a fork of a snapshot in which changes can be tried.
 
-A scenario is a chain of pictures. Each change makes the next one of the last: three columns of
-figures are copied, and the rows of the trees that it touches, when somebody looks; everything else
-belongs to all of them (copy on write). Between two looks there is nobody to copy for: the second of
-two changes writes where the first did. So the snapshot it was forked from stays as it is, and what
-was found in an earlier picture stays true of that one. To undo is to make the opposite change,
-which is exact: all of it is counted in integers.
+Each change makes the next fleet from the last one. Its columns of figures are copied if somebody
+has seen the last one (copy on write); everything else is shared. So the base snapshot stays as it
+is, and earlier snapshots of the scenario stay valid. An undo makes the opposite change, which is
+exact because all figures are integers.
 
-What may be taken is settled by the decision of every write,
-:mod:`~resource_objects.store.decide`.
+Allocations are settled by :mod:`~resource_objects.store.decide`, as in every ledger.
 """
 
 from __future__ import annotations
 
+import bisect
+import dataclasses
 import datetime
 import itertools
 import types
 import uuid as uuids
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
 from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
 from resource_objects.names import consumer_name, label, provider_key
 from resource_objects.providers import Allocation, Provider
 from resource_objects.providers.arguments import Limited, limits, moment, of_uuids, tighter
-from resource_objects.providers.columns import Columns, stored_definitions, trees
+from resource_objects.providers.columns import Columns, find, stored_definitions
 from resource_objects.providers.definition import (
     changed_fields,
     compare_tree,
@@ -35,9 +34,8 @@ from resource_objects.providers.definition import (
     merge_changes,
     tree_of,
 )
-from resource_objects.providers.disabled import DisableOrder
+from resource_objects.providers.disabled import Disabled, DisableOrder, ServiceState
 from resource_objects.providers.dry_run import in_place
-from resource_objects.providers.feed import Cursor
 from resource_objects.providers.orders import (
     UNLIMITED,
     Change,
@@ -47,93 +45,70 @@ from resource_objects.providers.orders import (
     Use,
     UseLimits,
 )
-from resource_objects.providers.plan import Plan
+from resource_objects.providers.plan import Plan, diff_rows, holdings
 from resource_objects.requests import Request, RequestLike
 from resource_objects.resources import InventoriesLike, resource
 from resource_objects.search.candidate import Candidate, Chosen
 from resource_objects.search.candidates import Candidates
-from resource_objects.search.difference import difference
 from resource_objects.search.fleet import Fleet
+from resource_objects.search.fleet_columns import columns_of
+from resource_objects.search.in_place import kept_in_place
 from resource_objects.search.limits import uuids_in
 from resource_objects.search.redefining import redefine, spliced, trees_with
 from resource_objects.search.taking import NO_MOMENT, decided, used_since
 
-#: What is taken in a scenario: candidates, of which the first that is still free is meant; one of
-#: them; or allocations, also those of a claim.
-Taken: TypeAlias = Candidates | Candidate | Chosen | Sequence[Candidate] | Sequence[Allocation]
+if TYPE_CHECKING:
+    from resource_objects.search.drain import Rehearsal
+    from resource_objects.search.snapshot import Snapshot
 
-#: Stands for who is not known by a number, where nothing is kept.
-_NOBODY = str(uuids.UUID(int=0))
+#: What can be claimed: candidates, of which the first that is free is allocated; one of them; or
+#: allocations, also those of a claim.
+Claimable: TypeAlias = Candidates | Candidate | Chosen | Sequence[Candidate] | Sequence[Allocation]
 
-
-class Picture(Protocol):
-    """What a scenario is a chain of: a snapshot."""
-
-    def candidates(self, *request: Any, **options: Any) -> Candidates:
-        """Return who could hold a request."""
-
-    def rehearsed(
-        self,
-        scenario: Any,
-        providers: tuple[str, ...],
-        requests: Mapping[str, Request],
-        options: Mapping[str, Any],
-    ) -> Any:
-        """Return what would become of those who hold something at providers that go."""
-
-    def kept_in_place(
-        self, found: Candidates, uses: Iterable[Use], without: Callable[[], Columns]
-    ) -> Iterator[Chosen]:
-        """Yield a candidate with what its consumer uses of its host already."""
+#: The uuid of all consumers of a scenario.
+_NO_UUID = str(uuids.UUID(int=0))
 
 
-P = TypeVar("P", bound=Picture)
+class _UsageStep(NamedTuple):
+    """Changes of allocations of one consumer, with its record before.
 
-
-class _Used(NamedTuple):
-    """What was taken or given back: where and by whom, and what the consumer held before.
-
-    Not the picture before it: pictures that nobody looks at any more would fill the memory.
+    It has no reference to the fleet before, which would fill the memory.
     """
 
     uses: list[tuple[int, int, Change]]
     consumer: str
-    held: ConsumerRecord | None
+    record: ConsumerRecord | None
     hosts: frozenset[str]
 
 
-class _Redefined(NamedTuple):
-    """What was defined otherwise: the trees as they were, and the hosts that are there since."""
+class _DefinitionStep(NamedTuple):
+    """Changes of definitions: the trees before, and the hosts of these trees after."""
 
     before: Columns
-    now: tuple[str, ...]
+    hosts_after: tuple[str, ...]
     hosts: frozenset[str]
 
 
-class Scenario(Generic[P]):
-    """A fork of a snapshot, in which one may try things, and ask again.
+class Scenario:
+    """A fork of a snapshot in which changes can be tried.
 
-    ================  =============================================================================
-    take, give back   :meth:`claim`, :meth:`claim_all`, :meth:`move`, :meth:`release`,
-                      :meth:`drain`
-    define            :meth:`add`, :meth:`remove`, :meth:`change`, :meth:`resize`,
-                      :meth:`reparent`
-    in service        :meth:`disable`, :meth:`enable`
-    ask               :attr:`snapshot`, and all that can be asked of one; :meth:`candidates`,
-                      :meth:`held`, :meth:`tree`, :meth:`rehearse_drain`
-    compare           :meth:`diff`: the plan that makes a ledger what this is
-    go back           :meth:`undo`, :meth:`fork`
-    ================  =============================================================================
+    ==============  ===============================================================================
+    allocations     :meth:`claim`, :meth:`claim_all`, :meth:`move`, :meth:`release`, :meth:`drain`
+    definitions     :meth:`add`, :meth:`remove`, :meth:`change`, :meth:`resize`, :meth:`reparent`
+    maintenance     :meth:`disable`, :meth:`enable`
+    queries         :attr:`snapshot` with all its methods, :meth:`candidates`, :meth:`held`,
+                    :meth:`tree`, :meth:`rehearse_drain`
+    comparison      :meth:`diff`: the plan that changes a ledger in the same way
+    history         :meth:`undo`, :meth:`fork`, ``len(scenario)``
+    ==============  ===============================================================================
 
-    ``snapshot`` is the picture as it is now. Nothing in here reaches a ledger, until somebody lets
-    ``ledger.apply`` carry out :meth:`diff`. One thread at a time may change a scenario. Server
-    groups are not in a picture: what they ask is judged by the ledger alone.
+    Nothing reaches a ledger before ``ledger.apply`` applies :meth:`diff`. One thread at a time may
+    change a scenario. Server groups are not in a snapshot: only the ledger checks them.
 
-    Cost: nothing to make; a tenth of a millisecond for a claim on 10,000 hosts: linear in the tree
-    where cells or devices are taken, and if somebody has looked since the one before, in the
-    inventories (24 bytes of each are copied). The first one also looks up who holds what and where
-    each provider stands, once for a snapshot. A change of definitions costs copies of all columns,
-    some milliseconds.
+    Cost: none to make. A claim on 10,000 hosts takes a tenth of a millisecond: it is linear in the
+    tree for a placed amount, and in the inventories (24 bytes of each are copied) if the snapshot
+    was read since the last change. The first claim also builds two indexes, once for a snapshot. A
+    change of definitions copies all columns, some milliseconds.
 
     >>> import resource_objects as ro
     >>> with ro.connect("memory://") as ledger:
@@ -157,228 +132,217 @@ class Scenario(Generic[P]):
     2
     """
 
-    __slots__ = ("_fleet", "_held", "_like", "_origin", "_picture", "_steps")
+    __slots__ = ("_base", "_fleet", "_records", "_snapshot", "_steps")
 
-    def __init__(self, fleet: Fleet, like: Callable[[Fleet], P]) -> None:
-        """:param fleet: as it is kept, with all units
-
-        :param like: makes a snapshot of other figures
-        """
-        self._origin = self._fleet = fleet
-        self._like = like
-        self._picture: P | None = None
-        self._held: dict[str, ConsumerRecord | None] = {}  # of those who took or gave back here
-        self._steps: list[_Used | _Redefined] = []
+    def __init__(self, snapshot: Snapshot) -> None:
+        self._base = snapshot
+        self._fleet = snapshot._fleet
+        #: None while nobody has seen the fleet, which then may be changed in place
+        self._snapshot: Snapshot | None = snapshot
+        self._records: dict[str, ConsumerRecord | None] = {}  # of consumers that changed here
+        self._steps: list[_UsageStep | _DefinitionStep] = []
 
     @property
-    def snapshot(self) -> P:
-        """The picture as it is now; it does not change with the scenario."""
-        if self._picture is None:
-            self._picture = self._like(self._fleet)
-        return self._picture
+    def snapshot(self) -> Snapshot:
+        """The present state, as a snapshot that does not change with the scenario."""
+        if self._snapshot is None:
+            self._snapshot = self._base._with_fleet(self._fleet)
+        return self._snapshot
 
     def candidates(self, request: RequestLike, **options: Any) -> Candidates:
-        """Return who could hold a request now: ``scenario.snapshot.candidates``."""
+        """Return the candidates of a request: ``scenario.snapshot.candidates``."""
         return self.snapshot.candidates(request, **options)
 
-    def claim(
-        self, consumer: str, found: Taken, *, limits: Limited = None
-    ) -> tuple[Allocation, ...]:
-        """Take what a search found for a consumer that holds nothing yet; all or nothing.
+    # --- allocations ---
 
-        :param limits: as for ``ledger.claim``, besides those that candidates were found under
-        :returns: what was taken
-        :raises NoCandidates: if the search found nothing
-        :raises SearchLimitReached: if it was cut short before it found anything
-        :raises CapacityException: if nothing of what was found is free (any more)
-        :raises AlreadyExists: if the consumer holds something already
-        :raises InvalidInput: if it is nothing that a search found
+    def claim(
+        self, consumer: str, candidates: Claimable, *, limits: Limited = None
+    ) -> tuple[Allocation, ...]:
+        """Allocate the first candidate that is free to a consumer without allocations.
+
+        :param limits: as for ``ledger.claim``, in addition to those of the search
+        :returns: the allocations
+        :raises NoCandidates: if the search found none
+        :raises SearchLimitReached: if the search ended before it found one
+        :raises CapacityException: if no candidate is free
+        :raises AlreadyExists: if the consumer has allocations
+        :raises InvalidInput: for anything else than candidates or allocations
         """
-        return self._take(consumer_name(consumer), found, ConsumerOrder.claim, limits)
+        return self._allocate(consumer_name(consumer), candidates, ConsumerOrder.claim, limits)
 
     def claim_all(
-        self, found: Mapping[str, Taken], *, limits: Limited = None
+        self, candidates: Mapping[str, Claimable], *, limits: Limited = None
     ) -> dict[str, tuple[Allocation, ...]]:
-        """Take for several consumers, each the first that is free beside those before it, or none.
+        """Claim for several consumers, each next to those before it; all or nothing.
 
-        So a gang that fits is taken: ``scenario.claim_all(dict(zip(names, fit.candidates)))``. It
-        counts as one change for each. Errors are those of :meth:`claim`; nothing is taken then.
+        ``scenario.claim_all(dict(zip(names, fit.candidates)))`` claims a gang. It counts as one
+        change for each consumer. Errors are those of :meth:`claim`.
         """
         before = len(self)
         try:
-            return {name: self.claim(name, one, limits=limits) for name, one in found.items()}
+            return {name: self.claim(name, own, limits=limits) for name, own in candidates.items()}
         except exceptions.ResourceObjectsError:
             self.undo(before)
             raise
 
     def move(
-        self, consumer: str, found: Taken, *, limits: Limited = None
+        self, consumer: str, candidates: Claimable, *, limits: Limited = None
     ) -> tuple[Allocation, ...]:
-        """Let a consumer hold what was found instead of what it holds; all or nothing.
+        """Replace the allocations of a consumer by the first candidate that is free.
 
-        Errors are those of :meth:`claim`, but for ``ConsumerExists``.
+        Other errors are those of :meth:`claim`.
 
-        :returns: what it holds now
-        :raises NotFound: if it holds nothing
+        :returns: the new allocations
+        :raises NotFound: if the consumer has no allocations
         """
         name = consumer_name(consumer)
-        if self._kept(name) is None:
-            raise exceptions.NotFound("consumer", name)
-        return self._take(name, found, ConsumerOrder.replace, limits)
+        self.held(name)
+        return self._allocate(name, candidates, ConsumerOrder.replace, limits)
 
-    def _take(
-        self, name: str, found: Taken, order: Callable[..., ConsumerOrder], limits: Limited
+    def _allocate(
+        self, name: str, candidates: Claimable, order: Callable[..., ConsumerOrder], limits: Limited
     ) -> tuple[Allocation, ...]:
-        """Write the first of what was found that is free."""
-        lost: exceptions.CapacityException | None = None
-        said = {}
-        within = self._within(limits)
-        if isinstance(found, Candidates):
-            within = tighter(within, found.options.limits)
-        if isinstance(found, Candidates | Chosen):
-            said = {"request": StoredRequest(found.request)}
-        kept = self._in_place(name, found) if order == ConsumerOrder.replace else ()
-        for allocations in itertools.chain(kept, _ways(found)):
-            uses = tuple(use for one in allocations for use in _uses(one))
+        bounds = self._limits(limits)
+        fields = {}
+        if isinstance(candidates, Candidates):
+            bounds = tighter(bounds, candidates.options.limits)
+        if isinstance(candidates, Candidates | Chosen):
+            fields = {"request": StoredRequest(candidates.request)}
+        retained = self._retained(name, candidates) if order == ConsumerOrder.replace else ()
+        refusal: exceptions.CapacityException | None = None
+        for allocations in itertools.chain(retained, _choices(candidates)):
+            uses = tuple(use for allocation in allocations for use in _uses(allocation))
             try:
-                self._write(order(name, uses, uuid=_NOBODY, **said), within)
-            except exceptions.CapacityException as refusal:
-                lost = lost or refusal
+                self._write(order(name, uses, uuid=_NO_UUID, **fields), bounds)
+            except exceptions.CapacityException as error:
+                refusal = refusal or error
             else:
                 return tuple(allocations)
-        if lost is not None:
-            raise lost
-        if isinstance(found, Candidates):
-            raise exceptions.NoCandidates(f"no candidate for {name}", found.explain())
-        raise exceptions.NoCandidates(f"no candidate for {name}")
+        if refusal is not None:
+            raise refusal
+        explanation = candidates.explain() if isinstance(candidates, Candidates) else ""
+        raise exceptions.NoCandidates(f"no candidate for {name}", explanation)
 
-    def _in_place(self, name: str, found: Taken) -> Iterator[Sequence[Allocation]]:
-        """Yield the allocations of a candidate that keeps what a consumer uses of its host."""
-        record = self._kept(name)
-        if record is None or not isinstance(found, Candidates) or not found:
+    def _retained(self, name: str, candidates: Claimable) -> Iterator[Sequence[Allocation]]:
+        """Yield the allocations of a candidate that retains what a consumer uses of its host."""
+        record = self._record(name)
+        if record is None or not isinstance(candidates, Candidates) or not candidates:
             return
+        fleet, first = self._fleet, candidates[0]
         places = {self._place(use.provider_uuid) for use in record.held}
-        host = self._place(found[0].host)
-        if self._fleet.tree[host] not in {self._fleet.tree[place] for place in places}:
+        if fleet.tree[self._place(first.host)] not in {fleet.tree[place] for place in places}:
             return
-        places.update(self._place(one.provider) for one in found[0].allocations)
+        places.update(self._place(allocation.provider) for allocation in first.allocations)
 
-        def without() -> Columns:
-            return in_place(trees_with(self._fleet, places), name)
+        def without(host: str) -> Scenario:
+            columns = in_place(trees_with(fleet, places), name)
+            return type(self._base)(columns, at=candidates.at or host).fork()
 
-        for one in self.snapshot.kept_in_place(found, record.held, without):
-            yield one.candidate.allocations
-
-    def _within(self, said: Limited) -> UseLimits:
-        if said is None:
-            return UNLIMITED
-        return of_uuids(limits(said), partial(uuids_in, self._fleet))
+        for chosen in kept_in_place(candidates, record.held, without, lambda *_: {}):
+            yield chosen.candidate.allocations
 
     def release(self, consumer: str) -> tuple[Allocation, ...]:
-        """Give back all that a consumer holds; return what that was.
+        """Release all allocations of a consumer, and return them.
 
-        :raises NotFound: if it holds nothing
+        :raises NotFound: if the consumer has no allocations
         """
-        name = consumer_name(consumer)
-        kept = self._kept(name)
-        self._write(ConsumerOrder.release(name))
-        assert kept is not None, "who holds nothing is not released"
-        names, at = self._fleet.names, self._fleet.place_by_key  # they may have others by now
+        record = self.held(consumer)
+        self._write(ConsumerOrder.release(record.consumer))
+        fleet = self._fleet  # providers may have been renamed since
         return tuple(
             Allocation(
-                provider=names[at[one.provider_uuid]],
-                provider_uuid=one.provider_uuid,
-                resource_class=one.resource_class,
-                amount=resource(one.resource_class).make_amount(one.amount),
-                units=one.units,
+                provider=fleet.names[fleet.place_by_key[use.provider_uuid]],
+                provider_uuid=use.provider_uuid,
+                resource_class=use.resource_class,
+                amount=resource(use.resource_class).make_amount(use.amount),
+                units=use.units,
             )
-            for one in kept.held
+            for use in record.held
         )
 
     def drain(
         self, *providers: str, requests: Mapping[str, Request] = FrozenDict(), **options: Any
     ) -> dict[str, tuple[Allocation, ...]]:
-        """Take providers out of service, and move all who hold something there; all or nothing.
+        """Disable providers and move all their consumers; all or nothing.
 
-        It counts as one change for each provider, and two for each that moves. Arguments are those
-        of ``snapshot.rehearse_drain``, which also tells who could go where some cannot.
+        It counts as one change for each provider, and two for each consumer. Arguments are those of
+        :meth:`.Snapshot.rehearse_drain`, which also returns partial results.
 
-        :returns: by the name of each that moved, what it holds now
-        :raises NoCandidates: naming who finds no other place, and why
-        :raises SearchLimitReached: if it is not known whether all find one
-        :raises NotFound: if one of the providers is not there
+        :returns: the new allocations, by consumer
+        :raises NoCandidates: naming the consumers that fit nowhere else, and why
+        :raises SearchLimitReached: if it is not known whether all fit
+        :raises NotFound: for an unknown provider
         """
-        done = self.rehearse_drain(*providers, requests=requests, **options)
-        done.require()
-        went: Scenario[P] = done.scenario
-        self._steps += went._steps
-        self._held |= went._held
-        self._picture = went.snapshot  # so that neither writes into the figures of both
-        self._fleet = went._fleet
-        return {one.consumer: one.candidate.allocations for one in done.placed}
+        rehearsal = self.rehearse_drain(*providers, requests=requests, **options)
+        rehearsal.require()
+        drained = rehearsal.scenario
+        self._steps += drained._steps
+        self._records |= drained._records
+        self._snapshot = drained.snapshot  # so that neither changes the figures of both in place
+        self._fleet = drained._fleet
+        return {move.consumer: move.candidate.allocations for move in rehearsal.placed}
 
     def rehearse_drain(
         self, *providers: str, requests: Mapping[str, Request] = FrozenDict(), **options: Any
-    ) -> Any:
-        """Return what would become of those who hold something at providers that go.
+    ) -> Rehearsal:
+        """Return where the consumers of some providers could be placed if these were drained.
 
-        As ``snapshot.rehearse_drain`` does, whose arguments it takes; who took something here goes
-        by the request it took it for. This scenario stays as it is.
-
-        :returns: a :class:`~resource_objects.search.drain.Rehearsal`
+        As :meth:`.Snapshot.rehearse_drain`; consumers that claimed here are placed by the request
+        of that claim. This scenario does not change.
         """
-        return self.snapshot.rehearsed(self, providers, requests, options)
+        from resource_objects.search.drain import rehearse
+        from resource_objects.search.snapshot import DEFAULT_BUDGET
+
+        return rehearse(self, providers, requests, **{"budget": DEFAULT_BUDGET, **options})
 
     def held(self, consumer: str) -> ConsumerRecord:
-        """Return what a consumer holds now, and of one that took it here the request.
+        """Return the record of a consumer, with the request if it claimed here.
 
-        :raises NotFound: if it holds nothing
+        :raises NotFound: if the consumer has no allocations
         """
-        kept = self._kept(consumer_name(consumer))
-        if kept is None:
+        record = self._record(consumer_name(consumer))
+        if record is None:
             raise exceptions.NotFound("consumer", consumer)
-        return kept
+        return record
+
+    # --- definitions and maintenance ---
 
     def tree(self, provider: str) -> Provider:
-        """Return the whole tree of a provider (name or uuid) as it is now, its root.
+        """Return the root of the tree of a provider (name or uuid), with all providers below it.
 
-        :raises NotFound: if it is not there
+        :raises NotFound: for an unknown provider
         """
         return self._tree_of(provider)[1]
 
-    # --- definitions and service ---
-
     def add(self, *roots: Provider, below: str | None = None) -> None:
-        """Add providers, each with all below it.
+        """Add providers, each with all providers below it.
 
-        :param below: the provider (name or uuid) that they are to be children of; None: they are
-            hosts, or pools
-        :raises AlreadyExists: if a name or uuid is taken
-        :raises InvalidTree: if they are no trees
-        :raises Conflict: if a pool would give a class to a tree that counts it
-        :raises NotFound: if ``below`` is not there
+        :param below: the parent (name or uuid); None for new roots
+        :raises AlreadyExists: if a name or uuid exists
+        :raises InvalidTree: for a provider that is not the root of a tree
+        :raises Conflict: if a pool would provide a class to a tree that counts it
+        :raises NotFound: for an unknown parent
         """
         for root in roots:
             if not isinstance(root, Provider):
                 raise exceptions.InvalidTree("add", root, "providers, each the root of a tree")
-            for key in (key for one in root.walk() for key in (one.name, one.uuid)):
+            for key in (key for provider in root.walk() for key in (provider.name, provider.uuid)):
                 if key is not None and key in self._fleet.place_by_key:
                     raise exceptions.AlreadyExists("provider", key)
         if below is None:
-            every = [diff(None, root) for root in roots]
-            self._redefine(Columns(), Plan(merge_changes("", every)))
+            self._redefine(Columns(), Plan(merge_changes("", [diff(None, root) for root in roots])))
             return
-        columns, root, above = self._tree_of(below)
-        above.update(children=(*above.children, *roots))
+        columns, root, parent = self._tree_of(below)
+        parent.update(children=(*parent.children, *roots))
         stored = tree_of(stored_definitions(columns), root.uuid or "")
         self._redefine(columns, Plan(compare_tree(stored, root)))
 
     def remove(self, provider: str) -> None:
-        """Remove a provider (by name or uuid) and all below it.
+        """Remove a provider (name or uuid) and all providers below it.
 
-        :raises NotFound: if it is not there
-        :raises InUse: if it or one below has allocations
-        :raises InvalidTree: if what stays of its tree has shares of it
+        :raises NotFound: for an unknown provider
+        :raises InUse: if one of them has allocations
+        :raises InvalidTree: if the rest of its tree has shares of one of them
         """
         place = self._place(provider)
         columns, uuid = trees_with(self._fleet, [place]), self._fleet.uuids[place]
@@ -395,32 +359,29 @@ class Scenario(Generic[P]):
         traits: Iterable[str] | None = None,
         aggregates: Iterable[str] | None = None,
     ) -> None:
-        """Change one provider, as ``ledger.change`` does; what is not given, and its tree, stay.
-
-        Arguments and errors are those of ``ledger.change``.
-        """
+        """Change fields of one provider, as ``ledger.change``, with its arguments and errors."""
         fields = changed_fields(name, inventories, traits, aggregates)
         keys = [provider] if parent is None or parent is ... else [provider, parent]
-        columns = trees_with(self._fleet, map(self._place, keys))
-        stored = stored_definitions(columns)
-        uuid, *above = (self._fleet.uuids[self._place(key)] for key in keys)
+        places = [self._place(key) for key in keys]
+        columns = trees_with(self._fleet, places)
+        uuid, *above = (self._fleet.uuids[place] for place in places)
         if parent is not ...:
             fields["parent_uuid"] = above[0] if above else None
-        self._redefine(columns, Plan(edited(stored, {uuid: fields})[0]))
+        self._redefine(columns, Plan(edited(stored_definitions(columns), {uuid: fields})[0]))
 
     def resize(self, provider: str, inventories: InventoriesLike) -> None:
-        """Give a provider other inventories of some classes, none for total 0; its others stay.
+        """Replace the inventories of some classes at a provider; total 0 removes one.
 
-        Less than is used may be said: free is negative then, until enough is released.
+        Less than the used amount is possible: free is negative until enough is released.
 
-        :param inventories: ``"VCPU=16"``, or what :class:`Inventories` are made of
-        :raises NotFound: if it is not there
+        :param inventories: such as ``"VCPU=16"``
+        :raises NotFound: for an unknown provider
         """
-        _, _, one = self._tree_of(provider)
-        self.change(provider, inventories=one.inventories.amended(inventories))
+        stored = self._tree_of(provider)[2].inventories
+        self.change(provider, inventories=stored.amended(inventories))
 
     def reparent(self, provider: str, parent: str | None) -> None:
-        """Put a provider, with all below it, below another one; None makes it a root.
+        """Move a provider, with all providers below it, to a new parent; None makes it a root.
 
         Errors are those of ``ledger.change``.
         """
@@ -433,21 +394,23 @@ class Scenario(Generic[P]):
         reason: str = "tried",
         until: datetime.datetime | None = None,
     ) -> None:
-        """Disable a provider, with all providers below it.
+        """Disable a provider and all providers below it.
 
         Arguments and errors are those of ``ledger.disable``.
         """
         end = None if until is None else moment("until", until)
-        self._serve(provider, label(reason, "reason"), end)
+        self._set_service(provider, label(reason, "reason"), end)
 
     def enable(self, provider: str) -> None:
         """Enable a provider.
 
-        :raises NotFound: if it is not there
+        :raises NotFound: for an unknown provider
         """
-        self._serve(provider, None, None)
+        self._set_service(provider, None, None)
 
-    def _serve(self, provider: str, reason: str | None, until: datetime.datetime | None) -> None:
+    def _set_service(
+        self, provider: str, reason: str | None, until: datetime.datetime | None
+    ) -> None:
         place = self._place(provider)
         order = DisableOrder(self._fleet.uuids[place], reason, until)
         self._redefine(trees_with(self._fleet, [place]), Plan(disabling=(order,)))
@@ -459,104 +422,87 @@ class Scenario(Generic[P]):
         return place
 
     def _tree_of(self, provider: str) -> tuple[Columns, Provider, Provider]:
-        """Return the tree of a provider: as columns, its root, and the provider itself."""
+        """Return the tree of a provider as columns, its root, and the provider."""
         columns = trees_with(self._fleet, [self._place(provider)])
-        return columns, *_found(trees(columns), provider)
+        match = find(columns, provider_key(provider))
+        if match is None:
+            raise exceptions.NotFound("provider", provider)
+        return columns, *match
 
-    def _redefine(self, columns: Columns, plan: Plan) -> None:
-        if not plan:
-            return
-        if not columns.providers.provider_id and self._fleet.within is not None:
-            columns = trees_with(self._fleet, ())
-        fleet, before, now = redefine(self._fleet, columns, plan)
-        given = before.providers
-        was = [n for n, up in zip(given.name, given.parent_id, strict=True) if up is None]
-        self._steps.append(_Redefined(before, now, frozenset({*was, *now})))
-        self._fleet, self._picture = fleet, None
+    # --- comparison and history ---
 
-    # --- compared, and gone back ---
+    def diff(self, since: Snapshot | Scenario | None = None) -> Plan:
+        """Return the plan that leads from another snapshot to the present state.
 
-    def diff(self, since: Picture | Scenario[Any] | None = None) -> Plan:
-        """Return the plan that leads from another picture to this one.
+        ``ledger.apply`` applies it in one transaction. However old the snapshot is, it refuses the
+        plan if something that the plan depends on has changed, and names it: a definition, the
+        allocations of a consumer, or free capacity. No plan contains steps: more allocated of a
+        host than it has after it was reduced cannot be done at once.
 
-        ``ledger.apply`` carries it out in one transaction, or refuses it and names what changed
-        since the snapshot was taken: a definition, what a consumer holds, or who has the room. That
-        is so however long ago it was taken, also if the change feed knows no more of it. What takes
-        several steps, more taken of a host before it was made too small for it, no plan brings
-        about in one.
+        Cost: linear in the trees that changed; in all rows if ``since`` is passed.
 
-        :param since: a snapshot, or a scenario as it is now; None: what this one was forked from
-        :returns: an empty plan where nothing differs
-        :raises InvalidInput: for a picture of another ledger
-
-        Cost: linear in the trees that were touched; from another picture, in all.
+        :param since: another state; None for the base snapshot
+        :returns: an empty plan if nothing differs
+        :raises InvalidInput: for a snapshot of another ledger
         """
-        if since is not None:
-            return plan_between(since, self, self._requests())
-        of = ledger_of(self)
-        return difference(self._origin, self._fleet, self._touched(), self._requests(), ledger=of)
-
-    def _requests(self) -> dict[str, StoredRequest]:
-        """Return what consumers were made for that took something here, as far as known."""
-        return {
-            name: one.request
-            for name, one in self._held.items()
-            if one is not None and one.request is not None
+        requests = {
+            name: record.request
+            for name, record in self._records.items()
+            if record is not None and record.request is not None
         }
+        if since is None:
+            return plan_between(self._base, self, requests, self._changed_hosts())
+        return plan_between(since, self, requests)
 
-    def _touched(self) -> set[str]:
-        """Return the hosts whose trees may differ, and where those whose holdings do hold more."""
+    def _changed_hosts(self) -> set[str]:
+        """Return the hosts whose trees may differ, and all hosts of the changed consumers."""
         hosts = {host for step in self._steps for host in step.hosts}
-        for consumer in {one.consumer for one in self._steps if isinstance(one, _Used)}:
-            origin = self._origin
-            for place in origin.places_of_holders.get(consumer) or ():
-                hosts.add(origin.hosts[int(origin.tree[place])])
-            held = self._held.get(consumer)
-            for use in () if held is None else held.held:
-                place = self._fleet.place_by_key[use.provider_uuid]
-                hosts.add(self._fleet.hosts[int(self._fleet.tree[place])])
+        before, after = self._base._fleet, self._fleet
+        for consumer in {step.consumer for step in self._steps if isinstance(step, _UsageStep)}:
+            for place in before.places_of_holders.get(consumer) or ():
+                hosts.add(before.hosts[int(before.tree[place])])
+            record = self._records.get(consumer)
+            for use in () if record is None else record.held:
+                place = after.place_by_key[use.provider_uuid]
+                hosts.add(after.hosts[int(after.tree[place])])
         return hosts
 
-    def fork(self) -> Scenario[P]:
-        """Return a scenario that begins as this one is now; neither sees what the other tries."""
-        found = Scenario(fleet_of(self.snapshot), self._like)
-        found._held = dict(self._held)
-        return found
+    def fork(self) -> Scenario:
+        """Return a scenario that starts from the present state, independent of this one."""
+        fork = Scenario(self.snapshot)
+        fork._records = dict(self._records)
+        return fork
 
     def undo(self, to: int | None = None) -> None:
-        """Go back to before the last change, or to when there were so many.
+        """Undo the last change, or all changes after the first ones.
 
-        :param to: what ``len(scenario)`` was then
-        :raises InvalidInput: if nothing was changed, or all is undone, or there were never so many
+        :param to: an earlier ``len(scenario)``
+        :raises InvalidInput: if there is no change to undo, or fewer than ``to``
         """
         if to is None:
             if not self._steps:
-                raise exceptions.InvalidInput(
-                    "field", "undo", "nothing", "a change that was made before"
-                )
+                raise exceptions.InvalidInput("field", "undo", "nothing", "an earlier change")
             to = len(self._steps) - 1
         if type(to) is not int or not 0 <= to <= len(self._steps):
-            raise exceptions.InvalidInput(
-                "field", "undo", to, f"an integer from 0 to {len(self._steps)}"
-            )
+            expected = f"an integer from 0 to {len(self._steps)}"
+            raise exceptions.InvalidInput("field", "undo", to, expected)
         while len(self._steps) > to:
-            self._undo_one()
+            self._undo_step()
 
-    def _undo_one(self) -> None:
+    def _undo_step(self) -> None:
         step = self._steps.pop()
-        if isinstance(step, _Used):
-            self._held[step.consumer] = step.held
+        if isinstance(step, _UsageStep):
+            self._records[step.consumer] = step.record
         if not self._steps:
-            self._fleet = self._origin
-        elif isinstance(step, _Used):
-            back = [(number, place, _inverse(change)) for number, place, change in step.uses]
-            self._fleet = self._after(back)
+            self._fleet, self._snapshot = self._base._fleet, self._base
+        elif isinstance(step, _UsageStep):
+            self._use([(number, place, _inverse(change)) for number, place, change in step.uses])
         else:
-            self._fleet = spliced(self._fleet, step.now, step.before)
-        self._picture = None
+            self._fleet = spliced(self._fleet, step.hosts_after, step.before)
+            self._snapshot = None
 
     def __len__(self) -> int:
-        """Return how many changes were made that are not undone."""
+        """Return the number of changes that are not undone."""
         return len(self._steps)
 
     def __bool__(self) -> bool:
@@ -565,110 +511,171 @@ class Scenario(Generic[P]):
     def __repr__(self) -> str:
         return f"<Scenario: {len(self._steps)} changes of {self.snapshot!r}>"
 
-    # --- writing ---
+    # --- changes of the fleet ---
+
+    def _redefine(self, columns: Columns, plan: Plan) -> None:
+        if not plan:
+            return
+        if not columns.providers.provider_id and self._fleet.within is not None:
+            columns = trees_with(self._fleet, ())
+        fleet, before, hosts_after = redefine(self._fleet, columns, plan)
+        providers = before.providers
+        parents = zip(providers.name, providers.parent_id, strict=True)
+        roots = [name for name, parent in parents if parent is None]
+        self._steps.append(_DefinitionStep(before, hosts_after, frozenset({*roots, *hosts_after})))
+        self._fleet, self._snapshot = fleet, None
 
     def _write(self, order: ConsumerOrder, limits: UseLimits = UNLIMITED) -> None:
         name, fleet = order.consumer, self._fleet
-        before = self._kept(name)
-        uses, after = decided(fleet, order, before, limits)
+        record = self._record(name)
+        uses, self._records[name] = decided(fleet, order, record, limits)
         hosts = frozenset([fleet.hosts[int(fleet.tree[place])] for _, place, _ in uses])
-        self._steps.append(_Used(uses, name, before, hosts))
-        self._fleet, self._picture = self._after(uses), None
-        self._held[name] = after
+        self._steps.append(_UsageStep(uses, name, record, hosts))
+        self._use(uses)
 
-    def _after(self, uses: Sequence[tuple[int, int, Change]]) -> Fleet:
-        """Return the fleet after changes; what nobody has seen yet gives its figures to it."""
-        is_own = self._picture is None and self._fleet is not self._origin
-        return used_since(self._fleet, uses, in_place=is_own)
+    def _use(self, uses: Sequence[tuple[int, int, Change]]) -> None:
+        self._fleet = used_since(self._fleet, uses, in_place=self._snapshot is None)
+        self._snapshot = None
 
-    def _kept(self, consumer: str) -> ConsumerRecord | None:
-        """Return what a consumer holds, None if nothing."""
-        if consumer in self._held:
-            return self._held[consumer]
-        fleet, held = self._origin, []
+    def _limits(self, value: Limited) -> UseLimits:
+        if value is None:
+            return UNLIMITED
+        return of_uuids(limits(value), partial(uuids_in, self._fleet))
+
+    def _record(self, consumer: str) -> ConsumerRecord | None:
+        """Return the record of a consumer, None if it has no allocations."""
+        if consumer in self._records:
+            return self._records[consumer]
+        fleet, uses = self._base._fleet, []
         for place in fleet.places_of_holders.get(consumer) or ():
             units: dict[str, list[str]] = {}
-            for unit, name, who in fleet.units.of_provider(place):
-                if who == consumer:
+            for unit, name, owner in fleet.units.of_provider(place):
+                if owner == consumer:
                     units.setdefault(name, []).append(unit)
-            for name, who, amount in fleet.allocations.of_provider(place):
-                if who == consumer:
-                    some = tuple(sorted(units.get(name, ())))
-                    held.append(Use(fleet.uuids[place], name, amount, some, fleet.names[place]))
-        return ConsumerRecord(_NOBODY, consumer, NO_MOMENT, tuple(held)) if held else None
+            for name, owner, amount in fleet.allocations.of_provider(place):
+                if owner == consumer:
+                    own = tuple(sorted(units.get(name, ())))
+                    uses.append(Use(fleet.uuids[place], name, amount, own, fleet.names[place]))
+        return ConsumerRecord(_NO_UUID, consumer, NO_MOMENT, tuple(uses)) if uses else None
 
 
-def fleet_of(picture: object) -> Fleet:
-    """Return the fleet, with all units, of a snapshot or of a scenario as it is now.
-
-    :raises InvalidInput: for anything else
-    """
-    found = picture.snapshot if isinstance(picture, Scenario) else picture
-    fleet = getattr(found, "_fleet", None)
-    if not isinstance(fleet, Fleet):
-        raise exceptions.InvalidInput("field", "diff", picture, "a snapshot or a scenario")
-    return fleet
+def _inverse(change: Change) -> Change:
+    units = change.released_units, change.allocated_units
+    return Change(change.consumer, change.key, change.after, change.before, *units)
 
 
-def ledger_of(picture: object) -> int:
-    """Return which ledger a snapshot or a scenario is of; 0 where that is not known."""
-    found = picture.snapshot if isinstance(picture, Scenario) else picture
-    cursor = getattr(found, "cursor", None)
-    return cursor.ledger if isinstance(cursor, Cursor) else 0
+def _choices(candidates: Any) -> Iterator[Sequence[Allocation]]:
+    """Yield the allocations of each candidate, in their order."""
+    if isinstance(candidates, Chosen):
+        candidates = candidates.candidate
+    if isinstance(candidates, Candidate):
+        candidates = [candidates]
+    is_list = isinstance(candidates, list | tuple)
+    if is_list and candidates and isinstance(candidates[0], Allocation):
+        yield candidates
+    elif is_list or isinstance(candidates, Candidates):
+        for candidate in candidates:
+            if not isinstance(candidate, Candidate):
+                raise exceptions.InvalidInput("amount", "claim", candidate, "a candidate")
+            yield candidate.allocations
+    else:
+        raise exceptions.InvalidInput("amount", "claim", candidates, "candidates or allocations")
+
+
+def _uses(allocation: Allocation) -> Iterator[Use]:
+    uuid, name = allocation.provider_uuid, allocation.provider
+    if uuid is None:
+        expected = "an allocation of a search"
+        raise exceptions.InvalidInput("amount", "claim", str(allocation), expected)
+    for record in allocation.amount.to_records(allocation.resource_class):
+        units = record.units or allocation.units
+        yield Use(uuid, record.resource_class, record.amount, units, name)
+
+
+# --- differences ---
 
 
 def plan_between(
-    before: object, after: object, requests: Mapping[str, StoredRequest] = FrozenDict()
+    before: Snapshot | Scenario,
+    after: Snapshot | Scenario,
+    requests: Mapping[str, StoredRequest] = FrozenDict(),
+    hosts: Collection[str] | None = None,
 ) -> Plan:
-    """Return the plan that leads from one picture to another one. Cost: linear in all rows.
+    """Return the plan that leads from one state to another one. Cost: linear in their trees.
 
-    :param requests: what consumers were made for in the other one, as far as known
-    :raises InvalidInput: for what is no picture, or one of another ledger
+    A snapshot has no generations of consumers. So the plan has the allocations of each consumer
+    before (``Plan.held``), and is refused if they have changed.
+
+    :param requests: the requests of consumers that have other allocations after, as far as known
+    :param hosts: the hosts whose trees may differ, and all hosts of consumers that may; None: all
+    :raises InvalidInput: for other objects, or if the states are of different ledgers
     """
-    fleets = fleet_of(before), fleet_of(after)
-    ledgers = {ledger_of(before), ledger_of(after)} - {0}
+    states = _snapshot_of(before), _snapshot_of(after)
+    ledgers = {state.cursor.ledger for state in states if state.cursor is not None} - {0}
     if len(ledgers) > 1:
-        raise exceptions.InvalidInput("field", "diff", after, "a picture of the same ledger")
-    return difference(*fleets, None, requests, ledger=max(ledgers, default=0))
+        raise exceptions.InvalidInput("field", "diff", after, "a snapshot of the same ledger")
+    was, now = (columns_of(state._fleet, _trees(state._fleet, hosts)) for state in states)
+    plan, allocated = diff_rows(was, now), holdings(was)
+    disabled = _disabled(now)
+    disabling = tuple(_disabling(_disabled(was), disabled, now.providers.uuid))
+    blocked = {
+        now.index.uuids[number]
+        for number in (now.providers.provider_id if disabled else ())
+        if any(now.index.uuids[above] in disabled for above in now.index.ancestors(number))
+    }
 
+    names_before, names_after = (
+        dict(zip(columns.providers.uuid, columns.providers.name, strict=True))
+        for columns in (was, now)
+    )
 
-def _found(roots: Iterable[Provider], key: str) -> tuple[Provider, Provider]:
-    """Return (root, provider) of a name or uuid."""
-    wanted = provider_key(key)
-    for root in roots:
-        for one in root.walk():
-            if wanted in (one.name, one.uuid):
-                return root, one
-    raise exceptions.NotFound("provider", key)
+    def named(use: Use) -> Use:
+        return dataclasses.replace(use, provider=names_before[use.provider_uuid])
 
-
-def _inverse(one: Change) -> Change:
-    units = one.released_units, one.allocated_units
-    return Change(one.consumer, one.key, one.after, one.before, *units)
-
-
-def _ways(found: Any) -> Iterator[Sequence[Allocation]]:
-    """Yield the ways that something found says, in its order."""
-    if isinstance(found, Chosen):
-        found = found.candidate
-    if isinstance(found, Candidate):
-        found = [found]
-    if isinstance(found, list | tuple) and found and isinstance(found[0], Allocation):
-        yield found
-    elif isinstance(found, Candidates | list | tuple):
-        for one in found:
-            if not isinstance(one, Candidate):
-                raise exceptions.InvalidInput("amount", "claim", one, "a candidate")
-            yield one.allocations
-    else:
-        raise exceptions.InvalidInput("amount", "claim", found, "candidates or allocations")
-
-
-def _uses(one: Allocation) -> Iterator[Use]:
-    if one.provider_uuid is None:
-        raise exceptions.InvalidInput(
-            "amount", "claim", str(one), "an allocation that a search found"
+    def completed(order: ConsumerOrder) -> ConsumerOrder:
+        request = requests.get(order.consumer, order.request)
+        return dataclasses.replace(
+            order,
+            request=None if order.is_release else request,
+            overrides_disabled=any(use.provider_uuid in blocked for use in order.uses),
         )
-    for record in one.amount.to_records(one.resource_class):
-        units = record.units or one.units
-        yield Use(one.provider_uuid, record.resource_class, record.amount, units, one.provider)
+
+    names = {order.provider_uuid: names_after[order.provider_uuid] for order in disabling}
+    consumers = [order.consumer for order in plan.orders if order.consumer in allocated]
+    return dataclasses.replace(
+        plan,
+        orders=tuple(map(completed, plan.orders)),
+        disabling=disabling,
+        held={name: tuple(map(named, allocated[name].values())) for name in consumers},
+        ledger=max(ledgers, default=0),
+        names={**plan.names, **names},
+    )
+
+
+def _snapshot_of(state: object) -> Snapshot:
+    snapshot = state.snapshot if isinstance(state, Scenario) else state
+    if not isinstance(getattr(snapshot, "_fleet", None), Fleet):
+        raise exceptions.InvalidInput("field", "diff", state, "a snapshot or a scenario")
+    return cast("Snapshot", snapshot)
+
+
+def _trees(fleet: Fleet, hosts: Collection[str] | None) -> set[int] | None:
+    if hosts is None or fleet.within is not None:
+        return None
+    trees = ((bisect.bisect_left(fleet.hosts, host), host) for host in hosts)
+    return {tree for tree, host in trees if fleet.hosts[tree : tree + 1] == (host,)}
+
+
+def _disabled(columns: Columns) -> dict[str, Disabled]:
+    """Return the disabled providers, by uuid."""
+    return {columns.index.uuids[number]: facts for number, facts in columns.disabled.items()}
+
+
+def _disabling(
+    before: Mapping[str, Disabled], after: Mapping[str, Disabled], known: Collection[str]
+) -> Iterator[DisableOrder]:
+    for uuid in sorted({*before, *after} & set(known)):
+        # without the actor and the time, which the ledger records
+        old, new = ServiceState.of(before.get(uuid)), ServiceState.of(after.get(uuid))
+        if old != new:
+            yield DisableOrder(uuid, new.reason, new.until, old)

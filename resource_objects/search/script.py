@@ -30,7 +30,7 @@ import re
 import shlex
 import uuid as uuids
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
@@ -88,7 +88,7 @@ class Change:
     def __str__(self) -> str:
         return shlex.join((self.verb, *self.words))
 
-    def apply(self, scenario: Scenario[Any], requests: Requests = _NONE) -> None:
+    def apply(self, scenario: Scenario, requests: Requests = _NONE) -> None:
         """Make this change in a scenario. Errors are those of its methods.
 
         :param requests: what consumers were made for, for those that move
@@ -122,13 +122,13 @@ def read_script(text: str | Iterable[str]) -> tuple[Change, ...]:
 # --- how each is done -----------------------------------------------------------------------------
 
 
-def _claim(scenario: Scenario[Any], requests: Requests, name: str, asked: str) -> None:
+def _claim(scenario: Scenario, requests: Requests, name: str, asked: str) -> None:
     is_query = asked.startswith("resources") and ":" in asked
     request = query.parse(asked).request if is_query else Request(asked)
     scenario.claim(name, scenario.candidates(request))
 
 
-def _move(scenario: Scenario[Any], requests: Requests, name: str, host: str) -> None:
+def _move(scenario: Scenario, requests: Requests, name: str, host: str) -> None:
     known, root = made_for(scenario, requests, name), scenario.tree(host).name
     asked = known or counts_held(scenario, name)
     on_host = functools.partial(OnlyHost, root)  # what its pools give it goes along
@@ -140,15 +140,15 @@ def _move(scenario: Scenario[Any], requests: Requests, name: str, host: str) -> 
     scenario.move(name, Chosen(found[0], asked) if known else found[0])
 
 
-def _release(scenario: Scenario[Any], requests: Requests, name: str) -> None:
+def _release(scenario: Scenario, requests: Requests, name: str) -> None:
     scenario.release(name)
 
 
-def _drain(scenario: Scenario[Any], requests: Requests, *names: str) -> None:
+def _drain(scenario: Scenario, requests: Requests, *names: str) -> None:
     scenario.drain(*names, requests=requests)
 
 
-def _add(scenario: Scenario[Any], requests: Requests, name: str, what: str, *more: str) -> None:
+def _add(scenario: Scenario, requests: Requests, name: str, what: str, *more: str) -> None:
     if len(more) == 1:
         scenario.add(clone(scenario.tree(more[0]), name))
     else:
@@ -160,23 +160,23 @@ def _is_addition(words: tuple[str, ...]) -> bool:
     return len(words) == 2 or (words[1] == "like" if len(words) == 3 else words[2] == "below")
 
 
-def _remove(scenario: Scenario[Any], requests: Requests, name: str) -> None:
+def _remove(scenario: Scenario, requests: Requests, name: str) -> None:
     scenario.remove(name)
 
 
-def _resize(scenario: Scenario[Any], requests: Requests, name: str, to: str) -> None:
+def _resize(scenario: Scenario, requests: Requests, name: str, to: str) -> None:
     scenario.resize(name, to)
 
 
-def _reparent(scenario: Scenario[Any], requests: Requests, name: str, to: str) -> None:
+def _reparent(scenario: Scenario, requests: Requests, name: str, to: str) -> None:
     scenario.reparent(name, None if to == "-" else to)
 
 
-def _disable(scenario: Scenario[Any], requests: Requests, name: str, *reason: str) -> None:
+def _disable(scenario: Scenario, requests: Requests, name: str, *reason: str) -> None:
     scenario.disable(name, reason=" ".join(reason) or "tried")
 
 
-def _enable(scenario: Scenario[Any], requests: Requests, name: str) -> None:
+def _enable(scenario: Scenario, requests: Requests, name: str) -> None:
     scenario.enable(name)
 
 
@@ -215,7 +215,7 @@ VERBS: Mapping[str, Verb] = {
 MOVING = ("move", "drain")
 
 
-def without(scenario: Scenario[Any], *consumers: str) -> Scenario[Any]:
+def without(scenario: Scenario, *consumers: str) -> Scenario:
     """Return a fork in which some consumers hold nothing: where one may go, as if it were new."""
     found = scenario.fork()
     for consumer in consumers:
@@ -223,7 +223,7 @@ def without(scenario: Scenario[Any], *consumers: str) -> Scenario[Any]:
     return found
 
 
-def made_for(scenario: Scenario[Any], requests: Requests, consumer: str) -> Request | None:
+def made_for(scenario: Scenario, requests: Requests, consumer: str) -> Request | None:
     """Return what a consumer was made for: here, or else as somebody says; None if nobody does.
 
     :raises NotFound: if it holds nothing
@@ -236,7 +236,7 @@ def made_for(scenario: Scenario[Any], requests: Requests, consumer: str) -> Requ
     return None if said is None else Request.of(said)
 
 
-def counts_held(scenario: Scenario[Any], consumer: str) -> Request:
+def counts_held(scenario: Scenario, consumer: str) -> Request:
     """Return the counts that a consumer holds, as a request."""
     counts: dict[str, int] = {}
     for use in scenario.held(consumer).held:

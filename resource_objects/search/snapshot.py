@@ -1,11 +1,11 @@
-"""The snapshot: an immutable picture of the ledger at one moment."""
+"""The snapshot: an immutable copy of the ledger at one moment."""
 
 from __future__ import annotations
 
 import bisect
 import dataclasses
 import datetime
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
@@ -18,14 +18,12 @@ from resource_objects.names import consumer_name, resource_class_order
 from resource_objects.providers import arguments
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
-from resource_objects.providers.orders import Use
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.usage import Usage, usage_of
 from resource_objects.requests import Gang, Request, RequestLike
 from resource_objects.resources import Resource, resource
 from resource_objects.search import fleet_build, host_usage, search
 from resource_objects.search.arrays import Booleans
-from resource_objects.search.candidate import Chosen
 from resource_objects.search.candidates import Candidates
 from resource_objects.search.conditions.base import LaysFilter, semantics_of
 from resource_objects.search.fleet import ClassRows, Fleet
@@ -44,25 +42,24 @@ if TYPE_CHECKING:
     from resource_objects.search.relaxations import Relaxations
     from resource_objects.search.when import When
 
-#: How many candidates are returned, and how many steps are taken, unless told otherwise.
+#: The defaults of a search: the number of candidates, and the number of steps.
 DEFAULT_LIMIT = 10
 DEFAULT_BUDGET = 30_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Refresh:
-    """How a snapshot came to be.
+    """How a snapshot was built.
 
     >>> print(Refresh(3, 2, "patched"))
     3 changes absorbed, 2 trees read, patched
     """
 
-    #: how many writes it shows, as the feed tells them, that the one before did not; 0 if there was
-    #: none before, or nobody knows
+    #: the writes since the snapshot before it; 0 if there was none or the number is unknown
     changes: int
-    trees: int  #: how many trees were read for it
-    #: ``patched``: what is used of some trees was put in the place of what was; ``replaced``: whole
-    #: trees were; ``read``: everything was read
+    trees: int  #: the number of trees that were read
+    #: ``patched``: the usage of some trees was updated; ``replaced``: whole trees were; ``read``:
+    #: everything was read
     way: str
 
     @property
@@ -75,11 +72,18 @@ class Refresh:
 
 
 class Snapshot(Shared):
-    """Everything a ledger kept at one moment; it never changes.
+    """An immutable copy of a ledger, or of one provider's subtree, at one moment.
 
-    Asking who could hold a request: :meth:`candidates`. Looking: :attr:`hosts`, :attr:`pools`,
-    :meth:`capacity`, :meth:`used`, :meth:`free`. Any number of threads may share one, and processes
-    of one machine may send it to each other by ``pickle``.
+    =================  =============================================================================
+    search             :meth:`candidates`, :meth:`fit_gang`, :meth:`how_many`
+    what if            :meth:`fork`, :meth:`relaxations`, :meth:`when`, :meth:`rehearse_drain`,
+                       :meth:`diff`, :meth:`bundle`
+    usage              :attr:`hosts`, :attr:`pools`, :attr:`classes`, :meth:`capacity`,
+                       :meth:`used`, :meth:`free`, :meth:`usage`, :meth:`host_usage`,
+                       :meth:`report`
+    =================  =============================================================================
+
+    Threads may share a snapshot, and processes of one machine may exchange it by ``pickle``.
 
     >>> from resource_objects.providers.columns import InventoryColumns, ProviderColumns
     >>> snapshot = Snapshot(Columns(
@@ -94,45 +98,51 @@ class Snapshot(Shared):
     host0: VCPU requested 6, free 5 of 8
     """
 
-    __slots__ = ("_fleet", "at", "cursor", "refreshed")  # in the order in which they are set
+    __slots__ = ("_fleet", "at", "cursor", "refreshed")
     _fleet: Fleet
-    #: the provider to which this picture is confined, None for everything
+    #: the provider to which the snapshot is confined, None for the whole ledger
     at: str | None
-    #: where the change feed was at that moment, None where the columns did not say
+    #: the position of the change feed at that moment, None if the columns have none
     cursor: Cursor | None
-    #: how it came to be: what was read for it
+    #: what was read to build it
     refreshed: Refresh
 
     def __init__(self, columns: Columns, *, at: str | None = None) -> None:
         """Make a snapshot of what ``backend.read()`` returned.
 
-        :param at: a provider (by name or uuid) to which it is confined: only that one and what is
-            below it gives anything, with pools that give to it if the columns have them, and a
-            claim of what is found searches there again after a lost race. Columns of its whole
-            tree tell what applies to it from above: traits, and what is left where it shares
-
         Cost: linear, about 2 microseconds per provider and per inventory.
 
-        :raises InvalidInput: if the columns do not belong together
-        :raises InvalidTree: if the parents of some provider never end
+        :param at: the provider (name or uuid) to which the snapshot is confined: only this provider
+            and those below it provide anything, with the pools in the columns that serve it. Its
+            ancestors in the columns supply inherited traits and shared capacity. A claim repeats
+            its search there after a lost race
+        :raises InvalidInput: if the columns are inconsistent
+        :raises InvalidTree: if the parents of a provider form a cycle
         :raises NotFound: if ``at`` is not in the columns
         """
         fleet = fleet_build.read(columns, at)
-        self._set(fleet, at, columns.cursor, Refresh(0, len(fleet.hosts), "read"))
+        self._set(fleet, columns.cursor, Refresh(0, len(fleet.hosts), "read"), at)
 
     @classmethod
-    def _of(cls, fleet: Fleet, cursor: Cursor | None, refreshed: Refresh) -> Self:
-        """Return a snapshot of everything, of arrays that are made already."""
+    def _of(
+        cls, fleet: Fleet, cursor: Cursor | None, refreshed: Refresh, at: str | None = None
+    ) -> Self:
         self = object.__new__(cls)
-        self._set(fleet, None, cursor, refreshed)
+        self._set(fleet, cursor, refreshed, at)
         return self
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _unpickled, (type(self), *(getattr(self, name) for name in self.__slots__))
-
-    def _set(self, *values: object) -> None:
-        for name, value in zip(self.__slots__, values, strict=True):
+    def _set(self, fleet: Fleet, cursor: Cursor | None, refreshed: Refresh, at: str | None) -> None:
+        for name, value in zip(self.__slots__, (fleet, at, cursor, refreshed), strict=True):
             object.__setattr__(self, name, value)
+
+    def _with_fleet(self, fleet: Fleet) -> Self:
+        """Return a snapshot of the same moment with other arrays."""
+        return self._of(fleet, self.cursor, self.refreshed, self.at)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return self._of, (self._fleet, self.cursor, self.refreshed, self.at)
+
+    # --- search ---
 
     def candidates(
         self,
@@ -146,84 +156,77 @@ class Snapshot(Shared):
         limits: arguments.Limited = None,
         filters: Iterable[LaysFilter] = (),
     ) -> Candidates:
-        """Return who could hold a request.
+        """Return the candidates of a request: the complete ways in which hosts can satisfy it.
 
-        A host is found whenever some choice of its providers holds the request. Each class of the
-        unnamed group is given by one provider; where devices give it (providers below the root, of
-        a class of devices or with one unit each) also by several of them together. Each named group
-        is given by one provider. Each part keeps the unit rules of its provider, and all parts
-        together fit wherever what is taken is used too (shares). Each required trait is had by all
-        who give some class, themselves or through a provider above them; a forbidden one by nobody
-        who gives, nor above; so for aggregates.
+        The search finds a host if any choice of its providers satisfies the request. Each class of
+        the unnamed group comes from one provider. Several devices (providers below the root, of a
+        device class or with one unit each) may share an amount. Each named group comes from one
+        provider. Each part obeys the unit rules of its provider, and all parts together fit
+        wherever they share capacity. A required trait must be on every provider that provides a
+        class, or on one of its ancestors; a forbidden trait on none of them. The same holds for
+        aggregates.
 
-        An amount that says where it goes (a topology, devices) is one class, given by all parts
-        it is put on: the cells, the devices. What it stands for is not asked for once more,
-        its candidate carries it assigned (``Candidate.located``), and one that is assigned already
-        is found where it can be just so. Cells and the devices near them are one decision.
-        A count is given by the host as a whole, not by a part of it; a count of devices by the
-        providers that keep them, and the candidate says which (``Allocation.units``).
+        A placed amount (a topology, devices) is assigned to cells and devices in one decision, and
+        the counts that it implies are not requested again. ``Candidate.located`` has the assigned
+        amounts. An amount that is assigned already fits only exactly there. A count comes from the
+        host as a whole, a count of devices from the providers of the devices: ``Allocation.units``
+        names them.
 
-        So a required trait that devices answer for is had by every one of them: two H100 are not
-        one of them and an A100, and a network card beside them would need the trait too. What only
-        some of the devices need is said of these (``devices("PGPU", traits=["CUSTOM_H100"])``):
-        then it is a trait of the device itself, not one of a provider above it. What the givers of
-        one class need is said of that class (``traits_of={"DISK_GB": ["CUSTOM_SSD"]}``).
+        So each of two devices needs a required trait that devices have, and so does a network card
+        of the same group. ``devices("PGPU", traits=["CUSTOM_H100"])`` is a condition on some
+        devices only, and on their own traits. ``traits_of={"DISK_GB": ["CUSTOM_SSD"]}`` is a
+        condition on the providers of one class.
 
-        A pool that the tree is linked to may give a class or group instead of the tree itself, who
-        comes first; of a pool only its own traits count. A host gives something itself: what
-        only pools have is found once, at the pool that has all of it.
+        A linked pool may provide a class or a group; providers of the tree come first. Only a
+        pool's own traits count. A host must provide something itself. What only pools have is found
+        once, at the pool that has all of it.
 
-        Requests in Placement's words go by its rules instead, less its bugs; what differs is a
-        table (:mod:`~resource_objects.search.conditions.base`).
+        A request with ``compatibility="placement"`` follows the rules of Placement instead
+        (:mod:`~resource_objects.search.conditions.base` lists the differences).
 
-        Where all is to be near at a level (``Request.near``), hosts come first on which the fewest
-        places of it will do, and of a host those candidates; where that is required, all comes from
-        one. What a host keeps for the level as a whole is not meant. Cells then give the counts
-        that they share with their host, several of them where one has too little.
+        With ``Request.near`` the hosts that need the fewest domains of the level come first, or one
+        domain must be enough. Capacity that a host has outside all domains does not count. Cells
+        then provide the counts that they share with their host, several cells where one is too
+        small.
 
-        What is out of service (``ledger.disable``) is not found, nor what is below it; that ends
-        with its time, also for a snapshot that was taken before. Who requires the trait
-        ``COMPUTE_STATUS_DISABLED`` asks for it all the same.
+        Disabled providers and those below them are excluded until their time ends, also in older
+        snapshots, unless the request requires ``COMPUTE_STATUS_DISABLED``.
 
-        Providers that are equal are considered once: which of eight equal devices is taken makes
-        no candidate of its own. The same snapshot, request and options give the same answer.
-        Cost: milliseconds for the hosts that cannot, however many. For each that can, where counts
-        alone are asked for, a microsecond and some 8 to build the candidate when it is looked at;
-        some 200 where devices share an amount, traits meet or groups are named; half a millisecond
-        where a topology is looked at. It grows with
-        the limit, not with the number of candidates that there might be.
+        Equal providers are considered once. The same snapshot, request and options give the same
+        answer. Cost: milliseconds to exclude the hosts that do not fit, however many. For each
+        other host: 1 microsecond, and 8 to build a candidate, if it is about counts alone; 200 with
+        devices, traits of several providers or named groups; 500 with a topology. The cost grows
+        with the limit, not with the number of possible candidates.
 
-        :param request: a :class:`~resource_objects.requests.Request`, or what one is made from
-        :param limit: at most so many candidates; None is all
-        :param per_host: at most so many of one host; None is by the request: one, or all where it
-            is in Placement's words. Hosts take turns: the first of each, then the second
+        :param limit: the maximum number of candidates; None for all
+        :param per_host: the maximum number per host; None for one, or for all if the request
+            follows Placement's rules. Hosts take turns
         :param order: which hosts come first: ``name``, ``pack``, ``spread``, ``random``, or an
             :class:`~resource_objects.search.order.Order` with weights and preferred traits
-        :param seed: shuffles: all hosts in a random order, else those that are nearly best
-        :param budget: at most so many steps: one for each thing tried, and beside the first
-            candidate of each host one for each part of a candidate
-        :param limits: ``{provider: limits}``, as for ``ledger.claim``: where more than that would
-            be used in all, nothing is found. Who claims what was found claims under them, too
-        :param filters: what else hosts have to meet, as a scheduler brings it; who searches again
-            after a lost race searches with them too
-        :raises InvalidInput: for a request that cannot be, or a limit or budget below 1
-        :raises NotFound: for a request in the tree of a provider that is not there, or limits of
-            one
+        :param seed: of the random order, or of the shuffle of nearly equal hosts
+        :param budget: the maximum number of steps: one for each trial, and after the first
+            candidate of a host one for each part of a candidate
+        :param limits: ``{provider: limits}``, as for ``ledger.claim``; a claim of the candidates
+            applies them too
+        :param filters: further conditions on hosts, from a scheduler; a claim that repeats the
+            search applies them too
+        :raises InvalidInput: for an invalid request, or a limit or budget below 1
+        :raises NotFound: for an unknown provider in ``in_tree`` or in limits
         """
         wanted = Request.of(request)
         options = self._options(
-            None if limit is None else _check("limit", limit),
-            semantics_of(wanted).per_host if per_host is None else _check("per_host", per_host),
+            None if limit is None else _positive("limit", limit),
+            semantics_of(wanted).per_host if per_host is None else _positive("per_host", per_host),
             order=order,
             seed=seed,
             budget=budget,
             limits=limits,
             filters=filters,
         )
-        return search.search(self._fleet, wanted, options, at=self.at)
+        return self.searched(wanted, options)
 
     def searched(self, request: Request, options: Options) -> Candidates:
-        """Return who could hold a request, searched as another search was."""
+        """Return the candidates of a request, searched with the options of another search."""
         return search.search(self._fleet, request, options, at=self.at)
 
     def fit_gang(
@@ -237,27 +240,23 @@ class Snapshot(Shared):
         limits: arguments.Limited = None,
         filters: Iterable[LaysFilter] = (),
     ) -> GangFit:
-        """Return where a gang fits: a candidate for each member, for all of them at once.
+        """Return a candidate for each member of a gang, all feasible at the same time.
 
-        Exact: what is returned can be claimed together (``ledger.claim_all(fit.candidates)``), and
-        a no is one whichever candidates members take. The same snapshot, gang and seed give the
-        same answer. Cost: some passes over the fleet for each kind of member, then some 10
-        microseconds for each member where counts alone are asked for, half a millisecond where
-        devices or cells are chosen.
+        Exact: ``ledger.claim_all(fit.candidates)`` can claim them together, and a refusal means
+        that no choice of candidates fits. The same snapshot, gang and seed give the same answer.
+        Cost: some passes over the fleet for each kind of member, then for each member some 10
+        microseconds if it requests counts alone, else half a millisecond.
+
+        Options are those of :meth:`candidates`, and:
 
         :param levels: the aggregates of each level that the gang names, ``{"rack": ["r1", "r2"]}``.
-            A host that is in no place of a level is left out for the members that name the level;
-            for all members, if the gang itself names it
-        :param order: which hosts are taken first, as for :meth:`candidates`
-        :param seed: as there
-        :param budget: at most so many steps
-        :param limits: as there
-        :param filters: what hosts have to meet besides, as there
-        :raises InvalidInput: for a level without places, with a host in two of its places, or
-            levels that do not lie within each other
-        :raises SearchLimitReached: if the budget ends before it is known
+            A host outside a level is excluded for the members that name the level; for all members
+            if the gang names it
+        :raises InvalidInput: for a level without aggregates or with a host in two of them, or for
+            levels that are not nested
+        :raises SearchLimitReached: if the budget is exhausted before the answer is known
         """
-        from resource_objects.search.gangs import fit_gang  # most who search place no gang
+        from resource_objects.search.gangs import fit_gang  # most processes place no gang
 
         options = self._options(
             None, 1, order=order, seed=seed, budget=budget, limits=limits, filters=filters
@@ -271,97 +270,27 @@ class Snapshot(Shared):
         budget: int = DEFAULT_BUDGET,
         limits: arguments.Limited = None,
     ) -> HowMany:
-        """Return how many of a request fit at once: so many for sure, and so many at most.
+        """Return how many of a request fit at the same time: a lower and an upper bound.
 
-        What is found can be claimed, one after the other, on an unchanged ledger
-        (:attr:`.HowMany.placements`). Where both bounds meet, which :attr:`.HowMany.is_exact`
-        tells, no other choice holds more. A budget that ends leaves them apart, and never makes
-        the answer wrong. Each pool is counted once, except in :attr:`.HowMany.by_host`.
+        The placements of the lower bound (:attr:`.HowMany.placements`) can be claimed one after the
+        other. Where both bounds are equal (:attr:`.HowMany.is_exact`) no other choice holds more.
+        An exhausted budget leaves the bounds apart. Each pool counts once, except in
+        :attr:`.HowMany.by_host`.
 
-        Cost: some passes over the fleet where counts alone are asked for, 50 ms for 10,000 hosts.
-        Else half a millisecond for each that is placed on hosts in different states, and the
-        search for more where it cannot be told at once that there are none.
+        Cost: some passes over the fleet for counts alone, 50 ms for 10,000 hosts. Else half a
+        millisecond for each placement on a host in a new state, and a search for more where the
+        arrays leave it open.
 
-        :param request: a request, or what one is made from; or a mix, as a
-            :class:`~resource_objects.requests.gang.Gang` whose counts are the ratio: then how many
-            times all of its members fit
-        :param budget: at most so many steps
-        :param limits: as for :meth:`candidates`
-        :raises InvalidInput: for a request that cannot be, or a mix that is bound to places
+        :param request: a request; or a :class:`~resource_objects.requests.gang.Gang` as a mix,
+            whose counts are the ratio, for the number of times that all members fit
+        :raises InvalidInput: for an invalid request, or a mix with topology constraints
         """
-        from resource_objects.search.how_many import how_many, mix_of  # few ask that
+        from resource_objects.search.how_many import how_many, mix_of
 
         options = self._options(
             None, 1, order="name", seed=None, budget=budget, limits=limits, filters=()
         )
         return how_many(self.fork(), mix_of(request), options)
-
-    def report(
-        self,
-        mix: Gang | RequestLike | None = None,
-        *,
-        levels: Mapping[str, Collection[str]] = FrozenDict(),
-        budget: int = DEFAULT_BUDGET,
-    ) -> CapacityReport:
-        """Return what there is, is used and is free, and what of that requests cannot use.
-
-        By class, for all, each host and each place of levels: capacity, used, free, out of service,
-        there by an allocation ratio alone, and the largest amount that one request can be given.
-        With a mix also how many of each of its requests fit, what is stranded, and how fragmented
-        it is (:mod:`~resource_objects.search.capacity` has the definitions).
-
-        Cost: some passes over the inventories, and what :meth:`how_many` takes for each request of
-        the mix; lines of hosts are made when somebody looks, some 30 microseconds each.
-
-        :param mix: what is usual: a request, or what one is made from; or several, as a
-            :class:`~resource_objects.requests.gang.Gang` whose counts say how usual each is
-        :param levels: the aggregates of each level, ``{"rack": ["r1", "r2"]}``
-        :param budget: steps of the search for each request, where one is needed
-        :raises InvalidInput: for a mix that cannot be, or a level without places, or with a host in
-            two of them
-        """
-        from resource_objects.search.capacity import CapacityReport
-        from resource_objects.search.how_many import mix_of
-
-        usual = None if mix is None else mix_of(mix)
-        fits = {
-            one.name: self.how_many(one.request, budget=budget)
-            for one in (() if usual is None else usual.members)
-        }
-
-        def can(host: str, name: str, amount: int) -> bool | None:
-            try:
-                asked = Request({name: amount}, in_tree=host)
-                return bool(self.candidates(asked, limit=1, budget=budget))
-            except exceptions.SearchLimitReached:
-                return None
-
-        return CapacityReport(self._fleet.in_force(), self._fleet, usual, fits, levels, can)
-
-    def when(
-        self,
-        request: RequestLike,
-        ends: Mapping[str, datetime.datetime],
-        *,
-        budget: int = DEFAULT_BUDGET,
-        limits: arguments.Limited = None,
-    ) -> When:
-        """Return when a request would fit if claims end as said and nothing else comes.
-
-        An estimate, with the ends that make it so; nothing is kept free for anybody. What is out of
-        service stays so. ``ledger.when`` knows the ends of all claims.
-
-        Cost: a search for each halving of the ends, and a tenth of a millisecond for each claim
-        that is given back in a fork.
-
-        :param ends: when claims end, by consumer
-        :param budget: at most so many steps of each search
-        :param limits: as for :meth:`candidates`
-        :raises InvalidInput: for a request that cannot be, or an end that is no time with its zone
-        """
-        from resource_objects.search.when import when
-
-        return when(self.fork(), request, ends, {"budget": budget, "limits": limits})
 
     def _options(
         self,
@@ -374,21 +303,22 @@ class Snapshot(Shared):
         limits: arguments.Limited,
         filters: Iterable[LaysFilter],
     ) -> Options:
-        """Return how a search is made, of what was given for it."""
         return Options(
             limit,
             per_host,
             Order.of(order),
             check_seed(seed),
-            _check("budget", budget),
+            _positive("budget", budget),
             arguments.of_uuids(arguments.limits(limits), partial(uuids_in, self._fleet)),
             tuple(filters),
         )
 
-    def fork(self) -> Scenario[Self]:
-        """Return a scenario that begins as this snapshot: in it one may try things.
+    # --- what if ---
 
-        Nothing is copied before something is tried, and the snapshot stays as it is.
+    def fork(self) -> Scenario:
+        """Return a scenario in which changes can be tried; the snapshot does not change.
+
+        Cost: nothing is copied before the first change.
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
@@ -402,7 +332,7 @@ class Snapshot(Shared):
         >>> bool(snapshot.candidates("VCPU=6"))
         True
         """
-        return Scenario(self._fleet, self._like)
+        return Scenario(self)
 
     def relaxations(
         self,
@@ -418,28 +348,25 @@ class Snapshot(Shared):
         budget: int = DEFAULT_BUDGET,
         tries: int = 2000,
     ) -> Relaxations:
-        """Return the smallest single changes after which a candidate exists.
+        """Return the smallest single changes of the request or the ledger after which it fits.
 
-        Of the request, or of the ledger; each is tried in a scenario, and has the candidate that is
-        there then. What they cost is the weight of the kind times the size, which
-        :mod:`~resource_objects.search.relaxations` states.
+        Each was tried in a scenario and has its candidate. The cost of a change is the weight of
+        its kind times its size (:mod:`~resource_objects.search.relaxations`).
 
-        Cost: a search for each condition of the request, and for each step by which a topology or
-        devices may be less; some passes over the fleet, then a millisecond or two for each trial
-        of one tree; at most ``tries``.
+        Cost: a search for each condition of the request and for each step of a placed amount; some
+        passes over the fleet; then a millisecond or two for each trial on one tree.
 
-        :param request: a :class:`~resource_objects.requests.Request`, or what one is made from
-        :param k: at most so many
+        :param k: the maximum number of changes
         :param costs: other weights, by kind: integers or fractions above 0
-        :param priorities: of consumers, 0 and more: who has a higher one is dearer to release
-        :param protected: the consumers that are not to be released
-        :param ends: when the claims of consumers end, as far as they do: to wait is a change, too
-        :param now: from when on one would wait; None: this moment
-        :param kinds: only these, such as ``["add"]``, the question of an autoscaler
-        :param budget: steps of each search, as for :meth:`candidates`
-        :param tries: at most so many searches in all
-        :raises InvalidInput: for a request that cannot be, or options that cannot
-        :raises SearchLimitReached: if it is not known whether the request fits as it is
+        :param priorities: of consumers, 0 and more: a higher one is more expensive to release
+        :param protected: consumers that must not be released
+        :param ends: when the claims of consumers end: waiting is a change, too
+        :param now: from when on the wait is counted; None for the present time
+        :param kinds: only these kinds, such as ``["add"]`` for an autoscaler
+        :param budget: the maximum number of steps of each search, as for :meth:`candidates`
+        :param tries: the maximum number of searches
+        :raises InvalidInput: for an invalid request or option
+        :raises SearchLimitReached: if it is not known whether the request fits without a change
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
@@ -451,9 +378,9 @@ class Snapshot(Shared):
         job-1 released: VCPU=8 of host0
         one more host like host0: VCPU=8 of host0-like-1
         """
-        from resource_objects.search import relaxations as of  # who finds some needs none
+        from resource_objects.search.relaxations import asked_of, relaxations
 
-        asked = of.asked_of(
+        asked = asked_of(
             k,
             costs,
             priorities,
@@ -461,10 +388,35 @@ class Snapshot(Shared):
             ends,
             clock.now() if now is None else arguments.moment("now", now),
             kinds,
-            _check("budget", budget),
+            _positive("budget", budget),
             tries,
         )
-        return of.relaxations(self._fleet, self._like, Request.of(request), asked)
+        return relaxations(self, Request.of(request), asked)
+
+    def when(
+        self,
+        request: RequestLike,
+        ends: Mapping[str, datetime.datetime],
+        *,
+        budget: int = DEFAULT_BUDGET,
+        limits: arguments.Limited = None,
+    ) -> When:
+        """Return when a request would fit if claims end as stated and no others are made.
+
+        An estimate, with the ends that it depends on; nothing is reserved. Disabled providers stay
+        disabled. ``ledger.when`` knows the ends of all claims.
+
+        Cost: a search for each bisection of the ends, and a tenth of a millisecond for each claim
+        that is released in a fork.
+
+        :param ends: when claims end, by consumer
+        :param budget: the maximum number of steps of each search
+        :param limits: as for :meth:`candidates`
+        :raises InvalidInput: for an invalid request, or an end without a time zone
+        """
+        from resource_objects.search.when import when
+
+        return when(self.fork(), Request.of(request), ends, budget=budget, limits=limits)
 
     def rehearse_drain(
         self,
@@ -473,17 +425,17 @@ class Snapshot(Shared):
         budget: int = DEFAULT_BUDGET,
         **options: Any,
     ) -> Rehearsal:
-        """Return what would become of those who hold something at providers that go.
+        """Return where the consumers of some providers could be placed if these were drained.
 
-        Each is placed again by the request it was made for, topology and devices included, beside
-        the others. Nobody is moved: ``ledger.apply(rehearsal.plan)`` would.
+        Each consumer is placed by the request of its claim, topology and devices included, next to
+        the others. Nothing is moved: ``ledger.apply(rehearsal.plan)`` would do that.
 
-        :param providers: names or uuids of hosts, or of any others; what is below them goes too
-        :param requests: what consumers were made for (``Consumer.request``); of whom nobody says,
-            the counts that it holds
-        :param budget: steps of each search
+        :param providers: names or uuids; the providers below them are drained too
+        :param requests: the requests of consumers (``Consumer.request``); for the others the counts
+            that they have allocated are placed
+        :param budget: the maximum number of steps of each search
         :param options: as for :meth:`candidates`
-        :raises NotFound: if one is not there
+        :raises NotFound: for an unknown provider
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
@@ -496,45 +448,16 @@ class Snapshot(Shared):
           host0: disabled since ...: drained
           host1: VCPU requested 5, free 4 of 4
         """
-        return self.rehearsed(self.fork(), providers, requests, {**options, "budget": budget})
-
-    @staticmethod
-    def rehearsed(
-        scenario: Scenario[Any],
-        providers: tuple[str, ...],
-        requests: Mapping[str, Request],
-        options: Mapping[str, Any],
-    ) -> Rehearsal:
-        """Return what :meth:`rehearse_drain` does, of a scenario, which it leaves as it is."""
-        from resource_objects.search import drain  # who drains nothing needs none of it
-
-        return drain.rehearse(
-            scenario, providers, requests, **{"budget": DEFAULT_BUDGET, **options}
-        )
-
-    @classmethod
-    def kept_in_place(
-        cls, found: Candidates, uses: Iterable[Use], without: Callable[[], Columns]
-    ) -> Iterator[Chosen]:
-        """Yield a candidate with what its consumer uses of its host already, for a scenario.
-
-        :param without: returns the columns of the host, in which the consumer uses nothing
-        """
-        from resource_objects.search.in_place import kept_in_place
-
-        def scenario(host: str) -> Scenario[Any]:
-            return cls(without(), at=found.at or host).fork()
-
-        return kept_in_place(found, uses, scenario, lambda *_: {})
+        return self.fork().rehearse_drain(*providers, requests=requests, budget=budget, **options)
 
     def bundle(self, request: RequestLike, **options: Any) -> Bundle:
-        """Return what it takes to ask this again elsewhere: the picture, the request, the options.
+        """Return the snapshot, a request and the options of a search, to repeat it elsewhere.
 
-        ``bundle.to_json()`` goes to a file, ``bundle.shrunk()`` leaves out what the answer does not
-        need. Cost: linear in all rows.
+        ``bundle.to_json()`` is the text of a file, ``bundle.shrunk()`` a smaller bundle with the
+        same answer. Cost: linear in all rows.
 
-        :param options: as for :meth:`candidates`, but for filters
-        :raises InvalidInput: for other options, or an order that no file can say
+        :param options: as for :meth:`candidates`, without filters
+        :raises InvalidInput: for other options, or an order that a file cannot express
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
@@ -544,30 +467,25 @@ class Snapshot(Shared):
         >>> print(small.ask().explain())
         host8: VCPU requested 9, free 8 of 8
         """
-        from resource_objects.search import bundle as of  # few report anything
+        from resource_objects.search.bundle import Bundle, checked_options
 
-        return of.Bundle(
-            columns_of(self._fleet),
-            Request.of(request),
-            of.checked_options(options.items()),
-            self.at,
-            _opened,
-        )
+        columns, checked = columns_of(self._fleet), checked_options(options)
+        return Bundle(columns, Request.of(request), checked, self.at)
 
-    @classmethod
-    def load(cls, text: str | bytes) -> Bundle:
-        """Return the bundle that a file says, which gives the answer that it gave.
+    @staticmethod
+    def load(text: str | bytes) -> Bundle:
+        """Return the bundle of a file, which gives the same answer.
 
-        :raises InvalidInput: naming what is wrong with it
+        :raises InvalidInput: naming the invalid part
         """
-        from resource_objects.search import bundle as of
+        from resource_objects.search.bundle import Bundle
 
-        return of.Bundle.from_json(text, _opened)
+        return Bundle.from_json(text)
 
-    def diff(self, after: Snapshot | Scenario[Any]) -> Plan:
-        """Return the plan that leads from this picture to another one of the same ledger.
+    def diff(self, after: Snapshot | Scenario) -> Plan:
+        """Return the plan that leads from this snapshot to another one of the same ledger.
 
-        What :meth:`Scenario.diff` says of it holds here, too. Cost: linear in all rows.
+        See :meth:`Scenario.diff`. Cost: linear in all rows.
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
@@ -579,20 +497,16 @@ class Snapshot(Shared):
         """
         return after.diff(self) if isinstance(after, Scenario) else plan_between(self, after)
 
-    def _like(self, fleet: Fleet) -> Self:
-        """Return a snapshot of the same moment with other figures."""
-        found = object.__new__(type(self))
-        found._set(fleet, self.at, self.cursor, self.refreshed)
-        return found
+    # --- usage ---
 
     @property
     def fleet(self) -> Fleet:
-        """The picture as arrays, as it is in force now: for who builds on the search."""
+        """The arrays, as they are in force now, for programs that build on the search."""
         return self._fleet.in_force()
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """The names of the hosts, sorted. The root of a pool is none."""
+        """The sorted names of the hosts: the roots that are not pools."""
         fleet = self._fleet
         return tuple(
             name
@@ -602,43 +516,50 @@ class Snapshot(Shared):
 
     @property
     def pools(self) -> tuple[str, ...]:
-        """The names of the pools, sorted: the providers whose classes other trees may take."""
+        """The sorted names of the pools: the providers that other trees may allocate from."""
         fleet = self._fleet
         places = fleet.pools.providers.tolist()
         return tuple(sorted(fleet.names[p] for p in places if fleet.is_within(int(fleet.tree[p]))))
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The resource classes of which there are inventories, as they are listed everywhere."""
-        fleet = self._fleet
-        kept = (
+        """The resource classes of all inventories, in their usual order."""
+        within = self._fleet.within
+        names = (
             name
-            for name, rows in fleet.classes.items()
-            if fleet.within is None or bool((rows.tree == fleet.within).any())
+            for name, rows in self._fleet.classes.items()
+            if within is None or bool((rows.tree == within).any())
         )
-        return tuple(sorted(kept, key=resource_class_order))
+        return tuple(sorted(names, key=resource_class_order))
 
     def capacity(self, key: Resource | str) -> int:
-        """Return how much of a resource there is, over all providers.
+        """Return the capacity of a resource over all providers.
 
-        What uses the same resource of another provider of its tree (a cell's CPUs, which are the
-        host's) is part of that, and not counted again.
+        An inventory that uses the same resource of another provider of its tree (the CPUs of a
+        cell, which are CPUs of the host) is a part of that one, and not counted again.
         """
         rows, counted = self._counted(key)
         return sum(rows.capacity[counted].tolist())
 
     def used(self, key: Resource | str) -> int:
-        """Return how much of a resource is used, over all providers, counted in the same way."""
+        """Return the used amount of a resource over all providers, counted in the same way."""
         rows, counted = self._counted(key)
         return sum(rows.used[counted].tolist())
 
-    def free(self, key: Resource | str) -> int:
-        """Return how much of a resource can be allocated: the sum of what each provider can give.
+    def _counted(self, key: Resource | str) -> tuple[ClassRows, Booleans]:
+        """Return the inventories of a resource, and which of them are not a part of another."""
+        fleet = self._fleet
+        rows = fleet.rows(resource(key).name)
+        counted = fleet.counted(rows)
+        return rows, counted if fleet.within is None else counted & (rows.tree == fleet.within)
 
-        A provider gives its capacity minus what is used, and no more than is left of what an
-        allocation there uses elsewhere: a device of which a part is allocated is not free. A
-        provider that is disabled, or used above its capacity after a shrink, gives 0. Where several
-        providers draw on one inventory, each counts with all that is left of it.
+    def free(self, key: Resource | str) -> int:
+        """Return the sum of what each provider can allocate of a resource.
+
+        That is the capacity minus the usage, bounded by what is left of the inventories that an
+        allocation also uses: a device of which a part is allocated is not free. It is 0 for a
+        disabled provider, and for one used above its capacity. Where several providers share one
+        inventory, each counts all that is left of it.
         """
         fleet = self._fleet.in_force()
         rows = fleet.rows(resource(key).name)
@@ -646,12 +567,12 @@ class Snapshot(Shared):
         return int(free.sum() if fleet.within is None else free[rows.tree == fleet.within].sum())
 
     def usage(self, *hosts: str) -> Usage:
-        """Return who uses how much of what, provider by provider, as ``ledger.usage`` tells it.
+        """Return the usage of each provider, as ``ledger.usage`` does.
 
         Cost: linear in the rows of these trees.
 
-        :param hosts: only these and their trees, by name; none for all
-        :raises NotFound: for one that is no root of a tree
+        :param hosts: the names of the roots of trees; none for all
+        :raises NotFound: for a name that is not a root
 
         >>> import resource_objects as ro
         >>> with ro.connect("memory://") as ledger:
@@ -672,20 +593,19 @@ class Snapshot(Shared):
     def host_usage(
         self, *hosts: str, consumers: Iterable[str] | None = None
     ) -> tuple[HostUsage, ...]:
-        """Return who has what, a line for each host, in natural order: ``lab-2`` before ``lab-10``.
+        """Return a line per host with its usage and consumers, in natural order.
 
-        Each line says of every class what is used and free over all providers of the host, of
-        devices that can be had in parts also what is left of those of which somebody has a part,
-        and who holds how much. What pools give is not a host's, and in no line. What is disabled
-        is not free.
+        Each line has, for every class over all providers of the host, what is used and free, the
+        rest of partly allocated devices, and the amounts of the consumers. Allocations from pools
+        are in no line. Disabled capacity is not free.
 
-        Cost: no statement. Linear in the inventories and allocations of all hosts: some 80
+        Cost: no statement; linear in the inventories and allocations of all hosts: some 80
         microseconds per host of eight devices and four consumers.
 
         :param hosts: only these, by name; none for all
-        :param consumers: only what these hold, and only hosts where they hold something
+        :param consumers: only the allocations of these, and only hosts where they have some
         :raises NotFound: for a name that is none of :attr:`hosts`
-        :raises InvalidInput: if consumers are no names
+        :raises InvalidInput: for an invalid name of a consumer
 
         >>> import resource_objects as ro
         >>> from resource_objects.host import partitions
@@ -708,16 +628,51 @@ class Snapshot(Shared):
         for name in hosts:
             if name not in known:
                 raise exceptions.NotFound("provider", name)
-        some = None if consumers is None else frozenset(_names_of(consumers))
-        wanted = frozenset(hosts) if hosts else None
-        return tuple(host_usage.host_usage(fleet, self._fleet.in_force(), wanted, some))
+        names = None if consumers is None else frozenset(_consumer_names(consumers))
+        selected = frozenset(hosts) if hosts else None
+        return tuple(host_usage.host_usage(fleet, self._fleet.in_force(), selected, names))
 
-    def _counted(self, key: Resource | str) -> tuple[ClassRows, Booleans]:
-        """Return the inventories of a resource, and which of them are not a part of another."""
-        fleet = self._fleet
-        rows = fleet.rows(resource(key).name)
-        counted = fleet.counted(rows)
-        return rows, counted if fleet.within is None else counted & (rows.tree == fleet.within)
+    def report(
+        self,
+        mix: Gang | RequestLike | None = None,
+        *,
+        levels: Mapping[str, Collection[str]] = FrozenDict(),
+        budget: int = DEFAULT_BUDGET,
+    ) -> CapacityReport:
+        """Return the capacity and usage of each class, and how much of it a mix cannot use.
+
+        For the ledger, each host and each aggregate of levels: capacity, used, free, disabled, due
+        to an allocation ratio alone, and the largest amount of one request. With a mix also how
+        many of each request fit, what is stranded, and the fragmentation
+        (:mod:`~resource_objects.search.capacity` defines these).
+
+        Cost: some passes over the inventories, and :meth:`how_many` for each request of the mix;
+        some 30 microseconds for each line of a host that is read.
+
+        :param mix: the usual request; or several, as a
+            :class:`~resource_objects.requests.gang.Gang` whose counts weigh them
+        :param levels: the aggregates of each level, ``{"rack": ["r1", "r2"]}``
+        :param budget: the maximum number of steps of the search for each request
+        :raises InvalidInput: for an invalid mix, a level without aggregates, or a host in two of
+            them
+        """
+        from resource_objects.search.capacity import CapacityReport
+        from resource_objects.search.how_many import mix_of
+
+        usual = None if mix is None else mix_of(mix)
+        fits = {
+            member.name: self.how_many(member.request, budget=budget)
+            for member in (() if usual is None else usual.members)
+        }
+
+        def can_hold(host: str, name: str, amount: int) -> bool | None:
+            try:
+                request = Request({name: amount}, in_tree=host)
+                return bool(self.candidates(request, limit=1, budget=budget))
+            except exceptions.SearchLimitReached:
+                return None
+
+        return CapacityReport(self._fleet.in_force(), self._fleet, usual, fits, levels, can_hold)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise exceptions.FrozenValue(f"Snapshot.{name} cannot change")
@@ -732,23 +687,13 @@ class Snapshot(Shared):
         return f"<Snapshot: {len(self.hosts)} hosts, {count} providers>"
 
 
-def _unpickled(cls: type[Snapshot], *values: object) -> Snapshot:
-    self = object.__new__(cls)
-    self._set(*values)
-    return self
-
-
-def _opened(columns: Columns, at: str | None) -> Snapshot:
-    return Snapshot(columns, at=at)
-
-
-def _names_of(consumers: Iterable[str]) -> Iterator[str]:
+def _consumer_names(consumers: Iterable[str]) -> Iterator[str]:
     if isinstance(consumers, str) or not isinstance(consumers, Iterable):
         raise exceptions.InvalidInput("name", "consumers", consumers, "a list of names")
     return map(consumer_name, consumers)
 
 
-def _check(what: str, value: object) -> int:
+def _positive(name: str, value: object) -> int:
     if type(value) is not int or value < 1:
-        raise exceptions.InvalidInput("request", what, value, "an integer of 1 or more")
+        raise exceptions.InvalidInput("request", name, value, "an integer of 1 or more")
     return value

@@ -98,10 +98,10 @@ class When:
 
 
 def when(
-    scenario: Scenario[Any],
-    request: Any,
+    scenario: Scenario,
+    request: Request,
     ends: Mapping[str, datetime.datetime],
-    options: Mapping[str, Any],
+    **options: Any,
 ) -> When:
     """Return when a request would fit.
 
@@ -112,7 +112,7 @@ def when(
     :param ends: when claims end, by consumer
     :param options: of each search: budget and limits
     """
-    return _Waiting(scenario, Request.of(request), ends, options).answer()
+    return _Waiting(scenario, request, ends, options).answer()
 
 
 class _Waiting:
@@ -120,7 +120,7 @@ class _Waiting:
 
     def __init__(
         self,
-        scenario: Scenario[Any],
+        scenario: Scenario,
         request: Request,
         ends: Mapping[str, datetime.datetime],
         options: Mapping[str, Any],

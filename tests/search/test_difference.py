@@ -235,7 +235,7 @@ def test_pictures_and_plans_of_another_ledger_are_refused(lab):
             assert "host9" not in [one.name for one in other.providers()]
             other.sync(ro.Provider("host0", "VCPU=8"), ro.Provider("host1", "VCPU=4"))
         for picture_of_both in (new.diff, lab.snapshot().diff):
-            with raises_code("InvalidField", match="a picture of the same ledger"):
+            with raises_code("InvalidField", match="a snapshot of the same ledger"):
                 picture_of_both(other.snapshot())
         found = other.snapshot().candidates("VCPU=1")
         with raises_code("ProviderNotFound"):
