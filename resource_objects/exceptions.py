@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar
 
 from resource_objects.reasons import UNIT_RULES, Reason, Rule, sentences
@@ -38,6 +39,11 @@ def show(value: object) -> str:
 class ResourceObjectsError(Exception):
     """The base of every error that the library raises on purpose."""
 
+    def __post_init__(self) -> None:
+        """Set the arguments with which a pickle calls the type of a dataclass."""
+        values = (getattr(self, field.name) for field in fields(self) if field.init)  # type: ignore[arg-type]
+        self.args = tuple(values)
+
     @property
     def code(self) -> str:
         """A stable name of the case; by default the name of the type."""
@@ -49,10 +55,15 @@ class ResourceObjectsError(Exception):
             self.code == kind if isinstance(kind, str) else isinstance(self, kind) for kind in kinds
         )
 
+    def is_about(self, *subjects: str) -> bool:
+        """Return True if the ``subject`` of the error is one of these."""
+        return getattr(self, "subject", None) in subjects
+
 
 # --- invalid arguments --------------------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False)
 class InvalidInput(ResourceObjectsError, ValueError):
     """An invalid value: its kind, its name, the value, and the values that are allowed.
 
@@ -90,24 +101,24 @@ class InvalidInput(ResourceObjectsError, ValueError):
         "provider configuration": "InvalidConfiguration",
         "PCI address": "InvalidAddress",
         "device": "InvalidDevice",
+        "URL": "InvalidURL",  # of a ledger; its secrets are removed from the value
     }
 
-    def __init__(self, subject: str, what: str, value: object, expected: str) -> None:
-        super().__init__(subject, what, value, expected)
-        self.subject = subject
-        self.what = what
-        self.value = value
-        self.expected = expected
+    subject: str
+    what: str
+    value: object
+    expected: str
+
+    def __post_init__(self) -> None:
+        if self.subject == "URL":
+            self.value = _without_secrets(self.value)
+        super().__post_init__()
 
     @property
     def code(self) -> str:
-        """The code of the kind of value."""
+        """The code of the kind of value; of a derived type, its name."""
         name = type(self).__name__
         return self.CODES.get(self.subject, name) if name == "InvalidInput" else name
-
-    def is_about(self, *subjects: str) -> bool:
-        """Return True if the value is of one of these kinds."""
-        return self.subject in subjects
 
     def renamed(self, what: str, value: object) -> InvalidInput:
         """Return the same error with another name of the value."""
@@ -118,59 +129,40 @@ class InvalidInput(ResourceObjectsError, ValueError):
         return f"{self.what}: got {show(self.value)}, expected {self.expected}"
 
 
+@dataclass(eq=False, repr=False)
 class InvalidInventory(InvalidInput):
     """An inventory whose figures contradict each other or are out of range."""
 
-    def __init__(self, what: str, value: object, expected: str) -> None:
-        super().__init__("inventory", what, value, expected)
-        self.args = what, value, expected
+    subject: str = field(default="inventory", init=False)
 
 
+@dataclass(eq=False, repr=False)
 class ForeignAmount(InvalidInput):
     """An amount that is assigned to CPUs, cells or devices that this inventory does not have."""
 
-    def __init__(self, what: str, value: object, expected: str) -> None:
-        super().__init__("foreign amount", what, value, expected)
-        self.args = what, value, expected
+    subject: str = field(default="foreign amount", init=False)
 
 
+@dataclass(eq=False, repr=False)
 class InvalidTree(InvalidInput):
     """Providers that do not form a tree."""
 
-    def __init__(self, what: str, value: object, expected: str) -> None:
-        super().__init__("tree", what, value, expected)
-        self.args = what, value, expected
-
-
-class InvalidURL(InvalidInput):
-    """A ledger URL that cannot be read.
-
-    ``value`` is its scheme and host, as far as they were recognized. The rest is left out: it may
-    be a password, such as the text after a host that is missing.
-
-    >>> InvalidURL("ledger URL", "mysql://me:secret@db/lab?charset=latin1", "utf8mb4").value
-    'mysql://db/...'
-    """
-
-    def __init__(self, what: str, value: object, expected: str) -> None:
-        shown = _without_secrets(value)
-        super().__init__("URL", what, shown, expected)
-        self.args = what, shown, expected
-
-
-_URL = re.compile(r"([A-Za-z0-9+.-]+://)(?:[^/?#@]*@)?([^/?#@:]*).*", re.DOTALL)
-_PLAIN = re.compile(r"[A-Za-z0-9_.+-]*(?::/{0,3})?")
+    subject: str = field(default="tree", init=False)
 
 
 def _without_secrets(value: object) -> object:
+    """Return the scheme and host of a URL, without the rest: it may be a password.
+
+    >>> InvalidInput("URL", "URL", "mysql://me:secret@db/lab?charset=latin1", "utf8mb4").value
+    'mysql://db/...'
+    """
     if not isinstance(value, str):
         return type(value).__name__
-    match = _URL.fullmatch(value)
+    match = re.fullmatch(r"([A-Za-z0-9+.-]+://)(?:[^/?#@]*@)?([^/?#@:]*).*", value, re.DOTALL)
     if match is not None:
-        recognized = f"{match[1]}{match[2]}"
-        is_all = value.rstrip("/") == recognized.rstrip("/")
-        return value if is_all else f"{recognized}/..."
-    return value if _PLAIN.fullmatch(value) else "..."
+        recognized = match[1] + match[2]
+        return value if value.rstrip("/") == recognized.rstrip("/") else f"{recognized}/..."
+    return value if re.fullmatch(r"[A-Za-z0-9_.+-]*(?::/{0,3})?", value) else "..."
 
 
 # --- versioned objects and plug-ins -------------------------------------------------------------
@@ -188,35 +180,33 @@ class FrozenValue(ResourceObjectsError, AttributeError):
     """A frozen value (an amount, a request, a candidate) cannot be changed."""
 
 
+class UnsupportedVersion(ResourceObjectsError):
+    """A wire form in a version that this library does not support."""
+
+
+@dataclass(eq=False, repr=False)
 class CannotDowngrade(ResourceObjectsError):
     """An older version of an object cannot express a value of this one."""
 
-    def __init__(self, objname: str, version: str, reason: str) -> None:
-        super().__init__(objname, version, reason)
-        self.objname = objname
-        self.version = version
-        self.reason = reason
+    objname: str
+    version: str
+    reason: str
 
     def __str__(self) -> str:
         return f"{self.objname} cannot be expressed in version {self.version}: {self.reason}"
 
 
-class UnsupportedVersion(ResourceObjectsError):
-    """A wire form in a version that this library does not support."""
-
-
+@dataclass(eq=False, repr=False)
 class PluginError(ResourceObjectsError):
     """A plug-in cannot be used: its namespace, its name and the reason.
 
     ``is_installed`` is False if there is no plug-in of this name; its code is ``PluginNotFound``.
     """
 
-    def __init__(self, namespace: str, name: str, reason: str, is_installed: bool = True) -> None:
-        super().__init__(namespace, name, reason, is_installed)
-        self.namespace = namespace
-        self.name = name
-        self.reason = reason
-        self.is_installed = is_installed
+    namespace: str
+    name: str
+    reason: str
+    is_installed: bool = True
 
     @property
     def code(self) -> str:
@@ -227,23 +217,25 @@ class PluginError(ResourceObjectsError):
         return f"plug-in {self.name!r} of {self.namespace} cannot be used: {self.reason}"
 
 
+@dataclass(eq=False, repr=False)
 class FilterFailed(ResourceObjectsError):
     """A filter or weigher of a scheduler raised an error instead of an answer.
 
-    ``host`` is None if it was called for all hosts at once.
+    ``host`` is None if it was called for all hosts at once. ``detail`` is the error as a text.
 
     >>> print(FilterFailed("quiet", "host0", ValueError("no such figure")))
     quiet failed on host0: ValueError: no such figure
     """
 
-    def __init__(self, name: str, host: str | None, error: object) -> None:
-        detail = str(error)
-        if isinstance(error, Exception) and not isinstance(error, ResourceObjectsError):
-            detail = f"{type(error).__name__}: {error}"
-        super().__init__(name, host, detail)
-        self.name = name
-        self.host = host
-        self.detail = detail
+    name: str
+    host: str | None
+    detail: object
+
+    def __post_init__(self) -> None:
+        error = self.detail
+        is_foreign = isinstance(error, Exception) and not isinstance(error, ResourceObjectsError)
+        self.detail = f"{type(error).__name__}: {error}" if is_foreign else str(error)
+        super().__post_init__()
 
     def __str__(self) -> str:
         return f"{self.name} failed on {self.host or 'all hosts'}: {self.detail}"
@@ -266,50 +258,59 @@ class CapacityException(ResourceObjectsError):
     resource_objects.exceptions.CapacityException: VCPU requested 8, free 3 of 16
     """
 
-    def __init__(self, reasons: Iterable[Reason], *, is_disabled: bool = False) -> None:
-        """:param is_disabled: True if disabled providers or units refuse it, whatever else is"""
-        self._reasons: tuple[Reason, ...] = tuple(reasons)
+    def __init__(self, reasons: Iterable[Reason] | Any, *, is_disabled: bool = False) -> None:
+        """:param reasons: the reasons; or an object that computes them when they are read, by
+            ``.reasons`` and ``.first_reasons(count)``
+
+        :param is_disabled: True if disabled providers or units refuse it, whatever else is
+        """
+        is_lazy = hasattr(reasons, "first_reasons")
+        self._source: Any = reasons if is_lazy else tuple(reasons)
         self._is_disabled = is_disabled
-        super().__init__(self._reasons)
+        super().__init__(self._source)
 
     @property
     def reasons(self) -> tuple[Reason, ...]:
-        """The reasons of the refusal."""
-        return self._reasons
+        """The reasons of the refusal; of a search, of every refused host in order of the names.
+
+        :raises FilterFailed: if a filter of the search fails to say why it refused a host
+        """
+        if not isinstance(self._source, tuple):
+            self._source = tuple(self._source.reasons)
+        return tuple(self._source)
+
+    def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
+        """Return the first reasons, and the number of further ones."""
+        if not isinstance(self._source, tuple):
+            first: tuple[tuple[Reason, ...], int] = self._source.first_reasons(count)
+            return first
+        return self._source[:count], max(0, len(self._source) - count)
 
     @property
     def code(self) -> str:
         """The code that follows from the reasons; of a derived type, its name."""
-        name = type(self).__name__
-        if name != "CapacityException":
-            return name
-        return "ProviderDisabled" if self._is_disabled else _refusal_code(self.reasons)
-
-    def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
-        """Return the first reasons, and the number of further ones."""
-        return self.reasons[:count], max(0, len(self.reasons) - count)
+        if type(self).__name__ != "CapacityException":
+            return type(self).__name__
+        rules = {reason.rule for reason in self.reasons}
+        is_full = any(r.rule is Rule.CAPACITY and r.bound <= 0 for r in self.reasons)
+        is_only_disabled = Rule.DISABLED in rules and (is_full or len(rules) == 1)
+        if self._is_disabled or is_only_disabled:
+            return "ProviderDisabled"
+        if rules and rules <= UNIT_RULES:
+            return "UnitRuleViolated"
+        return (
+            _CODES.get(rules.pop(), "CapacityException") if len(rules) == 1 else "CapacityException"
+        )
 
     def __str__(self) -> str:
         return "; ".join(sentences(self.reasons))
 
 
-def _refusal_code(reasons: Iterable[Reason]) -> str:
-    reasons = tuple(reasons)
-    rules = {reason.rule for reason in reasons}
-    if Rule.DISABLED in rules:
-        full = (reason for reason in reasons if reason.rule is Rule.CAPACITY)
-        if len(rules) == 1 or any(reason.bound <= 0 for reason in full):
-            return "ProviderDisabled"
-    if rules and rules <= UNIT_RULES:
-        return "UnitRuleViolated"
-    return _REFUSAL_CODES.get(frozenset(rules), "CapacityException")
-
-
 #: The code of a refusal whose reasons all have one rule.
-_REFUSAL_CODES = {
-    frozenset({Rule.NO_INVENTORY}): "InventoryNotFound",
-    frozenset({Rule.UNIT_TAKEN}): "UnitTaken",
-    frozenset({Rule.SERVER_GROUP}): "ServerGroupViolated",
+_CODES = {
+    Rule.NO_INVENTORY: "InventoryNotFound",
+    Rule.UNIT_TAKEN: "UnitTaken",
+    Rule.SERVER_GROUP: "ServerGroupViolated",
 }
 
 
@@ -352,34 +353,13 @@ class NoCandidates(CapacityException):
         """:param what: the refused action; ``str()`` of it begins the message
 
         :param explanation: a text, or an object whose ``str()`` ends the message
-        :param reasons: a sequence of reasons, read at once; or an object with ``.reasons`` and
-            ``.first_reasons(count)``, read on demand; None: those of ``explanation``, of which a
-            text has none
+        :param reasons: None: those of ``explanation``, of which a text has none
         """
-        source: Any = explanation if reasons is None else reasons
-        is_read = isinstance(source, Iterable)
-        super().__init__(source if is_read and not isinstance(source, str) else ())
+        if reasons is None:
+            reasons = () if isinstance(explanation, str) else explanation
+        super().__init__(reasons)
         self._what = what
-        self._unread: Any = None if is_read else source
         self.explanation = explanation
-
-    @property
-    def reasons(self) -> tuple[Reason, ...]:
-        """The reasons of every refused host, in the order of the hosts' names.
-
-        :raises FilterFailed: if a filter of the search fails to say why it refused a host
-        """
-        unread = self._unread
-        if unread is not None:
-            self._reasons = tuple(unread.reasons)
-            self._unread = None
-        return self._reasons
-
-    def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
-        if self._unread is None:
-            return super().first_reasons(count)
-        first: tuple[tuple[Reason, ...], int] = self._unread.first_reasons(count)
-        return first
 
     @property
     def args(self) -> tuple[Any, ...]:  # type: ignore[override]
@@ -415,19 +395,9 @@ class WaitTimedOut(CapacityException):
     def __init__(
         self, consumer: str, ahead: Iterable[str] = (), refusal: CapacityException | None = None
     ) -> None:
-        super().__init__(())
-        self.consumer = consumer
-        self.ahead: tuple[str, ...] = tuple(ahead)
-        self.refusal = refusal
-        self.args = consumer, self.ahead, refusal
-
-    @property
-    def reasons(self) -> tuple[Reason, ...]:
-        """The reasons of the refusal."""
-        return () if self.refusal is None else self.refusal.reasons
-
-    def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
-        return ((), 0) if self.refusal is None else self.refusal.first_reasons(count)
+        super().__init__(refusal or ())
+        self.args = consumer, tuple(ahead), refusal
+        self.consumer, self.ahead, self.refusal = self.args
 
     def __str__(self) -> str:
         verb = "is" if len(self.ahead) == 1 else "are"
@@ -436,24 +406,22 @@ class WaitTimedOut(CapacityException):
         return f"{self.consumer} waited in vain{f': {detail}' if detail else ''}"
 
 
+@dataclass(eq=False, repr=False)
 class SearchLimitReached(ResourceObjectsError):
     """The budget of a search ended before there was an answer: neither yes nor no."""
 
-    def __init__(self, budget: int, found: int = 0) -> None:
-        super().__init__(budget, found)
-        self.budget = budget
-        self.found = found
+    budget: int
+    found: int = 0
 
     def __str__(self) -> str:
         return f"cut short after {self.budget} steps, {self.found} found: neither yes nor no"
 
 
+@dataclass(eq=False, repr=False)
 class Undetermined(ResourceObjectsError):
     """Counts of devices from which no answer follows: they may not be free at the same time."""
 
-    def __init__(self, amount: object) -> None:
-        super().__init__(amount)
-        self.amount = amount
+    amount: object
 
     def __str__(self) -> str:
         unknown = "pools do not report which functions are of one device"
@@ -463,13 +431,14 @@ class Undetermined(ResourceObjectsError):
 # --- the ledger and its database ----------------------------------------------------------------
 
 
+@dataclass(eq=False, repr=False)
 class LedgerError(ResourceObjectsError):
     """The stored state does not allow the action, or cannot be reached.
 
     ``subject`` is the kind of thing concerned, ``name`` is its name; ``consumers`` use it, if it is
     refused for that. Each type lists its subjects in :attr:`CASES`.
 
-    >>> print(InUse("provider", "host0", consumers=["job-1", "job-2", "job-3", "job-4", "job-5"]))
+    >>> print(InUse("provider", "host0", consumers=("job-1", "job-2", "job-3", "job-4", "job-5")))
     host0 has allocations and cannot be removed; used by: job-1, job-2, job-3 and 2 more
     """
 
@@ -480,34 +449,19 @@ class LedgerError(ResourceObjectsError):
         "write": ("PartlyWritten", "was written in part; repeat it"),
     }
 
-    def __init__(
-        self, subject: str, name: str, detail: str = "", consumers: Iterable[str] = ()
-    ) -> None:
-        self.subject = subject
-        self.name = name
-        self.detail = detail
-        self.consumers: tuple[str, ...] = tuple(consumers)
-        super().__init__(subject, name, detail, *([self.consumers] if self.consumers else []))
+    subject: str
+    name: str
+    detail: str = ""
+    consumers: tuple[str, ...] = ()
 
     @property
     def code(self) -> str:
         """The code of the subject; of a subject that is not listed, the name of the type."""
-        return self._case()[0]
-
-    def is_about(self, *subjects: str) -> bool:
-        """Return True if the subject is one of these."""
-        return self.subject in subjects
-
-    def detailed(self, detail: str) -> LedgerError:
-        """Return the same error with another detail."""
-        arguments: tuple[Any, ...] = (*self.args[:-1], detail)
-        return type(self)(*arguments)
-
-    def _case(self) -> tuple[str, str]:
-        return self.CASES.get(self.subject) or (type(self).__name__, "failed")
+        return self.CASES[self.subject][0] if self.subject in self.CASES else type(self).__name__
 
     def __str__(self) -> str:
-        text = f"{self.name} {self._case()[1]}{f': {self.detail}' if self.detail else ''}"
+        sentence = self.CASES.get(self.subject, ("", "failed"))[1]
+        text = f"{self.name} {sentence}{f': {self.detail}' if self.detail else ''}"
         more = len(self.consumers) - _NAMED
         others = f" and {more} more" if more > 0 else ""
         users = f"; used by: {', '.join(self.consumers[:_NAMED])}{others}"
@@ -610,6 +564,7 @@ class Expired(LedgerError):
     }
 
 
+@dataclass(eq=False, repr=False)
 class InvalidPlan(LedgerError):
     """A plan would lose or invent an allocation, or does not say where one moves to.
 
@@ -618,27 +573,17 @@ class InvalidPlan(LedgerError):
 
     CASES = {"plan": ("InvalidPlan", "cannot be carried out")}
 
-    def __init__(
-        self,
-        name: str,
-        detail: str = "",
-        problems: Iterable[str] = (),
-        consumers: Iterable[str] = (),
-    ) -> None:
-        super().__init__("plan", name, detail)
-        self.args = name, detail
-        self.problems = tuple(problems)
-        self.consumers = tuple(consumers)
+    subject: str = field(default="plan", init=False)
+    problems: tuple[str, ...] = ()
 
 
+@dataclass(eq=False, repr=False)
 class DiscoveryError(LedgerError):
     """A host's description of itself is missing or cannot be read."""
 
     CASES = {"host": ("DiscoveryError", "cannot be read")}
 
-    def __init__(self, name: str, detail: str = "") -> None:
-        super().__init__("host", name, detail)
-        self.args = name, detail
+    subject: str = field(default="host", init=False)
 
 
 class DatabaseError(LedgerError):

@@ -8,72 +8,102 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Self
 
 _NAMED = 3
 
 
 class Rule(enum.StrEnum):
-    """The constraints that a request can fail.
+    """The constraints that a request can fail: the value, the sentence and its subject.
 
-    The comment of each says what ``bound`` of a :class:`Reason` is; without one it is 0.
+    ``text`` shows the figures: ``n`` is the requested amount, ``bound`` the figure that the rule
+    compares with, ``free`` the bound minus the used amount. The bound is 0 if neither is shown.
+    ``subject`` begins the sentence: the ``"class"``; the kind of ``"device"``, if it is known; or,
+    for ``"host"`` and ``"group"``, the class only if the reason has one. Holders of a reason about
+    a group are counted in providers.
     """
 
-    CAPACITY = "capacity"  #: used would exceed the capacity (bound: the capacity)
-    NOT_WHOLE = "not_whole"  #: parts of the devices are allocated (bound: the devices)
-    LIMIT = "limit"  #: used would exceed the limit of the claim (bound: the limit)
-    MIN_UNIT = "min_unit"  #: less than one claim may request (bound: min_unit)
-    MAX_UNIT = "max_unit"  #: more than one claim may request (bound: max_unit)
-    STEP_SIZE = "step_size"  #: not a multiple (bound: step_size)
-    USED_BELOW_ZERO = "used_below_zero"  #: more is released than is used
-    IN_STEPS = "in_steps"  #: not all of the free amount is usable in steps (bound: the usable part)
-    NO_INVENTORY = "no_inventory"  #: no provider has an inventory of the class
-    NOT_OWN = "not_own"  #: pools may provide it, the host itself does not
-    UNIT_TAKEN = "unit_taken"  #: a requested unit is allocated
-    TRAIT_MISSING = "trait_missing"  #: no provider of the class has the trait
-    TRAITS_AT_ONCE = "traits_at_once"  #: each trait is available, all of them together are not
-    TRAIT_FORBIDDEN = "trait_forbidden"  #: every provider of the class has the trait
-    PHYSICAL = "physical"  #: it is never allocated twice, and too little is left (bound: all)
-    INDIVISIBLE = "indivisible"  #: memory that is not a whole number of pages (bound: page, KiB)
-    PAGE_SIZE = "page_size"  #: there are no pages of the requested size
-    THREADS = "threads"  #: the thread policy leaves fewer CPUs (bound: their number)
-    EMULATOR = "emulator"  #: no core is free for the emulator
-    HOST_CELLS = "host_cells"  #: more guest cells than usable host cells (bound: the host cells)
-    NETWORK = "network"  #: no usable cell is next to the network
-    ONE_SOCKET = "one_socket"  #: no socket has capacity for all guest cells (bound: its maximum)
-    SOCKET_UNKNOWN = "socket_unknown"  #: the socket of the device or cell is not known
-    FOREIGN = "foreign"  #: it is assigned to cells, CPUs or devices that the host does not have
-    INVALID = "invalid"  #: its stored inventory contradicts itself
-    AFFINITY = "affinity"  #: too few devices are near enough (bound: their maximum)
-    AT_ONCE = "at_once"  #: not all device requests fit together (bound: their maximum)
-    AGGREGATE_MISSING = "aggregate_missing"  #: no provider of the class is a member
-    AGGREGATE_FORBIDDEN = "aggregate_forbidden"  #: every provider of the class is a member
-    CONDITIONS = "conditions"  #: each condition is met by a provider, all together by none
-    OTHER_TREE = "other_tree"  #: another tree was requested
-    ROOT_TRAIT_MISSING = "root_trait_missing"  #: the host does not have the trait
-    ROOT_TRAIT_FORBIDDEN = "root_trait_forbidden"  #: the host has the trait
-    ONE_PROVIDER = "one_provider"  #: none has all classes of a group (bound: the most of one)
-    ISOLATED = "isolated"  #: groups need one provider each (bound: the providers with capacity)
-    SUBTREE = "subtree"  #: no provider of a group is above the providers of the others
-    DISABLED = "disabled"  #: the provider is disabled
-    GROUPS = "groups"  #: each group fits, all of them together do not
-    NEAR = "near"  #: no place of a level has enough (bound: the capacity of the best)
-    PLACE_UNKNOWN = "place_unknown"  #: no device of the class reports its place
-    NO_PLACE = "no_place"  #: no place of the level has any of the requested classes
-    NEAR_AT_ONCE = "near_at_once"  #: each class fits at a place of the level, all at none
-    TOGETHER = "together"  #: each part fits, all of them together do not (bound: the maximum)
-    FILTER = "filter"  #: a scheduler's filter refuses the host (bound: the figure it compares with)
-    SERVER_GROUP = "server_group"  #: the policy of a server group (bound: the allowed members)
+    text: str
+    subject: str
+
+    def __new__(cls, value: str, text: str, subject: str = "class") -> Self:
+        rule = str.__new__(cls, value)
+        rule._value_ = value
+        rule.text = text
+        rule.subject = subject
+        return rule
+
+    CAPACITY = "capacity", "requested {n}, free {free} of {bound}", "device"
+    NOT_WHOLE = "not_whole", ""  # parts of devices are allocated; see Reason._not_whole
+    LIMIT = "limit", "requested {n}, free {free} under the limit of {bound}"
+    MIN_UNIT = "min_unit", "requested {n}, one claim allocates at least {bound}"
+    MAX_UNIT = "max_unit", "requested {n}, one claim allocates at most {bound}"
+    STEP_SIZE = "step_size", "requested {n}, not a multiple of {bound}"
+    USED_BELOW_ZERO = "used_below_zero", "releases {released}, only {used} used"
+    IN_STEPS = "in_steps", "requested {n}, only {bound} of the free amount fits the step size"
+    NO_INVENTORY = "no_inventory", "requested {n}, there is none", "device"
+    NOT_OWN = "not_own", "requested {n}, pools may provide it, the host itself does not"
+    UNIT_TAKEN = "unit_taken", "requested {n} with unit {unit}, which is allocated"
+    TRAIT_MISSING = "trait_missing", "requested {n} with {trait}, no provider has it"
+    TRAITS_AT_ONCE = (
+        "traits_at_once",
+        "requested {n} {unit}, each is available, all together are not",
+    )
+    TRAIT_FORBIDDEN = "trait_forbidden", "requested {n} without {trait}, every provider has it"
+    PHYSICAL = "physical", "requested {n}, free {free} of {bound}, never allocated twice"
+    INDIVISIBLE = "indivisible", "requested {n}, not a whole number of pages of {bound} KiB"
+    PAGE_SIZE = "page_size", "requested {n}, there are no {unit} pages"
+    THREADS = "threads", "requested {n}, free {bound} under the policy {unit}"
+    EMULATOR = "emulator", "requested {n}, no core is free for the emulator"
+    HOST_CELLS = "host_cells", "requested {n} host cells, there are {bound}"
+    NETWORK = "network", "requested {n} host cells, none next to {unit} may be used"
+    ONE_SOCKET = (
+        "one_socket",
+        "requested {n} guest cells in one socket, at most {bound} fit in one",
+    )
+    SOCKET_UNKNOWN = (
+        "socket_unknown",
+        "requested {n} guest cells in one socket, its socket is not known",
+    )
+    FOREIGN = "foreign", "requested {n} as assigned already, to units that the host does not have"
+    INVALID = "invalid", "requested {n}, its stored inventory contradicts itself"
+    AFFINITY = "affinity", "requested {n}, at most {free} near its host cells", "device"
+    AT_ONCE = "at_once", "requested {n} devices, at most {bound} fit at once"
+    AGGREGATE_MISSING = "aggregate_missing", "requested {n} in {unit}, no provider there"
+    AGGREGATE_FORBIDDEN = "aggregate_forbidden", "requested {n} outside {unit}, all are inside"
+    CONDITIONS = "conditions", "requested {n} {unit}, no provider meets all of that"
+    OTHER_TREE = "other_tree", "requested {n} of the tree of {unit}, this is another"
+    ROOT_TRAIT_MISSING = (
+        "root_trait_missing",
+        "does not have {trait}, which is required of the host itself",
+        "host",
+    )
+    ROOT_TRAIT_FORBIDDEN = (
+        "root_trait_forbidden",
+        "has {trait}, which the host itself must not have",
+        "host",
+    )
+    ONE_PROVIDER = "one_provider", "requested {n} classes of one provider, at most {bound}", "group"
+    ISOLATED = "isolated", "requested {n} separate providers, capacity at {bound}", "group"
+    SUBTREE = "subtree", "requested {n} groups below one of their providers, there is none", "group"
+    DISABLED = "disabled", "requested {n}, every provider of it is disabled", "host"
+    GROUPS = "groups", "requested {n} groups, each fits, all together do not", "group"
+    NEAR = "near", "requested {n} in one {unit}, free {free} of {bound} in the best"
+    PLACE_UNKNOWN = "place_unknown", "requested {n} in one {unit}, no device reports its place"
+    NO_PLACE = "no_place", "requested {n} {unit}, none has any of it", "host"
+    NEAR_AT_ONCE = (
+        "near_at_once",
+        "requested {n} {unit} for all of it, none has capacity for all",
+        "group",
+    )
+    TOGETHER = "together", "requested {n} guest cells, at most {bound} fit at once"
+    FILTER = "filter", "{unit} ({filter})", "host"  # of a scheduler
+    SERVER_GROUP = "server_group", "{unit}", "host"  # its policy
 
 
-class DisabledFacts(Protocol):
-    """The facts of a disabling; see :class:`~resource_objects.providers.Disabled`."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-
-
+_FIGURES = ("free", "bound", "used", "unit", "trait", "filter")
 UNIT_RULES = frozenset({Rule.MIN_UNIT, Rule.MAX_UNIT, Rule.STEP_SIZE})
 
 
@@ -90,10 +120,11 @@ class Reason:
     ``demands`` are the parts of the request whose amounts ``requested`` sums, if there are several:
     suffixes of groups, ``""`` for the part without a group; ``group`` is then None.
 
-    Some rules have further data: ``trait`` the trait rules; ``disabled`` the facts of
-    :attr:`Rule.DISABLED`; ``filter`` the name of the filter of :attr:`Rule.FILTER`; ``parts`` of
-    :attr:`Rule.NOT_WHOLE` are ``(consumer, provider, parts, parts of the device)``. ``unit`` is the
-    unit, network, policy, kind of device or level of a rule, or its explanation in words.
+    Some rules have further data: ``trait`` the trait rules; ``disabled`` of :attr:`Rule.DISABLED`
+    is a :class:`~resource_objects.providers.Disabled`; ``filter`` the name of the filter of
+    :attr:`Rule.FILTER`; ``parts`` of :attr:`Rule.NOT_WHOLE` are ``(consumer, provider, parts, parts
+    of the device)``. ``unit`` is the unit, network, policy, kind of device or level of a rule, or
+    its explanation in words.
 
     >>> print(Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 3),)))
@@ -112,7 +143,7 @@ class Reason:
     cell: int | None = None
     guest: int | None = None
     group: str | None = None
-    disabled: DisabledFacts | None = None
+    disabled: Any = None
     parts: tuple[tuple[str, str, int, int], ...] = ()
     filter: str | None = None
     demands: tuple[str, ...] = ()
@@ -124,13 +155,14 @@ class Reason:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
-        data = {name: getattr(self, name) for name in _FIELDS}
+        data = {name: getattr(self, name) for name in self.__slots__}
         if self.rule is not Rule.NOT_WHOLE:
             del data["parts"]
         if self.rule is not Rule.FILTER:
             del data["filter"]
         if not self.demands:
             del data["demands"]
+        del data["disabled"]
         if self.disabled is not None:
             data["disabled"] = self.disabled.to_dict()
         return data | {"rule": self.rule.value, "text": str(self)}
@@ -150,10 +182,10 @@ class Reason:
 
     def _subject(self) -> str:
         """Return the class or the kind of device, if the sentence is about one."""
-        if self.demands or (self.resource is None and self.rule in _OF_HOST | _OF_PROVIDERS):
+        if self.demands or (self.resource is None and self.rule.subject in ("host", "group")):
             return ""
         name = self.resource or "amount"
-        if self.unit is None or self.rule not in _OF_DEVICES:
+        if self.unit is None or self.rule.subject != "device":
             return f"{name} "
         return f"{self.unit} " if self.unit.startswith(name) else f"{name} {self.unit} "
 
@@ -164,13 +196,14 @@ class Reason:
             return self._not_whole()
         if self.demands:
             return self._sum_of_demands()
-        return _SENTENCES[self.rule].format(self, -self.requested)
+        figures = {name: getattr(self, name) for name in _FIGURES}
+        return self.rule.text.format(n=self.requested, released=-self.requested, **figures)
 
     def _users(self) -> str:
         """Return the three largest holders, unless the text names the holders itself."""
         if not self.holders or self.rule in (Rule.NOT_WHOLE, Rule.SERVER_GROUP, Rule.FILTER):
             return ""
-        verb, others = ("at", "others there: ") if self.rule in _OF_PROVIDERS else ("holds", "")
+        verb, others = ("at", "others there: ") if self.rule.subject == "group" else ("holds", "")
         names = ", ".join(f"{name} {verb} {amount}" for name, amount in self.holders[:_NAMED])
         more = len(self.holders) - _NAMED
         return f" ({others}{names}{f' and {more} more' if more > 0 else ''})"
@@ -230,30 +263,28 @@ def sentences(reasons: Iterable[Reason]) -> list[str]:
     >>> sentences(cells)
     ['32 cells without CPUs']
     """
-    of_cell: dict[tuple[str | None, int], list[Reason]] = {}
+    facts_of: dict[tuple[str | None, int], list[Reason]] = defaultdict(list)
     for reason in dict.fromkeys(reasons):
         if reason.cell is not None:
-            fact = dataclasses.replace(reason, cell=None)
-            of_cell.setdefault((reason.where, reason.cell), []).append(fact)
-    cells_of: dict[tuple[Reason, ...], list[int]] = {}
-    for (_, cell), facts in of_cell.items():
-        cells_of.setdefault(tuple(facts), []).append(cell)
+            facts_of[reason.where, reason.cell].append(dataclasses.replace(reason, cell=None))
+    cells_of: dict[tuple[Reason, ...], list[int]] = defaultdict(list)
+    for (_, cell), facts in facts_of.items():
+        cells_of[tuple(facts)].append(cell)
     texts: list[str] = []
     for reason in reasons:
         if reason.cell is None:
             texts.append(str(reason))
             continue
-        facts = of_cell[reason.where, reason.cell]
+        facts = facts_of[reason.where, reason.cell]
         cells = sorted(cells_of[tuple(facts)])
-        fact = dataclasses.replace(reason, cell=None)
-        if len(cells) > 1 and all(other.bound == 0 and other.rule in _LACKS for other in facts):
-            parts = dict.fromkeys(_PARTS.get(fact.resource or "", fact.resource) for fact in facts)
+        if len(cells) > 1 and all(fact.bound == 0 and fact.rule in _LACKS for fact in facts):
+            parts = dict.fromkeys(_PARTS.get(str(part.resource), part.resource) for part in facts)
             where = f"{reason.where}: " if reason.where else ""
             texts.append(f"{where}{len(cells)} cells without {' and '.join(map(str, parts))}")
-        elif (
-            reason.rule is not Rule.PHYSICAL
-            or dataclasses.replace(fact, rule=Rule.CAPACITY) not in facts
-        ):
+            continue
+        fact = dataclasses.replace(reason, cell=None)
+        is_of_capacity = dataclasses.replace(fact, rule=Rule.CAPACITY) in facts
+        if reason.rule is not Rule.PHYSICAL or not is_of_capacity:  # one sentence says both
             texts.append(fact.sentence(cells))
     return list(dict.fromkeys(texts))
 
@@ -261,82 +292,3 @@ def sentences(reasons: Iterable[Reason]) -> list[str]:
 #: Rules by which a host cell has less than is requested, and the words for what it lacks.
 _LACKS = frozenset({Rule.CAPACITY, Rule.PHYSICAL})
 _PARTS = {"PCPU": "CPUs", "VCPU": "CPUs", "MEMORY_MB": "memory"}
-
-#: The fields of the plain data, but for the facts of what is disabled.
-_FIELDS = tuple(f.name for f in dataclasses.fields(Reason) if f.name != "disabled")
-
-#: Rules whose sentence begins with the kind of device, where there is one, and not with the class.
-_OF_DEVICES = frozenset({Rule.CAPACITY, Rule.NO_INVENTORY, Rule.AFFINITY})
-
-#: Rules about providers: their sentence begins with no class, and holders are counted in providers.
-_OF_PROVIDERS = frozenset(
-    {Rule.ONE_PROVIDER, Rule.ISOLATED, Rule.SUBTREE, Rule.GROUPS, Rule.NEAR_AT_ONCE}
-)
-
-#: Rules about a host, whose sentence begins with a class only if the reason has one.
-_OF_HOST = frozenset(
-    {
-        Rule.ROOT_TRAIT_MISSING,
-        Rule.ROOT_TRAIT_FORBIDDEN,
-        Rule.DISABLED,
-        Rule.NO_PLACE,
-        Rule.FILTER,
-        Rule.SERVER_GROUP,
-    }
-)
-
-#: The sentence of each rule; ``{0}`` is the reason, ``{1}`` the released amount.
-_SENTENCES = {
-    Rule.CAPACITY: "requested {0.requested}, free {0.free} of {0.bound}",
-    Rule.LIMIT: "requested {0.requested}, free {0.free} under the limit of {0.bound}",
-    Rule.MIN_UNIT: "requested {0.requested}, one claim allocates at least {0.bound}",
-    Rule.MAX_UNIT: "requested {0.requested}, one claim allocates at most {0.bound}",
-    Rule.STEP_SIZE: "requested {0.requested}, not a multiple of {0.bound}",
-    Rule.IN_STEPS: "requested {0.requested}, only {0.bound} of the free amount fits the step size",
-    Rule.USED_BELOW_ZERO: "releases {1}, only {0.used} used",
-    Rule.NO_INVENTORY: "requested {0.requested}, there is none",
-    Rule.NOT_OWN: "requested {0.requested}, pools may provide it, the host itself does not",
-    Rule.UNIT_TAKEN: "requested {0.requested} with unit {0.unit}, which is allocated",
-    Rule.TRAIT_MISSING: "requested {0.requested} with {0.trait}, no provider has it",
-    Rule.TRAITS_AT_ONCE: (
-        "requested {0.requested} {0.unit}, each is available, all together are not"
-    ),
-    Rule.TRAIT_FORBIDDEN: "requested {0.requested} without {0.trait}, every provider has it",
-    Rule.PHYSICAL: "requested {0.requested}, free {0.free} of {0.bound}, never allocated twice",
-    Rule.INDIVISIBLE: "requested {0.requested}, not a whole number of pages of {0.bound} KiB",
-    Rule.PAGE_SIZE: "requested {0.requested}, there are no {0.unit} pages",
-    Rule.THREADS: "requested {0.requested}, free {0.bound} under the policy {0.unit}",
-    Rule.EMULATOR: "requested {0.requested}, no core is free for the emulator",
-    Rule.HOST_CELLS: "requested {0.requested} host cells, there are {0.bound}",
-    Rule.NETWORK: "requested {0.requested} host cells, none next to {0.unit} may be used",
-    Rule.ONE_SOCKET: (
-        "requested {0.requested} guest cells in one socket, at most {0.bound} fit in one"
-    ),
-    Rule.SOCKET_UNKNOWN: (
-        "requested {0.requested} guest cells in one socket, its socket is not known"
-    ),
-    Rule.FOREIGN: (
-        "requested {0.requested} as assigned already, to units that the host does not have"
-    ),
-    Rule.INVALID: "requested {0.requested}, its stored inventory contradicts itself",
-    Rule.AGGREGATE_MISSING: "requested {0.requested} in {0.unit}, no provider there",
-    Rule.AGGREGATE_FORBIDDEN: "requested {0.requested} outside {0.unit}, all are inside",
-    Rule.CONDITIONS: "requested {0.requested} {0.unit}, no provider meets all of that",
-    Rule.OTHER_TREE: "requested {0.requested} of the tree of {0.unit}, this is another",
-    Rule.ROOT_TRAIT_MISSING: "does not have {0.trait}, which is required of the host itself",
-    Rule.ROOT_TRAIT_FORBIDDEN: "has {0.trait}, which the host itself must not have",
-    Rule.DISABLED: "requested {0.requested}, every provider of it is disabled",
-    Rule.ONE_PROVIDER: "requested {0.requested} classes of one provider, at most {0.bound}",
-    Rule.ISOLATED: "requested {0.requested} separate providers, capacity at {0.bound}",
-    Rule.SUBTREE: "requested {0.requested} groups below one of their providers, there is none",
-    Rule.GROUPS: "requested {0.requested} groups, each fits, all together do not",
-    Rule.AFFINITY: "requested {0.requested}, at most {0.free} near its host cells",
-    Rule.AT_ONCE: "requested {0.requested} devices, at most {0.bound} fit at once",
-    Rule.NEAR: "requested {0.requested} in one {0.unit}, free {0.free} of {0.bound} in the best",
-    Rule.PLACE_UNKNOWN: "requested {0.requested} in one {0.unit}, no device reports its place",
-    Rule.NO_PLACE: "requested {0.requested} {0.unit}, none has any of it",
-    Rule.NEAR_AT_ONCE: "requested {0.requested} {0.unit} for all of it, none has capacity for all",
-    Rule.TOGETHER: "requested {0.requested} guest cells, at most {0.bound} fit at once",
-    Rule.FILTER: "{0.unit} ({0.filter})",
-    Rule.SERVER_GROUP: "{0.unit}",
-}

@@ -233,7 +233,7 @@ def test_a_reason_names_the_place_and_who_holds_it() -> None:
     ],
 )
 def test_a_url_that_is_refused_shows_no_secret(url: str) -> None:
-    error = exceptions.InvalidURL("ledger URL", url, "another")
+    error = exceptions.InvalidInput("URL", "ledger URL", url, "another")
     told = f"{error} {error!r} {error.args} {vars(error)}"
     assert "secret" not in told and "cret@" not in told
     again = pickle.loads(pickle.dumps(error))
@@ -242,4 +242,4 @@ def test_a_url_that_is_refused_shows_no_secret(url: str) -> None:
 
 @pytest.mark.parametrize("url", ["memory://x", "sqlite://", "sqlite:///", "lab.db", ""])
 def test_a_url_that_can_hold_no_secret_is_shown(url: str) -> None:
-    assert exceptions.InvalidURL("ledger URL", url, "another").value == url
+    assert exceptions.InvalidInput("URL", "ledger URL", url, "another").value == url

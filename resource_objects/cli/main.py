@@ -53,7 +53,7 @@ BROKEN = 70  # EX_SOFTWARE of sysexits.h
 
 _EXPECTED = (exceptions.ResourceObjectsError, OSError, ValueError, Misused)
 #: What is about the ledger itself, not about what was asked of it.
-_UNUSABLE = (exceptions.DatabaseError, exceptions.InvalidURL, "BackendNotFound", "PluginError")
+_UNUSABLE = (exceptions.DatabaseError, "InvalidURL", "BackendNotFound", "PluginError")
 
 
 class Program(cliff.app.App):

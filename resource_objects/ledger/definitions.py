@@ -383,7 +383,7 @@ class Definitions:
                     for use in record.held
                 )
             ]
-            raise exceptions.InUse(error.subject, subject, detail, consumers) from error
+            raise exceptions.InUse(error.subject, subject, detail, tuple(consumers)) from error
 
     def check_allowed(
         self,

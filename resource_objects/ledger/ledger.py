@@ -1156,7 +1156,7 @@ def connect(
     :param retries: the policy for repeating a write after a concurrent change
     :param actor: the actor of writes, for the change feed
     :param session: a session or adapter of keystoneauth1, for requests to a remote Placement
-    :raises InvalidURL: if it is no URL, or not valid for its backend
+    :raises InvalidInput: if it is no URL, or not valid for its backend
     :raises NotFound: if no backend of this name is installed
     :raises DatabaseError: if it cannot be opened, was made by a newer library, or needs ``db
         upgrade``
@@ -1169,14 +1169,14 @@ def connect(
 def backend_for(url: str) -> type[Backend]:
     """Return the backend class that serves a URL.
 
-    :raises InvalidURL: if it is no URL
+    :raises InvalidInput: if it is no URL
     :raises NotFound: if no backend of that name is installed
 
     >>> backend_for("memory://").__name__
     'MemoryBackend'
     """
     if not isinstance(url, str) or "://" not in url:
-        raise exceptions.InvalidURL("ledger URL", url, "a URL such as sqlite:///lab.db")
+        raise exceptions.InvalidInput("URL", "ledger URL", url, "a URL such as sqlite:///lab.db")
     name = url.partition("://")[0].partition("+")[0]
     if name not in plugins.names(BACKEND_NAMESPACE):
         raise exceptions.NotFound("backend", name, plugins.offered(BACKEND_NAMESPACE, name))

@@ -123,7 +123,7 @@ class Backend(abc.ABC):
         The standard resource classes and traits exist afterwards. A file that does not exist is
         created by the first write, and reads as a new ledger until then.
 
-        :raises InvalidURL: if this backend has no such URL
+        :raises InvalidInput: if this backend has no such URL
         :raises DatabaseError: if the database cannot be reached, is no ledger, was made by a newer
             library, or is on a server and needs :meth:`upgrade_database`
         """
@@ -136,9 +136,11 @@ class Backend(abc.ABC):
     def open_with(cls, url: str, session: Any) -> Self:
         """Open a remote ledger with a session of the caller.
 
-        :raises InvalidURL: if a ledger of this kind is opened by its URL alone
+        :raises InvalidInput: if a ledger of this kind is opened by its URL alone
         """
-        raise exceptions.InvalidURL("ledger URL with a session", url, "one of a remote Placement")
+        raise exceptions.InvalidInput(
+            "URL", "ledger URL with a session", url, "one of a remote Placement"
+        )
 
     @classmethod
     def upgrade_database(cls, url: str) -> list[str]:

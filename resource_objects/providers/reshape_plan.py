@@ -191,7 +191,7 @@ class _Errors:
     def raise_if_any(self) -> None:
         if self.texts:
             text = "; ".join(self.texts)
-            raise exceptions.InvalidPlan("reshape", text, self.texts, self._consumers)
+            raise exceptions.InvalidPlan("reshape", text, tuple(self._consumers), tuple(self.texts))
 
 
 class _State:

@@ -97,7 +97,7 @@ def application(
         :mod:`resource_objects.rest.native`) there is at any time at least one fewer
     :raises InvalidInput: for a way of authentication, or a policy, that there is not; for a file
         that is not there, or says what cannot be, with the line
-    :raises InvalidURL, DatabaseError: as for ``connect``
+    :raises InvalidInput, DatabaseError: as for ``connect``
 
     >>> app = application("memory://", auth="noauth2", policy="legacy")
     >>> webob.Request.blank("/").get_response(app).json["versions"][0]["max_version"]

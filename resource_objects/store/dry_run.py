@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 from collections.abc import Mapping
 
@@ -38,11 +39,11 @@ def rehearse(
         carry_out(rows, write, now, _next_generation(columns))
     except exceptions.InUse as error:
         consumers = _consumers(rows_of(columns, claims), error.name, error.detail)
-        raise exceptions.InUse(error.subject, error.name, error.detail, consumers) from error
+        raise dataclasses.replace(error, consumers=consumers) from error
     return rows
 
 
-def _consumers(rows: Rows, provider: str, resource_class: str) -> list[str]:
+def _consumers(rows: Rows, provider: str, resource_class: str) -> tuple[str, ...]:
     """Return the consumers that use inventories of a provider, also through shares."""
     keys = [
         (row.uuid, name)
@@ -51,7 +52,8 @@ def _consumers(rows: Rows, provider: str, resource_class: str) -> list[str]:
         for name in row.classes
         if resource_class in ("", name)
     ]
-    return sorted({consumer for users in rows.users_of(keys).values() for consumer, _ in users})
+    users = rows.users_of(keys).values()
+    return tuple(sorted({consumer for pairs in users for consumer, _ in pairs}))
 
 
 def check_definitions(changes: DefinitionChanges, columns: Columns) -> None:

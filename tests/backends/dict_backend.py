@@ -41,7 +41,7 @@ class DictBackend(RowsBackend):
     def open(cls, url: str) -> Self:
         """Return a new, empty ledger."""
         if url != URL:
-            raise exceptions.InvalidURL("ledger URL", url, URL)
+            raise exceptions.InvalidInput("URL", "ledger URL", url, URL)
         return cls()
 
     def close(self) -> None:

@@ -365,7 +365,7 @@ def test_no_error_and_no_log_tells_a_password_or_a_token(
     ],
 )
 def test_a_url_that_is_refused_is_not_told(url: str) -> None:
-    with pytest.raises(exceptions.InvalidURL) as refused:
+    with raises_code("InvalidURL") as refused:
         ro.connect(url)
     assert "geheim" not in "".join(chain(refused.value))
 

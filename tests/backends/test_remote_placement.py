@@ -696,7 +696,7 @@ def test_a_url_over_a_socket_is_enough(transport: WSGITransport) -> None:
     ],
 )
 def test_a_url_that_names_none_is_refused(url: str) -> None:
-    with pytest.raises(exceptions.InvalidURL):
+    with raises_code("InvalidURL"):
         ro.connect(url)
 
 
@@ -710,7 +710,7 @@ def test_a_url_that_names_none_is_refused(url: str) -> None:
     ],
 )
 def test_a_url_says_nothing_that_an_adapter_says(transport: WSGITransport, url: str) -> None:
-    with pytest.raises(exceptions.InvalidURL):
+    with raises_code("InvalidURL"):
         ro.connect(url, session=session_for(transport))
 
 
@@ -718,7 +718,7 @@ def test_a_url_says_nothing_that_an_adapter_says(transport: WSGITransport, url: 
 def test_a_session_says_who_asks(transport: WSGITransport, said: str) -> None:
     host, _, query = said.partition("?")
     url = f"placement+https://{host or 'host'}?{query}"
-    with pytest.raises(exceptions.InvalidURL, match="the session authenticates"):
+    with raises_code("InvalidURL", match="the session authenticates"):
         ro.connect(url, session=session_for(transport).session)
 
 
@@ -777,7 +777,7 @@ def test_what_is_in_no_catalog_cannot_be_ledger_on(transport: WSGITransport) -> 
 def test_a_session_is_one_of_keystoneauth(transport: WSGITransport) -> None:
     with raises_code("InvalidField", match="keystoneauth1"):
         ro.connect("placement://", session=requests.Session())
-    with pytest.raises(exceptions.InvalidURL):
+    with raises_code("InvalidURL"):
         ro.connect("memory://", session=session_for(transport))
 
 

@@ -65,7 +65,7 @@ def test_each_database_has_one_driver(given: str, driver: str) -> None:
     ],
 )
 def test_other_urls_are_refused(wrong: str) -> None:
-    with pytest.raises(exceptions.InvalidURL):
+    with raises_code("InvalidURL"):
         urls.parse(wrong)
 
 
@@ -92,7 +92,7 @@ def test_other_urls_are_refused(wrong: str) -> None:
     ],
 )
 def test_a_refused_url_does_not_tell_its_password(wrong: str) -> None:
-    with pytest.raises(exceptions.InvalidURL) as refused:
+    with raises_code("InvalidURL") as refused:
         urls.parse(wrong)
     told, error = "", refused.value
     while error is not None:
@@ -123,7 +123,7 @@ def test_a_refused_url_does_not_tell_its_password(wrong: str) -> None:
     ],
 )
 def test_an_option_that_is_none_is_named(wrong: str, named: str) -> None:
-    with pytest.raises(exceptions.InvalidURL, match=named) as refused:
+    with raises_code("InvalidURL", match=named) as refused:
         urls.parse(wrong)
     assert refused.value.__cause__ is None and refused.value.__context__ is None
 
@@ -172,7 +172,7 @@ def test_the_driver_names_an_option_whose_value_it_refuses() -> None:
 
 
 def test_memory_is_pointed_to_its_backend() -> None:
-    with pytest.raises(exceptions.InvalidURL, match="memory://"):
+    with raises_code("InvalidURL", match="memory://"):
         SQLBackend.open("sqlite:///:memory:")
 
 

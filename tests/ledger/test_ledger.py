@@ -556,7 +556,7 @@ def test_a_closed_ledger_says_so(ledger: ro.Ledger) -> None:
     "bad", ["", "lab.db", "memory://x", None, 7, "sqlite://", "sqlite:///", "sqlite:///\0a"]
 )
 def test_what_is_no_url_is_refused(bad: object) -> None:
-    with pytest.raises(exceptions.InvalidURL):
+    with raises_code("InvalidURL"):
         ro.connect(bad)  # type: ignore[arg-type]
 
 

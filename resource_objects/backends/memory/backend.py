@@ -250,7 +250,7 @@ class MemoryBackend(RowsBackend):
     def open(cls, url: str) -> Self:
         """Return a new, empty ledger: two of them never mix."""
         if url != URL:
-            raise exceptions.InvalidURL("ledger URL", url, f"{URL} with nothing behind it")
+            raise exceptions.InvalidInput("URL", "ledger URL", url, f"{URL} with nothing behind it")
         return cls()
 
     def close(self) -> None:

@@ -284,7 +284,7 @@ def client_of(url: str, session: Any = None, retries: RetryPolicy | None = None)
 
     :param session: a session or an adapter of keystoneauth1; None: a new session, which
         authenticates as the URL specifies
-    :raises InvalidURL: if it is not the URL of a Placement, there is neither an endpoint nor a
+    :raises InvalidInput: if it is not the URL of a Placement, there is neither an endpoint nor a
         session, or the URL repeats what the adapter or the session specifies
     :raises InvalidInput: if the session is of another type
     """
@@ -361,8 +361,8 @@ def _split(url: str) -> tuple[urllib.parse.SplitResult, dict[str, str]]:
     return parts, values
 
 
-def _invalid(url: str, expected: str = EXPECTED) -> exceptions.InvalidURL:
-    return exceptions.InvalidURL("ledger URL", url, expected)
+def _invalid(url: str, expected: str = EXPECTED) -> exceptions.InvalidInput:
+    return exceptions.InvalidInput("URL", "ledger URL", url, expected)
 
 
 def _options_of(values: Mapping[str, str], url: str) -> Options:

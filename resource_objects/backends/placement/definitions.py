@@ -78,7 +78,7 @@ class Steps:
             steps = f"written before: {', '.join(step for step, _ in self._steps)}"
             if isinstance(error, exceptions.LedgerError) and error.matches(*_REPEATABLE):
                 detail = f"{error.detail}; {steps}" if error.detail else steps
-                raise error.detailed(detail) from error
+                raise dataclasses.replace(error, detail=detail) from error
             detail = f"{steps}; then: {error}"
             raise exceptions.LedgerError("write", self._subject, detail) from error
 

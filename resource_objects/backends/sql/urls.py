@@ -186,7 +186,7 @@ def parse(url: str, **defaults: Any) -> Address:
     """Return the database and the options of a URL.
 
     :param defaults: of some options, in place of the usual ones
-    :raises InvalidURL: if it is not a URL, or has a database, driver or option that is not accepted
+    :raises InvalidInput: if it is not a URL, or its database, driver or option is not accepted
 
     >>> parse("mariadb://root@db/lab").url.drivername
     'mysql+pymysql'
@@ -194,7 +194,7 @@ def parse(url: str, **defaults: Any) -> Address:
     'a,b'
     >>> parse("sqlite:///lab.db?cache=shared")
     Traceback (most recent call last):
-    resource_objects.exceptions.InvalidURL: ledger URL: got 'sqlite:///...', expected an option...
+    resource_objects.exceptions.InvalidInput: ledger URL: got 'sqlite:///...', expected an option...
     """
     first, hosts = _without_hosts(url)
     parsed = _parsed(first)
@@ -313,5 +313,5 @@ def _split(value: str | Iterable[str]) -> list[str]:
     return ",".join([value] if isinstance(value, str) else value).split(",") if value else []
 
 
-def _refuse(url: object, expected: str) -> exceptions.InvalidURL:
-    return exceptions.InvalidURL("ledger URL", url, expected)
+def _refuse(url: object, expected: str) -> exceptions.InvalidInput:
+    return exceptions.InvalidInput("URL", "ledger URL", url, expected)

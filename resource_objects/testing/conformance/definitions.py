@@ -180,7 +180,7 @@ class DefinitionRules(Kit):
                 use()
 
     def test_a_url_of_another_backend_is_refused(self) -> None:
-        with pytest.raises(exceptions.InvalidURL):
+        with raises_code("InvalidURL"):
             self.backend_class.open("nonsense://nowhere/nothing")
 
     def test_upgrading_a_current_database_changes_nothing(self, backend: Backend, url: str) -> None:
