@@ -24,7 +24,7 @@ from resource_objects.scheduler.pipeline import (
 )
 from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
-from resource_objects.scheduler.weighers.base import finite
+from resource_objects.scheduler.weighers import finite
 from resource_objects.search import Candidate, Candidates, Explanation, Order, Scenario, Snapshot
 from resource_objects.search.candidate import Chosen
 from resource_objects.search.fleet import Fleet

@@ -19,18 +19,18 @@ from resource_objects.exceptions import FilterFailed, InvalidInput
 from resource_objects.fields import FrozenDict
 from resource_objects.ledger import Ledger
 from resource_objects.requests import Request
-from resource_objects.scheduler.filters.affinity import Affinity
-from resource_objects.scheduler.filters.base import (
+from resource_objects.scheduler.filters import (
     POLICIES,
     Filter,
     FilterCondition,
     LimitingFilter,
     NamedFilter,
 )
+from resource_objects.scheduler.filters.affinity import Affinity
 from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostStates
-from resource_objects.scheduler.weighers.base import NamedWeigher, Weigher, weigh
+from resource_objects.scheduler.weighers import NamedWeigher, Weigher, weigh
 from resource_objects.search.arrays import Integers
 from resource_objects.search.conditions.base import HostFilter, LaysFilter
 from resource_objects.search.fleet import Fleet

@@ -1,4 +1,4 @@
-"""What agents told of their hosts: statistics, and when they were heard of."""
+"""Reports of agents: statistics of hosts, and the times of the reports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from resource_objects.ledger import Ledger
 from resource_objects.providers.statistics import Statistic, StatisticsByProvider
 from resource_objects.search.arrays import Figures, frozen
 
-#: After all that was ever reported.
-_EVER = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
+#: Later than every report.
+_END_OF_TIME = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
 
 
 class Reports:
-    """What agents told, read when it is first asked for, and then kept.
+    """The reports of all agents, read from the ledger when they are first needed, then cached.
 
-    Hosts are named; one that told nothing is not there. Without a ledger nobody told anything.
+    Hosts that reported nothing are absent. Without a ledger there are no reports.
     """
 
     def __init__(self, ledger: Ledger | None = None) -> None:
@@ -29,22 +29,22 @@ class Reports:
         self._figures: dict[str, tuple[tuple[str, ...], Figures]] = {}
 
     def of(self, name: str) -> Mapping[str, Statistic]:
-        """Return a statistic of all hosts that tell it. Cost: one query for each name."""
+        """Return a statistic by host. Cost: one query for each name."""
         if name not in self._by_name:
-            found: StatisticsByProvider = {}
+            by_host: StatisticsByProvider = {}
             if self._ledger is not None:
-                found = self._ledger.statistics.read(names=[name])
-            self._by_name[name] = {host: told[name] for host, told in found.items()}
+                by_host = self._ledger.statistics.read(names=[name])
+            self._by_name[name] = {host: values[name] for host, values in by_host.items()}
         return self._by_name[name]
 
     def figures(self, name: str, hosts: tuple[str, ...]) -> Figures:
-        """Return a statistic of hosts as numbers; NaN where one has none, or no number."""
-        known = self._figures.get(name)
-        if known is None or known[0] is not hosts:
-            told = self.of(name)
-            some = [number_of(told[host]) if host in told else np.nan for host in hosts]
-            known = self._figures[name] = hosts, frozen(np.array(some, dtype=np.float64))
-        return known[1]
+        """Return a statistic of hosts as numbers; NaN for a text, and if it is not reported."""
+        cached = self._figures.get(name)
+        if cached is None or cached[0] is not hosts:
+            statistics = self.of(name)
+            values = [_number(statistics.get(host)) for host in hosts]
+            cached = self._figures[name] = hosts, frozen(np.array(values, dtype=np.float64))
+        return cached[1]
 
     @functools.cached_property
     def statistics(self) -> StatisticsByProvider:
@@ -57,26 +57,27 @@ class Reports:
         :raises InvalidInput: if no host reports it
         """
         if not self.of(name):
-            known = ", ".join(sorted({one for some in self.statistics.values() for one in some}))
+            known = ", ".join(sorted(set().union(*self.statistics.values())))
             expected = f"one that a host reports: {known or 'none'}"
             raise InvalidInput("field", "statistic", name, expected)
 
     @functools.cached_property
-    def silence(self) -> Mapping[str, float]:
-        """For how many seconds hosts have not reported, by the clock of the ledger.
+    def seconds_since_report(self) -> Mapping[str, float]:
+        """The age of the last report by host, by the clock of the ledger.
 
-        Cost: a list of all hosts that ever did.
+        Cost: a list of all hosts that ever reported.
         """
         if self._ledger is None:
             return {}
         now = self._ledger.now()
         return {
-            one.name: (now - one.reported_at).total_seconds()
-            for one in self._ledger.providers(reported_before=_EVER)
-            if one.reported_at is not None and one.parent is None
+            provider.name: (now - provider.reported_at).total_seconds()
+            for provider in self._ledger.providers(reported_before=_END_OF_TIME)
+            if provider.reported_at is not None and provider.parent is None
         }
 
 
-def number_of(statistic: Statistic) -> float:
-    """Return a statistic as a number; NaN for a text."""
-    return float("nan") if isinstance(statistic.value, str) else float(statistic.value)
+def _number(statistic: Statistic | None) -> float:
+    if statistic is None or isinstance(statistic.value, str):
+        return float("nan")
+    return float(statistic.value)

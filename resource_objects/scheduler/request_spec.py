@@ -1,4 +1,4 @@
-"""The request specification: a request with what only a scheduler asks about."""
+"""The request specification: a request with the conditions that only a scheduler knows."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from resource_objects.resources.traits import known_traits
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RequestSpec:
-    """What somebody asks of a scheduler. It never changes: filters and weighers only read it.
+    """A request to a scheduler. It is frozen: filters and weighers only read it.
 
-    :param request: a :class:`~resource_objects.requests.Request`, or what one is made from
-    :param project, user: whose it is
-    :param zone: the availability zone that it is to be in
-    :param only: the hosts it may go to; None: any
-    :param forced: the hosts it has to go to, whatever filters say (what is out of service and
-        what does not fit is refused all the same); none: filters decide
-    :param ignored: hosts it must not go to
-    :param tried: hosts that refused it already, each with why
-    :param image_traits: the traits that its image asks of a host
-    :param extra_specs: conditions on hosts in the words of the field:
+    :param request: a :class:`~resource_objects.requests.Request`, or the argument of one
+    :param project, user: the owner
+    :param zone: the requested availability zone
+    :param only: the hosts that are allowed; None: all
+    :param forced: the hosts that are allowed whatever filters decide (a disabled host, and one
+        without capacity, is refused all the same); none: filters decide
+    :param ignored: hosts that are excluded
+    :param tried: hosts that refused the request before, each with the reason
+    :param image_traits: the traits that the image requires
+    :param extra_specs: conditions on hosts as Nova's extra specs:
         ``{"capabilities:hypervisor_version": ">= 5"}``
-    :param group: the server group it belongs to: the name of one that the ledger keeps, of which
-        the scheduler reads policy and members, and which the claims are made members of; or one
-        that the caller keeps (:class:`~resource_objects.providers.ServerGroup`), with its members
-    :raises InvalidInput: for a request that cannot be; for what are no names of hosts, or of a
-        server group; for a trait that there is not
+    :param group: the server group. Either the name of one that is stored in the ledger: the
+        scheduler reads its policy and members, and the claims join it. Or one of the caller
+        (:class:`~resource_objects.providers.ServerGroup`), with its members
+    :raises InvalidInput: for an invalid request, an invalid name of a host or server group, or an
+        unknown trait
 
     >>> spec = RequestSpec("VCPU=2,MEMORY_MB=4096", project="lab", zone="north")
     >>> for resource, amount in spec.resources.items():
@@ -87,29 +87,27 @@ class RequestSpec:
             object.__setattr__(self, name, value)
 
     @classmethod
-    def of(cls, given: Self | RequestLike) -> Self:
-        """Return ``given`` itself if it is one already, else one of that request."""
-        return given if isinstance(given, cls) else cls(cast(RequestLike, given))
+    def of(cls, spec: Self | RequestLike) -> Self:
+        """Return a specification itself, or one of a request."""
+        return spec if isinstance(spec, cls) else cls(cast(RequestLike, spec))
 
-    def replace(self, **changed: Any) -> Self:
-        """Return one with other values of some fields."""
-        kept = {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}
-        given = {**kept, **changed}
-        return type(self)(given.pop("request"), **given)
+    def replace(self, **changes: Any) -> Self:
+        """Return a specification with other values of some fields."""
+        return dataclasses.replace(self, **changes)
 
     @property
     def resources(self) -> Amounts:
-        """All that is asked for, over all groups."""
+        """The requested amounts of all groups."""
         return self.request.resources
 
     @property
     def server_group(self) -> ServerGroup | None:
-        """The server group, if it has one and its members are known."""
+        """The server group, if its members are known."""
         return self.group if isinstance(self.group, ServerGroup) else None
 
     @property
     def wanted(self) -> Request:
-        """The request with the traits that the image asks for: of who gives, or of the host."""
+        """The request with the traits of the image: of its providers, or of the host."""
         traits, request = self.image_traits, self.request
         if not traits:
             return request
@@ -119,24 +117,20 @@ class RequestSpec:
         return request.with_unnamed(group.replace(required=group.required | traits))
 
 
-def _several(given: object) -> Iterable[Any]:
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise InvalidInput("name", "names", given, "a list of names")
-    return given
+def _label(what: str, value: str | None) -> str | None:
+    return None if value is None else names.label(value, what)
 
 
-def _hosts(given: object) -> frozenset[str]:
-    return frozenset(map(names.provider_name, _several(given)))
+def _hosts(hosts: object) -> frozenset[str]:
+    if isinstance(hosts, str | bytes) or not isinstance(hosts, Iterable):
+        raise InvalidInput("name", "names", hosts, "a list of names")
+    return frozenset(map(names.provider_name, hosts))
 
 
-def _label(what: str, given: str | None) -> str | None:
-    return None if given is None else names.label(given, what)
-
-
-def _texts(what: str, given: object) -> FrozenDict:
-    if not isinstance(given, Mapping):
-        raise InvalidInput("field", what, given, "a mapping of keys to texts")
-    for key, value in given.items():
+def _texts(what: str, texts: object) -> FrozenDict:
+    if not isinstance(texts, Mapping):
+        raise InvalidInput("field", what, texts, "a mapping of keys to texts")
+    for key, value in texts.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise InvalidInput("field", f"{what} {key}", value, "a text")
-    return FrozenDict(given)
+    return FrozenDict(texts)

@@ -1,4 +1,4 @@
-"""What filters and weighers see of a fleet: views over a snapshot, host by host or all at once."""
+"""The view that filters and weighers have of a snapshot: one host, or all hosts as arrays."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from resource_objects.search.fleet import Fleet
 class HostStates(Mapping[str, "HostState"]):
     """The hosts of a snapshot: a mapping by name, and arrays with an entry for each host.
 
-    Arrays are in the order of :attr:`hosts` and must not be written. Nothing is worked out before
-    somebody asks; what was, is kept.
+    Arrays are in the order of :attr:`hosts` and must not be modified. They are computed when they
+    are first read, then cached. A figure of a host is the sum over all its providers.
 
     >>> import resource_objects as ro
     >>> with ro.connect("memory://") as ledger:
-    ...     done = ledger.sync(ro.Provider("a", "VCPU=8"), ro.Provider("b", "VCPU=4"))
-    ...     done = ledger.claim("job-1", {"a": "VCPU=6"})
+    ...     plan = ledger.sync(ro.Provider("a", "VCPU=8"), ro.Provider("b", "VCPU=4"))
+    ...     claim = ledger.claim("job-1", {"a": "VCPU=6"})
     ...     states = HostStates(ledger.snapshot().fleet)
     >>> states.free("VCPU").tolist()
     [2, 4]
@@ -39,25 +39,25 @@ class HostStates(Mapping[str, "HostState"]):
     """
 
     def __init__(self, fleet: Fleet, reports: Reports | None = None) -> None:
-        """:param reports: what agents told of their hosts; None: nothing"""
+        """:param reports: the reports of agents; None: there are none"""
         self.fleet = fleet
         self.reports = reports or Reports()
-        self._known: dict[str, HostState] = {}
+        self._states: dict[str, HostState] = {}
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """Their names, in order; the root of a tree of pools is among them."""
+        """The names of the hosts, in order; the roots of trees of pools are among them."""
         return self.fleet.hosts
 
     @functools.cached_property
     def number(self) -> Mapping[str, int]:
-        """The place of each host in the arrays, by its name."""
+        """The position of each host in the arrays, by name."""
         return {name: tree for tree, name in enumerate(self.fleet.hosts)}
 
     def __getitem__(self, name: str) -> HostState:
-        if name not in self._known:
-            self._known[name] = HostState(self, self.number[name])
-        return self._known[name]
+        if name not in self._states:
+            self._states[name] = HostState(self, self.number[name])
+        return self._states[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.fleet.hosts)
@@ -66,200 +66,193 @@ class HostStates(Mapping[str, "HostState"]):
         return len(self.fleet.hosts)
 
     def at(self, tree: int) -> HostState:
-        """Return the state of the host at a place of the arrays."""
+        """Return the host at a position of the arrays."""
         return self[self.fleet.hosts[tree]]
 
-    # --- for all hosts at once ---
+    # --- all hosts at once ---
 
     def all(self) -> Booleans:
-        """Return True for each host, in an array of its own."""
+        """Return a new array with True for each host."""
         return np.ones(len(self), dtype=np.bool_)
 
     def physical(self, resource_class: str) -> Integers:
-        """Return how much of a class there is for consumers, before any ratio."""
+        """Return the total minus reserved amount of a class at each host, without any ratio."""
         rows = self.fleet.rows(resource_class)
         counts = ~rows.is_part
-        found = np.zeros(len(self), dtype=np.int64)
-        np.add.at(found, rows.tree[counts], (rows.total - rows.reserved)[counts])
-        return found
+        total = np.zeros(len(self), dtype=np.int64)
+        np.add.at(total, rows.tree[counts], (rows.total - rows.reserved)[counts])
+        return total
 
     def capacity(self, resource_class: str) -> Integers:
-        """Return how much of a class each host has, over all its providers."""
+        """Return the capacity of a class at each host."""
         return self.fleet.totals(resource_class)[0]
 
     def free(self, resource_class: str) -> Integers:
-        """Return how much of a class can be allocated of each host, over all its providers."""
+        """Return the free amount of a class at each host."""
         return self.fleet.totals(resource_class)[2]
 
     def used(self, resource_class: str) -> Integers:
-        """Return how much of a class is used of each host, or not free because of shares."""
+        """Return the usage of a class at each host, with what is not free because of shares."""
         return self.fleet.totals(resource_class)[1]
 
     def having(self, *traits: str) -> Booleans:
-        """Return which hosts have one of some traits, themselves or by a provider below."""
-        return self._of_trees(self.fleet.having(self.fleet.traits, traits))
+        """Return which hosts have one of some traits, at any provider."""
+        return self._by_tree(self.fleet.having(self.fleet.traits, traits))
 
     def members(self, *aggregates: str) -> Booleans:
-        """Return which hosts are in one of some aggregates, themselves or by a provider below."""
-        return self._of_trees(self.fleet.having(self.fleet.aggregates, aggregates))
+        """Return which hosts are in one of some aggregates, with any provider."""
+        return self._by_tree(self.fleet.having(self.fleet.aggregates, aggregates))
 
     def holding(self, consumers: Iterable[str]) -> Integers:
-        """Return how many of some consumers hold something of each host, pools left out."""
-        found, pools = np.zeros(len(self), dtype=np.int64), self.fleet.pools.every
+        """Return the number of some consumers with allocations at each host, without pools."""
+        counts, pools = np.zeros(len(self), dtype=np.int64), self.fleet.pools.every
         for consumer in consumers:
-            places = set(self.fleet.places_of_holders.get(consumer) or ()) - pools
-            found[sorted({int(self.fleet.tree[place]) for place in places})] += 1
-        return found
+            providers = set(self.fleet.places_of_holders.get(consumer) or ()) - pools
+            counts[sorted({int(self.fleet.tree[provider]) for provider in providers})] += 1
+        return counts
 
     def statistic(self, name: str) -> Figures:
-        """Return a statistic of each host as a number; NaN where it has none, or no number."""
+        """Return a statistic of each host as a number; NaN for a text, and if not reported."""
         return self.reports.figures(name, self.hosts)
 
-    def telling(self, name: str, is_met: Callable[[str], bool], otherwise: bool) -> Booleans:
-        """Return which hosts tell a statistic whose text meets something.
+    def statistic_meets(
+        self, name: str, is_met: Callable[[str], bool], unreported: bool
+    ) -> Booleans:
+        """Return which hosts report a statistic whose text meets a condition.
 
-        :param otherwise: what is returned of those that do not tell it
+        :param unreported: the result for hosts that do not report it
         """
-        found = np.full(len(self), otherwise)
-        known: dict[str, bool] = {}
-        for tree, told in self._told(name):
-            text = told.text
-            if text not in known:
-                known[text] = is_met(text)
-            found[tree] = known[text]
-        return found
-
-    def silence(self) -> Figures:
-        """Return for how many seconds each host has not reported; NaN for one that never did."""
-        found = np.full(len(self), np.nan)
-        for host, seconds in self.reports.silence.items():
+        mask = np.full(len(self), unreported)
+        is_met = functools.cache(is_met)
+        for host, statistic in self.reports.of(name).items():
             if host in self.number:
-                found[self.number[host]] = seconds
-        return found
+                mask[self.number[host]] = is_met(statistic.text)
+        return mask
 
-    def _told(self, name: str) -> Iterator[tuple[int, Statistic]]:
-        number = self.number
-        for host, told in self.reports.of(name).items():
-            if host in number:
-                yield number[host], told
+    def seconds_since_report(self) -> Figures:
+        """Return the age of the last report of each host in seconds; NaN without a report."""
+        ages = self.reports.seconds_since_report
+        return np.array([ages.get(host, np.nan) for host in self.hosts], dtype=np.float64)
 
-    def _of_trees(self, of_providers: Booleans) -> Booleans:
-        found = np.zeros(len(self), dtype=np.bool_)
-        found[self.fleet.tree[of_providers]] = True
-        return found
+    def _by_tree(self, by_provider: Booleans) -> Booleans:
+        mask = np.zeros(len(self), dtype=np.bool_)
+        mask[self.fleet.tree[by_provider]] = True
+        return mask
 
 
 class HostState:
-    """One host as a snapshot shows it.
+    """One host of a snapshot.
 
-    ``inventories`` are the host's own to count with: consuming from them changes nothing else. To
-    place several consumers beside each other, take them in a scenario (``snapshot.fork()``).
+    ``inventories`` are a private copy: consuming from them changes nothing else. Place several
+    consumers in a scenario (``snapshot.fork()``) instead.
     """
 
-    def __init__(self, states: HostStates, tree: int) -> None:
-        self.beside = states  #: all hosts, of which it is one
-        self._fleet = states.fleet
-        self.tree = tree  #: its place in the arrays
-        self.name = states.fleet.hosts[tree]
+    def __init__(self, hosts: HostStates, tree: int) -> None:
+        self.hosts = hosts  #: all hosts
+        self.tree = tree  #: its position in the arrays
+        self.name = hosts.fleet.hosts[tree]
+        self._fleet = hosts.fleet
 
     @functools.cached_property
     def traits(self) -> frozenset[str]:
         """The traits of the host and of all providers below it."""
-        return self._of(self._fleet.traits)
+        return self._names_of(self._fleet.traits)
 
     @functools.cached_property
     def aggregates(self) -> frozenset[str]:
-        """The aggregates that the host or a provider below it is in."""
-        return self._of(self._fleet.aggregates)
+        """The aggregates of the host and of all providers below it."""
+        return self._names_of(self._fleet.aggregates)
 
     @property
     def statistics(self) -> Mapping[str, Statistic]:
-        """What its agent told, by name; each has ``value``, ``type`` and ``since``."""
-        return self.beside.reports.statistics.get(self.name, {})
+        """The statistics that its agent reports, each with ``value``, ``type`` and ``since``."""
+        return self.hosts.reports.statistics.get(self.name, {})
 
     def statistic(self, name: str) -> Statistic | None:
-        """Return one of them, None if it was not told; read for all hosts at once."""
-        return self.beside.reports.of(name).get(self.name)
+        """Return one statistic, None if it is not reported; read for all hosts at once."""
+        return self.hosts.reports.of(name).get(self.name)
 
     @functools.cached_property
     def consumers(self) -> frozenset[str]:
-        """Who holds something of it."""
-        places = self._fleet.of_tree(self.tree)
-        return frozenset(row[2] for row in self._fleet.allocations.of(places))
+        """The consumers with allocations at any provider of the host."""
+        providers = self._fleet.of_tree(self.tree)
+        return frozenset(row[2] for row in self._fleet.allocations.of(providers))
 
     def capacity(self, resource_class: str) -> int:
-        """Return how much of a class it has, over all its providers."""
-        return int(self.beside.capacity(resource_class)[self.tree])
+        """Return the capacity of a class."""
+        return int(self.hosts.capacity(resource_class)[self.tree])
 
     def free(self, resource_class: str) -> int:
-        """Return how much of a class can be allocated of it."""
-        return int(self.beside.free(resource_class)[self.tree])
+        """Return the free amount of a class."""
+        return int(self.hosts.free(resource_class)[self.tree])
 
     def used(self, resource_class: str) -> int:
-        """Return how much of a class is used of it, or not free because of shares."""
-        return int(self.beside.used(resource_class)[self.tree])
+        """Return the usage of a class, with what is not free because of shares."""
+        return int(self.hosts.used(resource_class)[self.tree])
 
     @functools.cached_property
     def inventories(self) -> Inventories:
-        """What there is of each resource, over all its providers; cells and devices as they are.
+        """One inventory for each resource, over all providers; cells and devices individually.
 
-        Of a class that several providers have, one claim may take what the search would give it:
-        what one of them has free, or devices together. Cost: some 10 microseconds for a class, more
-        where a topology is gathered.
+        If several providers have a class, one claim may allocate what the search would: the free
+        amount of one of them, or of devices together. Cost: some 10 microseconds for a class, more
+        for a topology.
         """
         fleet = self._fleet
         records = []
         for name, rows in fleet.classes.items():
             here = rows.of_tree(self.tree)
-            entries = [e for e in range(here.start, here.stop) if not rows.is_part[e]]
+            entries = [entry for entry in range(here.start, here.stop) if not rows.is_part[entry]]
             if entries:
                 each = [fleet.record(rows.first + entry) for entry in entries]
                 shares = rows.is_below if is_device(name) else rows.is_single
-                parts = [(int(rows.high[e]), bool(shares[e])) for e in entries]
-                records.append(_together(each, parts))
-        found: dict[str, Inventory] = dict(inventories_of(records).by_name())
+                highs = [max(0, int(rows.high[entry])) for entry in entries]
+                together = sum(
+                    high for high, entry in zip(highs, entries, strict=True) if shares[entry]
+                )
+                records.append(_sum(each, highs, together))
+        by_name: dict[str, Inventory] = dict(inventories_of(records).by_name())
         for kind in fleet.views.parts:
             view = fleet.views.of_tree(kind, self.tree)
             if view is not None:
-                found[kind] = view.located.inventory
-        return Inventories(found)
+                by_name[kind] = view.located.inventory
+        return Inventories(by_name)
 
-    def _of(self, table: Mapping[str, Integers]) -> frozenset[str]:
-        places = self._fleet.of_tree(self.tree)
-        first, end = places.start, places.stop
+    def _names_of(self, table: Mapping[str, Integers]) -> frozenset[str]:
+        providers = self._fleet.of_tree(self.tree)
+        first, end = providers.start, providers.stop
         return frozenset(
             name
-            for name, some in table.items()
-            if (at := int(some.searchsorted(first))) < len(some) and some[at] < end
+            for name, members in table.items()
+            if (at := int(members.searchsorted(first))) < len(members) and members[at] < end
         )
 
     def __repr__(self) -> str:
         return f"<HostState: {self.name}>"
 
 
-def _together(records: list[InventoryRecord], parts: list[tuple[int, bool]]) -> InventoryRecord:
-    """Return what several providers have of a class, as one.
+def _sum(records: list[InventoryRecord], highs: list[int], together: int) -> InventoryRecord:
+    """Return several inventories of a class as one.
 
-    :param parts: of each the most that it gives in one part, and whether it may give a part
+    :param highs: the maximum amount of one allocation at each
+    :param together: the maximum amount of one claim that several providers share
     """
     if len(records) == 1:
         return records[0]
-    highs = [max(0, high) for high, _ in parts]
-    alone = max(range(len(records)), key=lambda at: highs[at])
-    of_parts = sum(high for high, (_, is_part) in zip(highs, parts, strict=True) if is_part)
-    able = [one for one, high in zip(records, highs, strict=True) if high] or records
-    steps = {one.step_size for one in able}
-    # what no two of them give alike is that of who gives most
-    rules = able if len(steps) == 1 else [records[alone]]
-    capacity = sum(one.capacity for one in records)
+    largest = max(range(len(records)), key=lambda at: highs[at])
+    usable = [record for record, high in zip(records, highs, strict=True) if high] or records
+    # without a common step, the unit rules are those of the provider with the largest amount
+    is_uniform = len({record.step_size for record in usable}) == 1
+    rules = usable if is_uniform else [records[largest]]
+    capacity = sum(record.capacity for record in records)
     return InventoryRecord(
         records[0].resource_class,
         capacity,
         0,
-        min(one.min_unit for one in rules),
-        max(1, highs[alone], of_parts),
+        min(record.min_unit for record in rules),
+        max(1, highs[largest], together),
         rules[0].step_size,
         1_000_000,
         capacity,
-        sum(one.used for one in records),
+        sum(record.used for record in records),
     )

@@ -69,14 +69,14 @@ ZONES = {"zones": {"north": ["r0"], "south": ["r1"]}}
             "tenants",
             {"tenants": {"r0": ["p"]}},
             {},
-            ["is kept for the projects of r0"] * 2 + [None] * 2,
+            ["is reserved for the projects of r0"] * 2 + [None] * 2,
         ),
         ("tenants", {"tenants": {"r0": ["p"]}}, {"project": "p"}, [None] * 4),
         (
             "tenants",
             {"tenants": {"r0": ["p"], "fast": ["q"]}},
             {"project": "q"},
-            [None, "is kept for the projects of r0", None, None],
+            [None, "is reserved for the projects of r0", None, None],
         ),
         (
             "tenants",
@@ -88,7 +88,7 @@ ZONES = {"zones": {"north": ["r0"], "south": ["r1"]}}
             "isolated",
             {"traits": {"r0": ["CUSTOM_LICENCE"]}},
             {},
-            ["is kept for who asks for the traits of r0"] * 2 + [None] * 2,
+            ["is reserved for requests with the traits of r0"] * 2 + [None] * 2,
         ),
         (
             "isolated",
@@ -100,7 +100,7 @@ ZONES = {"zones": {"north": ["r0"], "south": ["r1"]}}
             "isolated",
             {"traits": {"r0": ["CUSTOM_LICENCE"], "fast": ["HW_CPU_X86_AVX2"]}},
             {"image_traits": ["CUSTOM_LICENCE"]},
-            ["is kept for who asks for the traits of fast"] + [None] * 3,
+            ["is reserved for requests with the traits of fast"] + [None] * 3,
         ),
         ("isolated", {"traits": {"r0": []}}, {}, [None] * 4),
         ("aggregate_ratios", {"ratios": {"r0": {"VCPU": "0.5"}}}, {}, [None] * 4),
@@ -108,8 +108,8 @@ ZONES = {"zones": {"north": ["r0"], "south": ["r1"]}}
             "aggregate_metadata",
             {"metadata": {"r0": {"ssd": "no"}, "fast": {"ssd": "true"}}},
             {"extra_specs": {"ssd": "true"}},
-            [None, "requested ssd true, its aggregates say no"]
-            + ["requested ssd true, its aggregates do not say it"] * 2,
+            [None, "requested ssd true, its aggregates have no"]
+            + ["requested ssd true, its aggregates do not have it"] * 2,
         ),
         (
             "capabilities",
@@ -178,8 +178,8 @@ def test_statistics_and_when_a_host_was_heard_of(lab):
     assert said(lab, "statistics", settings) == [
         None,
         "load 99, has to be <= 80",
-        "does not tell load, which has to be <= 80",
-        "does not tell load, which has to be <= 80",
+        "does not report load, which has to be <= 80",
+        "does not report load, which has to be <= 80",
     ]
     assert said(lab, "statistics", {**settings, "unknown": "pass"})[2:] == [None, None]
     assert said(lab, "reported", {}) == [None, None, "never reported", "never reported"]
@@ -301,7 +301,7 @@ def test_who_asks_for_the_trait_itself_is_let_in_where_hosts_are_kept_for_it(lab
     assert found.host == "b"
     with pytest.raises(exceptions.NoCandidates) as refused:
         scheduler.select_destinations(RequestSpec("VCPU=1", forced=["a"]))
-    assert "a: is kept for who asks for the traits of r0 (isolated)" in str(refused.value)
+    assert "a: is reserved for requests with the traits of r0 (isolated)" in str(refused.value)
 
 
 def test_hosts_that_are_out_of_service_are_never_selected_also_if_they_are_forced(lab):

@@ -30,7 +30,7 @@ from resource_objects.scheduler.simulation import (
     replay_by_processes,
 )
 from resource_objects.scheduler.simulation.trace import CPU, GPU, GPU_PART, MEMORY, PARTS
-from resource_objects.scheduler.weighers.fragments import Task, Usual, fragmentation, growth
+from resource_objects.scheduler.weighers.fragmentation import Task, Workload, fragmentation, growth
 from resource_objects.testing.conformance.races import processes
 from resource_objects.testing.refusals import raises_code
 from tests import databases
@@ -135,10 +135,9 @@ def test_fragmentation_of_all_hosts_at_once_is_that_of_each(
 ) -> None:
     counts = np.array([[cpu] for cpu, _ in hosts])
     devices = np.array([sorted(some, reverse=True) for _, some in hosts])
-    arrays = Usual.of(usual, ("cpu",))
+    arrays = Workload.of(usual, ("cpu",))
     found = fragmentation(counts, devices, arrays)
-    less = np.array([task.counts["cpu"]])
-    grown, device = growth(task, less, counts, devices, arrays, 10)
+    grown, device = growth(task, counts, devices, arrays, 10)
     for number in range(len(hosts)):
         here, cpus = devices[number].tolist(), counts[number].tolist()
         before = slow_fragmentation(cpus, here, usual)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 
+import numpy as np
 import pytest
 from hypothesis import assume, event, given, settings
 from hypothesis import strategies as st
@@ -14,7 +15,11 @@ from resource_objects import exceptions, search
 from resource_objects.host import partitions
 from resource_objects.requests import Gang, Member, Request
 from resource_objects.scheduler.states import HostStates
-from resource_objects.scheduler.weighers.fragmentation import Fragmentation, _fragmentation
+from resource_objects.scheduler.weighers.fragmentation import (
+    Fragmentation,
+    Workload,
+    fragmentation,
+)
 from resource_objects.search.how_many import Count
 from resource_objects.testing.refusals import raises_code
 from tests.search.test_how_many import world
@@ -168,7 +173,8 @@ def test_the_fragment_is_that_of_the_weigher(ledger: ro.Ledger, used: int) -> No
     members = [Member(f"m{n}", asked, count) for n, (asked, count) in enumerate(mix.items())]
     report = ledger.snapshot().report(Gang(members))
     free = [0] * used + [1] * (4 - used)
-    right = _fragmentation({"VCPU": 8 - 2 * used}, free, weigher._tasks)
+    usual = Workload.of(weigher._tasks, ["VCPU"])
+    (right,) = fragmentation(np.array([[8 - 2 * used]]), np.array([free]), usual)
     assert float(report.whole.classes["PGPU"].fragment or 0) == pytest.approx(right)
 
 

@@ -18,8 +18,8 @@ from resource_objects import exceptions
 from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
 from resource_objects.providers.disabled import Disabled
 from resource_objects.requests import Request
+from resource_objects.scheduler.filters import NamedFilter
 from resource_objects.scheduler.filters.affinity import Affinity
-from resource_objects.scheduler.filters.base import NamedFilter
 from resource_objects.scheduler.pipeline import Asked, Pipeline
 from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec

@@ -1,7 +1,7 @@
-"""What aggregates say of the hosts in them: zones, whose they are, what they are kept for.
+"""Filters by the aggregates of hosts: zones, tenants, reserved hosts, metadata and ratios.
 
-Aggregates of a ledger have names and nothing else. What a site means by one is a setting of the
-filter that asks: ``{aggregate: ...}``. A host is in an aggregate if it, or a provider below it, is.
+Aggregates of a ledger have names and nothing else. Their meaning is a setting of the filter:
+``{aggregate: ...}``. A host is in an aggregate if it, or a provider below it, is.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.ratio import MILLION, to_millionths, to_ratio
 from resource_objects.resources.traits import known_traits
+from resource_objects.scheduler.filters import ArrayFilter
 from resource_objects.scheduler.filters.operators import ValueCondition, conditions_of
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
 from resource_objects.search.arrays import Booleans, Integers
 
 
-class Zones:
-    """Passes the hosts of the availability zone that is asked for.
+class Zones(ArrayFilter):
+    """Passes the hosts of the requested availability zone.
 
-    :param zones: ``{zone: aggregates}``; a zone that is not in it is the aggregate of its name
+    :param zones: ``{zone: aggregates}``; any other zone is the aggregate of its name
     :param default: the zone of hosts that are in none of these
     """
 
@@ -35,37 +36,27 @@ class Zones:
         self._zones = _sets("zones", zones)
         self._default = default
 
-    def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
-        """Return that a host is of another zone."""
-        if spec.zone is None or not host.aggregates.isdisjoint(self._aggregates(spec.zone)):
-            return None
-        if spec.zone == self._default and host.aggregates.isdisjoint(self._every()):
-            return None
-        return f"is not in zone {spec.zone}"
-
     def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:
-        """Return which hosts are of the zone."""
+        """Return which hosts are in the zone."""
         if spec.zone is None:
             return hosts.all()
-        result = hosts.members(*self._aggregates(spec.zone))
+        mask = hosts.members(*self._zones.get(spec.zone, (spec.zone,)))
         if spec.zone == self._default:
-            result |= ~hosts.members(*self._every())
-        return result
+            mask |= ~hosts.members(*frozenset[str]().union(*self._zones.values()))
+        return mask
 
-    def _aggregates(self, zone: str) -> frozenset[str]:
-        return self._zones.get(zone, frozenset([zone]))
-
-    def _every(self) -> frozenset[str]:
-        return frozenset[str]().union(*self._zones.values())
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        """Return that a host is in another zone."""
+        return f"is not in zone {spec.zone}"
 
 
-class Tenants:
-    """Passes hosts of aggregates that are kept for projects to these alone.
+class Tenants(ArrayFilter):
+    """Passes the hosts of reserved aggregates for the projects that they are reserved for.
 
-    A host in several such aggregates takes the projects of all of them.
+    A host in several such aggregates accepts the projects of all of them.
 
     :param tenants: ``{aggregate: projects}``
-    :param confined: whether these projects go nowhere else
+    :param confined: whether these projects are refused by all other hosts
     """
 
     def __init__(
@@ -76,168 +67,166 @@ class Tenants:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no aggregate is kept for anybody."""
+        """Whether no aggregate is reserved for projects."""
         return not self._tenants
 
-    def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
-        """Return for whom a host is kept, or that a project has hosts of its own."""
-        theirs, project = host.aggregates & self._tenants.keys(), spec.project
-        if any(project in self._tenants[name] for name in theirs):
-            return None
-        if theirs:
-            return f"is kept for the projects of {', '.join(sorted(theirs))}"
-        if self._confined and self._of(project):
-            return f"is not of {', '.join(sorted(self._of(project)))}, where {project} has to be"
-        return None
-
     def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:
-        """Return which hosts take the project."""
-        own = self._of(spec.project)
-        result = ~hosts.members(*self._tenants)
-        if self._confined and own:
-            result[:] = False
-        return result | hosts.members(*own)
+        """Return which hosts accept the project."""
+        reserved = self._reserved_for(spec.project)
+        if self._confined and reserved:
+            return hosts.members(*reserved)
+        return ~hosts.members(*self._tenants) | hosts.members(*reserved)
 
-    def _of(self, project: str | None) -> frozenset[str]:
-        return frozenset(name for name, some in self._tenants.items() if project in some)
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        """Return the aggregates that are reserved for others, or for the project."""
+        others = host.aggregates & self._tenants.keys()
+        if others:
+            return f"is reserved for the projects of {', '.join(sorted(others))}"
+        reserved = ", ".join(sorted(self._reserved_for(spec.project)))
+        return f"is not of {reserved}, where {spec.project} has to be"
+
+    def _reserved_for(self, project: str | None) -> list[str]:
+        return [name for name, projects in self._tenants.items() if project in projects]
 
 
-class Isolated:
-    """Passes hosts of aggregates that are kept for traits to who asks for all of these.
+class Isolated(ArrayFilter):
+    """Passes the hosts of reserved aggregates only for requests that require their traits.
 
-    So hosts with a licence serve only who needs it.
+    So hosts with a licence are free for requests that need it.
 
     :param traits: ``{aggregate: traits}``
     """
 
     def __init__(self, traits: Mapping[str, Iterable[str]] | None = None) -> None:
-        given = _sets("traits", traits)
-        self._traits = {name: known_traits(some) for name, some in given.items()}
+        self._traits = {
+            name: known_traits(required) for name, required in _sets("traits", traits).items()
+        }
 
     @property
     def is_idle(self) -> bool:
         """Whether no aggregate is reserved for requests with certain traits."""
         return not any(self._traits.values())
 
-    def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
-        """Return the traits that a host is reserved for."""
-        kept = [name for name in sorted(self._out(spec)) if name in host.aggregates]
-        return f"is kept for who asks for the traits of {', '.join(kept)}" if kept else None
-
     def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:
-        """Return which hosts are not kept for others."""
-        return ~hosts.members(*self._out(spec))
+        """Return which hosts are not reserved for other requests."""
+        return ~hosts.members(*self._reserved_for_others(spec))
 
-    def _out(self, spec: RequestSpec) -> list[str]:
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        """Return the aggregates of a host whose traits the request does not require."""
+        reserved = sorted(host.aggregates.intersection(self._reserved_for_others(spec)))
+        return f"is reserved for requests with the traits of {', '.join(reserved)}"
+
+    def _reserved_for_others(self, spec: RequestSpec) -> list[str]:
         request = spec.wanted
-        asked = request.root_required.union(*(one.required for one in request.groups))
-        return [name for name, traits in self._traits.items() if not traits <= asked]
+        required = request.root_required.union(*(group.required for group in request.groups))
+        return [name for name, traits in self._traits.items() if not traits <= required]
 
 
-#: Where extra specs are about aggregates.
+#: The scope of extra specs about aggregates.
 _SCOPE = "aggregate_instance_extra_specs:"
 
 
-class AggregateMetadata:
-    """Passes hosts whose aggregates say what the extra specs ask for.
+class AggregateMetadata(ArrayFilter):
+    """Passes hosts whose aggregates have the metadata that the extra specs request.
 
-    Keys with ``aggregate_instance_extra_specs:`` are meant, and those without a scope. For each key
-    one of the values of a host's aggregates has to meet the condition; a host whose aggregates do
-    not say the key is refused (Nova's AggregateInstanceExtraSpecsFilter).
+    Keys of the scope ``aggregate_instance_extra_specs:``, and keys without a scope, are conditions:
+    for each, a value of one of the host's aggregates has to meet it. A host without a value for the
+    key is refused (Nova's AggregateInstanceExtraSpecsFilter).
 
     :param metadata: ``{aggregate: {key: value}}``
     """
 
     def __init__(self, metadata: Mapping[str, Mapping[str, str]] | None = None) -> None:
-        self._metadata: dict[str, dict[str, str]] = {}
-        for name, said in _mapping("metadata", metadata).items():
-            values = _mapping(f"metadata of {name}", said)
-            self._metadata[names.aggregate_name(name)] = {k: str(v) for k, v in values.items()}
-
-    def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
-        """Return which condition no aggregate of a host meets."""
-        for key, condition, _ in conditions_of(spec.extra_specs, _SCOPE):
-            if host.aggregates.isdisjoint(self._meeting(key, condition)):
-                said = sorted(
-                    self._metadata[name][key]
-                    for name in host.aggregates & self._metadata.keys()
-                    if key in self._metadata[name]
-                )
-                have = f"say {', '.join(said)}" if said else "do not say it"
-                return f"requested {key} {condition}, its aggregates {have}"
-        return None
+        self._metadata = {
+            names.aggregate_name(name): {
+                key: str(value) for key, value in _mapping(f"metadata of {name}", values).items()
+            }
+            for name, values in _mapping("metadata", metadata).items()
+        }
 
     def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:
         """Return which hosts meet every condition."""
-        result = hosts.all()
+        mask = hosts.all()
         for key, condition, _ in conditions_of(spec.extra_specs, _SCOPE):
-            result &= hosts.members(*self._meeting(key, condition))
-        return result
+            mask &= hosts.members(*self._meeting(key, condition))
+        return mask
+
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        """Return the first condition that no aggregate of a host meets."""
+        for key, condition, _ in conditions_of(spec.extra_specs, _SCOPE):
+            if host.aggregates.isdisjoint(self._meeting(key, condition)):
+                metadata = [self._metadata.get(name, {}) for name in host.aggregates]
+                values = sorted(values[key] for values in metadata if key in values)
+                have = f"have {', '.join(values)}" if values else "do not have it"
+                return f"requested {key} {condition}, its aggregates {have}"
+        raise AssertionError(f"{host.name} meets all conditions")
 
     def _meeting(self, key: str, condition: ValueCondition) -> list[str]:
-        said = self._metadata.items()
-        return [name for name, one in said if key in one and condition.is_met(one[key])]
+        return [
+            name
+            for name, values in self._metadata.items()
+            if key in values and condition.is_met(values[key])
+        ]
 
 
-class AggregateRatios:
-    """Bounds what is given of hosts by the ratios of their aggregates; refuses nobody by itself.
+class AggregateRatios(ArrayFilter):
+    """Limits the usage of hosts by allocation ratios of their aggregates; it refuses no host.
 
-    The smallest ratio of a host's aggregates bounds how much of a class may be used there in all:
-    ``(total - reserved) * ratio``, whatever the inventory's own ratio allows beyond. It goes with
-    the claim as a limit (:doc:`/explanation/limits`).
+    The smallest ratio of a host's aggregates limits the total usage of a class at the host to
+    ``(total - reserved) * ratio``, whatever the inventory's ratio allows. The claim is made under
+    this limit (:doc:`/explanation/limits`).
 
     :param ratios: ``{aggregate: {resource class: ratio}}``
-    :raises InvalidInput: for a ratio that is none
+    :raises InvalidInput: for an invalid ratio
     """
 
     def __init__(self, ratios: Mapping[str, Mapping[str, Any]] | None = None) -> None:
-        self._ratios: dict[str, dict[str, int]] = {}
-        for name, said in _mapping("ratios", ratios).items():
-            by_class = _mapping(f"ratios of {name}", said)
-            self._ratios[names.aggregate_name(name)] = {
-                names.resource_class_name(kind): to_millionths(to_ratio(ratio))
-                for kind, ratio in by_class.items()
+        self._ratios = {
+            names.aggregate_name(name): {
+                names.resource_class_name(resource_class): to_millionths(to_ratio(ratio))
+                for resource_class, ratio in _mapping(f"ratios of {name}", by_class).items()
             }
+            for name, by_class in _mapping("ratios", ratios).items()
+        }
 
     @property
     def is_idle(self) -> bool:
-        """Whether no ratio is said."""
+        """Whether there is no ratio."""
         return not any(self._ratios.values())
 
-    def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
-        """Return None: what does not fit under a limit the search refuses."""
-        return None
-
     def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:
-        """Return all hosts."""
+        """Return all hosts: the search refuses what exceeds a limit."""
         return hosts.all()
 
+    def reason(self, host: HostState, spec: RequestSpec) -> str:
+        """Fail: no host is refused."""
+        raise AssertionError(f"{host.name} is not refused")
+
     def limits(self, hosts: HostStates, spec: RequestSpec) -> dict[str, Integers]:
-        """Return by resource class the most that may be used of each host."""
-        result: dict[str, Integers] = {}
-        for name, said in self._ratios.items():
-            inside = hosts.members(name)
-            for kind, ratio in said.items():
-                if kind not in result:
-                    result[kind] = np.full(len(hosts), MAX_AMOUNT)
-                most = hosts.physical(kind) * ratio // MILLION
-                result[kind][inside] = np.minimum(result[kind], most)[inside]
-        return result
+        """Return the maximum usage of each host by resource class."""
+        limits: dict[str, Integers] = {}
+        for name, by_class in self._ratios.items():
+            members = hosts.members(name)
+            for resource_class, ratio in by_class.items():
+                limit = limits.setdefault(resource_class, np.full(len(hosts), MAX_AMOUNT))
+                capacity = hosts.physical(resource_class) * ratio // MILLION
+                limit[members] = np.minimum(limit, capacity)[members]
+        return limits
 
 
-def _mapping(what: str, given: Any) -> Mapping[str, Any]:
-    if given is None:
+def _mapping(what: str, setting: Any) -> Mapping[str, Any]:
+    if setting is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise InvalidInput("field", what, given, "a mapping")
-    return given
+    if not isinstance(setting, Mapping):
+        raise InvalidInput("field", what, setting, "a mapping")
+    return setting
 
 
-def _sets(what: str, given: Any) -> dict[str, frozenset[str]]:
-    """Return names with sets of names, as settings give them."""
-    result: dict[str, frozenset[str]] = {}
-    for name, some in _mapping(what, given).items():
-        if isinstance(some, str) or not isinstance(some, Iterable):
-            raise InvalidInput("field", f"{what} of {name}", some, "a list of names")
-        result[str(name)] = frozenset(map(str, some))
-    return result
+def _sets(what: str, setting: Any) -> dict[str, frozenset[str]]:
+    """Return a setting that maps names to lists of names."""
+    sets: dict[str, frozenset[str]] = {}
+    for name, values in _mapping(what, setting).items():
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise InvalidInput("field", f"{what} of {name}", values, "a list of names")
+        sets[str(name)] = frozenset(map(str, values))
+    return sets

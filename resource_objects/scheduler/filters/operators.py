@@ -1,4 +1,4 @@
-"""Conditions on values, in the words of Nova's extra specs.
+"""Conditions on values, in the syntax of Nova's extra specs.
 
 ==============================  =================================================================
 ``= 5``, ``>= 5``               at least, as numbers
@@ -10,9 +10,9 @@
 anything else                   is the same text
 ==============================  =================================================================
 
-Source: Nova's ``nova/scheduler/filters/extra_specs_ops.py``. Numbers are exact here. A value
-that is no number is an error there, and does not meet a condition on numbers here; an operator that
-there is not (``<``) is a text there, and an error here.
+Source: Nova's ``nova/scheduler/filters/extra_specs_ops.py``. Numbers are exact here. A value that
+is not a number is an error there; here it does not meet a condition on numbers. An unknown operator
+(``<``) is a text there, and an error here.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ _TEXTS: dict[str, Callable[[Any, Any], bool]] = {
     "s>=": operator.ge,
     "<in>": operator.contains,
 }
+_OPERATORS = (*_NUMBERS, *_TEXTS, "<or>", "<all-in>")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -62,60 +63,57 @@ class ValueCondition:
     values: tuple[Any, ...]
 
     @classmethod
+    @functools.lru_cache(maxsize=1024)
     def parse(cls, text: str) -> ValueCondition:
-        """Return the condition that a text says.
+        """Return the condition of a text.
 
-        :raises InvalidInput: for an operator that there is not; if something is missing after one,
-            or is no number
+        :raises InvalidInput: for an unknown operator; for an operator without a value, or without
+            a number where it compares numbers
         """
-        return _parsed(text)
+        words = text.split()
+        if not words or words[0] not in _OPERATORS:
+            if words and not words[0].strip("<>=!~"):
+                expected = f"an operator: {', '.join(_OPERATORS)}"
+                raise InvalidInput("text", "condition", text, expected)
+            return cls(text, "", ())
+        name, *values = words
+        if name == "<or>":
+            values = [value for value in values if value != "<or>"]
+        elif name != "<all-in>":
+            values = values[:1]
+        if not values:
+            raise InvalidInput("text", "condition", text, f"a value after {name}")
+        if name not in _NUMBERS:
+            return cls(text, name, tuple(values))
+        number = _number(values[0])
+        if number is None:
+            raise InvalidInput("text", "condition", text, f"a number after {name}")
+        return cls(text, name, (number,))
 
     def is_met(self, value: object) -> bool:
-        """Return whether a value meets it; a value is compared as its text says it."""
-        given = value if isinstance(value, str) else str(value)
+        """Return True if the text of a value meets the condition."""
+        text = value if isinstance(value, str) else str(value)
         if not self.operator:
-            return given == self.text
+            return text == self.text
         if self.operator == "<or>":
-            return given in self.values
+            return text in self.values
         if self.operator == "<all-in>":
-            return all(one in given for one in self.values)
+            return all(part in text for part in self.values)
         if self.operator in _TEXTS:
-            return _TEXTS[self.operator](given, self.values[0])
-        number = _number(given)
+            return _TEXTS[self.operator](text, self.values[0])
+        number = _number(text)
         return number is not None and _NUMBERS[self.operator](number, self.values[0])
 
     def __str__(self) -> str:
         return self.text
 
 
-@functools.lru_cache(maxsize=1024)
-def _parsed(text: str) -> ValueCondition:
-    words, known = text.split(), (*_NUMBERS, *_TEXTS, "<or>", "<all-in>")
-    if not words or words[0] not in known:
-        if words and not words[0].strip("<>=!~"):
-            raise InvalidInput("text", "condition", text, f"an operator: {', '.join(known)}")
-        return ValueCondition(text, "", ())
-    name, values = words[0], words[1:]
-    if name == "<or>":
-        values = [one for one in values if one != "<or>"]
-    elif name != "<all-in>":
-        values = values[:1]
-    if not values:
-        raise InvalidInput("text", "condition", text, f"a value after {name}")
-    if name not in _NUMBERS:
-        return ValueCondition(text, name, tuple(values))
-    number = _number(values[0])
-    if number is None:
-        raise InvalidInput("text", "condition", text, f"a number after {name}")
-    return ValueCondition(text, name, (number,))
-
-
 def conditions_of(
     extra_specs: Mapping[str, str], scope: str
 ) -> list[tuple[str, ValueCondition, bool]]:
-    """Return the conditions of a scope, and those of none: name, condition, whether of the scope.
+    """Return the conditions with a scope, or without any, as (name, condition, has the scope).
 
-    >>> [(name, str(one), scoped) for name, one, scoped in conditions_of(
+    >>> [(name, str(condition), is_scoped) for name, condition, is_scoped in conditions_of(
     ...     {"capabilities:model": "s== big", "load": "<= 3", "hw:cpu_policy": "dedicated"},
     ...     "capabilities:")]
     [('model', 's== big', True), ('load', '<= 3', False)]
@@ -129,7 +127,7 @@ def conditions_of(
 
 def _number(text: str) -> decimal.Decimal | None:
     try:
-        found = decimal.Decimal(text)
+        number = decimal.Decimal(text)
     except decimal.InvalidOperation:
         return None
-    return found if found.is_finite() else None
+    return number if number.is_finite() else None

@@ -25,7 +25,7 @@ import numpy as np
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.scheduler.simulation.trace import PARTS, Trace, TraceJob
-from resource_objects.scheduler.weighers.fragments import Task, Usual, fragmentation, growth
+from resource_objects.scheduler.weighers.fragmentation import Task, Workload, fragmentation, growth
 from resource_objects.search.arrays import Figures, Integers
 
 #: Tasks are usual that make up so much of a trace, the most frequent first.
@@ -117,7 +117,7 @@ class _State:
         self.whole: Integers = gpus.copy()  #: GPUs nobody has any of
         self.largest: Integers = gpus * PARTS // np.maximum(gpus, 1)  #: the most free of one
         self.free: Integers = gpus * PARTS
-        self.usual = Usual.of(_usual(trace.jobs), ("cpu", "memory"))
+        self.usual = Workload.of(_usual(trace.jobs), ("cpu", "memory"))
         self.fragmented = fragmentation(self.counts, self.devices, self.usual)
         #: the hosts on which something was placed, in that order
         self.log: list[int] = []
@@ -239,9 +239,8 @@ class _LeastFragmentation:
             score, device = np.zeros_like(hosts), np.full(len(hosts), -1)
         if len(hosts):
             task = Task({"cpu": job.cpu_milli}, job.gpu_milli, job.gpus)
-            less = np.array([job.cpu_milli, 0])
             grown, device[hosts] = growth(
-                *(task, less, state.counts[hosts], state.devices[hosts], state.usual, PARTS),
+                *(task, state.counts[hosts], state.devices[hosts], state.usual, PARTS),
                 before=state.fragmented[hosts],
             )
             score[hosts] = _SCORES / (1 + np.exp(grown / PARTS))

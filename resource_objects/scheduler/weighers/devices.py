@@ -1,4 +1,4 @@
-"""Devices: hosts that have some free are kept for who asks for devices."""
+"""Free devices: hosts that have some are reserved for requests that need devices."""
 
 from __future__ import annotations
 
@@ -6,29 +6,25 @@ import numpy as np
 
 from resource_objects.resources.catalog import is_device
 from resource_objects.scheduler.request_spec import RequestSpec
-from resource_objects.scheduler.states import HostState, HostStates
+from resource_objects.scheduler.states import HostStates
+from resource_objects.scheduler.weighers import ArrayWeigher
 from resource_objects.search.arrays import Figures
 
-#: A host with so many free devices, or more, weighs the same: there is no shortage there.
+#: Hosts with more free devices weigh the same: there is no shortage.
 MOST = 99
 
 
-class FreeDevices:
+class FreeDevices(ArrayWeigher):
     """Prefers hosts with the fewest free devices (Nova's PCIWeigher).
 
-    Who asks for none so avoids hosts that have some, and who asks for some fills up those that were
-    begun. Parts of devices count as little: a class of parts is none of devices.
+    A request without devices avoids hosts that have some; a request with devices fills up hosts
+    that are partly used. Classes of parts of devices do not count.
     """
 
     takes_negative = False
 
-    def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        """Return the more, the fewer devices are free."""
-        classes = filter(is_device, host.beside.fleet.classes)
-        return 1 + MOST - min(MOST, sum(host.free(name) for name in classes))
-
     def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
-        """Return the more for each host, the fewer devices are free there."""
+        """Return 100 for a host without free devices, less by one for each, at least 1."""
         free = np.zeros(len(hosts), dtype=np.int64)
         for name in filter(is_device, hosts.fleet.classes):
             free += hosts.free(name)

@@ -1,4 +1,4 @@
-"""Statistics: hosts by what their agents tell."""
+"""Statistics that agents report."""
 
 from __future__ import annotations
 
@@ -9,23 +9,20 @@ import numpy as np
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.providers.statistics import statistic_name
-from resource_objects.scheduler.reports import number_of
 from resource_objects.scheduler.request_spec import RequestSpec
-from resource_objects.scheduler.states import HostState, HostStates
-from resource_objects.scheduler.weighers.base import finite
+from resource_objects.scheduler.states import HostStates
+from resource_objects.scheduler.weighers import ArrayWeigher, finite
 from resource_objects.search.arrays import Figures
 
 
-class Statistics:
-    """Prefers hosts by statistics: the sum of each times its weight.
+class Statistics(ArrayWeigher):
+    """Prefers hosts by statistics: the sum of each times its weight (``{"failed_builds": -1}``).
 
-    So builds that failed (``{"failed_builds": -1}``), operations under way, a version or a load are
-    one weigher; name it several times (:class:`.NamedWeigher`) where each is to be normalised by
-    itself.
+    Use several (:class:`.NamedWeigher`) where each statistic is to be normalized individually.
 
     :param weights: ``{statistic: weight}``
-    :param missing: what a host counts with that does not tell one, as a number; None: that is an
-        error, as is a statistic that no host reports
+    :param missing: the value of a statistic that a host does not report as a number; None: that is
+        an error, as is a statistic that no host reports
     """
 
     def __init__(
@@ -44,19 +41,8 @@ class Statistics:
         """Whether no statistic has a weight."""
         return not any(self._weights.values())
 
-    def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        """Return the sum for a host; NaN if one is missing that has to be there."""
-        total = 0.0
-        for name, weight in self._weights.items():
-            if math.isnan(self._missing):
-                host.beside.reports.require_reported(name)
-            told = host.statistic(name)
-            value = math.nan if told is None else number_of(told)
-            total += weight * (self._missing if math.isnan(value) else value)
-        return total
-
     def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
-        """Return the sum for each host; NaN where one is missing that has to be there."""
+        """Return the weighted sum of each host; NaN without a value for a missing statistic."""
         total = np.zeros(len(hosts))
         for name, weight in self._weights.items():
             if math.isnan(self._missing):
