@@ -66,7 +66,7 @@ def test_a_row_says_what_the_code_has(row: list[str]) -> None:
     _, ours, placement, default, _ = row
     field = name_of(row)
     assert (ours, placement) == (said(getattr(OURS, field)), said(getattr(PLACEMENT, field)))
-    assert default == "by the words"
+    assert default == "by syntax"
 
 
 @pytest.mark.parametrize("row", CHOSEN, ids=name_of)
