@@ -18,7 +18,7 @@ from resource_objects.reasons import UNIT_RULES, Reason, Rule
 from resource_objects.resources.backtracking import solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.records import InventoryRecord
-from resource_objects.search.dealing import Place, Portion, deal, largest
+from resource_objects.search.distribution import Counts, Domain, distribute, maximal
 from resource_objects.store.decide import Unit
 
 #: The maximum number of steps of one choice among all demands: about a second.
@@ -149,13 +149,13 @@ class _Gang:
         groups = [
             _Group(options, need, remainder, budget) for options in _independent_groups(by_kind)
         ]
-        places = tuple(Place(str(n), group.largest) for n, group in enumerate(groups))
-        distribution = deal(Place("", below=places), need, budget)
+        domains = tuple(Domain(str(n), group.largest) for n, group in enumerate(groups))
+        distribution = distribute(Domain("", parts=domains), need, budget)
         if distribution is None:
             return None
         remaining = [iter(names) for names in kinds.values()]
-        for number, portion in distribution.items():
-            for kind, option in groups[int(number)].assignment_for(portion):
+        for number, counts in distribution.items():
+            for kind, option in groups[int(number)].assignment_for(counts):
                 chosen[next(remaining[kind])] = option
         return {name: chosen[name] for name in self.options}
 
@@ -260,12 +260,12 @@ class _Group:
     def __init__(
         self,
         options: Sequence[tuple[int, _Option]],
-        need: Portion,
+        need: Counts,
         remainder: _Remainder,
         budget: Budget,
     ) -> None:
         """:param options: each with the number of its kind, the preferred first"""
-        self._assignments: dict[Portion, list[tuple[int, _Option]]] = {}
+        self._assignments: dict[Counts, list[tuple[int, _Option]]] = {}
         assigned: list[tuple[int, _Option]] = []
         count = [0] * len(need)
 
@@ -286,12 +286,12 @@ class _Group:
 
         for _ in solutions(0, expand, budget, cost=0):
             pass
-        self.largest = largest(self._assignments)
+        self.largest = maximal(self._assignments)
 
-    def assignment_for(self, portion: Portion) -> list[tuple[int, _Option]]:
-        """Return options that make up a portion, with the kind of each."""
-        remaining, assignment = list(portion), []
-        superset = next(larger for larger in self.largest if all(map(operator.ge, larger, portion)))
+    def assignment_for(self, counts: Counts) -> list[tuple[int, _Option]]:
+        """Return options that make up counts, with the kind of each."""
+        remaining, assignment = list(counts), []
+        superset = next(larger for larger in self.largest if all(map(operator.ge, larger, counts)))
         for kind, option in self._assignments[superset]:
             if remaining[kind]:
                 remaining[kind] -= 1
@@ -324,7 +324,7 @@ def _independent_groups(by_kind: Sequence[Sequence[_Option]]) -> list[list[tuple
 
 
 def _is_infeasible(
-    by_kind: Sequence[Sequence[_Option]], need: Portion, remainder: _Remainder
+    by_kind: Sequence[Sequence[_Option]], need: Counts, remainder: _Remainder
 ) -> bool:
     """Return True if it is certain that no choice is possible, by two necessary conditions.
 

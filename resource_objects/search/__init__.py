@@ -39,13 +39,14 @@
 ``tree_solver``     the search on one tree: named groups, classes and placed amounts
 ``named_groups``    the named groups of a request over a fleet, and as steps on one tree
 ``demands``         what a request asks of one tree, as plain data
-``gangs``           where many fit at once; ``gang_fleet``: what hosts can hold of them
+``gangs``           the placement of gangs: a candidate for each member, all at once
+``gang_problem``    a gang over a fleet: kinds of members, bounds of hosts, domains
 ``how_many``        how many of a request fit at once, and who takes what
 ``counting``        how many of it hosts may hold, as arrays say
 ``alike_hosts``     hosts in the same state, of which one is decided
 ``capacity``        what there is and is free, and what of that a mix of requests cannot use
 ``when``            when a request would fit, if claims end as they say
-``dealing``         how many members of a gang each host gets, over places within places
+``distribution``    the distribution of members over hosts, within bounds of domains
 ``split``           one amount in parts that each keep the unit rules
 ==================  ===============================================================================
 

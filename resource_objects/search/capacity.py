@@ -38,7 +38,7 @@ from resource_objects.resources.catalog import is_device
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.counting import meeting
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.gang_fleet import places_of_level
+from resource_objects.search.gang_problem import domains_of_level
 from resource_objects.search.how_many import Count, HowMany
 from resource_objects.search.problem import Problem, lay
 
@@ -164,7 +164,7 @@ class CapacityReport:
         """
         self.mix, self._can = mix, can
         self._fleet, self._fits = fleet, fits
-        self._places = {level: places_of_level(levels, level, fleet) for level in levels}
+        self._places = {level: domains_of_level(levels, level, fleet) for level in levels}
         self._names = sorted(fleet.classes, key=resource_class_order)
         out = fleet.out_of_service()
         self._is_out = np.zeros(len(fleet.names), dtype=np.bool_) if out is None else out

@@ -18,12 +18,12 @@ from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.amounts import FleetDemand
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.gang_fleet import (
-    CountSource,
-    Supply,
-    answered,
-    most_of_each,
+from resource_objects.search.gang_problem import (
+    CapacityByHost,
+    FirstFit,
+    has_traits,
     totals_of,
+    upper_bounds,
 )
 from resource_objects.search.problem import Problem, counts_alone
 
@@ -34,10 +34,10 @@ class CountedKind:
     def __init__(self, problem: Problem) -> None:
         fleet = problem.fleet
         self.problem, self._fleet = problem, fleet
-        self._supply = Supply(fleet)
+        self._supply = CapacityByHost(fleet)
         self._totals = totals_of(problem.request)
         #: at most so many, if all pools were its own
-        self.most = most_of_each(problem, self._totals, self._supply, MAX_AMOUNT)
+        self.most = upper_bounds(problem, self._supply, MAX_AMOUNT)
         #: where that is what it holds
         self.is_exact = np.zeros(len(self.most), dtype=np.bool_)
         #: how many are placed there, where nothing has to be searched
@@ -55,7 +55,7 @@ class CountedKind:
             some[trees] = True
             for name, total in self._totals.items():
                 if name in self._fleet.classes:
-                    found = min(found, self._supply.together(name, some) // total)
+                    found = min(found, self._supply.total(name, some) // total)
         return found
 
     def components(self) -> Iterator[Integers]:
@@ -78,10 +78,10 @@ class CountedKind:
 
     def placements(self) -> Iterator[Candidate]:
         """Yield who takes what of that which is placed. Cost: some 10 microseconds each."""
-        source, used = CountSource(self.problem), dict[int, int]()
+        source, used = FirstFit(self.problem), dict[int, int]()
         for tree in np.flatnonzero(self.placed).tolist():
             for _ in range(int(self.placed[tree])):
-                found = source.take(tree, used)
+                found = source.allocate(tree, used)
                 assert found is not None, "what arrays decide is what there is"
                 yield found
 
@@ -97,7 +97,7 @@ class CountedKind:
             for one in problem.demands
         ]
         is_sure = ~meeting(self._fleet, np.concatenate(giving))
-        has_trait = answered(problem)
+        has_trait = has_traits(problem)
         if has_trait is not None:
             is_sure &= has_trait
         for ask in alone:
@@ -177,7 +177,7 @@ class CountedMix:
     """
 
     def __init__(
-        self, problems: Sequence[Problem], most: Sequence[Integers], supply: Supply
+        self, problems: Sequence[Problem], most: Sequence[Integers], supply: CapacityByHost
     ) -> None:
         """:param most: of each of the requests, how many a tree holds at most if alone"""
         self._problems, self._supply = problems, supply
@@ -201,7 +201,7 @@ class CountedMix:
             for linked, _ in self._supply.pools(name):
                 found[linked] = False
         for one in self._problems:
-            has_trait = answered(one)
+            has_trait = has_traits(one)
             if has_trait is not None:
                 found &= has_trait
         return found
@@ -239,13 +239,13 @@ class CountedMix:
 
         Who takes what is told tree by tree: what one takes another one cannot.
         """
-        sources = [CountSource(one) for one in self._problems]
+        sources = [FirstFit(one) for one in self._problems]
         found: list[list[Candidate]] = [[] for _ in sources]
         for tree in np.flatnonzero(np.logical_or.reduce([one > 0 for one in dealt])).tolist():
             used: dict[int, int] = {}
             for source, counts, some in zip(sources, dealt, found, strict=True):
                 for _ in range(int(counts[tree])):
-                    one = source.take(tree, used)
+                    one = source.allocate(tree, used)
                     assert one is not None, "what arrays decide is what there is"
                     some.append(one)
         yield from found

@@ -1,12 +1,17 @@
-"""Where a gang fits: which host gets how many of which member, and what each of them takes.
+"""Placement of gangs: a candidate for each member, so that all of them fit at once. Exact.
 
-Arrays say what each host can hold at most (:mod:`.gang_fleet`), and within that the members are
-dealt out (:mod:`.dealing`); if that cannot be, the gang does not fit, for sure. What was dealt is
-then given by whoever comes first, where counts alone are asked for, and else tried in a scenario,
-with the search that finds candidates for one consumer. A host that cannot hold what it got,
-whichever candidates are taken, is bound to what it can hold, and all is dealt again. Where each
-host can hold what it got, and not all at once, pools are short of something: then all ways of all
-hosts are tried. In the end the gang fits, or it does not, or the budget is spent.
+1. *Bounds*: arrays bound how many members each host can hold (:mod:`.gang_problem`).
+2. *Distribution*: members are assigned to hosts within these bounds (:mod:`.distribution`). If that
+   is not possible, the gang does not fit.
+3. *Realisation*: candidates are found for what each host was assigned. The first providers with
+   capacity provide where only counts are requested; else members are allocated in a scenario, by
+   the search for candidates of one consumer.
+4. *Learning*: a host that cannot hold what it was assigned, whichever candidates are chosen, gets
+   a tighter bound, and the distribution starts again.
+
+If each host can hold its part individually, but not all hosts at once, pools lack something: then
+all choices of candidates on all hosts are searched. The search ends with a fit, with a refusal, or
+when the budget is spent.
 """
 
 from __future__ import annotations
@@ -15,74 +20,74 @@ import bisect
 import dataclasses
 import functools
 import itertools
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
-from resource_objects.fields import MAX_AMOUNT, FrozenDict
+from resource_objects.fields import FrozenDict
 from resource_objects.requests.gang import HOST, Gang
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
-from resource_objects.search.arrays import Integers, integers
+from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.disabled import disabled_for
 from resource_objects.search.conditions.located import may_hold
-from resource_objects.search.dealing import Portion, deal, most_of
 from resource_objects.search.demands import LocatedFleetDemand
+from resource_objects.search.distribution import Counts, Domain, Remaining, distribute, most_of_kind
 from resource_objects.search.explain import Explanation, Stage
 from resource_objects.search.feasibility import SearchOutcome, UnheldFleet
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.gang_fleet import GangFleet, Kind, Levels, Rooms, Supply
+from resource_objects.search.gang_problem import CapacityByHost, GangProblem, Kind, Levels
 from resource_objects.search.limits import under
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Problem, lay
 from resource_objects.search.scenario import Scenario
 from resource_objects.search.tree_search import TreeSearch, Wider
 
-#: More hosts are looked at first than seem to be needed, by this factor and so many.
-_SPARE = 2, 16
-#: Steps of the budget for laying a request over the fleet once more: so many, and one for each so
-#: many hosts.
-_LAYING = 5, 200
+#: The first hosts that are considered have room for ``needed * 2`` members, and 16 follow them.
+_SPARE_FACTOR, _SPARE_HOSTS = 2, 16
+#: Steps of the budget to compile a request over the fleet again: a constant, and one for each
+#: number of hosts.
+_COMPILE_STEPS, _HOSTS_PER_STEP = 5, 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shortage:
-    """What a gang lacks: of one member, in the place of a level where most of it fits."""
+    """What a gang lacks for one member, in the domain of a level where most of it fits."""
 
     member: str
-    asked: int  #: how many
-    fits: int  #: how many could be placed there
+    asked: int  #: the requested number of members
+    fits: int  #: the number that fits there
     level: str | None = None  #: None: anywhere
-    place: str | None = None
-    resource: str | None = None  #: the class of which there is least; None if all kinds fit alone
-    requested: int = 0  #: of the class, by all of these members
-    free: int = 0  #: of it, on the hosts that may hold one
-    beside: tuple[str, ...] = ()  #: the other members, if it is only beside these that it is short
-    at_most: Mapping[str, int] = FrozenDict()  #: by level, the bounds that are in the way
-    stage: Stage | None = None  #: where no host may take one: what of the request left none
-    #: why hosts may not take one of it, worked out when somebody looks
+    place: str | None = None  #: the domain of the level
+    resource: str | None = None  #: the scarcest class; None if each member would fit individually
+    requested: int = 0  #: the amount of that class for all of them
+    free: int = 0  #: its free amount on the hosts that may hold one
+    beside: tuple[str, ...] = ()  #: the other members, if it only lacks something next to them
+    at_most: Mapping[str, int] = FrozenDict()  #: by level, the bounds that it exceeds
+    stage: Stage | None = None  #: if no host can hold one: the stage of the request that left none
+    #: why hosts cannot hold one of them; computed when it is read
     explanation: Explanation | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         where = f"{self.level} {self.place}: " if self.level else ""
         beside = f" beside {', '.join(self.beside)}" if self.beside else ""
-        what = f"{where}{self.member} requested {self.asked}, fits {self.fits}{beside}"
+        text = f"{where}{self.member} requested {self.asked}, fits {self.fits}{beside}"
         if self.stage is not None:
-            return f"{what} ({self.stage})"
+            return f"{text} ({self.stage})"
         if self.at_most:
-            told = ", ".join(f"at most {most} per {name}" for name, most in self.at_most.items())
-            return f"{what} ({told})"
+            bounds = (f"at most {most} per {name}" for name, most in self.at_most.items())
+            return f"{text} ({', '.join(bounds)})"
         if self.resource is None:
-            return what
-        return f"{what} ({self.resource} requested {self.requested}, free {self.free})"
+            return text
+        return f"{text} ({self.resource} requested {self.requested}, free {self.free})"
 
 
 class GangFit:
-    """Where a gang fits: true with a candidate for each member, false with what it lacks.
+    """The placement of a gang: true with a candidate for each member, false with its shortages.
 
     >>> import resource_objects as ro
     >>> from resource_objects.requests.gang import Gang, Member
@@ -112,7 +117,7 @@ class GangFit:
         self.gang = gang
         #: by the name of each member; empty if the gang does not fit
         self.candidates = candidates
-        #: what it lacks; empty if it fits
+        #: what the gang lacks; empty if it fits
         self.shortages = shortages
 
     def __bool__(self) -> bool:
@@ -121,89 +126,87 @@ class GangFit:
     def __str__(self) -> str:
         if not self:
             return "\n".join(map(str, self.shortages))
-        return "\n".join(f"{name}: {one}" for name, one in self.candidates.items())
+        return "\n".join(f"{name}: {candidate}" for name, candidate in self.candidates.items())
 
     def __repr__(self) -> str:
         return f"<GangFit: {len(self.candidates)} of {self.gang.count} members placed>"
 
 
 def fit_gang(scenario: Scenario, gang: Gang, levels: Levels, options: Options) -> GangFit:
-    """Return where a gang fits.
+    """Return the placement of a gang.
 
-    A member that names a level goes only to hosts that are in some place of it; where the gang
-    itself names the level, so do all members.
+    A member that names a level is placed on hosts of the domains of that level only; if the gang
+    itself names the level, that holds for all members.
 
-    Cost: some passes over the fleet for each kind of member, then some 10 microseconds for each
-    member where counts alone are asked for, half a millisecond where devices or cells are chosen.
+    Cost: some passes over the fleet for each kind of member; then for each member some 10
+    microseconds if only counts are requested, half a millisecond if devices or cells are chosen.
 
-    :param scenario: a fork of what is asked, in which members may be tried; left as it was
+    :param scenario: a fork of the snapshot, to allocate members in; it is left unchanged
     :param levels: the aggregates of each level that the gang names
     :param options: of the search: order, seed, budget, limits and filters
-    :raises InvalidInput: for a level without places, one with a host in two of its places, or
-        levels that do not lie within each other
-    :raises SearchLimitReached: if the budget is spent before it is known
+    :raises InvalidInput: for a level without domains, or with a host in two of its domains, or if
+        the domains of two levels cross
+    :raises SearchLimitReached: if the budget runs out first
     """
-    return Fitting(scenario, gang, levels, options).fit()
+    return GangSearch(scenario, gang, levels, options).fit()
 
 
-#: By kind, the trees where it may go.
-_Allowed: TypeAlias = tuple[Integers, ...]
-#: By kind, what was found for its members.
-_Given: TypeAlias = list[list[Candidate]]
+def trial_name(number: int) -> str:
+    """Return the name of the consumer that stands for a member while a gang is placed.
+
+    Filters that look at the consumers of a host see these names.
+    """
+    return f"(member {number})"
 
 
-class _Point(NamedTuple):
-    """Where trying all ways has come to."""
-
-    at: int  #: the place of the host among those that are tried
-    kind: int  #: the first kind that this host may still get
-    left: Portion  #: what is still to be placed
+#: By kind, the hosts that its members may be on.
+_Hosts: TypeAlias = tuple[Integers, ...]
+#: By kind, candidates for its members.
+_Found: TypeAlias = list[list[Candidate]]
 
 
-class Fitting:
-    """One gang while it is placed."""
+class GangSearch:
+    """The search for a placement of one gang."""
 
     def __init__(self, scenario: Scenario, gang: Gang, levels: Levels, options: Options) -> None:
         self.gang = gang
         self.options = options
         self.budget = Budget(options.budget)
         self.scenario = scenario
-        self.fleet = self._fleet_now()
-        self.within = GangFleet(gang, self.fleet, levels, options.filters)
-        self.kinds, self.need = self.within.kinds, self.within.need
-        self.is_located = any(kind.problem.located for kind in self.kinds)
+        self.problem = GangProblem(gang, self._fleet_now(), levels, options.filters)
+        self.kinds, self.need = self.problem.kinds, self.problem.need
+        self._is_placed = any(kind.problem.located for kind in self.kinds)
         scarce = min(self.kinds, key=lambda kind: np.count_nonzero(kind.most))
-        every = np.flatnonzero(np.logical_or.reduce([kind.most > 0 for kind in self.kinds]))
-        self.order = integers(list(self._preference(scarce.problem).trees(every)))
-        self.rank = np.full(len(self.fleet.hosts), len(self.order))
-        self.rank[self.order] = np.arange(len(self.order))
-        self.held: dict[tuple[int, Portion], _Given] = {}  # what hosts hold, where that was tried
-        self.laid: dict[int, Problem] = {}  # kinds over the scenario as it is now
+        able = np.flatnonzero(np.logical_or.reduce([kind.most > 0 for kind in self.kinds]))
+        #: the hosts in the order of preference
+        self._order = integers(self._preference(scarce.problem).trees(able)[:])
+        self._held: dict[tuple[int, Counts], _Found] = {}  # what hosts can hold
+        self._compiled: dict[int, Problem] = {}  # kinds over the scenario as it is now
 
     def fit(self) -> GangFit:
-        """Return where it fits, or what it lacks."""
+        """Return the placement, or the shortages."""
         try:
-            given = self.fitted(self.need)
+            found = self.place(self.need)
         except SearchLimitReached:  # maybe of a budget that was lent
             raise SearchLimitReached(self.budget.spent) from None
-        if given is None:
-            self.budget = Budget(self.options.budget)  # it is known that it does not fit
+        if found is None:
+            self.budget = Budget(self.options.budget)  # the refusal is certain
             return GangFit(self.gang, {}, tuple(self._shortages()))
-        found: dict[str, Candidate] = {}
-        for kind, some in zip(self.kinds, given, strict=True):
-            found.update(zip(kind.names, some, strict=True))
-        names = (name for one in self.gang.members for name in one.names)
-        return GangFit(self.gang, {name: found[name] for name in names})
+        by_name: dict[str, Candidate] = {}
+        for kind, candidates in zip(self.kinds, found, strict=True):
+            by_name.update(zip(kind.names, candidates, strict=True))
+        names = (name for member in self.gang.members for name in member.names)
+        return GangFit(self.gang, {name: by_name[name] for name in names})
 
-    def fitted(self, need: Portion, around: Integers | None = None) -> _Given | None:
-        """Return candidates by kind for so many of each; None if they cannot be had.
+    def place(self, need: Counts, hosts: Integers | None = None) -> _Found | None:
+        """Return candidates for counts of each kind; None if they do not fit.
 
-        :param around: only of these hosts; None: of all
+        :param hosts: only on these; None: on all
         """
-        for allowed in self._confinements(need, around):
-            given = self._placed(allowed, need)
-            if given is not None:
-                return given
+        for allowed in self._allowed_hosts(need, self._all_hosts if hosts is None else hosts):
+            found = self._place(allowed, need)
+            if found is not None:
+                return found
         return None
 
     def _fleet_now(self) -> Fleet:
@@ -213,514 +216,525 @@ class Fitting:
         options = self.options
         return Preference(problem.fleet, problem.request, options.order, options.seed)
 
-    # --- where each kind may go ---
+    # --- levels of which one domain gets all ---
 
     @property
-    def _everywhere(self) -> Integers:
-        return np.arange(len(self.fleet.hosts))
+    def _all_hosts(self) -> Integers:
+        return np.arange(len(self.problem.fleet.hosts))
 
-    def _reachable(self, number: int, around: Integers) -> Integers:
-        """Return those of some hosts that are in a place of each level that binds a kind."""
-        return around[self.within.reachable(number)[around]]
+    @functools.cached_property
+    def _rank(self) -> Integers:
+        """By tree, its position in the order of preference."""
+        rank = np.full(len(self.problem.fleet.hosts), len(self._order))
+        rank[self._order] = np.arange(len(self._order))
+        return rank
 
-    def _confinements(self, need: Portion, around: Integers | None) -> Iterator[_Allowed]:
-        """Yield where each kind may go: one place of a level for those that stay together."""
-        anywhere = self._everywhere if around is None else around
-        for here in self._roomy(self.gang.together, range(len(need)), anywhere, need):
+    def _reachable(self, kind: int, hosts: Integers) -> Integers:
+        return hosts[self.problem.reachable(self.kinds[kind])[hosts]]
+
+    def _allowed_hosts(self, need: Counts, hosts: Integers) -> Iterator[_Hosts]:
+        """Yield the hosts of each kind: one domain for members that stay together."""
+        for inside in self._domains(self.gang.together, range(len(need)), hosts, need):
             each = [
-                self._roomy(kind.like.together, [number], self._reachable(number, here), need)
+                self._domains(kind.together, [number], self._reachable(number, inside), need)
                 for number, kind in enumerate(self.kinds)
             ]
             for allowed in itertools.product(*each):
                 self.budget.spend()
                 yield allowed
 
-    def _roomy(
-        self, level: str | None, kinds: Collection[int], around: Integers, need: Portion
+    def _domains(
+        self, level: str | None, kinds: Sequence[int], hosts: Integers, need: Counts
     ) -> Sequence[Integers]:
-        """Return the places of a level that may hold all of some kinds, the preferred first.
+        """Return the domains of a level that may hold all of some kinds, the preferred first.
 
-        :param around: only of what is in there
+        :param hosts: only these
         """
         if level is None:
-            return [around]
+            return [hosts]
         if level == HOST:
-            enough = np.ones(len(around), dtype=np.bool_)
-            for number in kinds:
-                enough &= self.kinds[number].most[around] >= need[number]
-            for name, total in self._totals(kinds, need).items():
-                enough &= self.within.supply.of(name)[around] >= total
-            found = around[enough]
-            return list(found[np.argsort(self.rank[found], kind="stable")].reshape(-1, 1))
-        is_around = np.zeros(len(self.rank), dtype=np.bool_)
-        is_around[around] = True
-        every = (trees[is_around[trees]] for trees in self.within.places[level].values())
-        places = [
+            has_room = np.ones(len(hosts), dtype=np.bool_)
+            for kind in kinds:
+                has_room &= self.kinds[kind].most[hosts] >= need[kind]
+            for name, weights in self.problem.weights.items():
+                total = sum(weights[kind] * need[kind] for kind in kinds)
+                has_room &= self.problem.capacity.free(name)[hosts] >= total
+            able = hosts[has_room]
+            return list(able[np.argsort(self._rank[able], kind="stable")].reshape(-1, 1))
+        domains = [
             trees
-            for trees in every
-            if all(self.kinds[k].most[trees].sum() >= need[k] for k in kinds) and len(trees)
+            for trees in self._within(level, hosts).values()
+            if len(trees)
+            and all(self.kinds[kind].most[trees].sum() >= need[kind] for kind in kinds)
         ]
-        return sorted(places, key=lambda one: int(self.rank[one].min()))
+        return sorted(domains, key=lambda trees: int(self._rank[trees].min()))
 
-    def _totals(self, kinds: Iterable[int], need: Portion) -> dict[str, int]:
-        """Return how much of each class all of some kinds use."""
-        found: dict[str, int] = {}
-        for number in kinds:
-            for name, total in self.kinds[number].totals.items():
-                found[name] = found.get(name, 0) + total * need[number]
-        return {name: min(total, MAX_AMOUNT) for name, total in found.items()}
+    def _within(self, level: str, hosts: Integers) -> dict[str, Integers]:
+        """Return the domains of a level with the hosts that are among some."""
+        is_included = np.zeros(len(self.problem.fleet.hosts), dtype=np.bool_)
+        is_included[hosts] = True
+        domains = self.problem.domains[level]
+        return {name: trees[is_included[trees]] for name, trees in domains.items()}
 
-    # --- dealing, and trying what was dealt ---
+    # --- distribution and realisation ---
 
-    def _placed(self, allowed: _Allowed, need: Portion) -> _Given | None:
-        """Return candidates by kind, None if they cannot be had where each kind may go."""
-        most = [self._most(kind, trees) for kind, trees in zip(self.kinds, allowed, strict=True)]
-        can = np.logical_or.reduce([counts > 0 for counts in most])
-        trees = self.order[can[self.order]]
-        looked_at = self._likely(trees, most, need)
+    def _place(self, allowed: _Hosts, need: Counts) -> _Found | None:
+        """Return candidates by kind on allowed hosts, None if there are none."""
+        most = []
+        for kind, trees in zip(self.kinds, allowed, strict=True):
+            most.append(np.zeros_like(kind.most))
+            most[-1][trees] = kind.most[trees]
+        is_able = np.logical_or.reduce([counts > 0 for counts in most])
+        trees = self._order[is_able[self._order]]
+        first = self._likely_enough(trees, most, need)
         while True:
-            dealt = self._dealt(trees[:looked_at].tolist(), most, need)
-            if dealt is None:
-                if looked_at >= len(trees):
-                    return None
-                looked_at = len(trees)
+            assignment = self._distribute(trees[:first].tolist(), most, need)
+            if assignment is None and first < len(trees):
+                first = len(trees)
                 continue
-            given, has_learned = self._tried(dealt)
-            if given is not None:
-                return given
-            if not has_learned:
-                return self._searched(trees.tolist(), most, need, self.within.rooms(need))
-
-    def _dealt(
-        self, trees: Sequence[int], most: Sequence[Integers], need: Portion
-    ) -> dict[int, Portion] | None:
-        """Return the members of each host, None if the known bounds of the hosts exclude it."""
-        while True:
-            dealt = deal(self.within.root(trees, most, self.budget), need, self.budget)
-            if dealt is None:
+            if assignment is None:
                 return None
-            found = {int(name): some for name, some in dealt.items()}
-            has = [self.within.has_devices(*one, self.budget) for one in found.items()]
-            if all(has):
+            found, failed = self._realise(assignment)
+            for tree, counts in failed.items():
+                self._learn(tree, counts, assignment[tree])
+            if found is not None:
                 return found
+            if not failed:
+                every = trees.tolist()
+                root = self.problem.root(every, most, self.budget)
+                return self._search_all(every, most, need, Remaining(root, need))
 
-    def _most(self, kind: Kind, trees: Integers) -> Integers:
-        """Return how many of a kind each tree may get, where it may go to some."""
-        found = np.zeros_like(kind.most)
-        found[trees] = kind.most[trees]
-        return found
-
-    def _likely(self, trees: Integers, most: Sequence[Integers], need: Portion) -> int:
-        """Return how many trees are likely to be enough."""
-        factor, more = _SPARE
+    def _likely_enough(self, trees: Integers, most: Sequence[Integers], need: Counts) -> int:
+        """Return how many of the first trees are likely to hold the needed counts."""
         enough = 0
         for counts, count in zip(most, need, strict=True):
             total = np.cumsum(counts[trees])
-            enough = max(enough, int(total.searchsorted(factor * count)))
-        return enough + more
+            enough = max(enough, int(total.searchsorted(_SPARE_FACTOR * count)))
+        return enough + _SPARE_HOSTS
 
-    def _tried(self, dealt: Mapping[int, Portion]) -> tuple[_Given | None, bool]:
-        """Return candidates for what was dealt, None if hosts cannot hold it all at once.
+    def _distribute(
+        self, trees: Sequence[int], most: Sequence[Integers], need: Counts
+    ) -> dict[int, Counts] | None:
+        """Return the counts of each host; None if the known bounds exclude it."""
+        while True:
+            root = self.problem.root(trees, most, self.budget)
+            assignment = distribute(root, need, self.budget)
+            if assignment is None:
+                return None
+            by_tree = {int(name): counts for name, counts in assignment.items()}
+            # each host that lacks devices is refused its counts, not only the first
+            has_devices = [self.problem.has_devices(*pair, self.budget) for pair in by_tree.items()]
+            if all(has_devices):
+                return by_tree
 
-        Also returns whether more is known then of what some host can hold.
+    def _realise(self, assignment: Mapping[int, Counts]) -> tuple[_Found | None, dict[int, Counts]]:
+        """Return candidates by kind for the counts of each host; None if they are not found.
+
+        Also returns the hosts that failed, with the smallest counts that failed. If none did and
+        there are no candidates, the hosts cannot hold their counts all at once.
         """
-        given = self._counted(dealt)
-        if given is not None and self._pass_filters(given):
-            return self._by_kind(given), False
-        given = {tree: self.held[tree, p] for tree, p in dealt.items() if (tree, p) in self.held}
+        by_tree = self._first_fit(assignment)
+        if by_tree is not None and self._pass_filters(by_tree):
+            return self._by_kind(by_tree), {}
+        by_tree = {
+            tree: self._held[tree, counts]
+            for tree, counts in assignment.items()
+            if (tree, counts) in self._held
+        }
         try:
-            for some in given.values():
-                if not all(map(self.take, itertools.chain.from_iterable(some))):
-                    return None, False
-            new = {tree: portion for tree, portion in dealt.items() if tree not in given}
-            found, failed = self._rounds(new)
+            for candidates in by_tree.values():
+                if not all(map(self.allocate, itertools.chain.from_iterable(candidates))):
+                    return None, {}
+            new = {tree: counts for tree, counts in assignment.items() if tree not in by_tree}
+            found, failed = self._in_rounds(new)
         finally:
             self.undo()
-        given |= found
-        for tree, portion in new.items():
-            if tree not in failed:
-                self.held[tree, portion] = found[tree]
-        for tree, more in failed.items():
-            self._learn(tree, more, new[tree])
-        return None if failed else self._by_kind(given), bool(failed)
+        by_tree |= found
+        self._held |= {(tree, new[tree]): found[tree] for tree in new if tree not in failed}
+        return None if failed else self._by_kind(by_tree), failed
 
-    def _by_kind(self, given: Mapping[int, _Given]) -> _Given:
-        return [[one for some in given.values() for one in some[k]] for k in range(len(self.kinds))]
+    def _by_kind(self, by_tree: Mapping[int, _Found]) -> _Found:
+        return [
+            [candidate for found in by_tree.values() for candidate in found[kind]]
+            for kind in range(len(self.kinds))
+        ]
 
-    def _counted(self, dealt: Mapping[int, Portion]) -> dict[int, _Given] | None:
-        """Return candidates of each host, who comes first giving each; None where that fails."""
+    def _first_fit(self, assignment: Mapping[int, Counts]) -> dict[int, _Found] | None:
+        """Return candidates by host if the first providers with capacity provide; None if not."""
         used: dict[int, int] = {}
-        given: dict[int, _Given] = {}
-        for tree, portion in dealt.items():
-            given[tree] = [[] for _ in portion]
-            for kind, count, some in zip(self.kinds, portion, given[tree], strict=True):
+        by_tree: dict[int, _Found] = {}
+        for tree, counts in assignment.items():
+            by_tree[tree] = [[] for _ in counts]
+            for kind, count, candidates in zip(self.kinds, counts, by_tree[tree], strict=True):
                 for _ in range(count):
-                    found = None if kind.counts is None else kind.counts.take(tree, used)
+                    found = kind.first_fit.allocate(tree, used) if kind.first_fit else None
                     if found is None:
                         return None
-                    some.append(found)
-        return given
+                    candidates.append(found)
+        return by_tree
 
-    def _pass_filters(self, given: Mapping[int, _Given]) -> bool:
-        """Return whether filters pass each host for each of its members, beside those before."""
+    def _pass_filters(self, by_tree: Mapping[int, _Found]) -> bool:
+        """Return True if filters accept each host for each of its members, next to those before."""
         if not self.options.filters:
             return True
-        left = {tree: [list(some) for some in each] for tree, each in given.items()}
+        remaining = {tree: [list(of_kind) for of_kind in found] for tree, found in by_tree.items()}
         try:
-            while left:
-                for number in range(len(self.kinds)):
-                    now = {tree: some[number].pop() for tree, some in left.items() if some[number]}
+            while any(any(found) for found in remaining.values()):
+                for kind in range(len(self.kinds)):
+                    now = {
+                        tree: found[kind].pop() for tree, found in remaining.items() if found[kind]
+                    }
                     if not now:
                         continue
                     trees = integers(sorted(now))
-                    if len(self.scenario) and not self._are_let_in(number, trees):
+                    if len(self.scenario) and not self._are_accepted(kind, trees):
                         return False
-                    if not self.take(*now.values()):
+                    if not self.allocate(*now.values()):
                         return False
-                left = {tree: some for tree, some in left.items() if any(some)}
             return True
         finally:
             self.undo()
 
-    def _are_let_in(self, number: int, trees: Integers) -> bool:
-        """Return whether filters pass some hosts for a kind, as the scenario is now."""
-        fleet, request = self._fleet_now(), self.kinds[number].like.request
-        return all(
-            bool(laid.mask()[trees].all() and laid.among(trees).all())
-            for laid in (one(fleet, request) for one in self.options.filters)
-        )
+    def _are_accepted(self, kind: int, trees: Integers) -> bool:
+        fleet, request = self._fleet_now(), self.kinds[kind].problem.request
+        filters = (made(fleet, request) for made in self.options.filters)
+        return all(bool(one.mask()[trees].all() and one.among(trees).all()) for one in filters)
 
-    def _rounds(self, dealt: Mapping[int, Portion]) -> tuple[dict[int, _Given], dict[int, Portion]]:
-        """Take what was dealt in the scenario, one member of each host in each round.
+    def _in_rounds(
+        self, assignment: Mapping[int, Counts]
+    ) -> tuple[dict[int, _Found], dict[int, Counts]]:
+        """Allocate counts in the scenario, one member on each host in each round.
 
-        Returns what each host gave, and of those that failed what they did not take.
+        Returns the candidates of each host, and for each host that failed the counts that failed.
         """
-        given: dict[int, _Given] = {tree: [[] for _ in self.kinds] for tree in dealt}
-        left = {tree: list(portion) for tree, portion in dealt.items()}
-        failed: dict[int, Portion] = {}
-        while left:
-            for number in range(len(self.kinds)):
-                trees = [tree for tree, counts in left.items() if counts[number]]
-                problem = self.laid_now(number) if trees else self.kinds[number].problem
+        found: dict[int, _Found] = {tree: [[] for _ in self.kinds] for tree in assignment}
+        remaining = {tree: list(counts) for tree, counts in assignment.items()}
+        failed: dict[int, Counts] = {}
+        while remaining:
+            for kind in range(len(self.kinds)):
+                trees = [tree for tree, counts in remaining.items() if counts[kind]]
+                problem = self.problem_now(kind) if trees else self.kinds[kind].problem
                 for tree in trees:
-                    found = next(self.ways(problem, tree), None)
-                    if found is not None and self.take(found):
-                        given[tree][number].append(found)
-                        left[tree][number] -= 1
-                        continue
-                    failed[tree] = tuple(
-                        len(some) + (k == number) for k, some in enumerate(given[tree])
-                    )
-                    del left[tree]
-            left = {tree: counts for tree, counts in left.items() if any(counts)}
-        return given, failed
+                    candidate = next(self.candidates(problem, tree), None)
+                    if candidate is not None and self.allocate(candidate):
+                        found[tree][kind].append(candidate)
+                        remaining[tree][kind] -= 1
+                    else:
+                        counts = [len(of_kind) for of_kind in found[tree]]
+                        counts[kind] += 1
+                        failed[tree] = tuple(counts)
+                        del remaining[tree]
+            remaining = {tree: counts for tree, counts in remaining.items() if any(counts)}
+        return found, failed
 
-    def laid_now(self, number: int) -> Problem:
-        """Return what a kind asks of the scenario as it is now."""
-        kind = self.kinds[number]
+    # --- members in the scenario ---
+
+    def problem_now(self, kind: int) -> Problem:
+        """Return the request of a kind over the scenario as it is now."""
         if not len(self.scenario):
-            return kind.problem
-        if number not in self.laid:
-            least, hosts = _LAYING
-            self.budget.spend(least + len(self.fleet.hosts) // hosts)
-            self.laid[number] = lay(kind.like.request, self._fleet_now(), self.options.filters)
-        return self.laid[number]
+            return self.kinds[kind].problem
+        if kind not in self._compiled:
+            fleet = self._fleet_now()
+            self.budget.spend(_COMPILE_STEPS + len(fleet.hosts) // _HOSTS_PER_STEP)
+            request = self.kinds[kind].problem.request
+            self._compiled[kind] = lay(request, fleet, self.options.filters)
+        return self._compiled[kind]
 
-    def ways(self, problem: Problem, tree: int, *, is_every: bool = False) -> Iterator[Candidate]:
+    def candidates(
+        self, problem: Problem, tree: int, *, is_every: bool = False
+    ) -> Iterator[Candidate]:
         """Yield the candidates of a tree.
 
-        :param is_every: also those in which an amount that says where it goes is elsewhere: of
-            what may be on the same parts one way is found
+        :param is_every: also those with a placed amount on other parts: of those on the same
+            parts, one is found
         """
         if not problem.is_host[tree] or not all(one.holds(tree) for one in problem.filters):
             return
         preference, seen = self._preference(problem), set[Candidate]()
-        parts_of: Iterable[Sequence[int] | None] = [None]
+        part_sets: Iterable[Sequence[int] | None] = [None]
         if is_every and problem.located and problem.near is None:
-            parts_of = itertools.chain([None], _part_sets(problem, tree))
-        for parts in parts_of:
+            part_sets = itertools.chain([None], _part_sets(problem, tree))
+        for parts in part_sets:
             search = TreeSearch(problem, tree, preference, parts=parts)
-            while (hit := search.next(self.budget, self.budget.left)) is not None:
-                if not isinstance(hit, Wider) and (not is_every or hit.candidate not in seen):
-                    seen.add(hit.candidate)
-                    yield hit.candidate
+            while (found := search.next(self.budget, self.budget.left)) is not None:
+                if not isinstance(found, Wider) and (not is_every or found.candidate not in seen):
+                    seen.add(found.candidate)
+                    yield found.candidate
 
-    def take(self, *found: Candidate) -> bool:
-        """Take candidates in the scenario, all for one consumer; return whether they are free."""
-        allocations = [one for each in found for one in each.allocations]
+    def allocate(self, *candidates: Candidate) -> bool:
+        """Allocate candidates to one consumer of the scenario; return whether there is capacity."""
+        allocations = [one for candidate in candidates for one in candidate.allocations]
         try:
             self.scenario.claim(trial_name(len(self.scenario)), allocations)
         except exceptions.CapacityException:
             return False
-        self.laid.clear()
+        self._compiled.clear()
         return True
 
-    def undo(self) -> None:
-        self.scenario.undo(to=0)
-        self.laid.clear()
+    def undo(self, to: int | None = 0) -> None:
+        """Undo the steps of the scenario after the first ones; None: the last step."""
+        self.scenario.undo(to=to)
+        self._compiled.clear()
 
-    def _learn(self, tree: int, more: Portion, portion: Portion) -> None:
-        """Find out whether a host can hold a portion at all, of which it did not take ``more``."""
-        for one in dict.fromkeys((more, portion)):
-            held = self.hold(tree, one)
-            if held is None:
-                self.within.refuse(tree, one)
+    # --- what is learned of hosts ---
+
+    def _learn(self, tree: int, failed: Counts, counts: Counts) -> None:
+        """Search whether a host can hold counts at all, after a part of them failed."""
+        for part in dict.fromkeys((failed, counts)):
+            found = self._hold(tree, part)
+            if found is None:
+                self.problem.refuse(tree, part)
                 return
-            self.held[tree, one] = held
+            self._held[tree, part] = found
 
-    def hold(self, tree: int, portion: Portion) -> _Given | None:
-        """Return how one host can hold a portion, None if it cannot: all ways are tried.
+    def _hold(self, tree: int, counts: Counts) -> _Found | None:
+        """Return candidates for counts on one host, None if it cannot hold them. Complete.
 
-        An amount that says where it goes, such as a topology, is tried on each set of parts, and
-        of each set in one way. Where none of these will do, and what its parts have left does not
-        say no, that is no no.
+        A placed amount, such as a topology, is tried on each set of parts, in one way on each set.
+        If no such way fits, and lower bounds do not exclude the counts, the answer is unknown.
 
-        :raises SearchLimitReached: if it is not known
+        :raises SearchLimitReached: if it is unknown
         """
-        if not self._may_hold(tree, portion):
-            return None
-        found = self._searched([tree], [kind.most for kind in self.kinds], portion)
-        if found is None and any(
-            self.kinds[k].problem.located for k, count in enumerate(portion) if count
+        by_class: dict[str, list[LocatedFleetDemand]] = {}
+        for kind, count in zip(self.kinds, counts, strict=True):
+            for one in kind.problem.located:
+                by_class.setdefault(one.demand.resource_class, []).extend([one.demand] * count)
+        if not all(
+            may_hold(demands, tree, self.budget) for demands in by_class.values() if demands
         ):
+            return None
+        unbounded = Remaining(Domain(str(tree)), counts)
+        found = self._search_all([tree], [kind.most for kind in self.kinds], counts, unbounded)
+        if found is None and any(by_class.values()):
             raise SearchLimitReached(self.budget.spent)
         return found
 
-    def _may_hold(self, tree: int, portion: Portion) -> bool:
-        """Return whether a host has what located amounts of a portion need at least."""
-        by_class: dict[str, list[LocatedFleetDemand]] = {}
-        for kind, count in zip(self.kinds, portion, strict=True):
-            for one in kind.problem.located:
-                by_class.setdefault(one.demand.resource_class, []).extend([one.demand] * count)
-        return all(may_hold(asks, tree, self.budget) for asks in by_class.values() if asks)
+    # --- the search of all choices ---
 
-    # --- trying all ways ---
-
-    def _searched(
+    def _search_all(
         self,
         trees: Sequence[int],
         most: Sequence[Integers],
-        need: Portion,
-        rooms: Rooms | None = None,
-    ) -> _Given | None:
-        """Return how hosts can hold what is needed, None if they cannot: all ways are tried.
+        need: Counts,
+        remaining: Remaining,
+    ) -> _Found | None:
+        """Return candidates for counts on some hosts, None if there are none. Complete.
 
-        Host by host, each as much as it can take first.
+        Hosts are filled one after the other.
 
-        :param most: by kind and tree, how many it may get
-        :param rooms: what places may get; None: no place binds
+        :param most: by kind and tree, how many members it may get
+        :param remaining: the bounds of the domains of the hosts
         """
-        given: _Given = [[] for _ in self.kinds]
+        found: _Found = [[] for _ in self.kinds]
         rest = [np.cumsum(counts[trees][::-1])[::-1].tolist() for counts in most]
-        relevant = _Relevant(self.fleet, trees)
+        visible = _VisibleUse(self.problem.fleet, trees)
 
-        def expand(point: _Point) -> Iterator[_Point | Solution[_Given]]:
-            at, first, left = point
+        def expand(state: _State) -> Iterator[_State | Solution[_Found]]:
+            at, first, left = state
             if not any(left):
-                yield Solution([list(some) for some in given])
+                yield Solution([list(candidates) for candidates in found])
                 return
-            if at == len(trees) or any(count > rest[k][at] for k, count in enumerate(left)):
+            if at == len(trees) or any(count > rest[kind][at] for kind, count in enumerate(left)):
                 return
-            tree = trees[at]
-            for number in range(first, len(left)):
-                has_room = rooms is None or rooms.left(tree, number) > 0
-                if left[number] and most[number][tree] and has_room:
-                    less = tuple(count - (k == number) for k, count in enumerate(left))
-                    # where an amount says where it goes, who comes first matters
-                    point = _Point(at, 0 if self.is_located else number, less)
-                    for one in self._taken_each(tree, number):
-                        given[number].append(one)
-                        if rooms is not None:
-                            rooms.take(tree, number, 1)
-                        yield point
-                        given[number].pop()
-                        if rooms is not None:
-                            rooms.take(tree, number, -1)
-            yield _Point(at + 1, 0, left)
+            tree, host = trees[at], str(trees[at])
+            for kind in range(first, len(left)):
+                if not (left[kind] and most[kind][tree] and remaining.most(host, kind) > 0):
+                    continue
+                less = (*left[:kind], left[kind] - 1, *left[kind + 1 :])
+                # the order of members matters if an amount is placed
+                after = _State(at, 0 if self._is_placed else kind, less)
+                for candidate in self._each_allocated(tree, kind):
+                    found[kind].append(candidate)
+                    remaining.assign(host, kind, 1)
+                    yield after
+                    found[kind].pop()
+                    remaining.assign(host, kind, -1)
+            yield _State(at + 1, 0, left)
 
-        def state(point: _Point) -> Hashable:
-            taken = itertools.chain.from_iterable(given)
-            used = relevant.state(self.scenario.snapshot.fleet, point.at, taken)
-            return point, used, None if rooms is None else rooms.state
+        def key(state: _State) -> Hashable:
+            allocated = itertools.chain.from_iterable(found)
+            used = visible.key(self.scenario.snapshot.fleet, state.at, allocated)
+            return state, used, remaining.state
 
         try:
-            return next(solutions(_Point(0, 0, need), expand, self.budget, state), None)
+            return next(solutions(_State(0, 0, need), expand, self.budget, key), None)
         finally:
             self.undo()
 
-    def _taken_each(self, tree: int, number: int) -> Iterator[Candidate]:
-        """Yield each way to give one of a kind, taken in the scenario until the next."""
-        for one in self.ways(self.laid_now(number), tree, is_every=self.is_located):
-            if self.take(one):
-                yield one
-                self.scenario.undo()
-                self.laid.clear()
+    def _each_allocated(self, tree: int, kind: int) -> Iterator[Candidate]:
+        """Yield each candidate of a kind, allocated in the scenario until the next is requested."""
+        problem = self.problem_now(kind)
+        for candidate in self.candidates(problem, tree, is_every=self._is_placed):
+            if self.allocate(candidate):
+                yield candidate
+                self.undo(to=None)
 
-    # --- what it lacks ---
+    # --- shortages ---
 
     def _shortages(self) -> Iterator[Shortage]:
-        """Yield what the gang lacks, in the place of its level where most of it fits."""
-        every = range(len(self.kinds))
-        around, place = self._best(self.gang.together, every, self._everywhere)
-        short = []
+        """Yield what the gang lacks, in the domain of its level where most of it fits."""
+        hosts, name = self._best(self.gang.together, range(len(self.kinds)), self._all_hosts)
+        is_short = False
         for number, kind in enumerate(self.kinds):
-            here, name, level = self._reachable(number, around), place, self.gang.together
-            if kind.like.together is not None:
-                here, name = self._best(kind.like.together, [number], here)
-                level = kind.like.together
-            one = self._short_of(number, here)
-            if one is not None:
-                short.append(dataclasses.replace(one, level=level, place=name))
-        if not short:
-            beside = self._beside(around)
-            short = [dataclasses.replace(beside, level=self.gang.together, place=place)]
-        yield from short
+            inside, place, level = self._reachable(number, hosts), name, self.gang.together
+            if kind.together is not None:
+                inside, place = self._best(kind.together, [number], inside)
+                level = kind.together
+            shortage = self._shortage_of(number, inside)
+            if shortage is not None:
+                is_short = True
+                yield dataclasses.replace(shortage, level=level, place=place)
+        if not is_short:
+            shortage = self._shortage_next_to_others(hosts)
+            yield dataclasses.replace(shortage, level=self.gang.together, place=name)
 
     def _best(
-        self, level: str | None, kinds: Collection[int], around: Integers
+        self, level: str | None, kinds: Sequence[int], hosts: Integers
     ) -> tuple[Integers, str | None]:
-        """Return the hosts of the place where most of some kinds fits, and its name."""
+        """Return the hosts of the domain where most of some kinds fits, and its name."""
         if level is None:
-            return around, None
+            return hosts, None
         if level == HOST:
-            most = np.ones(len(around))
-            for number in kinds:
-                part = self.kinds[number].most[around] / self.need[number]
-                np.minimum(most, part, out=most)
-            found = around[[int(most.argmax())]] if len(around) else around
-            return found, self.fleet.hosts[int(found[0])] if len(found) else None
-        is_around = np.zeros(len(self.rank), dtype=np.bool_)
-        is_around[around] = True
-        places = {
-            name: trees[is_around[trees]] for name, trees in self.within.places[level].items()
-        }
+            parts = [self.kinds[kind].most[hosts] / self.need[kind] for kind in kinds]
+            most = np.minimum.reduce([np.ones(len(hosts)), *parts])
+            best = hosts[[int(most.argmax())]] if len(hosts) else hosts
+            return best, self.problem.fleet.hosts[int(best[0])] if len(best) else None
+        domains = self._within(level, hosts)
 
         def fits(name: str) -> list[float]:
-            return sorted(
-                min(1.0, self.kinds[k].most[places[name]].sum() / self.need[k]) for k in kinds
-            )
+            sums = ((kind, self.kinds[kind].most[domains[name]].sum()) for kind in kinds)
+            return sorted(min(1.0, most / self.need[kind]) for kind, most in sums)
 
-        best = max(places, key=fits)
-        return places[best], best
+        name = max(domains, key=fits)
+        return domains[name], name
 
-    def _short_of(self, number: int, around: Integers) -> Shortage | None:
-        """Return what a kind lacks by itself: the class that allows fewest, or a bound.
+    def _shortage_of(self, number: int, hosts: Integers) -> Shortage | None:
+        """Return what a kind lacks without the others: the scarcest class, or a bound.
 
-        None if it fits by itself.
+        None if it fits without the others.
         """
-        kind, asked = self.kinds[number], self.need[number]
-        most = [np.zeros_like(one.most) for one in self.kinds]
-        most[number][around] = kind.most[around]
-        trees = self.order[most[number][self.order] > 0]
-        able = most[number] > 0
-        if not able.any():
-            able[around] = True
-        disabled, each = disabled_for(self.within.fleet, kind.problem.request), kind.totals
-        supply = self.within.supply if disabled is None else Supply(self.within.fleet, disabled)
-        free = {name: supply.together(name, able) for name in each}
-        count = {
-            name: min(free[name] // total, int((supply.of(name)[able] // total).sum()))
-            for name, total in each.items()
-        }
-        root = self.within.root(trees.tolist(), most, self.budget)
-        fits = min([most_of(root, self.need, number), *count.values()])
-        if fits >= asked:
+        kind, need = self.kinds[number], self.need[number]
+        most = [np.zeros_like(other.most) for other in self.kinds]
+        most[number][hosts] = kind.most[hosts]
+        is_able = most[number] > 0
+        trees = self._order[is_able[self._order]].tolist()
+        if not is_able.any():
+            is_able[hosts] = True
+        free, times = self._amounts(kind, is_able)
+        root = self.problem.root(trees, most, self.budget)
+        fits = min([most_of_kind(root, self.need, number), *times.values()])
+        if fits >= need:
             return None
-        scarce = min(count, key=lambda name: count[name], default=None)
-        is_enough = scarce is None or count[scarce] >= asked
-        if is_enough and kind.problem.located:  # hosts may have devices, but not of its kind
-            fits = self._dealt_at_most(number, fits, trees.tolist(), most)
-        told = Shortage(kind.label, asked, fits, explanation=self._explained(kind))
-        stage = None if kind.most.any() else self._explained(kind).emptied
-        if stage is not None and stage.requested is None:  # it is no question of amounts
-            return dataclasses.replace(told, stage=stage)
-        if scarce is None or is_enough:
-            bounds = FrozenDict({**self.gang.at_most, **kind.like.at_most})
-            return dataclasses.replace(told, at_most=bounds)  # what is free would do
+        scarcest = min(times, key=lambda name: times[name], default=None)
+        is_of_amounts = scarcest is not None and times[scarcest] < need
+        if not is_of_amounts and kind.problem.located:  # maybe devices of another kind
+            fits = self._most_distributed(number, fits, trees, most)
+        explanation = self._explanation(kind)
+        shortage = Shortage(kind.label, need, fits, explanation=explanation)
+        stage = None if kind.most.any() else explanation.emptied
+        if stage is not None and stage.requested is None:  # not a question of amounts
+            return dataclasses.replace(shortage, stage=stage)
+        if scarcest is None or not is_of_amounts:
+            bounds = FrozenDict({**self.gang.at_most, **kind.at_most})
+            return dataclasses.replace(shortage, at_most=bounds)
+        requested = need * kind.totals[scarcest]
         return dataclasses.replace(
-            told, resource=scarce, requested=asked * each[scarce], free=free[scarce]
+            shortage, resource=scarcest, requested=requested, free=free[scarcest]
         )
 
-    def _dealt_at_most(
+    def _amounts(self, kind: Kind, hosts: Booleans) -> tuple[dict[str, int], dict[str, int]]:
+        """Return by class what is free on some hosts, and for how many of a kind that is enough."""
+        fleet, capacity = self.problem.fleet, self.problem.capacity
+        disabled = disabled_for(fleet, kind.problem.request)
+        if disabled is not None:
+            capacity = CapacityByHost(fleet, disabled)
+        free = {name: capacity.total(name, hosts) for name in kind.totals}
+        times = {
+            name: min(free[name] // total, int((capacity.free(name)[hosts] // total).sum()))
+            for name, total in kind.totals.items()
+        }
+        return free, times
+
+    def _most_distributed(
         self, number: int, bound: int, trees: Sequence[int], most: Sequence[Integers]
     ) -> int:
-        """Return how many of a kind hosts can hold by what is known of them, within a bound."""
+        """Return how many of a kind, within a bound, hosts can hold by what is known of them."""
 
-        def is_short(count: int) -> bool:
-            alone = tuple(count if k == number else 0 for k in range(len(self.need)))
-            return self._dealt(trees, most, alone) is None
+        def is_refused(count: int) -> bool:
+            only = tuple(count if n == number else 0 for n in range(len(self.need)))
+            return self._distribute(trees, most, only) is None
 
         try:
-            if is_short(bound):
-                return bisect.bisect_left(range(bound), True, key=is_short) - 1
+            if is_refused(bound):
+                return bisect.bisect_left(range(bound), True, key=is_refused) - 1
         except SearchLimitReached:
-            pass  # so many at most
+            pass  # the bound holds
         return bound
 
-    def _explained(self, kind: Kind) -> Explanation:
-        """Return why hosts may not take one of a kind."""
-        refused = np.flatnonzero(kind.problem.is_told & (kind.most == 0))
+    def _explanation(self, kind: Kind) -> Explanation:
+        """Return why hosts cannot hold one of a kind."""
+        problem = kind.problem
+        refused = np.flatnonzero(problem.is_told & (kind.most == 0))
         outlooks = functools.partial(
-            UnheldFleet, self.scenario.snapshot._fleet, kind.problem.request, self.options
+            UnheldFleet, self.scenario.snapshot._fleet, problem.request, self.options
         )
-        told = kind.problem.is_told
-        outcome = SearchOutcome(told, refused, (), 0, self.options.budget, outlooks)
-        return Explanation(kind.problem, outcome)
+        outcome = SearchOutcome(problem.is_told, refused, (), 0, self.options.budget, outlooks)
+        return Explanation(problem, outcome)
 
-    def _beside(self, around: Integers) -> Shortage:
-        """Return how many of the most numerous kind fit beside all others."""
-        number = max(range(len(self.kinds)), key=lambda k: self.need[k])
-        low, high = 0, self.need[number]
-        while low + 1 < high:  # so many fit, and so many do not
-            count = (low + high) // 2
-            need = tuple(count if k == number else n for k, n in enumerate(self.need))
+    def _shortage_next_to_others(self, hosts: Integers) -> Shortage:
+        """Return how many of the most numerous kind fit next to all others."""
+        number = max(range(len(self.kinds)), key=lambda kind: self.need[kind])
+        fits, refused = 0, self.need[number]
+        while fits + 1 < refused:
+            count = (fits + refused) // 2
+            need = (*self.need[:number], count, *self.need[number + 1 :])
             try:
-                does_fit = self.fitted(need, around) is not None
+                is_placed = self.place(need, hosts) is not None
             except SearchLimitReached:
                 break
-            low, high = (count, high) if does_fit else (low, count)
-        others = tuple(kind.label for k, kind in enumerate(self.kinds) if k != number)
-        return Shortage(self.kinds[number].label, self.need[number], low, beside=others)
+            fits, refused = (count, refused) if is_placed else (fits, count)
+        others = tuple(kind.label for n, kind in enumerate(self.kinds) if n != number)
+        return Shortage(self.kinds[number].label, self.need[number], fits, beside=others)
 
 
-def trial_name(number: int) -> str:
-    """Return what a consumer is called for whom members are taken while a gang is fitted.
+class _State(NamedTuple):
+    """A state of the search of all choices."""
 
-    Filters that look at who holds something meet these.
-    """
-    return f"(member {number})"
+    at: int  #: the position of the host
+    first: int  #: the first kind that this host may still get
+    left: Counts  #: the members without candidates
 
 
-class _Relevant:
-    """What of a fleet's use later hosts of a search can see: their own, and that of pools."""
+class _VisibleUse:
+    """The use of inventories that later hosts of a search depend on: their own, and of pools."""
 
     def __init__(self, fleet: Fleet, trees: Sequence[int]) -> None:
         self._fleet, self._trees = fleet, trees
         rows = fleet.inventories
         at = np.full(len(fleet.hosts), -1)
         at[list(trees)] = np.arange(len(trees))
-        #: by inventory, the last host that can see it
+        #: by inventory, the last host that depends on it
         self._last = np.where(fleet.is_pool[rows.provider], len(trees), at[rows.tree])
         self._known: tuple[int, Integers] = (-1, integers(()))
 
-    def state(self, fleet: Fleet, at: int, taken: Iterable[Candidate]) -> Hashable:
-        """Return what is used there, with the units that say more than a count."""
+    def key(self, fleet: Fleet, at: int, allocated: Iterable[Candidate]) -> Hashable:
+        """Return the use from the host at a position on, with the allocated units."""
         if self._known[0] != at:
             self._known = at, np.flatnonzero(self._last >= at)
         host = self._fleet.hosts[self._trees[at]] if at < len(self._trees) else None
-        seen = (one for one in taken if one.host == host or self._fleet.pools)
-        units = sorted((a.provider, u) for one in seen for a in one.allocations for u in a.units)
+        visible = (c for c in allocated if c.host == host or self._fleet.pools)
+        units = sorted(
+            (a.provider, unit) for c in visible for a in c.allocations for unit in a.units
+        )
         return fleet.inventories.used[self._known[1]].tobytes(), tuple(units)
 
 
 def _part_sets(problem: Problem, tree: int) -> Iterator[tuple[int, ...]]:
-    """Yield for each located amount parts that it may be on, no more than it has pieces."""
+    """Yield sets of parts for the placed amounts, each of no more parts than it has pieces."""
     each = []
-    for one in problem.located_of_tree(tree):
-        parts = [part for part in range(len(one.places)) if one.allowed >> part & 1]
-        most = min(len(parts), one.ask.count)
-        some = itertools.chain.from_iterable(
-            itertools.combinations(parts, size) for size in range(1, most + 1)
-        )
-        each.append([sum(1 << part for part in chosen) for chosen in some])
+    for demand in problem.located_of_tree(tree):
+        parts = [part for part in range(len(demand.places)) if demand.allowed >> part & 1]
+        sizes = range(1, min(len(parts), demand.ask.count) + 1)
+        choices = (chosen for size in sizes for chosen in itertools.combinations(parts, size))
+        each.append([sum(1 << part for part in chosen) for chosen in choices])
     return itertools.product(*each)

@@ -4,7 +4,7 @@ The two bounds are kept apart all the way. What arrays say of each host is never
 counts alone are asked for, of inventories that do not meet, it is not too much either, and all is
 decided in some passes over the fleet. Elsewhere members are taken in a
 scenario, host by host in turn, as many as go, and where that is less than arrays allow, the exact
-search of gangs (:class:`~resource_objects.search.gangs.Fitting`) is asked of each number in
+search of gangs (:class:`~resource_objects.search.gangs.GangSearch`) is asked of each number in
 between. A search that is cut short leaves the bounds where they are.
 
 Hosts are decided apart from each other, but for those that one pool serves: these are decided at
@@ -34,8 +34,8 @@ from resource_objects.search.alike_hosts import AlikeHosts
 from resource_objects.search.arrays import Integers, integers
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.counting import CountedKind, CountedMix
-from resource_objects.search.gang_fleet import Supply, kinds_of, most_of_each
-from resource_objects.search.gangs import Fitting
+from resource_objects.search.gang_problem import CapacityByHost, kinds_of, upper_bounds
+from resource_objects.search.gangs import GangSearch
 from resource_objects.search.limits import under
 from resource_objects.search.order import Options
 from resource_objects.search.problem import Problem, lay
@@ -260,18 +260,18 @@ class _Alone:
         placed = 0
         try:
             while going and placed < MOST_SEARCHED:
-                problem, stay = fitting.laid_now(0), []
+                problem, stay = fitting.problem_now(0), []
                 for one, tree in going:
                     if len(one.found) >= one.most:
                         continue
                     fitting.budget = purse
                     with self.budget.lend(purse, FIRST_TURN):
                         try:
-                            found = next(fitting.ways(problem, tree), None)
+                            found = next(fitting.candidates(problem, tree), None)
                         except SearchLimitReached:
                             one.is_cut |= not purse.left
                             continue  # of this host nothing more is known
-                    if found is not None and fitting.take(found):
+                    if found is not None and fitting.allocate(found):
                         one.found.append(found)
                         stay.append((one, tree))
                 placed += len(stay)
@@ -297,10 +297,10 @@ class _Alone:
         """The states of hosts."""
         return AlikeHosts([self.problem], self.counted.most)
 
-    def _fitting(self, count: int) -> Fitting:
+    def _fitting(self, count: int) -> GangSearch:
         """Return the search for so many."""
         member = Member(self.like.name, self.like.request, count)
-        return Fitting(self.scenario, Gang([member]), {}, self.options)
+        return GangSearch(self.scenario, Gang([member]), {}, self.options)
 
     # --- what is told ---
 
@@ -346,13 +346,13 @@ class _Alone:
         return every
 
 
-def _narrow(one: _Together, fitting: Fitting) -> None:
+def _narrow(one: _Together, fitting: GangSearch) -> None:
     """Find how many hosts hold between what they took in turn and what they may hold at most."""
     low, high = len(one.found), min(one.most, MOST_SEARCHED)
     while low < high and fitting.budget.left:
         count = (low + high + 1) // 2
         try:
-            given = fitting.fitted((count,), one.trees)
+            given = fitting.place((count,), one.trees)
         except SearchLimitReached:  # spent, or it cannot be said: fewer may fit for sure
             one.is_cut |= not fitting.budget.left
             high = count - 1
@@ -374,18 +374,15 @@ class _Mixed:
     def __init__(self, scenario: Scenario, mix: Gang, options: Options) -> None:
         self.scenario, self.mix, self.options = scenario, mix, options
         self.fleet = under(scenario.snapshot.fleet, options.limits)
-        self.supply = Supply(self.fleet)
+        self.supply = CapacityByHost(self.fleet)
         self.budget = Budget(options.budget)
         one = kinds_of(mix, self.supply)
-        self.ratio = tuple(len(kind.names) for kind in one)
-        self.labels = [kind.members for kind in one]
+        self.ratio = tuple(kind.count for kind in one)
+        self.labels = [[member.name for member in kind.members] for kind in one]
         self.problems = [kind.problem for kind in one]
         self.totals = [kind.totals for kind in one]
         #: of each request by tree, how many it can hold at most if alone
-        self.each = [
-            most_of_each(problem, totals, self.supply, MAX_AMOUNT)
-            for problem, totals in zip(self.problems, self.totals, strict=True)
-        ]
+        self.each = [upper_bounds(problem, self.supply, MAX_AMOUNT) for problem in self.problems]
         self.most = self._most()
         self.counted = CountedMix(self.problems, self.each, self.supply)
         self.is_cut = False  # whether a budget ended before it was known
@@ -423,7 +420,7 @@ class _Mixed:
         for most, count in zip(self.each, self.ratio, strict=True):
             np.minimum(found, most // count, out=found)
         for name, total in self._together().items():
-            np.minimum(found, self.supply.of(name) // total, out=found)
+            np.minimum(found, self.supply.free(name) // total, out=found)
         return found
 
     def _together(self) -> dict[str, int]:
@@ -444,10 +441,10 @@ class _Mixed:
             found = min(found, sum(most.tolist()) // count)
             for name, total in totals.items():
                 if name in self.fleet.classes:
-                    free = self.supply.together(name, most > 0)
+                    free = self.supply.total(name, most > 0)
                     found = min(found, free // (total * count))
         for name, total in self._together().items():
-            found = min(found, self.supply.together(name, able) // total)
+            found = min(found, self.supply.total(name, able) // total)
         return found
 
     def _narrowed(
@@ -467,7 +464,7 @@ class _Mixed:
             count = (low + high + 1) // 2
             with self.budget.lend(purse, (self.budget.left + 1) // 2):
                 try:
-                    some = fitting.fitted(tuple(count * each for each in self.ratio), trees)
+                    some = fitting.place(tuple(count * each for each in self.ratio), trees)
                 except SearchLimitReached:  # spent, or it cannot be said: fewer may fit for sure
                     self.is_cut |= not purse.left
                     high = count - 1
@@ -479,10 +476,10 @@ class _Mixed:
                 high = count - 1
         return Count(low, most), given
 
-    def _fitting(self, count: int) -> Fitting:
+    def _fitting(self, count: int) -> GangSearch:
         """Return the search for so many of the mix."""
         members = [dataclasses.replace(one, count=one.count * count) for one in self.mix.members]
-        return Fitting(self.scenario, Gang(members), {}, self.options)
+        return GangSearch(self.scenario, Gang(members), {}, self.options)
 
     def _by_member(
         self, given: Sequence[Sequence[Candidate]]

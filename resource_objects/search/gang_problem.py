@@ -1,0 +1,553 @@
+"""A gang over a fleet: kinds of members, upper bounds for each host, and domains with bounds.
+
+Arrays bound from above how many members of a kind a host can hold, and how many of several kinds
+at once, by the free amount of each resource class. The domains of a level are sets of hosts, and so
+are the hosts that one pool serves. The domains that bound the members of a gang form a tree.
+"""
+
+from __future__ import annotations
+
+import bisect
+import dataclasses
+import functools
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from resource_objects import exceptions
+from resource_objects.fields import MAX_AMOUNT
+from resource_objects.requests import Request
+from resource_objects.requests.gang import HOST, Gang, Member
+from resource_objects.resources import Amount, IntegerAmount
+from resource_objects.resources.budget import Budget
+from resource_objects.resources.located import Identified, PartialRequest
+from resource_objects.search.arrays import Booleans, Integers, integers
+from resource_objects.search.candidate import Candidate
+from resource_objects.search.conditions.amounts import ClassCondition
+from resource_objects.search.conditions.base import LaysFilter
+from resource_objects.search.conditions.located import LocatedCondition, most_of_parts
+from resource_objects.search.demands import Supply, TreeDemand, members
+from resource_objects.search.distribution import Counts, Domain, LinearBound, maximal, within_bound
+from resource_objects.search.fleet import Fleet
+from resource_objects.search.problem import Problem, counts_alone, lay, possible
+from resource_objects.search.tree_search import ClassShare, candidate, counted_candidate
+from resource_objects.search.views import View
+
+_EMPTY = integers(())
+#: Steps of the budget for one decision about the devices of a host.
+_DEVICES_OF_HOST = 8
+
+#: The aggregates of each level.
+Levels: TypeAlias = Mapping[str, Collection[str]]
+
+
+# --- kinds of members ---------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Kind:
+    """Members with the same request and the same bounds, over a fleet."""
+
+    members: tuple[Member, ...]
+    problem: Problem
+    totals: Mapping[str, int]  #: by resource class, the amount that one of them uses in all
+    most: Integers  #: by tree, an upper bound of how many it can hold; exact if arrays decide
+    first_fit: FirstFit | None  #: None unless only counts are requested
+
+    @property
+    def count(self) -> int:
+        """The number of consumers."""
+        return sum(member.count for member in self.members)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the consumers."""
+        return tuple(name for member in self.members for name in member.names)
+
+    @property
+    def label(self) -> str:
+        """The names of the members, as text."""
+        return ", ".join(member.name for member in self.members)
+
+    @property
+    def at_most(self) -> Mapping[str, int]:
+        """By level, how many of them one domain may get."""
+        return self.members[0].at_most
+
+    @property
+    def together(self) -> str | None:
+        """The level of which one domain gets all of them."""
+        return self.members[0].together
+
+
+def kinds_of(
+    gang: Gang, capacity: CapacityByHost, filters: Sequence[LaysFilter] = ()
+) -> list[Kind]:
+    """Return the kinds of members of a gang. Cost: some passes over the fleet for each."""
+    fleet, alike = capacity.fleet, defaultdict[Hashable, list[Member]](list)
+    for member in gang.members:
+        is_bounded = bool(member.at_most) or member.together is not None  # individually
+        alike[member.request, member.name if is_bounded else None].append(member)
+    kinds = []
+    for same in alike.values():
+        problem = lay(same[0].request, fleet, filters)
+        totals = totals_of(problem.request)
+        most = upper_bounds(problem, capacity, sum(member.count for member in same))
+        is_counted = problem.demands and counts_alone(problem) and not fleet.shares
+        first_fit = FirstFit(problem) if is_counted else None
+        kinds.append(Kind(tuple(same), problem, totals, most, first_fit))
+    return kinds
+
+
+def totals_of(request: Request) -> dict[str, int]:
+    """Return the amount of each counted class that a request uses in all."""
+    return {
+        name: int(amount.value)
+        for name, amount in request.resources.by_name()
+        if isinstance(amount, IntegerAmount)
+    }
+
+
+def upper_bounds(problem: Problem, capacity: CapacityByHost, most: int) -> Integers:
+    """Return by tree how often it can hold a request at most, up to ``most``.
+
+    Cost: some passes over the fleet for each class and group.
+    """
+    fleet = problem.fleet
+    bounds = np.zeros(len(fleet.hosts), dtype=np.int64)
+    bounds[possible(problem)] = most
+    for name, total in totals_of(problem.request).items():
+        if name in fleet.classes:
+            np.minimum(bounds, capacity.free(name) // total, out=bounds)
+    for demand in problem.demands:
+        if not demand.is_split and demand.pooled is None:
+            rows, provides = demand.rows, demand.own.allowed & demand.gives_all
+            times = np.zeros_like(bounds)
+            np.add.at(times, rows.tree, np.where(provides, rows.free // demand.amount, 0).clip(0))
+            np.minimum(bounds, times, out=bounds)
+    if problem.named:
+        np.minimum(bounds, problem.named.most(len(bounds)), out=bounds)
+    for condition in problem.located:
+        np.minimum(bounds, most_of_parts(condition.demand, len(bounds)), out=bounds)
+    return bounds
+
+
+class CapacityByHost:
+    """The free amount of each resource class on each host, and that of its pools."""
+
+    def __init__(self, fleet: Fleet, disabled: Booleans | None = None) -> None:
+        """:param disabled: the providers that provide nothing; None: all provide"""
+        self.fleet = fleet
+        self._disabled = np.zeros(len(fleet.names), np.bool_) if disabled is None else disabled
+        self.own = functools.cache(self._own)
+        self.pools = functools.cache(self._pools)
+        self.free = functools.cache(self._free)
+
+    def total(self, name: str, hosts: Booleans) -> int:
+        """Return the free amount of a class for some hosts, each pool counted once."""
+        pools = (free for linked, free in self.pools(name) if hosts[linked].any())
+        return int(self.own(name)[hosts].sum()) + sum(pools)
+
+    def _free(self, name: str) -> Integers:
+        """Return by host the free amount of a class, that of all its pools included."""
+        free = self.own(name).copy()
+        for hosts, of_pool in self.pools(name):
+            free[hosts] += of_pool
+        return np.minimum(free, MAX_AMOUNT)
+
+    def _own(self, name: str) -> Integers:
+        """Return by host the free amount of a class without pools.
+
+        Not :meth:`.Fleet.free`, which excludes every disabled provider: a member whose request
+        names the trait of disabled providers may use them.
+        """
+        rows = self.fleet.rows(name)
+        counted = self.fleet.counted(rows) & ~self.fleet.is_pool[rows.provider]
+        counted &= ~self._disabled[rows.provider]
+        free = np.zeros(len(self.fleet.hosts), dtype=np.int64)
+        np.add.at(free, rows.tree, np.where(counted, rows.free, 0).clip(0))
+        return free
+
+    def _pools(self, name: str) -> list[tuple[Integers, int]]:
+        """Return for each pool of a class the hosts that it serves, and its free amount."""
+        fleet, rows = self.fleet, self.fleet.rows(name)
+        if not fleet.pools:
+            return []
+        pools = []
+        is_pool = fleet.is_pool[rows.provider] & ~self._disabled[rows.provider]
+        for entry in np.flatnonzero(is_pool).tolist():
+            pool = rows.provider[entry : entry + 1]
+            is_linked = fleet.pools.linked_to(pool, len(fleet.hosts))
+            is_linked[fleet.tree[pool]] = True  # a pool serves its own tree without a link
+            pools.append((np.flatnonzero(is_linked), max(0, int(rows.free[entry]))))
+        return pools
+
+
+class FirstFit:
+    """Candidates of members that request only counts: the first providers with capacity provide.
+
+    It is no search: if it returns none, there may be another way.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._has_traits = has_traits(problem)
+        self._demands: dict[int, list[TreeDemand]] = {}
+
+    def allocate(self, tree: int, used: dict[int, int]) -> Candidate | None:
+        """Return a candidate for one more member on a tree, and add its use to ``used``.
+
+        None if there is none; ``used`` is unchanged then. Cost: some 10 microseconds, and as many
+        for each new tree.
+
+        :param used: by number of an inventory, the amount that other members use
+        """
+        problem = self._problem
+        if self._has_traits is not None and not self._has_traits[tree]:
+            return None
+        if tree not in self._demands:
+            self._demands[tree] = problem.of_tree(tree)
+        shares, more, has_own = list[ClassShare](), dict[int, int](), False
+        provider = problem.fleet.inventories.provider
+        for at, demand in enumerate(self._demands[tree]):
+            supply = self._first(demand, used)
+            if not supply:
+                return None
+            has_own |= supply[0][0] < demand.own
+            for source, amount in supply:
+                number = demand.numbers[source]
+                shares.append(ClassShare(at, int(provider[number]), amount))
+                more[number] = used.get(number, 0) + amount
+        if problem.rules.host_gives and not has_own:
+            return None
+        used |= more
+        if len(shares) == len(problem.demands):
+            return counted_candidate(problem, tree, [share.provider for share in shares])
+        return candidate(problem, tree, shares)
+
+    def _first(self, demand: TreeDemand, used: Mapping[int, int]) -> Supply:
+        """Return the sources that provide a class; empty if there are none.
+
+        The first in this order: one inventory of the tree itself, several devices of the tree, one
+        pool. Pools come last because other trees can use them.
+        """
+        free = self._problem.fleet.inventories.free
+        highs = [
+            min(source.high, (int(free[number]) - used[number]) // source.step * source.step)
+            if number in used
+            else source.high
+            for number, source in zip(demand.numbers, demand.sources, strict=True)
+        ]
+        sources = members(demand, demand.allowed)
+        whole = [source for source in sources if demand.provides(source, highs)]
+        if whole and whole[0] < demand.own:
+            return ((whole[0], demand.amount),)
+        left, parts = demand.amount, []
+        for at in sources:
+            low, _, step, is_device = demand.sources[at]
+            part = min(left, highs[at]) // step * step
+            if is_device and part >= max(low, 1):
+                parts.append((at, part))
+                left -= part
+            if not left:
+                return tuple(parts)
+        return ((whole[0], demand.amount),) if whole else ()
+
+
+def has_traits(problem: Problem) -> Booleans | None:
+    """Return the trees that have each required trait whichever inventory is used; None: all."""
+    has_all: Booleans | None = None
+    for trait in range(len(problem.required)):
+        has = np.zeros(len(problem.is_host), dtype=np.bool_)
+        for demand in problem.demands:
+            if demand.pooled is None:
+                lacks = np.zeros_like(has)
+                lacks[demand.rows.tree[demand.own.allowed & ~demand.own.has_required[trait]]] = True
+                has |= ~lacks
+        has_all = has if has_all is None else has_all & has
+    return has_all
+
+
+def device_requests(problem: Problem, view: View) -> Iterator[PartialRequest]:
+    """Yield the devices that a request needs of a host, with the parts that can provide them.
+
+    A count that other providers may provide too is left out.
+    """
+    fleet, tree, provider = problem.fleet, view.tree, problem.fleet.inventories.provider
+    needed: list[tuple[str, Amount | int, list[int], int]] = []
+    for condition, sources in problem.traits.sources(tree).items():
+        if isinstance(condition, LocatedCondition):
+            if condition.name == view.kind:
+                places = condition.of_tree(tree).only(sources).providers
+                needed.append((condition.name, condition.demand.amount, places, 1))
+        elif isinstance(condition, ClassCondition):
+            here = condition.of_tree(tree)
+            places = [int(provider[here.numbers[at]]) for at in members(here, sources)]
+            needed.append((condition.name, condition.demand.amount, places, 1))
+    for kind in problem.named.kinds:
+        places = problem.named.options(kind, tree)
+        for name, (_, count) in zip(kind.names, kind.classes, strict=True):
+            needed.append((name, count, places, kind.count))
+    id_of = dict(zip(view.places, view.located.inventory.part_ids(), strict=True))
+    for name, amount, places, count in needed:
+        if name == view.kind or all(
+            fleet.views.of_devices(place, name) == view.kind for place in places
+        ):
+            yield PartialRequest(name, amount, [id_of[place] for place in places], count)
+
+
+# --- domains ------------------------------------------------------------------------------------
+
+
+class BoundedDomain(NamedTuple):
+    """A set of hosts with bounds on the members that they get together."""
+
+    name: str
+    trees: Integers
+    bounds: tuple[LinearBound, ...]
+    is_of_level: bool
+    parent: int = -1  #: number of the smallest domain that contains it; -1: none
+
+
+def domains_of_level(levels: Levels, level: str, fleet: Fleet) -> dict[str, Integers]:
+    """Return the hosts of each domain of a level, by name.
+
+    :raises InvalidInput: if there is none, or a host is in two of them
+    """
+    is_host = np.ones(len(fleet.hosts), dtype=np.bool_)
+    is_host[list(fleet.pools.trees)] = False  # a pool may serve several domains
+    domains = {}
+    for name in sorted(levels.get(level, ())):
+        trees = np.unique(fleet.tree[fleet.aggregates.get(name, _EMPTY)])
+        if is_host[trees].any():
+            domains[name] = trees[is_host[trees]]
+    if not domains:
+        raise exceptions.InvalidInput(
+            "request", "level", level, "one that aggregates with hosts in them have"
+        )
+    domain_of = np.full(len(fleet.hosts), -1)
+    for number, (name, trees) in enumerate(domains.items()):
+        twice = trees[domain_of[trees] >= 0]
+        if len(twice):
+            host, other = fleet.hosts[int(twice[0])], list(domains)[int(domain_of[twice[0]])]
+            raise exceptions.InvalidInput(
+                "request", level, f"{host} in {other} and in {name}", f"each host in one {level}"
+            )
+        domain_of[trees] = number
+    return domains
+
+
+def nested(domains: Iterable[BoundedDomain], hosts: int) -> list[BoundedDomain]:
+    """Return domains, the largest first, each with its parent.
+
+    Hosts of a pool that cross another domain are left out: the capacity of the pool is checked
+    when members are allocated.
+
+    :raises InvalidInput: if domains of levels cross
+    """
+    domains = list(domains)
+    innermost = np.full(hosts, -1)
+    nesting: list[BoundedDomain] = []
+    for domain in sorted(domains, key=lambda domain: -len(domain.trees)):
+        around = np.unique(innermost[domain.trees])
+        if len(around) == 1:
+            innermost[domain.trees] = len(nesting)
+            nesting.append(domain._replace(parent=int(around[0])))
+        elif domain.is_of_level:
+            crossed = [nesting[number] for number in around.tolist() if number >= 0]
+            pools = {id(other.trees) for other in crossed if not other.is_of_level}
+            if pools:
+                return nested((one for one in domains if id(one.trees) not in pools), hosts)
+            raise exceptions.InvalidInput(
+                "request",
+                "levels",
+                f"{domain.name} across {crossed[-1].name}",
+                "domains of one level within those of another",
+            )
+    return nesting
+
+
+# --- the problem --------------------------------------------------------------------------------
+
+
+class GangProblem:
+    """A gang over a fleet: what hosts can hold, as far as it is known, within bounded domains."""
+
+    def __init__(
+        self, gang: Gang, fleet: Fleet, levels: Levels, filters: Sequence[LaysFilter] = ()
+    ) -> None:
+        self.gang = gang
+        self.fleet = fleet
+        self.capacity = CapacityByHost(fleet)
+        self.kinds = kinds_of(gang, self.capacity, filters)
+        self.need: Counts = tuple(kind.count for kind in self.kinds)
+        #: by level and domain, the hosts
+        self.domains = {level: domains_of_level(levels, level, fleet) for level in gang.levels}
+        #: by resource class, the amount that a member of each kind uses
+        self.weights: dict[str, Counts] = {
+            name: tuple(kind.totals.get(name, 0) for kind in self.kinds)
+            for name in dict.fromkeys(name for kind in self.kinds for name in kind.totals)
+            if name in fleet.classes
+        }
+        self._refused: dict[int, list[Counts]] = defaultdict(list)
+        located = {condition.name for kind in self.kinds for condition in kind.problem.located}
+        #: the resources of devices that members request by more than a count
+        self._devices = [name for name, _ in fleet.views.devices if name in located]
+        self._provided: dict[tuple[int, Counts], bool] = {}
+        nested(self._bounded_domains, len(fleet.hosts))  # rejects levels that cross
+
+    def bounds(self, level: str) -> tuple[LinearBound, ...]:
+        """Return the bounds on the members of each domain of a level."""
+        kinds = range(len(self.kinds))
+        bounds = [
+            LinearBound(tuple(int(n == number) for n in kinds), kind.at_most[level])
+            for number, kind in enumerate(self.kinds)
+            if level in kind.at_most
+        ]
+        if level in self.gang.at_most:
+            bounds.append(LinearBound((1,) * len(kinds), self.gang.at_most[level]))
+        return tuple(bounds)
+
+    @functools.cached_property
+    def _bounded_domains(self) -> list[BoundedDomain]:
+        """The domains of levels with bounds, and the hosts that depend on one pool for a class."""
+        domains = []
+        for level in self.domains:
+            if bounds := self.bounds(level):
+                for name, trees in self.domains[level].items():
+                    domains.append(BoundedDomain(f"{level} {name}", trees, bounds, True))
+        for name, weights in self.weights.items():
+            pools = np.zeros(len(self.fleet.hosts), dtype=np.int64)
+            for trees, _ in self.capacity.pools(name):
+                pools[trees] += 1
+            for trees, free in self.capacity.pools(name):
+                if not self.capacity.own(name)[trees].any() and pools[trees].max(initial=0) == 1:
+                    domains.append(BoundedDomain(name, trees, (LinearBound(weights, free),), False))
+        return domains
+
+    def reachable(self, kind: Kind) -> Booleans:
+        """Return the hosts that are in a domain of each level that bounds a kind."""
+        is_reachable = np.ones(len(self.fleet.hosts), dtype=np.bool_)
+        for level in {*self.gang.at_most, *kind.at_most} - {HOST}:
+            is_inside = np.zeros_like(is_reachable)
+            for trees in self.domains[level].values():
+                is_inside[trees] = True
+            is_reachable &= is_inside
+        return is_reachable
+
+    def root(self, trees: Sequence[int], most: Sequence[Integers], budget: Budget) -> Domain:
+        """Return the tree of domains with some hosts, in their order. Hosts are named by number.
+
+        :param most: by kind and tree, how many members it may get
+        """
+        is_included = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
+        is_included[list(trees)] = True
+        parts = (
+            domain._replace(trees=domain.trees[is_included[domain.trees]])
+            for domain in self._bounded_domains
+        )
+        domains = nested((part for part in parts if len(part.trees)), len(is_included))
+        innermost = np.full(len(is_included), -1)
+        for number, domain in enumerate(domains):
+            innermost[domain.trees] = number
+        bounds = self.bounds(HOST)
+        children: dict[int, list[Domain | int]] = defaultdict(list)
+        seen = {-1}
+        for tree in trees:
+            counts = self._maximal_counts(tuple(int(each[tree]) for each in most), tree, budget)
+            number = int(innermost[tree])
+            children[number].append(Domain(str(tree), counts, bounds=bounds))
+            while number not in seen:
+                seen.add(number)
+                children[domains[number].parent].append(number)
+                number = domains[number].parent
+
+        def made(number: int) -> Domain:
+            below = tuple(made(c) if isinstance(c, int) else c for c in children[number])
+            if number < 0:
+                return Domain("", parts=below)
+            return Domain(domains[number].name, parts=below, bounds=domains[number].bounds)
+
+        return made(-1)
+
+    def _maximal_counts(self, most: Counts, tree: int, budget: Budget) -> tuple[Counts, ...]:
+        """Return the maximal counts that a host may hold, as far as it is known."""
+        frontier: Sequence[Counts] = [tuple(map(min, most, self.need))]
+        if len(most) > 1:
+            for name, weights in self.weights.items():
+                bound = LinearBound(weights, int(self.capacity.free(name)[tree]))
+                bounded = [part for counts in frontier for part in within_bound(counts, bound)]
+                budget.spend(len(bounded) - len(frontier))
+                frontier = maximal(bounded)
+        for refused in self._refused.get(tree, ()):
+            frontier = maximal(part for counts in frontier for part in without(counts, refused))
+        return tuple(frontier)
+
+    # --- what is learned of hosts ---
+
+    def refuse(self, tree: int, counts: Counts) -> None:
+        """Record that a host cannot hold counts."""
+        self._refused[tree].append(counts)
+        numbers = [number for number, count in enumerate(counts) if count]
+        if len(numbers) == 1:
+            most = self.kinds[numbers[0]].most
+            most[tree] = min(most[tree], counts[numbers[0]] - 1)
+
+    def has_devices(self, tree: int, counts: Counts, budget: Budget) -> bool:
+        """Return True if a host may have the devices for counts.
+
+        If not, refuse the smallest part of the counts for which it lacks devices.
+        """
+        if self._may_provide(tree, counts, budget):
+            return True
+        for number, count in enumerate(counts):
+            fewer = [(*counts[:number], n, *counts[number + 1 :]) for n in range(count)]
+            least = bisect.bisect_left(
+                fewer, True, key=lambda part: not self._may_provide(tree, part, budget)
+            )
+            counts = fewer[least] if least < count else counts
+        self.refuse(tree, counts)
+        return False
+
+    def _may_provide(self, tree: int, counts: Counts, budget: Budget) -> bool:
+        key = tree, counts
+        if key not in self._provided:
+            self._provided[key] = all(
+                self._may_provide_of(name, tree, counts, budget) for name in self._devices
+            )
+        return self._provided[key]
+
+    def _may_provide_of(self, name: str, tree: int, counts: Counts, budget: Budget) -> bool:
+        budget.spend(_DEVICES_OF_HOST)
+        try:
+            view = self.fleet.views.of_tree(name, tree)
+        except exceptions.InvalidInventory:  # its devices are unknown
+            return True
+        if view is None:
+            return True
+        inventory = view.located.inventory
+        assert isinstance(inventory, Identified), "an inventory of devices"
+        return inventory.may_provide_all(
+            request._replace(times=request.times * count)
+            for kind, count in zip(self.kinds, counts, strict=True)
+            if count
+            for request in device_requests(kind.problem, view)
+        )
+
+
+def without(counts: Counts, refused: Counts) -> Iterator[Counts]:
+    """Yield the maximal counts within others that do not contain refused counts.
+
+    >>> list(without((3, 2), (2, 1)))
+    [(1, 2), (3, 0)]
+    >>> list(without((1, 2), (2, 1)))
+    [(1, 2)]
+    """
+    if any(count < other for count, other in zip(counts, refused, strict=True)):
+        yield counts
+        return
+    for kind, count in enumerate(refused):
+        if count:
+            yield (*counts[:kind], count - 1, *counts[kind + 1 :])
