@@ -13,8 +13,9 @@ from typing import Any
 
 import resource_objects as ro
 from benchmarks.measure import Row
+from benchmarks.packing import POLICIES, pack
 from resource_objects.requests import Gang, Member
-from resource_objects.scheduler.simulation import POLICIES, Trace, pack
+from resource_objects.scheduler.replay import Trace
 
 HOSTS, DEVICE_HOSTS, RACK = 10_000, 2_000, 40
 #: In milliseconds, and placements per second.

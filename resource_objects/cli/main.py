@@ -381,7 +381,6 @@ BUILT_IN = {
     "device enable": "resource_objects.cli.service:EnableDevice",
     "device drain": "resource_objects.cli.service:DrainDevice",
     "serve": "resource_objects.cli.serve:Serve",
-    "simulate": "resource_objects.cli.simulate:Simulate",
     "simulate replay": "resource_objects.cli.simulate:SimulateReplay",
     "candidates": "resource_objects.cli.candidates:ListCandidates",
     "explain": "resource_objects.cli.explain:Explain",

@@ -208,7 +208,7 @@ FILES = {
 }
 #: Started processes, random searches of a minute, and second names of commands.
 LEFT_OUT = {
-    *("serve", "tour", "simulate", "simulate replay", "allocation candidate list"),
+    *("serve", "tour", "simulate replay", "allocation candidate list"),
     *("allocation delete", "provider disable", "provider enable", "provider drain"),
 }
 COMMANDS = [name for name in main.BUILT_IN if name not in LEFT_OUT]

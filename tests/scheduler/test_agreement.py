@@ -198,7 +198,7 @@ def test_a_weigher_weighs_as_a_naive_one(name, start):
         (one,) = Pipeline.of((), {name: fleets.WEIGHERS[name]}).weighers
         weights = [one.weigher.weigh(host, spec) for host in hosts.values()]
         assert one.weigher.weights(hosts, spec).tolist() == weights
-        if name in WEIGHTS:  # test_simulation has the definition of fragmentation
+        if name in WEIGHTS:  # test_weighers has the definition of fragmentation
             naive = [WEIGHTS[name](h, spec, **fleets.WEIGHERS[name]) for h in hosts.values()]
             assert weights == pytest.approx(naive), seed
         differ += len(set(weights)) > 1

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
@@ -14,6 +17,12 @@ from resource_objects.providers.statistics import Statistic
 from resource_objects.scheduler import RequestSpec, Scheduler
 from resource_objects.scheduler.pipeline import Pipeline
 from resource_objects.scheduler.states import HostStates
+from resource_objects.scheduler.weighers.fragmentation import (
+    Task,
+    Workload,
+    fragmentation,
+    growth,
+)
 from resource_objects.testing.refusals import raises_code
 
 
@@ -146,6 +155,63 @@ def test_fragmentation_by_the_definition_of_the_paper(asked, workload, expected)
         ledger.sync(gpus("host0", [300, 0]))
         ledger.claim("first", {"host0/0": f"{PART}=300"})
         assert weights(ledger, asked, workload) == pytest.approx(expected)
+
+
+def slow_fragmentation(counts: list[int], devices: list[int], tasks: list[Task]) -> float:
+    """Return the fragmentation of one host, by the definition."""
+    total = sum(tasks[n].weight for n in range(len(tasks)))
+    found = 0.0
+    for one in tasks:
+        free = [left for left in devices if left > 0]
+        enough = sum(left >= one.each for left in free)
+        has_cpus = counts[0] >= one.counts["cpu"] or not one.counts["cpu"]
+        holds = one.devices and enough >= one.devices and has_cpus
+        lost = sum(left for left in free if left < one.each) if holds else sum(free)
+        found += one.weight / total * lost
+    return found
+
+
+tasks_of = st.builds(
+    lambda cpu, kind, weight: Task({"cpu": cpu}, *kind, float(weight)),
+    st.integers(0, 4),
+    st.sampled_from([(0, 0), (3, 1), (5, 1), (10, 1), (10, 2)]),
+    st.integers(1, 5),
+)
+hosts_of = st.tuples(
+    st.integers(-1, 6), st.lists(st.sampled_from([-1, 0, 2, 4, 5, 9, 10]), min_size=3, max_size=3)
+)
+
+
+@given(st.lists(hosts_of, min_size=1, max_size=4), st.lists(tasks_of, min_size=1), tasks_of)
+def test_fragmentation_of_all_hosts_at_once_is_that_of_each(
+    hosts: list[tuple[int, list[int]]], usual: list[Task], task: Task
+) -> None:
+    counts = np.array([[cpu] for cpu, _ in hosts])
+    devices = np.array([sorted(some, reverse=True) for _, some in hosts])
+    arrays = Workload.of(usual, ("cpu",))
+    found = fragmentation(counts, devices, arrays)
+    grown, device = growth(task, counts, devices, arrays, 10)
+    for number in range(len(hosts)):
+        here, cpus = devices[number].tolist(), counts[number].tolist()
+        before = slow_fragmentation(cpus, here, usual)
+        assert found[number] == pytest.approx(before)
+        if task.devices == 1 and task.each < 10:
+            ways = {
+                place: [left - task.each * (n == place) for n, left in enumerate(here)]
+                for place, left in enumerate(here)
+                if left >= task.each
+            }
+        else:
+            whole = [place for place, left in enumerate(here) if left == 10][: task.devices]
+            after = [0 if n in whole else left for n, left in enumerate(here)]
+            ways = {-1: after} if len(whole) == task.devices else {}
+        then = [cpus[0] - task.counts["cpu"]]
+        least = {
+            place: slow_fragmentation(then, way, usual) - before for place, way in ways.items()
+        }
+        assert grown[number] == pytest.approx(min(least.values(), default=float("inf")))
+        if least:
+            assert least[int(device[number])] == pytest.approx(grown[number])
 
 
 @pytest.mark.parametrize(

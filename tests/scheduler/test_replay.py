@@ -1,4 +1,4 @@
-"""Traces: read, made and packed; on a ledger by many processes, some of which die."""
+"""Traces: read, made, and replayed on a ledger by many processes, some of which die."""
 
 from __future__ import annotations
 
@@ -6,160 +6,37 @@ import dataclasses
 import os
 import random
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.scheduler import HostState, Pipeline, RequestSpec
-from resource_objects.scheduler.simulation import (
-    POLICIES,
+from resource_objects.scheduler.replay import (
+    CPU,
+    GPU,
+    GPU_PART,
+    MEMORY,
+    PARTS,
     Trace,
-    pack,
-    plots,
+    plot_replays,
     put_hosts,
     replay,
     replay_by_processes,
 )
-from resource_objects.scheduler.simulation.trace import CPU, GPU, GPU_PART, MEMORY, PARTS
-from resource_objects.scheduler.weighers.fragmentation import Task, Workload, fragmentation, growth
 from resource_objects.testing.conformance.races import processes
 from resource_objects.testing.refusals import raises_code
 from tests import databases
 from tests.support.patience import until
 
-_DATA = Path(__file__).resolve().parents[3] / "shared/data/alibaba-gpu-v2023"
 _HOSTS = "sn,cpu_milli,memory_mib,gpu,model\n"
 _JOBS = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n"
-
-#: Means over ten seeds that were published for the trace, in percent of all GPUs.
-PUBLISHED = {"random": 87.47, "best-fit": 93.08, "fgd": 95.39}
-
-
-# --- the published experiment -------------------------------------------------------------------
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("policy", POLICIES)
-def test_the_published_packing_is_met_within_a_point(policy: str) -> None:
-    if not _DATA.exists():
-        pytest.skip(f"no trace at {_DATA}")
-    trace = Trace.read(_DATA / "openb_node_list_gpu_node.csv", _DATA / "openb_pod_list_default.csv")
-    allocated = [pack(trace, policy, seed=seed).allocated[-1] for seed in range(10)]
-    assert abs(100 * np.mean(allocated) - PUBLISHED[policy]) < 1
-
-
-def test_policies_are_as_good_as_they_are_said_to_be() -> None:
-    """On a made trace as on the real one: random is worst, fragmentation is best."""
-    trace = Trace.generated(hosts=60, jobs=1500, seed=2)
-    mean = {
-        policy: np.mean([pack(trace, policy, seed=seed).allocated[-1] for seed in range(3)])
-        for policy in POLICIES
-    }
-    assert mean["random"] + 0.01 < mean["best-fit"] <= mean["fgd"] + 0.002
-    assert mean["fgd"] > 0.95
-
-
-@pytest.mark.parametrize("policy", POLICIES)
-def test_a_packing_can_be_repeated_and_adds_up(policy: str) -> None:
-    trace = Trace.generated(hosts=10, jobs=200, seed=3)
-    told: list[tuple[int, int]] = []
-    one = pack(trace, policy, seed=5, progress=lambda *some: told.append(some))
-    assert np.array_equal(one.allocated, pack(trace, policy, seed=5).allocated)
-    assert len(told) == len(one.arrived)
-    assert all(done <= total for done, total in told)
-    assert one.arrived[-1] >= 1.3
-    assert (one.allocated <= np.minimum(one.arrived, 1) + 1e-12).all()
-    assert (np.diff(one.allocated) >= 0).all()
-    assert (one.fragmented >= 0).all()
-    assert (one.fragmented + one.allocated <= 1 + 1e-9).all()
-    assert 0 < one.placed < len(one.arrived)
-
-
-def test_a_packing_refuses_only_what_a_ledger_refuses_too() -> None:
-    """The arrays are a model: the same jobs, placed where it places them, fit a ledger."""
-    trace = Trace.generated(hosts=3, jobs=60, seed=4)
-    one = pack(trace, "best-fit", seed=1)
-    given_ = np.diff(one.allocated, prepend=0.0)
-    with ro.connect("memory://") as ledger:
-        put_hosts(ledger, trace)
-        held = 0
-        for number, job in enumerate(trace.drawn(1.3, 1)):
-            found = ledger.snapshot().candidates(job.request(), limit=1, order="pack")
-            if found:
-                ledger.claim(f"{job.name}-{number}", found)
-                held += job.gpu_parts
-        gpus = trace.gpu_parts
-        assert abs(held / gpus - given_.sum()) < 0.1
-
-
-# --- fragmentation ------------------------------------------------------------------------------
-
-
-def slow_fragmentation(counts: list[int], devices: list[int], tasks: list[Task]) -> float:
-    """Return the fragmentation of one host, by the definition."""
-    total = sum(tasks[n].weight for n in range(len(tasks)))
-    found = 0.0
-    for one in tasks:
-        free = [left for left in devices if left > 0]
-        enough = sum(left >= one.each for left in free)
-        has_cpus = counts[0] >= one.counts["cpu"] or not one.counts["cpu"]
-        holds = one.devices and enough >= one.devices and has_cpus
-        lost = sum(left for left in free if left < one.each) if holds else sum(free)
-        found += one.weight / total * lost
-    return found
-
-
-tasks_of = st.builds(
-    lambda cpu, kind, weight: Task({"cpu": cpu}, *kind, float(weight)),
-    st.integers(0, 4),
-    st.sampled_from([(0, 0), (3, 1), (5, 1), (10, 1), (10, 2)]),
-    st.integers(1, 5),
-)
-hosts_of = st.tuples(
-    st.integers(-1, 6), st.lists(st.sampled_from([-1, 0, 2, 4, 5, 9, 10]), min_size=3, max_size=3)
-)
-
-
-@given(st.lists(hosts_of, min_size=1, max_size=4), st.lists(tasks_of, min_size=1), tasks_of)
-def test_fragmentation_of_all_hosts_at_once_is_that_of_each(
-    hosts: list[tuple[int, list[int]]], usual: list[Task], task: Task
-) -> None:
-    counts = np.array([[cpu] for cpu, _ in hosts])
-    devices = np.array([sorted(some, reverse=True) for _, some in hosts])
-    arrays = Workload.of(usual, ("cpu",))
-    found = fragmentation(counts, devices, arrays)
-    grown, device = growth(task, counts, devices, arrays, 10)
-    for number in range(len(hosts)):
-        here, cpus = devices[number].tolist(), counts[number].tolist()
-        before = slow_fragmentation(cpus, here, usual)
-        assert found[number] == pytest.approx(before)
-        if task.devices == 1 and task.each < 10:
-            ways = {
-                place: [left - task.each * (n == place) for n, left in enumerate(here)]
-                for place, left in enumerate(here)
-                if left >= task.each
-            }
-        else:
-            whole = [place for place, left in enumerate(here) if left == 10][: task.devices]
-            after = [0 if n in whole else left for n, left in enumerate(here)]
-            ways = {-1: after} if len(whole) == task.devices else {}
-        then = [cpus[0] - task.counts["cpu"]]
-        least = {
-            place: slow_fragmentation(then, way, usual) - before for place, way in ways.items()
-        }
-        assert grown[number] == pytest.approx(min(least.values(), default=float("inf")))
-        if least:
-            assert least[int(device[number])] == pytest.approx(grown[number])
-
 
 # --- reading ------------------------------------------------------------------------------------
 
@@ -208,22 +85,6 @@ def test_a_column_that_is_missing_is_named(tmp_path: Path) -> None:
     (tmp_path / "hosts.csv").write_text("sn,cpu_milli,gpu\n")
     with raises_code("InvalidTrace", match=r"line 1: got 'memory_mib'"):
         Trace.read(tmp_path / "hosts.csv", tmp_path / "hosts.csv")
-
-
-def test_nothing_to_pack_is_said(tmp_path: Path) -> None:
-    trace = read(tmp_path, "a,4000,8192,0,\n", "j,2000,1024,0,0,5,9\n")
-    with raises_code("InvalidTrace", match="no GPUs"):
-        pack(trace, "fgd")
-    with raises_code("InvalidField", match="one of random, best-fit, fgd"):
-        pack(trace, "worst")
-    trace = Trace.generated(hosts=1, jobs=9)
-    for load in (0, -1, float("nan"), float("inf"), "1"):
-        with raises_code("InvalidField", match="load"):
-            pack(trace, load=load)
-    with raises_code("InvalidField", match="seed"):
-        pack(trace, seed=-1)
-    with raises_code("InvalidTrace", match="no GPUs"):
-        pack(Trace((), ()))
 
 
 # --- on a ledger --------------------------------------------------------------------------------
@@ -348,25 +209,15 @@ def test_a_share_that_is_none_is_refused() -> None:
 # --- pictures -----------------------------------------------------------------------------------
 
 
-def test_pictures_are_drawn(tmp_path: Path) -> None:
+def test_a_replay_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     trace = Trace.generated(hosts=6, jobs=80, seed=3)
-    packings = [pack(trace, policy, seed=seed) for policy in POLICIES for seed in range(2)]
-    plots.plot_packings(packings, tmp_path / "packings.svg")
-    text = (tmp_path / "packings.svg").read_text()
-    assert text.count("<path") > 6
     with ro.connect("memory://") as ledger:
         put_hosts(ledger, trace)
-        done = {"pack": replay(ledger, trace)}
-        plots.plot_replays(done, trace.gpu_parts, tmp_path / "held.png")
+        results = {"pack": replay(ledger, trace)}
+    plot_replays(results, trace.gpu_parts, tmp_path / "held.png")
     assert (tmp_path / "held.png").read_bytes().startswith(b"\x89PNG")
-    with raises_code("InvalidTrace", match="at least one packing"):
-        plots.plot_packings([], tmp_path / "none.svg")
-
-
-def test_without_matplotlib_it_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "matplotlib.figure", None)
-    trace = Trace.generated(hosts=2, jobs=20, seed=3)
+    with raises_code("InvalidTrace", match="hosts with GPUs"):
+        plot_replays(results, 0, tmp_path / "none.svg")
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(exceptions.PluginError, match=r"resource_objects\[plot\]"):
-        plots.plot_packings([pack(trace, "random")], tmp_path / "none.svg")
+        plot_replays(results, trace.gpu_parts, tmp_path / "none.svg")
