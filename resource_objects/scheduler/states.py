@@ -212,8 +212,8 @@ class HostState:
                 )
                 records.append(_sum(each, highs, together))
         by_name: dict[str, Inventory] = dict(inventories_of(records).by_name())
-        for kind in fleet.views.parts:
-            view = fleet.views.of_tree(kind, self.tree)
+        for kind in fleet.parts:
+            view = fleet.view(kind, self.tree)
             if view is not None:
                 by_name[kind] = view.located.inventory
         return Inventories(by_name)

@@ -11,7 +11,7 @@
 ``order``           Order: which host comes first, and who of a host
 ``fleet``           the picture as NumPy arrays: providers, inventories, shares, pools, holders
 ``holders``         who holds what, put in order when somebody asks
-``views``           inventories that lie over trees, such as NUMA topologies
+``located_views``   views of placed resources, such as NUMA topologies, over trees
 ``host_usage``      who has what, host by host: what people look at
 ``equivalence``     providers that are equal, of which one is considered
 ``scenario``        Scenario: a fork of a snapshot, in which one may try things

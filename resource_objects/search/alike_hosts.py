@@ -49,7 +49,7 @@ class AlikeHosts:
                 self._rows[name] = rows
         self._is_told = bool(self._located) or any(
             not self._rows.keys().isdisjoint(shape)
-            for _, parts in fleet.views.devices
+            for parts in fleet.device_parts.values()
             for shape in parts.shapes
         )
         columns = np.stack(list(self._columns()), axis=1)
@@ -194,7 +194,7 @@ class AlikeHosts:
     def _descriptions(self) -> dict[int, tuple[tuple[str, str], ...]]:
         """How cells and devices describe themselves, by the place of their provider."""
         found: dict[int, tuple[tuple[str, str], ...]] = {}
-        for kind in self._fleet.views.parts:
-            for provider, text in self._fleet.views.described(kind):
+        for kind, parts in self._fleet.parts.items():
+            for provider, text in parts.described():
                 found[provider] = (*found.get(provider, ()), (kind, text))
         return found

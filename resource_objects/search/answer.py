@@ -207,4 +207,4 @@ def _is_limited(fleet: Fleet, rows: ClassRows, entries: Booleans) -> bool:
     if not fleet.limited:
         return False
     numbers = np.flatnonzero(entries) + rows.first
-    return not fleet.limited.isdisjoint(numbers.tolist())
+    return not fleet.limited.keys().isdisjoint(numbers.tolist())

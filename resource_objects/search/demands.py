@@ -23,7 +23,7 @@ from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.conditions.base import Qualifications
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.views import Parts, View
+from resource_objects.search.located_views import Parts, View
 
 
 class Source(NamedTuple):
@@ -145,7 +145,7 @@ def lay_located(
     barriers = tuple((one.rule, one.label) for one in laid.each)
     found = []
     for name, amount in amounts.items():
-        parts = fleet.views.of(name)
+        parts = fleet.parts_of(name)
         is_barred = tuple(~one.own[parts.provider] for one in laid.each)
         allowed = np.ones(len(parts.provider), dtype=np.bool_)
         for flags in is_barred:
@@ -203,7 +203,7 @@ class LocatedTreeDemand:
     @property
     def view(self) -> View:
         """The view over the tree, which has at least one part."""
-        found = self.ask.fleet.views.of_tree(self.ask.resource_class, self.tree)
+        found = self.ask.fleet.view(self.ask.resource_class, self.tree)
         assert found is not None, "the tree has parts"
         return found
 
@@ -346,7 +346,7 @@ class Placing:
             for n, count in used.items()
             if n in one.reach
         }
-        return fleet.views.beside(one.view, more) if more else one.view
+        return fleet.view_beside(one.view, more) if more else one.view
 
     def _others(self, views: Mapping[str, LocatedView]) -> Mapping[str, LocatedView]:
         """Return what else lies over the tree, and is left to others where that is possible."""
@@ -357,9 +357,9 @@ class Placing:
     def _rest(self) -> Mapping[str, LocatedView]:
         fleet, tree = self.located[0].ask.fleet, self.located[0].tree
         found: dict[str, LocatedView] = {}
-        for kind in fleet.views.parts.keys() - {one.ask.resource_class for one in self.located}:
+        for kind in fleet.parts.keys() - {one.ask.resource_class for one in self.located}:
             try:
-                view = fleet.views.of_tree(kind, tree)
+                view = fleet.view(kind, tree)
             except exceptions.InvalidInventory:
                 continue
             if view is not None:

@@ -28,8 +28,8 @@ def equivalence(fleet: Fleet) -> Equivalence:
     They depend on definitions alone, not on what is used, so that a fleet in which something else
     is used has the same. Their numbers mean nothing to another one, so all threads have the same.
     """
-    known: Equivalence | None = fleet.__dict__.get("equivalence")
-    return fleet.__dict__.setdefault("equivalence", Equivalence(fleet)) if known is None else known
+    known: Equivalence | None = fleet.of_definitions.get(Equivalence)
+    return known or fleet.of_definitions.setdefault(Equivalence, Equivalence(fleet))
 
 
 class Equivalence:
@@ -90,14 +90,14 @@ class Equivalence:
     def _parts(self, fleet: Fleet, provider: int) -> Hashable | None:
         """Return what is told of it as a part of what lies over its tree; None: like nobody."""
         found: list[Hashable] = []
-        for kind, parts in fleet.views.parts.items():
+        for kind, parts in fleet.parts.items():
             at = int(parts.provider.searchsorted(provider))
             if at == len(parts.provider) or parts.provider[at] != provider:
                 continue
             if not issubclass(resource(kind).inventory_kind, Identified):
                 return None
             try:
-                view = fleet.views.of_tree(kind, int(fleet.tree[provider]))
+                view = fleet.view(kind, int(fleet.tree[provider]))
             except exceptions.InvalidInventory:
                 return None
             if view is None:

@@ -17,18 +17,20 @@ import operator
 import pickle
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import os_traits
 
 from resource_objects import clock, exceptions
-from resource_objects.fields import MAX_AMOUNT, Shared
+from resource_objects.fields import MAX_AMOUNT, FrozenDict, Shared
 from resource_objects.providers.columns import AggregateColumns, ShareColumns
 from resource_objects.providers.decision import by_amount
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.providers.holders import Blocked, count_units_by_consumer
 from resource_objects.reasons import Rule
+from resource_objects.resources import resource
+from resource_objects.resources.located import Identified
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.arrays import (
     Booleans,
@@ -43,7 +45,16 @@ from resource_objects.search.arrays import (
     pickled,
 )
 from resource_objects.search.holders import Allocations, Units
-from resource_objects.search.views import UnitsOut, Views
+from resource_objects.search.located_views import (
+    NO_PARTS,
+    Parts,
+    View,
+    ViewCache,
+    view_beside,
+    view_of,
+)
+
+T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -146,6 +157,10 @@ def _unpickled(data: bytes) -> Fleet:
     return Fleet(**fields)
 
 
+class shared_property(functools.cached_property[T]):  # noqa: N801 (it is used as a decorator)
+    """A cached property that depends on definitions only: fleets with other usage share it."""
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fleet(Shared):
     """Providers, inventories, traits and what ties them, as arrays that cannot be written."""
@@ -165,16 +180,19 @@ class Fleet(Shared):
     pools: FleetPools
     allocations: Allocations
     units: Units
-    views: Views
+    stored_parts: Mapping[str, Parts]  #: of structured resources, by name in order
     keys: Keys  #: of providers
     within: int | None = None  #: the only tree that is asked about; None: all
     above: tuple[int, ...] = ()  #: providers that are above the root of that tree in truth
     #: the providers that are out of service themselves; among ``traits`` they have the trait of it
-    disabled: Mapping[int, DisabledPlace] = dataclasses.field(default_factory=dict)
-    limited: frozenset[int] = frozenset()  #: inventories whose capacity here is a limit
+    disabled: Mapping[int, DisabledPlace] = FrozenDict()
+    #: by how much limits lower the capacity of inventories here
+    limited: Mapping[int, int] = FrozenDict()
     #: the class of each unit that was removed while it was allocated, by the places of their
     #: providers. Figures and views count them as all others, until :meth:`in_force` excludes them
-    removed_units: Mapping[int, Mapping[str, str]] = dataclasses.field(default_factory=dict)
+    removed_units: Mapping[int, Mapping[str, str]] = FrozenDict()
+    #: those of them that are free, by place, in a fleet whose capacity excludes them
+    free_removed_units: Mapping[int, frozenset[str]] = FrozenDict()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the fields alone: not what was computed of them, and each array once."""
@@ -198,21 +216,18 @@ class Fleet(Shared):
     @functools.cached_property
     def _without_removed(self) -> Fleet:
         """The fleet without removed units that are free."""
-        back: Counter[int] = Counter()
-        out: dict[int, dict[int, frozenset[str]]] = {}
+        free: dict[int, frozenset[str]] = {}
+        counts: Counter[int] = Counter()
         for place, classes in self.removed_units.items():
-            taken = {row[0] for row in self.units.of_provider(place)}
-            free = classes.keys() - taken
-            for unit in free:
-                number = self.number(place, classes[unit])
-                if number is not None:
-                    back[number] += 1
-            if free:
-                out.setdefault(self.true_tree(place), {})[place] = frozenset(free)
-        numbers = integers(sorted(back))
+            units = classes.keys() - {row[0] for row in self.units.of_provider(place)}
+            if units:
+                free[place] = frozenset(units)
+            found = [self.number(place, classes[unit]) for unit in units]
+            counts.update(number for number in found if number is not None)
+        numbers = integers(sorted(counts))
         capacity = self.inventories.capacity[numbers]
-        capacity = capacity - integers([back[number] for number in numbers.tolist()])
-        return with_capacity(self, numbers, capacity, functools.partial(_units_of, out))
+        capacity = capacity - integers([counts[number] for number in numbers.tolist()])
+        return with_capacity(self, numbers, capacity, free_removed_units=free)
 
     def providers_in_force(self) -> Fleet:
         """Return :meth:`in_force`, but with all units of what is in service."""
@@ -232,7 +247,61 @@ class Fleet(Shared):
             integers([len(every[name]) for name in names]),
             np.concatenate([integers(()), *(every[name] for name in names)]),
         )
-        return dataclasses.replace(self, traits=traits, disabled=left)
+        return with_figures(self, self.inventories, traits=traits, disabled=left)
+
+    # --- placed resources ---
+
+    @shared_property
+    def parts(self) -> Mapping[str, Parts]:
+        """The parts of placed resources, by name in order."""
+        return {name: one for name, one in self.stored_parts.items() if resource(name).is_located}
+
+    @shared_property
+    def device_parts(self) -> Mapping[str, Parts]:
+        """The parts of resources whose units are devices, by name."""
+        return {
+            name: parts
+            for name, parts in self.parts.items()
+            if issubclass(resource(name).inventory_kind, Identified)
+        }
+
+    def parts_of(self, name: str) -> Parts:
+        """Return the parts of a placed resource, which may be none."""
+        return self.parts.get(name, NO_PARTS)
+
+    def device_resource(self, provider: int, resource_class: str) -> str | None:
+        """Return the resource whose devices a provider has under a class, None if it has none."""
+        for name, parts in self.device_parts.items():
+            if resource_class in parts.classes_at(provider):
+                return name
+        return None
+
+    def view(self, name: str, tree: int) -> View | None:
+        """Return the view of a placed resource over a tree, None if it has no part of it.
+
+        Cost: that of assembling it, the first time.
+
+        :raises InvalidInventory: if the stored parts contradict each other
+        """
+        key = name, tree
+        if key not in self._views:
+            self._views[key] = view_of(self, name, tree)
+        return self._views[key]
+
+    def view_beside(self, view: View, used: Mapping[tuple[int, str], int]) -> View:
+        """Return a view with further use, by the place of the provider and the resource class."""
+        return view_beside(self, view, used)
+
+    @functools.cached_property
+    def _views(self) -> dict[tuple[str, int], View | None]:
+        return {}
+
+    @functools.cached_property
+    def view_cache(self) -> ViewCache:
+        """The views that fleets with the same usage of a tree share."""
+        return ViewCache()
+
+    # --- inventories ---
 
     def rows(self, resource_class: str) -> ClassRows:
         """Return the inventories of a class, which may be none."""
@@ -251,7 +320,7 @@ class Fleet(Shared):
         rows = self.rows(resource_class)
         return len(rows.tree) == len(self.hosts) and self.has_one_each(resource_class)
 
-    @functools.cached_property
+    @shared_property
     def _ones_each(self) -> dict[str, bool]:
         """Of which classes no tree has two, as far as somebody asked."""
         return {}
@@ -403,13 +472,13 @@ class Fleet(Shared):
         first, end = self.tree.searchsorted((tree, tree + 1)).tolist()
         return range(first, end)
 
-    @functools.cached_property
+    @shared_property
     def roots(self) -> Integers:
         """The root of each tree."""
         found: Integers = frozen(np.flatnonzero(self.parent == np.arange(len(self.parent))))
         return found
 
-    @functools.cached_property
+    @shared_property
     def is_pool(self) -> Booleans:
         """Which providers are pools."""
         found = np.zeros(len(self.names), dtype=np.bool_)
@@ -441,7 +510,7 @@ class Fleet(Shared):
                 return table.index(key)
         return None
 
-    @functools.cached_property
+    @shared_property
     def place_by_key(self) -> Mapping[str, int]:
         """The place of each provider by name and by uuid. Cost: 1 ms for 10,000, once."""
         uuids = {uuid: place for place, uuid in enumerate(self.uuids)}
@@ -484,6 +553,27 @@ class Fleet(Shared):
         found = at < len(rows.provider) and rows.provider[at] == provider
         return rows.first + at if found else None
 
+    @functools.cached_property
+    def stored_capacity(self) -> Integers:
+        """The capacity of each inventory that its definition states, whatever is excluded here."""
+        if not self.limited and not self.free_removed_units:
+            return self.inventories.capacity
+        capacity = self.inventories.capacity.copy()
+        capacity[integers(list(self.limited))] += integers(list(self.limited.values()))
+        for place, units in self.free_removed_units.items():
+            for unit in units:
+                number = self.number(place, self.removed_units[place][unit])
+                if number is not None:
+                    capacity[number] += 1
+        return capacity
+
+    @shared_property
+    def by_class(self) -> Members:
+        """The providers of inventories, by resource class."""
+        sizes = integers([len(rows.tree) for rows in self.classes.values()])
+        number = {name: code for code, name in enumerate(self.classes)}
+        return Members(number, sizes, self.inventories.provider)
+
     def record(self, inventory: int) -> InventoryRecord:
         """Return the figures of an inventory as they are kept."""
         rows = self.inventories
@@ -515,7 +605,7 @@ class Fleet(Shared):
 
     def rule_of(self, inventories: Iterable[int]) -> Rule:
         """Return which rule stands against who asks for more than is left of some inventories."""
-        return Rule.CAPACITY if self.limited.isdisjoint(inventories) else Rule.LIMIT
+        return Rule.CAPACITY if self.limited.keys().isdisjoint(inventories) else Rule.LIMIT
 
     def holders(self, inventories: list[int]) -> tuple[tuple[str, int], ...]:
         """Return ``(consumer, amount)`` of what is used of some inventories, the largest first."""
@@ -599,7 +689,7 @@ class Fleet(Shared):
                 of[int(provider[source]), self.class_of(source), factor] = None
         return self.allocations.holders(of)
 
-    @functools.cached_property
+    @shared_property
     def listed(self) -> tuple[Integers, Integers]:
         """How many traits, and how many aggregates, each provider has itself."""
         tables = (self.traits, self.aggregates)
@@ -610,17 +700,18 @@ class Fleet(Shared):
     def _pool_holders(self) -> dict[tuple[int, ...], tuple[tuple[str, int], ...]]:
         return {}
 
-    @functools.cached_property
+    @shared_property
+    def of_definitions(self) -> dict[Any, Any]:
+        """Values that other modules computed from the definitions, by their own keys."""
+        return {}
+
+    @shared_property
     def _starts(self) -> tuple[list[int], list[str]]:
         return [rows.first for rows in self.classes.values()], list(self.classes)
 
 
 _FIELDS = tuple(one.name for one in dataclasses.fields(Fleet))
-#: What of a fleet is worked out when it is first asked for, and does not depend on use.
-_WORKED_OUT = (
-    *("roots", "is_pool", "equivalence", "listed", "places", "placements", "place_by_key"),
-    *("_starts", "_ones_each"),
-)
+_SHARED = tuple(name for name, one in vars(Fleet).items() if isinstance(one, shared_property))
 
 
 def with_figures(old: Fleet, inventories: ClassRows, **changed: Any) -> Fleet:
@@ -634,21 +725,18 @@ def with_figures(old: Fleet, inventories: ClassRows, **changed: Any) -> Fleet:
     new = object.__new__(Fleet)  # dataclasses.replace takes longer than all else of a claim
     kept, made = old.__dict__, new.__dict__
     made.update({name: kept[name] for name in _FIELDS})
-    made.update({name: kept[name] for name in _WORKED_OUT if name in kept})
+    made.update({name: kept[name] for name in _SHARED if name in kept})
     made.update(changed, inventories=inventories, classes=classes)
+    made.setdefault("view_cache", old.view_cache)
     return new
 
 
-def with_capacity(
-    old: Fleet, numbers: Integers, capacity: Integers, out: UnitsOut | None = None, **changed: Any
-) -> Fleet:
+def with_capacity(old: Fleet, numbers: Integers, capacity: Integers, **changed: Any) -> Fleet:
     """Return a fleet with less capacity of some inventories.
 
     :param numbers: of the inventories, each once
     :param capacity: what they have then, parallel to these
-    :param out: which units of a tree are not given, by the place of the provider, and are the
-        reason for that; None: it is a limit
-    :param changed: other fields
+    :param changed: other fields, which state why
 
     Cost: some passes over the inventories.
     """
@@ -658,11 +746,7 @@ def with_capacity(
     free = old.shares.left(every - kept.used)
     high = np.minimum(free, kept.max_unit) // kept.step_size * kept.step_size
     rows = dataclasses.replace(kept, capacity=frozen(every), free=frozen(free), high=frozen(high))
-    views = old.views
-    if views:
-        back = _held_back(old, numbers, capacity)
-        views = views.under_limits(back) if out is None else views.without_units(out, back)
-    return with_figures(old, rows, views=views, **changed)
+    return with_figures(old, rows, **changed)
 
 
 def unheld(old: Fleet) -> Fleet:
@@ -675,7 +759,7 @@ def unheld(old: Fleet) -> Fleet:
     return with_used(
         old,
         np.zeros_like(old.inventories.used),
-        views=old.views.unheld() if old.views else old.views,
+        view_cache=old.view_cache.without_usage(),
         allocations=old.allocations.none(),
         units=old.units.none(),
     )
@@ -695,34 +779,6 @@ def with_used(old: Fleet, used: Integers, **changed: Any) -> Fleet:
     return with_figures(old, kept.with_use(used, free, high), **changed)
 
 
-def _held_back(
-    fleet: Fleet, numbers: Integers, capacity: Integers
-) -> Callable[[int], Mapping[tuple[int, str], int]]:
-    """Return a function: what is held back in a tree, by the provider's place and class."""
-    kept = fleet.inventories
-    places, counts = kept.provider[numbers], kept.capacity[numbers] - capacity
-    trees = fleet.tree[places]
-    if fleet.above and fleet.within is not None:  # what is above the cut binds below it
-        trees = np.where(trees == fleet.tree[fleet.above[0]], fleet.within, trees)
-
-    return functools.partial(_held_back_of, fleet, numbers, places, counts, trees)
-
-
-def _held_back_of(
-    fleet: Fleet, numbers: Integers, places: Integers, counts: Integers, trees: Integers, tree: int
-) -> dict[tuple[int, str], int]:
-    return {
-        (int(places[n]), fleet.class_of(int(numbers[n]))): int(counts[n])
-        for n in np.flatnonzero(trees == tree)
-    }
-
-
-def _units_of(
-    trees: Mapping[int, Mapping[int, frozenset[str]]], tree: int
-) -> Mapping[int, frozenset[str]]:
-    return trees.get(tree, {})
-
-
 _NO_FIGURES: Integers = frozen(integers(()))
 _NO_FLAGS: Booleans = frozen(np.zeros(0, dtype=np.bool_))
 _NO_COLUMNS: dict[str, Any] = {
@@ -734,10 +790,14 @@ NO_ROWS = ClassRows(**_NO_COLUMNS)
 # --- members ------------------------------------------------------------------------------------
 
 
+#: Places are fewer than 2 to the power of this.
+PLACE_BITS = 40
+
+
 class Members(Mapping[str, Integers]):
     """The providers that have something, by its name; in the order of names, and of providers."""
 
-    __slots__ = ("_ends", "number", "places", "sizes")
+    __slots__ = ("_ends", "_keys", "number", "places", "sizes")
 
     def __init__(self, number: Mapping[str, int], sizes: Integers, places: Integers) -> None:
         """:param number: of each name, in order
@@ -749,6 +809,7 @@ class Members(Mapping[str, Integers]):
         self.sizes: Integers = frozen(sizes)
         self.places: Integers = frozen(places)
         self._ends = np.cumsum(sizes)
+        self._keys: Integers | None = None
 
     def __getitem__(self, name: str) -> Integers:
         number = self.number[name]
@@ -763,6 +824,21 @@ class Members(Mapping[str, Integers]):
 
     def __contains__(self, name: object) -> bool:
         return name in self.number
+
+    def within(self, first: int, end: int) -> Iterator[tuple[str, slice]]:
+        """Yield the names that providers from ``first`` to before ``end`` have.
+
+        Each comes with the entries of :attr:`places` of these. Cost: two binary searches for each
+        name, vectorised; the first time a pass over the places.
+        """
+        codes = np.arange(len(self.number)) << PLACE_BITS
+        if self._keys is None:  # two threads may both do it: the outcome is the same
+            self._keys = np.repeat(codes, self.sizes) + self.places
+        starts, stops = self._keys.searchsorted(codes + first), self._keys.searchsorted(codes + end)
+        names = None
+        for code in np.flatnonzero(stops > starts).tolist():
+            names = names or list(self.number)
+            yield names[code], slice(int(starts[code]), int(stops[code]))
 
 
 # --- shares -------------------------------------------------------------------------------------

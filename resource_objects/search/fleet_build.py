@@ -27,7 +27,7 @@ from resource_objects.search.arrays import (
 )
 from resource_objects.search.fleet import ClassRows, Find, Fleet, FleetShares, Members
 from resource_objects.search.holders import Allocations, Units
-from resource_objects.search.views import Views
+from resource_objects.search.located_views import Parts, read_parts
 
 
 def read(columns: Columns, at: str | None = None) -> Fleet:
@@ -63,8 +63,8 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
     members = columns.aggregates
     aggregates = _grouped(members.aggregate, place.of(members.provider_id))
     keys = Keys(np.arange(len(names)), len(names))
-    views = Views(columns, place, tree, keys)
-    inventories, classes, ties = _inventories(columns, place, tree, is_root, views)
+    stored_parts = read_parts(columns.kinds, place, tree)
+    inventories, classes, ties = _inventories(columns, place, tree, is_root, stored_parts)
     return Fleet(
         names=names,
         uuids=tuple(given.uuid[row] for row in order.tolist()),
@@ -81,7 +81,7 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
         pools=fleet.read_pools(columns.aggregates, place, sharing, tree, is_root),
         allocations=Allocations(columns.allocations, place, keys),
         units=Units(columns.units, place, keys),
-        views=views,
+        stored_parts=stored_parts,
         keys=keys,
         within=None if top is None else int(tree[rank[top]]),
         above=tuple(rank[integers(above)].tolist()),
@@ -179,7 +179,11 @@ def _order(names: Sequence[str], root: Integers, depth: Integers) -> Integers:
 
 
 def _inventories(
-    columns: Columns, place: PlaceIndex, tree: Integers, is_root: Booleans, views: Views
+    columns: Columns,
+    place: PlaceIndex,
+    tree: Integers,
+    is_root: Booleans,
+    stored_parts: Mapping[str, Parts],
 ) -> tuple[ClassRows, dict[str, ClassRows], FleetShares]:
     """Return all inventories, the same by class, and what they share."""
     given = columns.inventories
@@ -189,7 +193,9 @@ def _inventories(
     provider, code = provider[order], code[order]
     find = _finder(codes, code, provider, len(tree))
     ties = fleet.read_shares(columns.shares, place, find)
-    kept, devices = (_kept(views, find, len(code), of_devices) for of_devices in (False, True))
+    kept, devices = (
+        _are_of_parts(stored_parts, find, len(code), of_devices) for of_devices in (False, True)
+    )
     is_part = (kept | devices) & _is_shared(ties, code, tree[provider])
     rows = _rows(given, order, provider, tree, is_root, ties, (kept, devices, is_part))
     return rows, {name: rows.part(entries) for name, entries in parts(codes, code)}, ties
@@ -211,19 +217,22 @@ def _finder(codes: dict[str, int], code: Integers, provider: Integers, providers
     return find
 
 
-def _kept(views: Views, find: Find, count: int, of_devices: bool) -> Booleans:
-    """Return which inventories are those of parts of what lies over a tree.
+def _are_of_parts(
+    stored_parts: Mapping[str, Parts], find: Find, count: int, of_devices: bool
+) -> Booleans:
+    """Return which inventories count parts of placed resources.
 
-    :param of_devices: whether those are meant whose units are devices, or the others
+    :param of_devices: whether the resources are those whose units are devices, or the others
     """
     found = np.zeros(count, dtype=np.bool_)
-    for kind, each in views.parts.items():
-        if issubclass(resource(kind).inventory_kind, Identified) is not of_devices:
+    for name, of_kind in stored_parts.items():
+        kind = resource(name)
+        if not kind.is_located or issubclass(kind.inventory_kind, Identified) is not of_devices:
             continue
-        for number, classes in enumerate(each.shapes):
-            providers = each.provider[each.shape == number]
-            for name in classes:
-                rows = find(providers, (name,) * len(providers))
+        for number, classes in enumerate(of_kind.shapes):
+            providers = of_kind.provider[of_kind.shape == number]
+            for resource_class in classes:
+                rows = find(providers, (resource_class,) * len(providers))
                 found[rows[rows >= 0]] = True
     return found
 

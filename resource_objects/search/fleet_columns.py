@@ -43,11 +43,6 @@ def columns_of(fleet: Fleet, trees: Collection[int] | None = None) -> Columns:
     spans = _spans(fleet, trees)
     places = [place for first, end in spans for place in range(first, end)]
     rows = partial(_rows, places=None if trees is None else places)
-    kinds = (
-        row
-        for tree in (range(len(fleet.hosts)) if trees is None else sorted(trees))
-        for row in fleet.views.kinds(tree)
-    )
     return Columns(
         providers=_providers(fleet, places),
         inventories=InventoryColumns(*_turned(_inventories(fleet, spans), 10)),
@@ -55,7 +50,7 @@ def columns_of(fleet: Fleet, trees: Collection[int] | None = None) -> Columns:
         allocations=AllocationColumns(*_turned(rows(fleet.allocations), 4)),
         aggregates=AggregateColumns(*_turned(_members(fleet.aggregates, spans), 2)),
         shares=ShareColumns(*_turned(_shares(fleet, spans), 5)),
-        kinds=KindColumns(*_turned(kinds, 4)),
+        kinds=KindColumns(*_turned(_kinds(fleet, spans), 4)),
         units=UnitColumns(*_turned(rows(fleet.units), 4)),
         now=_now(fleet),
     )
@@ -109,29 +104,35 @@ def _providers(fleet: Fleet, places: list[int]) -> ProviderColumns:
 
 
 def _inventories(fleet: Fleet, spans: list[tuple[int, int]]) -> Iterator[tuple[Any, ...]]:
-    for name, rows in fleet.classes.items():
-        for first, end in spans:
-            start, stop = rows.provider.searchsorted((first, end)).tolist()
-            here = slice(start, stop)
-            columns = (
-                *(rows.total[here], rows.reserved[here], rows.min_unit[here], rows.max_unit[here]),
-                *(rows.step_size[here], rows.ratio[here], rows.capacity[here], rows.used[here]),
-            )
-            places = rows.provider[here].tolist()
-            figures = (column.tolist() for column in columns)
-            for place, total, reserved, least, most, *others in zip(places, *figures, strict=True):
+    rows = fleet.inventories
+    columns = (
+        *(rows.provider, rows.total, rows.reserved, rows.min_unit, rows.max_unit),
+        *(rows.step_size, rows.ratio, fleet.stored_capacity, rows.used),
+    )
+    for first, end in spans:
+        for name, here in fleet.by_class.within(first, end):
+            figures = (column[here].tolist() for column in columns)
+            for place, total, reserved, least, most, *others in zip(*figures, strict=True):
                 bound = None if most == MAX_AMOUNT else most
                 yield place, name, total, reserved, least, bound, *others
 
 
 def _members(table: Members, spans: list[tuple[int, int]]) -> Iterator[tuple[int, str]]:
-    for name, places in table.items():
-        if name == TRAIT:  # it is derived of what is disabled
-            continue
+    for first, end in spans:
+        for name, here in table.within(first, end):
+            if name != TRAIT:  # it is derived of what is disabled
+                for place in table.places[here].tolist():
+                    yield place, name
+
+
+def _kinds(fleet: Fleet, spans: list[tuple[int, int]]) -> Iterator[tuple[Any, ...]]:
+    for name, parts in fleet.stored_parts.items():
         for first, end in spans:
-            start, stop = places.searchsorted((first, end)).tolist()
-            for place in places[start:stop].tolist():
-                yield place, name
+            start, stop = parts.provider.searchsorted((first, end)).tolist()
+            shapes = parts.shape[start:stop].tolist()
+            places, texts = parts.provider[start:stop].tolist(), parts.descriptions[start:stop]
+            for place, shape, text in zip(places, shapes, texts, strict=True):
+                yield place, name, parts.shapes[shape], text
 
 
 def _shares(fleet: Fleet, spans: list[tuple[int, int]]) -> Iterator[tuple[Any, ...]]:

@@ -31,9 +31,9 @@ from resource_objects.search.conditions.located import LocatedCondition, most_of
 from resource_objects.search.demands import Supply, TreeDemand, members
 from resource_objects.search.distribution import Counts, Domain, LinearBound, maximal, within_bound
 from resource_objects.search.fleet import Fleet
+from resource_objects.search.located_views import View
 from resource_objects.search.problem import Problem, counts_alone, lay, possible
 from resource_objects.search.tree_search import ClassShare, candidate, counted_candidate
-from resource_objects.search.views import View
 
 _EMPTY = integers(())
 #: Steps of the budget for one decision about the devices of a host.
@@ -293,7 +293,7 @@ def device_requests(problem: Problem, view: View) -> Iterator[PartialRequest]:
     id_of = dict(zip(view.places, view.located.inventory.part_ids(), strict=True))
     for name, amount, places, count in needed:
         if name == view.kind or all(
-            fleet.views.of_devices(place, name) == view.kind for place in places
+            fleet.device_resource(place, name) == view.kind for place in places
         ):
             yield PartialRequest(name, amount, [id_of[place] for place in places], count)
 
@@ -394,7 +394,7 @@ class GangProblem:
         self._refused: dict[int, list[Counts]] = defaultdict(list)
         located = {condition.name for kind in self.kinds for condition in kind.problem.located}
         #: the resources of devices that members request by more than a count
-        self._devices = [name for name, _ in fleet.views.devices if name in located]
+        self._devices = [name for name in fleet.device_parts if name in located]
         self._provided: dict[tuple[int, Counts], bool] = {}
         nested(self._bounded_domains, len(fleet.hosts))  # rejects levels that cross
 
@@ -522,7 +522,7 @@ class GangProblem:
     def _may_provide_of(self, name: str, tree: int, counts: Counts, budget: Budget) -> bool:
         budget.spend(_DEVICES_OF_HOST)
         try:
-            view = self.fleet.views.of_tree(name, tree)
+            view = self.fleet.view(name, tree)
         except exceptions.InvalidInventory:  # its devices are unknown
             return True
         if view is None:

@@ -104,7 +104,7 @@ def _unused_parts(scenario: Scenario, request: Request, used: frozenset[str]) ->
         place
         for name, amount in request.groups[0].resources.by_name()
         if not amount.is_assigned
-        for place in fleet.views.of(name).provider.tolist()
+        for place in fleet.parts_of(name).provider.tolist()
     }
     return [
         fleet.names[place]

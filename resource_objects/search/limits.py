@@ -48,7 +48,9 @@ def under(fleet: Fleet, limits: UseLimits) -> Fleet:
     if not is_lower.any():
         return fleet
     numbers, totals = numbers[is_lower], totals[is_lower]
-    return with_capacity(fleet, numbers, totals, limited=frozenset(numbers.tolist()))
+    lowered = (kept.capacity[numbers] - totals).tolist()
+    limited = dict(zip(numbers.tolist(), lowered, strict=True))
+    return with_capacity(fleet, numbers, totals, limited=limited)
 
 
 def _numbered(fleet: Fleet, limits: UseLimits) -> tuple[Integers, Integers]:

@@ -24,7 +24,7 @@ def placements(fleet: Fleet) -> Booleans:
     A placement is a single unit that uses at least one inventory of one unit of another provider: a
     position on a device, such as a memory slice of a GPU.
     """
-    found: Booleans | None = fleet.__dict__.get("placements")
+    found: Booleans | None = fleet.of_definitions.get("placements")
     if found is None:
         kept, shares = fleet.inventories, fleet.shares
         occupies = kept.provider[shares.source] != kept.provider[shares.target]
@@ -32,7 +32,7 @@ def placements(fleet: Fleet) -> Booleans:
         found = np.zeros(len(kept.capacity), dtype=np.bool_)
         found[shares.source[occupies]] = True
         found &= kept.capacity == 1
-        fleet.__dict__["placements"] = frozen(found)
+        fleet.of_definitions["placements"] = frozen(found)
     return found
 
 

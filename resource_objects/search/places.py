@@ -62,7 +62,7 @@ def places_of(fleet: Fleet, level: str) -> Places:
     Cost: some passes over the providers; where cells were discovered, some 30 microseconds for each
     host beside that, the first time.
     """
-    known: dict[str, Places] = fleet.__dict__.setdefault("places", {})
+    known: dict[str, Places] = fleet.of_definitions.setdefault(Places, {})
     if level not in known:
         known[level] = _made(fleet, level)
     return known[level]
@@ -77,9 +77,9 @@ def _made(fleet: Fleet, level: str) -> Places:
     key = np.where(fleet.having(fleet.traits, (trait_of_level(level),)), np.arange(count), -1)
     cells, devices = np.full(count, -1), np.full(count, -1)
     if level == CELLS:
-        for kind in fleet.views.parts:
+        for kind, parts in fleet.parts.items():
             found = devices if _has_identity(kind) else cells
-            for provider, description in fleet.views.described(kind):
+            for provider, description in parts.described():
                 number = resource(kind).cell_of_part(description)
                 found[provider] = -1 if number is None else number
     size = 1 + max(int(cells.max(initial=0)), int(devices.max(initial=0)))
@@ -127,7 +127,7 @@ def _numbered(fleet: Fleet, key: Integers, stands: Booleans, cell: Integers) -> 
     standing = np.flatnonzero(stands)
     provider[number[standing]] = standing
     is_lost = np.zeros(len(key), dtype=np.bool_)
-    for _, parts in fleet.views.devices:
+    for parts in fleet.device_parts.values():
         is_lost[parts.provider] = True
     is_lost &= (number < 0) & (count[fleet.tree] > 0)
     arrays = (number, is_lost, tree, provider, cell[some][order], count)

@@ -591,7 +591,7 @@ def counts_alone(problem: Problem) -> bool:
     if problem.located or problem.named or problem.near:
         return False
     names = {ask.resource_class for ask in problem.demands}
-    by_name = (parts for _, parts in problem.fleet.views.devices)
+    by_name = problem.fleet.device_parts.values()
     return not any(ask.units for ask in problem.demands) and all(
         names.isdisjoint(shape) for parts in by_name for shape in parts.shapes
     )

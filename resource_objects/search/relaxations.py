@@ -630,7 +630,7 @@ def _least(counts: Request | None, name: str) -> int:
 def _of_kinds(fleet: Fleet) -> set[tuple[int, str]]:
     """Return the (place, class) of what is kept as parts of something that lies over a tree."""
     found: set[tuple[int, str]] = set()
-    for parts in fleet.views.parts.values():
+    for parts in fleet.parts.values():
         for place, shape in zip(parts.provider.tolist(), parts.shape.tolist(), strict=True):
             found.update((place, name) for name in parts.shapes[shape])
     return found
@@ -761,8 +761,8 @@ def _contents(fleet: Fleet) -> Any:
         source, target = (rows.provider[column] for column in (shares.source, shares.target))
         far = (target - source).astype(np.uint64) ^ (shares.factor.astype(np.uint64) << 32)
         np.add.at(found, source, _mixed(_mixed(far)))
-    for kind in fleet.views.parts:
-        for place, text in fleet.views.described(kind):
+    for parts in fleet.parts.values():
+        for place, text in parts.described():
             found[place] += _mixed(np.uint64(zlib.crc32(text.encode())) << np.uint64(16))
     return found
 

@@ -16,6 +16,7 @@ from resource_objects.search.arrays import Cut, Integers, Moves, Splice, frozen,
 from resource_objects.search.fleet import (
     CLASS_COLUMNS,
     NO_ROWS,
+    PLACE_BITS,
     SHARING,
     ClassRows,
     Fleet,
@@ -24,6 +25,7 @@ from resource_objects.search.fleet import (
     pools_of_members,
 )
 from resource_objects.search.holders import Row, Rows, by_provider
+from resource_objects.search.located_views import NO_PARTS, Parts
 
 _D = TypeVar("_D")
 
@@ -45,7 +47,7 @@ def replaced(old: Fleet, new: Fleet, gone: Sequence[int]) -> Fleet:
     is_root = parent == np.arange(len(parent))
     rows, classes, shares = _spliced_inventories(old, new, moves)
     left = np.flatnonzero(moves.old < 0)
-    return Fleet(
+    fleet = Fleet(
         names=splice.listed(old.names, new.names),
         uuids=splice.listed(old.uuids, new.uuids),
         generation=splice.of(old.generation, new.generation),
@@ -61,11 +63,22 @@ def replaced(old: Fleet, new: Fleet, gone: Sequence[int]) -> Fleet:
         pools=pools_of_members(aggregates, traits.get(SHARING, integers(())), moves.tree, is_root),
         allocations=old.allocations.spliced(keys, left, _rows_of(new.allocations, moves.new)),
         units=old.units.spliced(keys, left, _rows_of(new.units, moves.new)),
-        views=old.views.spliced(new.views, moves, keys),
+        stored_parts=_parts(old.stored_parts, new.stored_parts, moves),
         keys=keys,
         disabled=_moved(old.disabled, new.disabled, moves),
         removed_units=_moved(old.removed_units, new.removed_units, moves),
     )
+    with_parts = [parts.tree for parts in new.parts.values()]
+    added = moves.new[new.roots[np.unique(np.concatenate((integers(()), *with_parts)))]]
+    removed = old.keys.at[old.roots[gone]].tolist()
+    fleet.__dict__["view_cache"] = old.view_cache.spliced(set(removed), keys.at[added].tolist())
+    return fleet
+
+
+def _parts(old: Mapping[str, Parts], new: Mapping[str, Parts], moves: Moves) -> Mapping[str, Parts]:
+    names = sorted({*old, *new})
+    found = {n: old.get(n, NO_PARTS).spliced(new.get(n, NO_PARTS), moves) for n in names}
+    return {name: parts for name, parts in found.items() if len(parts.provider)}
 
 
 def _moved(old: Mapping[int, _D], new: Mapping[int, _D], moves: Moves) -> Mapping[int, _D]:
@@ -85,10 +98,6 @@ def _height(parent: Integers) -> int:
     return height
 
 
-#: Places are fewer than 2 to the power of this.
-_PLACE_BITS = 40
-
-
 def _members(old: Members, new: Members, moves: Moves) -> Members:
     """Return who has what."""
     number = old.number
@@ -100,13 +109,13 @@ def _members(old: Members, new: Members, moves: Moves) -> Members:
         if table.number is not number:
             codes = integers([number[name] for name in table])
         at = places[table.places]
-        both.append(((np.repeat(codes, table.sizes) << _PLACE_BITS) + at)[at >= 0])
+        both.append(((np.repeat(codes, table.sizes) << PLACE_BITS) + at)[at >= 0])
     keys = np.insert(both[0], both[0].searchsorted(both[1]), both[1])
-    sizes = np.bincount(keys >> _PLACE_BITS, minlength=len(number))
+    sizes = np.bincount(keys >> PLACE_BITS, minlength=len(number))
     if not sizes.all():  # nobody has it any more
         kept = [name for name, size in zip(number, sizes.tolist(), strict=True) if size]
         number, sizes = {name: n for n, name in enumerate(kept)}, sizes[sizes > 0]
-    return Members(number, sizes, keys & ((1 << _PLACE_BITS) - 1))
+    return Members(number, sizes, keys & ((1 << PLACE_BITS) - 1))
 
 
 def _spliced_inventories(

@@ -17,9 +17,9 @@ import numpy as np
 
 from resource_objects.providers.disabled import FOREVER, Disabled, RemovedUnit
 from resource_objects.providers.orders import Change, ConsumerOrder, ConsumerRecord, Key, UseLimits
-from resource_objects.search.arrays import Overlay, frozen, integers, writable
+from resource_objects.search.arrays import Integers, Overlay, frozen, integers, writable
 from resource_objects.search.fleet import Fleet, with_figures
-from resource_objects.search.views import Views
+from resource_objects.search.located_views import ViewCache
 from resource_objects.store.decide import OrderRows, Restrictions, Unit, decide
 from resource_objects.store.rows import InventoryRow
 
@@ -180,7 +180,7 @@ def used_since(
         inventories if in_place else inventories.with_use(used, free, high),
         allocations=old.allocations.after(at),
         units=old.units.after(taken),
-        views=_views_after(old, at),
+        view_cache=_view_cache_after(old, numbers),
     )
     if in_place:
         for column in (used, free, high):
@@ -205,11 +205,11 @@ def _holders_after(
     return old.places_of_holders.with_(found)
 
 
-def _views_after(old: Fleet, at: Mapping[int, tuple[Change, ...]]) -> Views:
-    """Return what lies over trees after changes, by the places of their providers."""
-    if not old.views:
-        return old.views
-    by_tree: dict[int, list[Change]] = {}
-    for place, some in at.items():
-        by_tree.setdefault(old.true_tree(place), []).extend(some)
-    return old.views.after(by_tree)
+def _view_cache_after(old: Fleet, numbers: Integers) -> ViewCache:
+    """Return the views that a fleet with other use of some inventories has too."""
+    if not old.parts:
+        return old.view_cache
+    trees = set(old.inventories.tree[numbers].tolist())
+    if old.above and old.within is not None:  # one view covers both parts of a tree
+        trees.add(old.within)
+    return old.view_cache.after(old.keys.at[old.roots[list(trees)]].tolist())

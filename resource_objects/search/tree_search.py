@@ -294,11 +294,11 @@ def _counted(
 ) -> Iterator[Allocation]:
     """Yield the allocations of counts, with units that nothing before them has."""
     gone: dict[int, set[str]] = {}
-    for provider, one in placed if fleet.views else ():
+    for provider, one in placed if fleet.parts else ():
         gone.setdefault(provider, set()).update(one.units)
     for count in counts:
         units = count.units
-        kind = fleet.views.of_devices(count.provider, count.resource_class)
+        kind = fleet.device_resource(count.provider, count.resource_class)
         if kind is not None and not units:
             units = _units(fleet, kind, count, gone.get(count.provider, ()))
         if units:
@@ -309,7 +309,7 @@ def _counted(
 def _units(fleet: Fleet, kind: str, count: _Count, gone: Iterable[str]) -> tuple[str, ...]:
     few = FewUnits(fleet.names[count.provider], count.resource_class, count.amount)
     try:
-        view = fleet.views.of_tree(kind, int(fleet.tree[count.provider]))
+        view = fleet.view(kind, int(fleet.tree[count.provider]))
     except exceptions.InvalidInventory:
         raise few from None
     assert view is not None, "a part is of a view"

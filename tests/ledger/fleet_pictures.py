@@ -45,7 +45,7 @@ def picture_of(snapshot: Snapshot) -> dict[str, Any]:
                 [parts.shapes[number] for number in parts.shape.tolist()],
                 parts.shapes,
             ]
-            for kind, parts in fleet.views.parts.items()
+            for kind, parts in fleet.parts.items()
         },
         "views": _views(fleet),
         "totals": {name: [one.tolist() for one in fleet.totals(name)] for name in fleet.classes},
@@ -84,10 +84,10 @@ def _columns(rows: ClassRows) -> dict[str, Any]:
 
 def _views(fleet: Fleet) -> list[Any]:
     found = []
-    for kind in fleet.views.parts:
+    for kind in fleet.parts:
         for tree, host in enumerate(fleet.hosts):
             try:
-                view = fleet.views.of_tree(kind, tree)
+                view = fleet.view(kind, tree)
             except exceptions.InvalidInventory as error:
                 found.append((kind, host, str(error)))
                 continue
@@ -103,4 +103,4 @@ def _more(fleet: Fleet, view: Any) -> str:
     """Return a view with more in use of its first part, where that can be said."""
     place = view.places[0]
     some = {(place, fleet.class_of(number)): 0 for number in equivalence(fleet).inventories(place)}
-    return str(fleet.views.beside(view, some).located.inventory)
+    return str(fleet.view_beside(view, some).located.inventory)

@@ -258,12 +258,12 @@ def test_very_many_trees_are_read_with_all_others(ledger: ro.Ledger) -> None:
 def test_a_view_over_a_tree_is_gathered_until_it_is_touched(ledger: ro.Ledger) -> None:
     for name in ("a", "b"):
         ledger.sync(machines.SHAPES[-1](name, 1))
-    first = ledger.snapshot()._fleet.views
+    first = ledger.snapshot()._fleet
     ledger.claim("job", {"b": "DEVICES=PGPU"})
     ledger.sync(ro.Provider("aa", "VCPU=1"))
     ledger.claim("job-2", {"aa": "VCPU=1"})
-    second = ledger.snapshot()._fleet.views
-    old, new = ([views.of_tree("DEVICES", n) for n in range(3)] for views in (first, second))
+    second = ledger.snapshot()._fleet
+    old, new = ([fleet.view("DEVICES", n) for n in range(3)] for fleet in (first, second))
     assert old[2] is None and new[1] is None
     assert new[0].located is old[0].located
     assert str(old[1].located.inventory) != str(new[2].located.inventory)

@@ -449,13 +449,13 @@ def test_no_view_is_gathered_of_trees_that_cannot(monkeypatch):
     )
     ledger.claim("a", ledger.snapshot(at="full").candidates("NUMA_TOPOLOGY=2:dedicated=6"))
     gathered = []
-    real = ResourceParts.inventory
+    real = ResourceParts.copy
 
-    def inventory(self, usage, exclusions):
+    def copy(self, usage):
         gathered.append(self.host)
-        return real(self, usage, exclusions)
+        return real(self, usage)
 
-    monkeypatch.setattr(ResourceParts, "inventory", inventory)
+    monkeypatch.setattr(ResourceParts, "copy", copy)
     snapshot = ledger.snapshot()
     for _ in range(2):
         assert len(snapshot.candidates("NUMA_TOPOLOGY=2:dedicated=4", limit=None)) == 1

@@ -6,7 +6,7 @@ import dataclasses
 import gc
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import hypothesis.strategies as st
@@ -26,7 +26,6 @@ from resource_objects.search import Snapshot, arrays, fleet_build, holders
 from resource_objects.search.refresh import RefreshableSnapshot
 from resource_objects.search.replacing import replaced
 from resource_objects.search.snapshot import Refresh
-from resource_objects.search.views import _of_providers
 from tests.ledger.device_hosts import gpu, host_of
 from tests.ledger.fleet_pictures import picture_of
 
@@ -60,6 +59,18 @@ def of_tree(columns: Columns, host: str) -> Columns:
     root = given.provider_id[list(given.name).index(host)]
     ids = [n for n, top in zip(given.provider_id, given.root_id, strict=True) if top == root]
     return _of_providers(columns, frozenset(ids))
+
+
+def _of_providers(columns: Columns, wanted: Collection[int]) -> Columns:
+    """Return the rows of some providers."""
+    tables: dict[str, Any] = {}
+    for field in dataclasses.fields(Columns):
+        table = getattr(columns, field.name)
+        if field.name not in ("cursor", "now") and table[0]:
+            rows = zip(*[column for column in table if column], strict=True)
+            kept = [row for row in rows if row[0] in wanted]
+            tables[field.name] = type(table)(*zip(*kept, strict=True))
+    return Columns(**tables)
 
 
 def shown(fleet: Any) -> dict[str, Any]:

@@ -251,7 +251,7 @@ def plain_rows(snapshot):
     fleet = snapshot.fleet
     kept = {
         (place, name)
-        for parts in fleet.views.parts.values()
+        for parts in fleet.parts.values()
         for place, shape in zip(parts.provider.tolist(), parts.shape.tolist(), strict=True)
         for name in parts.shapes[shape]
     }

@@ -186,7 +186,7 @@ class Counting:
         return any(self._is_asked(one, tree, place, unit) for one in self._located)
 
     def _is_asked(self, one: LocatedFleetDemand, tree: int, place: int, unit: str) -> bool:
-        view = self._fleet.views.of_tree(one.resource_class, tree)
+        view = self._fleet.view(one.resource_class, tree)
         if view is None or place not in view.places:
             return False
         inventory = view.located.inventory

@@ -381,8 +381,8 @@ class TreePlaces:
     def _distances(self) -> DistanceTable | None:
         """The distances between the cells that the places are, None if they do not differ."""
         near, cells = self._near, self._near.places.cell[self._places].tolist()
-        for kind in near.fleet.views.parts if max(cells) >= 0 else ():
-            view = near.fleet.views.of_tree(kind, self._tree)
+        for kind in near.fleet.parts if max(cells) >= 0 else ():
+            view = near.fleet.view(kind, self._tree)
             known = None if view is None else cell_map_of(view.located.inventory)
             if known is not None:
                 return distance_table(cells, known.distances)

@@ -110,7 +110,7 @@ class Together:
         for one in self.classes:
             name, numbers = one.demand.resource_class, one.of_tree(tree).numbers
             places = {int(fleet.inventories.provider[number]) for number in numbers}
-            if any(fleet.views.of_devices(place, name) for place in places):
+            if any(fleet.device_resource(place, name) for place in places):
                 yield Reason(Rule.INVALID, one.demand.amount, 0, 0, name, fleet.hosts[tree])
 
 
