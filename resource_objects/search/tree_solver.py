@@ -1,26 +1,32 @@
-"""The search on one tree: one search by backtracking decides who provides what.
+"""The search on one tree: a backtracking search decides which provider provides what.
 
-Its steps are, in this order:
+:meth:`TreeSolver.expand` shows the steps:
 
-1. each named group, assigned to one provider (:mod:`.named_groups`);
-2. each *family* of classes of the unnamed group: one class, or several that draw on the same
-   inventories. One source provides all of a class, or devices provide parts of it;
-3. the placed amounts, in one step: their inventories decide together (:class:`.demands.Placing`).
+1. each named group is assigned to one provider (:class:`.named_groups.GroupSteps`);
+2. each *family* of classes of the unnamed group is provided: one class, or several that use the
+   same inventories. One source provides all of a class, or devices provide parts of it
+   (:class:`Division`);
+3. the placed amounts are assigned together, by their inventories (:class:`.demands.Placing`).
 
-Before each step one bound decides whether the rest may still be provided: each class from the
-sources that remain, with a class or placed amount left for each required trait. A trait that one
-class alone can answer for narrows the sources of that class.
+**Capacity** is checked where something is chosen: a provider of a group has a slot, a source is
+within its bounds next to the groups (:meth:`TreeSolver._largest_parts`), parts in a family fit next
+to each other (:meth:`Division.parts_of`). ``used`` is the use of inventories by the choices so far.
 
-The search is complete: it ends without a solution only where none exists. Equal providers in the
-same state are tried once. A state that led to no solution is remembered by what the rest depends
-on. Packing groups, dividing amounts by several unit rules and covering traits by classes are hard
-problems in general, so a budget pays for each step.
+**The bound** is :meth:`TreeSolver._sets`, asked before each step: each remaining class can be
+provided by the sources that remain, and for each required trait a class or placed amount remains
+that can answer for it. A trait that only one class can answer for narrows the sources of the class.
+
+**Equal providers** in the same state are tried once (:meth:`TreeSolver.state_of`). A state that led
+to no solution is remembered by what the rest depends on, and not entered again.
+
+**The budget** pays for each choice. Packing groups, dividing amounts by several unit rules and
+covering traits by classes are hard problems in general. The search is complete: it ends without a
+solution only where none exists, or raises ``SearchLimitReached``.
 """
 
 from __future__ import annotations
 
 import bisect
-import dataclasses
 import functools
 import itertools
 from collections import Counter
@@ -63,10 +69,17 @@ class TreeSolution(NamedTuple):
     assigned: Assigned  #: the placed amounts, each assigned
 
 
-#: A place in the search: a step; in a family, the next source (else -1) and what is left by class.
-_State: TypeAlias = tuple[int, int, tuple[int, ...]]
-#: What follows on a state: further states, and solutions; None for one that was found before.
-_Next: TypeAlias = _State | Solution[TreeSolution | None]
+class State(NamedTuple):
+    """A place in the search: before a step or, in a division, before a source."""
+
+    step: int
+    source: int = -1  #: the next source of the division; -1 before a step
+    missing: tuple[int, ...] = ()  #: by class of the division, the amount that is not provided yet
+    parts: tuple[tuple[int, int], ...] = ()  #: of the division, ``(source, amount)``
+
+
+#: What follows on a state; ``Solution(None)`` is one that was found before.
+_Next: TypeAlias = State | Solution[TreeSolution | None]
 
 
 class TreeSolver:
@@ -96,9 +109,9 @@ class TreeSolver:
         self._groups = groups
         self._needs_own = needs_own
         self._placing = Placing(located) if located else None
-        self._families = _families(self.classes)
+        self._families = _families(fleet, self.classes)
         self._first_family = len(groups.kinds) if groups is not None else 0
-        self._end = self._first_family + len(self._families)
+        self._last = self._first_family + len(self._families)
         with_trait = [demand.with_trait for demand in self.classes]
         with_trait += [demand.with_trait for demand in self.located]
         #: by required trait, the sources of each class and the parts of each placed amount with it
@@ -110,15 +123,16 @@ class TreeSolver:
                 for source in members(demand, sources) if sources else ():
                     has[source] |= 1 << trait
         self._open = (1 << len(self.traits)) - 1  # the traits that nothing answers for yet
-        #: by inventory, the amount that the solution uses so far
+        #: by inventory, the amount that the choices so far use
         self.used: dict[int, int] = {} if groups is None else groups.used
+        self._counts_use = bool(located) or any(family.links for family in self._families)
+        self.owned = 0  #: how often a provider of the tree itself provides something, if one has to
         self._parts: list[Supply] = [()] * len(self.classes)
-        self._shares: list[_Shares] = []
-        self._owned = 0  # how often a provider of the tree itself provides something
+        self._divisions: list[Division] = []
+        self._numbers = itertools.count()
         self._found = 0
         self._is_done = False
         self._rests: dict[Hashable, _Rest] = {}
-        self._serial = 0
 
     def solutions(self) -> Iterator[TreeSolution]:
         """Yield the solutions, preferred providers first; of equal providers one.
@@ -130,10 +144,12 @@ class TreeSolver:
         self._budget.spend()
         self._rest = self._next_to_groups()
         if self._sets(0) is not None and (self._groups is None or self._groups.may_finish()):
-            # step -1: nothing is requested
-            start: _State = 0 if self._end or self.located else -1, -1, ()
-            found = solutions(start, self._expand, self._budget, self._key, cost=0)
-            yield from filter(None, found)
+            for first in self._after(-1):
+                if isinstance(first, State):
+                    found = solutions(first, self.expand, self._budget, self._key, cost=0)
+                    yield from filter(None, found)
+                elif first.value is not None:
+                    yield first.value
         if not self._found and self._is_cut_short:
             raise CutShort(self._budget.allowed)
 
@@ -149,192 +165,165 @@ class TreeSolver:
 
     # --- steps ---
 
-    def _expand(self, state: _State) -> Iterator[_Next]:
-        step, place, _ = state
-        if place >= 0:
-            return self._provide_part(state)
-        if step < 0:
-            return filter(None, (self._after(-1),))
-        if step < self._first_family:
-            return self._assign_group(step)
-        return self._place() if step == self._end else self._provide(step)
+    def expand(self, state: State) -> Iterator[_Next]:
+        """Yield the states after each choice, or the solutions.
 
-    def _after(self, step: int) -> _Next | None:
-        """Return the state after a step or, after the last, the solution if it is one."""
-        if step + 1 < self._end or self.located:
-            return step + 1, -1, ()
-        if self._open or (self._needs_own and not self._owned):
-            return None
-        return self._solution(())
+        A choice is recorded here and in ``used`` before its state is yielded, and removed when the
+        next choice is requested: everything below the state is done then.
+        """
+        if state.step < self._first_family:
+            return self._assign_group(state.step)
+        if state.step == self._last:
+            return self._place()
+        return self._provide(state.step) if state.source < 0 else self._provide_part(state)
 
-    def _assign_group(self, step: int) -> Iterator[_Next]:
-        """Assign the next group to each provider that can have it."""
-        groups, rest = self._groups, self._rest
-        assert groups is not None, "a step assigns a group"
-        for place in groups.choices(step):
-            self._budget.spend(groups.cost)
-            groups.assign(step, place)
-            own = self.is_own(groups.providers[place])
-            self._owned += own
-            if groups.may_finish():
-                if not self._reach.isdisjoint(groups.uses(step)):
-                    self._rest = self._next_to_groups()
-                if self._sets(0) is not None and (following := self._after(step)) is not None:
-                    self._is_done = False
-                    yield following
-            groups.unassign(step)
-            self._owned -= own
-            self._rest = rest
-
-    def _provide(self, step: int) -> Iterator[_Next]:
-        """Let sources provide a family."""
-        self._budget.spend(int(step > 0))  # the search pays for the first step
-        sets = self._sets(step - self._first_family)
-        assert sets is not None, "the step before asked"
-        plan = self._plan_of_single(step, sets)
-        return self._provide_family(step, sets) if plan is None else self._provide_as(step, plan)
-
-    def _plan_of_single(self, step: int, sets: Sequence[int]) -> dict[int, Supply] | None:
-        """Return how a family of one class with a single source is provided; None for another."""
-        classes = self._families[step - self._first_family].classes
-        sources = sets[classes[0]]
-        if len(classes) > 1 or sources & (sources - 1):
-            return None
-        return {classes[0]: self._plan(classes[0], sources)}
-
-    def _provide_family(self, step: int, sets: Sequence[int]) -> Iterator[_Next]:
-        """Let sources provide all classes of a family as if alone, one by one, or in parts."""
-        family, count = self._families[step - self._first_family], self._found
-        plans: dict[int, Supply] = {}
-        for number in family.classes:
-            plans[number] = self._plan(number, self._preferred(number, sets[number]))
-        number, is_one = family.classes[0], len(family.classes) == 1
-        # one source that provides all of the only class comes below, with those like it
-        if not (is_one and len(plans[number]) == 1) and self._fit_together(family, plans):
-            yield from self._provide_as(step, plans)
-        tried = plans if self._found > count else {}
-        if is_one and not self._is_done:
-            yield from self._provide_whole(step, number, sets[number])
-        if not self._is_done and not (is_one and not self.classes[number].is_divisible):
-            self._serial += 1
-            shares = _Shares(self, family, sets, self._rest.highs, tried, self._serial)
-            if len(shares.sources) > is_one:
-                self._shares.append(shares)
-                yield step, 0, shares.amounts
-                self._shares.pop()
-
-    def _fit_together(self, family: _Family, plans: Mapping[int, Supply]) -> bool:
-        """Return whether classes that are provided as if alone fit wherever they meet."""
-        if not family.links:
-            return True
-        total: Counter[int] = Counter()
-        for number, plan in plans.items():
-            for source, part in plan:
-                total.update(dict(self.classes[number].drawn(source, part)))
-        total.update({number: self.used.get(number, 0) for number in total})
-        return all(count <= self.fleet.left(number) for number, count in total.items())
-
-    def _provide_whole(self, step: int, number: int, sources: int) -> Iterator[_Next]:
-        """Let each source provide all of a class that can, those that are preferred first."""
-        demand, highs = self.classes[number], self._rest.highs[number]
-        preferred = self._preferred(number, sources)
-        tried: set[Hashable] = set()
-        places = [*members(demand, preferred), *members(demand, sources & ~preferred)]
-        able = [place for place in places if demand.provides(place, highs)]
-        for at, place in enumerate(able):
-            if at == 1:
-                tried.add(self.state_of(self.provider(number, able[0])))
-            if at:
-                state = self.state_of(self.provider(number, place))
-                if state in tried:
-                    continue
-                self._budget.spend()  # the plan pays for the first
-                tried.add(state)
-            yield from self._provide_as(step, {number: ((place, demand.amount),)})
-            if self._is_done:
-                return
-
-    def _provide_part(self, state: _State) -> Iterator[_Next]:
-        """Let the next source of a family provide each part that it can, or nothing."""
-        shares, (step, place, left) = self._shares[-1], state
-        if not shares.may_provide(place, left):
-            return
-        self._budget.spend()
-        for part in shares.parts_of(place, left):
-            rest = shares.give(place, part, left)
-            if any(rest):
-                yield step, place + 1, rest
-            elif shares.is_tried():
-                yield Solution(None)
-            else:
-                yield from self._provide_as(step, shares.by_class())
-            shares.take_back()
-            if self._is_done:
-                return
-        yield step, place + 1, left
-
-    def _provide_as(self, step: int, parts: dict[int, Supply]) -> Iterator[_Next]:
-        """Let sources provide all of a family and the next ones with a single source; continue."""
-        before = self._open
-        self._take(parts)
-        sets = self._sets(step + 1 - self._first_family)
-        while sets is not None and step + 1 < self._end:
-            plan = self._plan_of_single(step + 1, sets)
-            if plan is None:
-                break
-            self._budget.spend()
-            self._take(plan)
-            parts = parts | plan
-            step += 1
-            sets = self._sets(step + 1 - self._first_family)
-        if sets is not None and (following := self._after(step)) is not None:
-            yield following
-        self._open = before
-        for number, supply in parts.items():
-            self._parts[number] = ()
-            for source, part in supply:
-                self._book(number, source, part, -1)
-
-    def _take(self, parts: Mapping[int, Supply]) -> None:
-        """Note what sources provide, and the traits that they answer for."""
-        for number, supply in parts.items():
-            self._parts[number] = supply
-            answered = self._open
-            for source, part in supply:
-                self._book(number, source, part, 1)
-                if answered:
-                    answered &= self.has[number][source]
-            self._open &= ~answered
-
-    def _book(self, number: int, source: int, part: int, sign: int) -> None:
-        """Note what a source provides, or (sign -1) remove the note."""
-        if self._needs_own:
-            self._owned += sign * self.is_own(self.provider(number, source))
-        if self.located:
-            for inventory, count in self.classes[number].drawn(source, part):
-                self.used[inventory] = self.used.get(inventory, 0) + sign * count
+    def _after(self, step: int) -> Iterator[_Next]:
+        """Yield the state after a step or, after the last, the solution if it is one."""
+        if step + 1 < self._last or self.located:
+            yield State(step + 1)
+        elif not self._open and (self.owned or not self._needs_own):
+            yield self._solution(())
 
     def _solution(self, assigned: Assigned) -> Solution[TreeSolution | None]:
         self._found += 1
         groups = () if self._groups is None else self._groups.assigned()
         return Solution(TreeSolution(groups, tuple(self._parts), assigned))
 
+    def _assign_group(self, step: int) -> Iterator[_Next]:
+        """Assign the next group to each provider that has a slot for it."""
+        groups, rest = self._groups, self._rest
+        assert groups is not None, "a step assigns a group"
+        for place in groups.choices(step):
+            self._budget.spend(groups.cost)
+            groups.assign(step, place)
+            own = self.is_own(groups.providers[place])
+            self.owned += own
+            if groups.may_finish():
+                if not self._reach.isdisjoint(groups.uses(step)):
+                    self._rest = self._next_to_groups()
+                if self._sets(0) is not None:
+                    self._is_done = False
+                    yield from self._after(step)
+            groups.unassign(step)
+            self.owned -= own
+            self._rest = rest
+
+    def _provide(self, step: int) -> Iterator[_Next]:
+        """Let sources provide a family: each class as if it were alone, by one source, in parts."""
+        self._budget.spend(int(step > 0))  # the search pays for the first step
+        family, sets = self._families[step - self._first_family], self._sets_of_step(step)
+        plans = {n: self._plan(n, self._preferred(n, sets[n])) for n in family.classes}
+        number, is_one, count = family.classes[0], len(family.classes) == 1, self._found
+        if not is_one or len(plans[number]) > 1:
+            yield from self._provide_as(step, plans)
+        planned = plans if self._found > count else {}
+        if is_one and not self._is_done:
+            yield from self._provide_whole(step, number, sets[number])
+        if not self._is_done and (not is_one or self.classes[number].is_divisible):
+            division = Division(self, family, sets, planned, next(self._numbers))
+            if len(division.sources) > is_one:
+                self._divisions.append(division)
+                yield State(step, 0, division.amounts)
+                self._divisions.pop()
+
+    def _provide_whole(self, step: int, number: int, sources: int) -> Iterator[_Next]:
+        """Let each source provide all of a class that can, those that are preferred first."""
+        demand, highs = self.classes[number], self._rest.highs[number]
+        preferred = self._preferred(number, sources)
+        places = [*members(demand, preferred), *members(demand, sources & ~preferred)]
+        able = [place for place in places if demand.provides(place, highs)]
+        tried: set[Hashable] = set()
+        for place in able:
+            state = self.state_of(self.provider(number, place)) if able[1:] else None
+            if state in tried:
+                continue
+            self._budget.spend(int(bool(tried)))  # the plan pays for the first
+            tried.add(state)
+            yield from self._provide_as(step, {number: ((place, demand.amount),)})
+            if self._is_done:
+                return
+
+    def _provide_as(self, step: int, parts: Mapping[int, Supply]) -> Iterator[_Next]:
+        """Let sources provide all of a family, if they have capacity for it together."""
+        self._book(parts, 1)
+        left = self._families[step - self._first_family].left
+        if all(self.used.get(number, 0) <= most for number, most in left.items()):
+            yield from self._provided(step, parts)
+        self._book(parts, -1)
+
+    def _provide_part(self, state: State) -> Iterator[_Next]:
+        """Let the next source of a family provide each part that it can, or nothing."""
+        division = self._divisions[-1]
+        if not division.may_finish(state):
+            return
+        self._budget.spend()
+        place, number, source = division.sources[state.source]
+        for part in division.parts_of(state):
+            missing = list(state.missing)
+            missing[place] -= part
+            parts = (*state.parts, (state.source, part))
+            booked = {number: ((source, part),)}
+            self._book(booked, 1)
+            if any(missing):
+                yield State(state.step, state.source + 1, tuple(missing), parts)
+            elif division.by_class(parts) == division.planned:
+                yield Solution(None)
+            else:
+                yield from self._provided(state.step, division.by_class(parts))
+            self._book(booked, -1)
+            if self._is_done:
+                return
+        yield state._replace(source=state.source + 1)
+
+    def _provided(self, step: int, parts: Mapping[int, Supply]) -> Iterator[_Next]:
+        """Continue after a family, with the traits that its providers answer for."""
+        before = self._open
+        for number, supply in parts.items():
+            self._parts[number] = supply
+            self._open &= ~self.answered(number, (source for source, _ in supply))
+        if self._sets(step + 1 - self._first_family) is not None:
+            yield from self._after(step)
+        self._open = before
+        for number in parts:
+            self._parts[number] = ()
+
+    def _book(self, parts: Mapping[int, Supply], sign: int) -> None:
+        """Add the use of inventories by parts, or (sign -1) remove it."""
+        for number, supply in parts.items() if self._counts_use or self._needs_own else ():
+            for source, part in supply:
+                self.owned += sign * self.is_own(self.provider(number, source))
+                for inventory, factor in self.uses[number][source] if self._counts_use else ():
+                    self.used[inventory] = self.used.get(inventory, 0) + sign * factor * part
+
     # --- what the rest depends on ---
 
-    def _key(self, state: _State) -> Hashable:
-        step, place, left = state
-        if place >= 0:
-            return self._shares[-1].key(place, left)
+    def _key(self, state: State) -> Hashable:
+        step = state.step
+        if state.source >= 0:
+            return self._divisions[-1].key(state)
         if step < self._first_family:
             return step, self._groups.key(step) if self._groups is not None else None
         near, uses = self.reach_of_located, self.used.items() if self.located else ()
         used = tuple(sorted([(n, count) for n, count in uses if count and n in near]))
-        return step, self._open, self._owned > 0, self._rest.key, used
+        return step, self._open, self.owned > 0, tuple(self._rest.used.items()), used
 
     @property
     def reach_of_located(self) -> frozenset[int]:
         """The inventories that placed amounts may use."""
         return frozenset() if self._placing is None else self._placing.reach
+
+    @functools.cached_property
+    def _reach(self) -> frozenset[int]:
+        """The inventories that the unnamed group may use."""
+        numbers = {number for demand in self.classes for number in demand.numbers}
+        numbers.update(draw.target for demand in self.classes for draw in demand.draws)
+        numbers.update(number for one in self.located if one.places for number in one.reach)
+        return frozenset(numbers)
+
+    @functools.cached_property
+    def uses(self) -> tuple[list[list[tuple[int, int]]], ...]:
+        """By class and source, the inventories that it uses, and how much for each unit."""
+        return tuple(map(_uses, self.classes))
 
     def provider(self, number: int, source: int) -> int:
         """Return the provider of a source of a class."""
@@ -352,13 +341,12 @@ class TreeSolver:
         """Return whether a provider is of the tree itself, if one of these has to be."""
         return self._needs_own and int(self.fleet.tree[provider]) == self._tree
 
-    @functools.cached_property
-    def _reach(self) -> frozenset[int]:
-        """The inventories that the unnamed group may use."""
-        numbers = {number for demand in self.classes for number in demand.numbers}
-        numbers.update(draw.target for demand in self.classes for draw in demand.draws)
-        numbers.update(number for one in self.located if one.places for number in one.reach)
-        return frozenset(numbers)
+    def answered(self, number: int, sources: Iterable[int]) -> int:
+        """Return the open traits that all of some sources of a class have, as bits."""
+        found = self._open
+        for source in sources if found else ():
+            found &= self.has[number][source]
+        return found
 
     # --- the unnamed group next to the named ones ---
 
@@ -373,16 +361,19 @@ class TreeSolver:
             if len(self._rests) == _REMEMBERED:
                 self._rests.clear()
             self._rests[key] = _Rest(
-                highs=tuple([self._highs(demand, used) for demand in self.classes]),
+                highs=tuple([self._largest_parts(demand, used) for demand in self.classes]),
                 located=tuple([_parts_without(self.fleet, one, used) for one in self.located]),
                 used={number: count for number, (count, _) in used.items()},
-                key=_canonical(self.fleet, used) if used else None,
+                plans={},
+                sets={},
             )
         return self._rests[key]
 
-    def _highs(self, demand: TreeDemand, used: Mapping[int, tuple[int, int]]) -> tuple[int, ...]:
+    def _largest_parts(
+        self, demand: TreeDemand, used: Mapping[int, tuple[int, int]]
+    ) -> tuple[int, ...]:
         """Return the largest part of each source next to what named groups use."""
-        highs = [high for _, high, _, _ in demand.sources]
+        highs = [source.high for source in demand.sources]
         if not used:
             return tuple(highs)
         for place, number in enumerate(demand.numbers):
@@ -394,7 +385,7 @@ class TreeSolver:
             count, _ = used.get(draw.target, (0, 0))
             if count:
                 highs[draw.source] = min(highs[draw.source], (draw.room - count) // draw.factor)
-        steps = [step for _, _, step, _ in demand.sources]
+        steps = [source.step for source in demand.sources]
         return tuple([high // step * step for high, step in zip(highs, steps, strict=True)])
 
     def _plan(self, number: int, sources: int) -> Supply:
@@ -404,24 +395,15 @@ class TreeSolver:
         """
         plans, key = self._rest.plans, (number, sources)
         if key not in plans:
-            plans[key] = self._planned(self.classes[number], self._rest.highs[number], sources)
+            demand, highs = self.classes[number], self._rest.highs[number]
+            self._budget.spend(1 + len(demand.sources) // _SOURCES_PER_STEP)
+            plans[key] = _planned(demand, highs, members(demand, sources), self._budget)
         return plans[key]
 
-    def _planned(self, demand: TreeDemand, highs: Sequence[int], sources: int) -> Supply:
-        self._budget.spend(1 + len(demand.sources) // _SOURCES_PER_STEP)
-        amount, devices, places = demand.amount, [], []
-        for place, (low, _, unit, is_device) in enumerate(demand.sources):
-            if sources >> place & 1:
-                if low <= amount <= highs[place] and not amount % unit:
-                    return ((place, amount),)
-                if is_device:
-                    places.append(place)
-                    devices.append((low, highs[place], unit))
-        parts = split(amount, devices, self._budget)
-        return tuple([(places[at], part) for at, part in parts or ()])
+    # --- the bound ---
 
     def _sets(self, family: int) -> tuple[int, ...] | None:
-        """Return the sources that may provide each class; None if the rest cannot be provided.
+        """Return the sources and parts that may provide each demand; None if the rest cannot be.
 
         :param family: the first family that is not provided
         """
@@ -430,6 +412,11 @@ class TreeSolver:
         if key not in sets:
             sets[key] = self._narrowed(family)
         return sets[key]
+
+    def _sets_of_step(self, step: int) -> tuple[int, ...]:
+        sets = self._sets(step - self._first_family)
+        assert sets is not None, "the step before asked"
+        return sets
 
     def _narrowed(self, family: int) -> tuple[int, ...] | None:
         count = len(self.classes)
@@ -527,16 +514,30 @@ class TreeSolver:
         return all(count <= self.fleet.left(number) for number, count in total.items())
 
 
-@dataclasses.dataclass(slots=True)
-class _Rest:
+class _Rest(NamedTuple):
     """The unnamed group next to what named groups use."""
 
     highs: tuple[tuple[int, ...], ...]  #: by class and source, the largest part that it can provide
     located: tuple[int, ...]  #: by placed amount, the parts that it may be on
     used: dict[int, int]  #: by inventory that the unnamed group may use, the amount
-    key: Hashable  #: what the rest depends on
-    plans: dict[tuple[int, int], Supply] = dataclasses.field(default_factory=dict)
-    sets: dict[tuple[int, int], tuple[int, ...] | None] = dataclasses.field(default_factory=dict)
+    plans: dict[tuple[int, int], Supply]  #: by class and sources, as returned by ``_plan``
+    sets: dict[tuple[int, int], tuple[int, ...] | None]  #: as returned by ``_sets``
+
+
+def _planned(
+    demand: TreeDemand, highs: Sequence[int], sources: Iterable[int], budget: Budget
+) -> Supply:
+    """Return how some sources provide a class; empty if they cannot."""
+    devices, places = [], []
+    for place in sources:
+        if demand.provides(place, highs):
+            return ((place, demand.amount),)
+        low, _, step, is_device = demand.sources[place]
+        if is_device:
+            places.append(place)
+            devices.append((low, highs[place], step))
+    parts = split(demand.amount, devices, budget)
+    return tuple([(places[at], part) for at, part in parts or ()])
 
 
 def _parts_without(
@@ -560,62 +561,55 @@ def _parts_without(
     return one.allowed & bits(place not in barred for place in one.places)
 
 
-def _canonical(fleet: Fleet, used: Mapping[int, tuple[int, int]]) -> Hashable:
-    """Return the use of inventories without what tells equal providers apart."""
-    by_provider: dict[int, list[tuple[str, int, int]]] = {}
-    for number, figures in used.items():
-        provider = int(fleet.inventories.provider[number])
-        by_provider.setdefault(provider, []).append((fleet.class_of(number), *figures))
-    classes = equivalence(fleet)
-    every = ((classes.of(fleet, p), tuple(sorted(some))) for p, some in by_provider.items())
-    return frozenset(Counter(every).items())
-
-
 # --- families -----------------------------------------------------------------------------------
-
-
-#: A source, by the number of its class and its place in the class.
-_SourceKey: TypeAlias = tuple[int, int]
 
 
 class _Family(NamedTuple):
     """Classes that are provided together: one, or all of which sources use the same inventories."""
 
     classes: tuple[int, ...]
-    #: by source that uses an inventory with others, these inventories, and how much for each unit
-    links: Mapping[_SourceKey, Sequence[tuple[int, int]]]
+    #: by ``(class, source)``, the inventories that it uses with others, and how much for each unit
+    links: Mapping[tuple[int, int], Sequence[tuple[int, int]]]
+    left: Mapping[int, int]  #: what is left of these inventories
 
 
 @functools.cache
-def _apart(count: int) -> list[_Family]:
+def _separate(count: int) -> list[_Family]:
     """Return families of one class each."""
-    return [_Family((number,), {}) for number in range(count)]
+    return [_Family((number,), {}, {}) for number in range(count)]
 
 
-def _families(classes: Sequence[TreeDemand]) -> list[_Family]:
+def _families(fleet: Fleet, classes: Sequence[TreeDemand]) -> list[_Family]:
     """Return the families of some classes, in their order."""
     if not any(demand.draws for demand in classes):
-        return _apart(len(classes))
-    uses: dict[_SourceKey, list[tuple[int, int]]] = {}
-    for number, demand in enumerate(classes):
-        for place in members(demand, demand.allowed):
-            uses[number, place] = [(demand.numbers[place], 1)]
-        for draw in demand.draws:
-            if (number, draw.source) in uses:
-                uses[number, draw.source].append((draw.target, draw.factor))
+        return _separate(len(classes))
+    uses = {
+        (number, place): _uses(demand)[place]
+        for number, demand in enumerate(classes)
+        for place in members(demand, demand.allowed)
+    }
     count = Counter(inventory for some in uses.values() for inventory, _ in some)
     links = {key: [use for use in some if count[use[0]] > 1] for key, some in uses.items()}
     together = sorted({number for (number, _), some in links.items() if some})
-    found = [_Family(tuple(together), links)] if together else []
-    found += [_Family((number,), {}) for number in range(len(classes)) if number not in together]
-    return sorted(found)
+    left = {n: fleet.left(n) for some in links.values() for n, _ in some}
+    found = [_Family(tuple(together), links, left)] if together else []
+    found += [_Family((n,), {}, {}) for n in range(len(classes)) if n not in together]
+    return sorted(found, key=lambda family: family.classes)
 
 
-class _Shares:
-    """The sources of a family, one after the other, while they provide parts.
+def _uses(demand: TreeDemand) -> list[list[tuple[int, int]]]:
+    """Return, by source, the inventories that it uses, and how much for each unit."""
+    found = [[(number, 1)] for number in demand.numbers]
+    for draw in demand.draws:
+        found[draw.source].append((draw.target, draw.factor))
+    return found
 
-    Sources that use the same inventories are close together, so that what remains of these is
-    forgotten once all of them are passed. Of equal sources none provides more than one before it.
+
+class Division:
+    """The division of a family among sources: each provides a part of its class, or nothing.
+
+    Sources that use the same inventories follow each other, so that their use is forgotten after
+    the last of them. Of equal sources, none provides more than the one before it.
     """
 
     def __init__(
@@ -623,66 +617,38 @@ class _Shares:
         solver: TreeSolver,
         family: _Family,
         sets: Sequence[int],
-        highs: Sequence[Sequence[int]],
-        tried: Mapping[int, Supply],
-        serial: int,
+        planned: Mapping[int, Supply],
+        number: int,
     ) -> None:
-        """:param sets: by class, its sources, :param highs: the largest part of each
+        """:param sets: by class, its sources
 
-        :param tried: parts, by class, that were tried before; empty for none
+        :param planned: the parts by class that were tried before; empty for none
+        :param number: different for each division of the solver
         """
-        self.serial = serial
+        self.planned = planned
+        self._number = number
         self._solver = solver
         self._family = family
-        self._highs = highs
-        #: by class of the family, the amount of it
+        self._highs = solver._rest.highs
+        #: by class of the family, its amount
         self.amounts = tuple([solver.classes[number].amount for number in family.classes])
         #: ``(place of its class in the family, class, source)``
         self.sources: list[tuple[int, int, int]] = []
         #: by source, the least and the most of a part, the unit, and whether it may be divided
         self._bounds: list[tuple[int, int, int, bool]] = []
         is_one = len(family.classes) == 1  # one source alone is no division
-        self._labels: list[int] = []  # what equal sources have in common
-        for _, label, *key in sorted(self._able(sets)):
-            self.sources.append((key[0], key[1], key[2]))
-            low, _, unit, is_device = solver.classes[key[1]].sources[key[2]]
-            most = min(highs[key[1]][key[2]], self.amounts[key[0]] - is_one)
+        labels = [-1]
+        self._is_like_last: list[bool] = []
+        for _, label, place, number, source in sorted(self._able(sets)):
+            low, _, unit, is_device = solver.classes[number].sources[source]
+            most = min(self._highs[number][source], self.amounts[place] - is_one)
+            self.sources.append((place, number, source))
             self._bounds.append((max(1, low), most, unit, is_device))
-            self._labels.append(label)
-        pairs = itertools.pairwise([-1, *self._labels, -1])
-        self._follows = [before == label for before, label in pairs]
-        labels = {key[1:]: label for key, label in zip(self.sources, self._labels, strict=True)}
-        self._tried = sorted(
-            (labels[number, place], part) for number, some in tried.items() for place, part in some
-        )
-        #: the parts that are provided: ``(place among the sources, part)``
-        self._given: list[tuple[int, int]] = []
-        #: by class of the family, the traits that all its providers have, as bits
-        self._masks: tuple[int, ...] = (-1,) * len(family.classes)
-        self._answered: list[tuple[int, ...]] = []
-        #: the inventories that several sources use, those that are used last first
-        last: dict[int, int] = {}
-        links = [family.links.get((number, place), ()) for _, number, place in self.sources]
-        for at, some in enumerate(links):
-            last.update((number, at) for number, _ in some)
-        shared = sorted(last, key=lambda number: -last[number])
-        at_of = {number: at for at, number in enumerate(shared)}
-        #: by source, where it uses them, and how much for each unit
-        self._uses = [[(at_of[number], factor) for number, factor in some] for some in links]
-        self._room = [solver.fleet.left(n) - solver.used.get(n, 0) for n in shared]
-        lasts = sorted(last.values())
-        self._still = [len(lasts) - bisect.bisect_left(lasts, at) for at in range(len(links) + 1)]
-        #: by place, how much the devices from there on could provide of each class, and whether
-        #: another source could provide all of it
-        self._reach = self._reaches()
-        self._limits = self._common_uses()
-        #: by place, whether placed amounts may use what the source uses
-        drawn = [solver.classes[number].drawn(place, 1) for _, number, place in self.sources]
-        near = solver.reach_of_located
-        self._is_near = [not near.isdisjoint(number for number, _ in uses) for uses in drawn]
-        #: by place, whether the provider is of the tree itself, if one of these has to be
-        self._is_own = [solver.is_own(solver.provider(*key)) for _, *key in self.sources]
-        self._is_tied = any(self._is_near) or any(self._is_own)
+            self._is_like_last.append(label == labels[-1])
+            labels.append(label)
+        self._links = [family.links.get(source[1:], ()) for source in self.sources]
+        self._sums = self._sums_of_rest()
+        self._relevant = self._relevant_inventories()
 
     def _able(self, sets: Sequence[int]) -> Iterator[tuple[int, int, int, int, int]]:
         """Yield the sources that may provide a part, with numbers that sort them.
@@ -694,119 +660,112 @@ class _Shares:
         is_one = len(family.classes) == 1
         # a provider in several classes is like no other
         count = Counter(
-            solver.provider(number, place)
+            solver.provider(number, source)
             for number in (() if is_one else family.classes)
-            for place in members(solver.classes[number], sets[number])
+            for source in members(solver.classes[number], sets[number])
         )
         order: dict[Hashable, int] = {}
-        for at, number in enumerate(family.classes):
+        for place, number in enumerate(family.classes):
             demand = solver.classes[number]
-            for place in members(demand, sets[number]):
-                low, _, _, is_device = demand.sources[place]
-                high, provider = self._highs[number][place], solver.provider(number, place)
-                is_whole = not is_one and demand.provides(place, self._highs[number])
+            for source in members(demand, sets[number]):
+                low, _, _, is_device = demand.sources[source]
+                high, provider = self._highs[number][source], solver.provider(number, source)
+                is_whole = not is_one and demand.provides(source, self._highs[number])
                 if (is_device and high >= max(1, low)) or is_whole:
-                    equal: Hashable = number, place
+                    equal: Hashable = number, source
                     if count[provider] < 2:
                         equal = number, solver.state_of(provider)
-                    links = family.links.get((number, place))
+                    links = family.links.get((number, source))
                     shared = solver.fleet.inventories.provider[links[0][0]] if links else equal
                     block = order.setdefault(shared, len(order))
-                    yield block, order.setdefault(equal, len(order)), at, number, place
+                    yield block, order.setdefault(equal, len(order)), place, number, source
 
-    def parts_of(self, place: int, left: Sequence[int]) -> range:
-        """Return the parts that a source can provide, the largest first; nothing is no part."""
-        at, (low, most, unit, is_device) = self.sources[place][0], self._bounds[place]
-        amount, rest = self.amounts[at], left[at]
-        for shared, factor in self._uses[place]:
-            if most > self._room[shared] // factor:
-                most = self._room[shared] // factor
-        if not is_device:
-            is_whole = rest == amount and low <= amount <= most and amount % unit == 0
-            return range(amount, amount + is_whole)
-        if self._follows[place]:
-            most = min(most, self._before(place))
-        most, least = min(most, rest), max(low, rest - self._reach[place + 1][0][at])
-        return range(most // unit * unit, least - 1, -unit)
+    def _sums_of_rest(self) -> list[tuple[tuple[int, ...], tuple[bool, ...]]]:
+        """Return, by source, how much the devices from there on could provide of each class.
 
-    def give(self, place: int, part: int, left: Sequence[int]) -> tuple[int, ...]:
-        """Let a source provide a part; return what is left by class."""
-        at, number, source = self.sources[place]
-        for shared, factor in self._uses[place]:
-            self._room[shared] -= factor * part
-        self._given.append((place, part))
-        self._answered.append(self._masks)
-        if self._solver.traits:
-            has = self._solver.has[number][source]
-            self._masks = (*self._masks[:at], self._masks[at] & has, *self._masks[at + 1 :])
-        return (*left[:at], left[at] - part, *left[at + 1 :])
-
-    def take_back(self) -> None:
-        """Undo the last part."""
-        place, part = self._given.pop()
-        for shared, factor in self._uses[place]:
-            self._room[shared] += factor * part
-        self._masks = self._answered.pop()
-
-    def _before(self, place: int) -> int:
-        """Return the part of the source before."""
-        return self._given[-1][1] if self._given and self._given[-1][0] == place - 1 else 0
-
-    def may_provide(self, place: int, left: Sequence[int]) -> bool:
-        """Return False if the sources from a place on cannot provide what is left."""
-        sums, alone = self._reach[place]
-        for at, rest in enumerate(left):
-            if rest > sums[at] and not (alone[at] and rest == self.amounts[at]):
-                return False
-        for at, shared, factor in self._limits:
-            if left[at] * factor > self._room[shared]:
-                return False
-        return place < len(self.sources)
-
-    def _reaches(self) -> list[tuple[tuple[int, ...], tuple[bool, ...]]]:
+        And whether another source could provide all of it.
+        """
         sums, alone = [0] * len(self.amounts), [False] * len(self.amounts)
         found = [(tuple(sums), tuple(alone))]
-        for (at, _, _), bounds in zip(self.sources[::-1], self._bounds[::-1], strict=True):
+        for (place, _, _), bounds in zip(self.sources[::-1], self._bounds[::-1], strict=True):
             if bounds[3]:
-                sums[at] += bounds[1]
+                sums[place] += bounds[1]
             else:
-                alone[at] = True
+                alone[place] = True
             found.append((tuple(sums), tuple(alone)))
         return found[::-1]
 
-    def _common_uses(self) -> list[tuple[int, int, int]]:
-        """Return the inventories that all sources of a class use, with the least factor."""
-        found: list[tuple[int, int, int]] = []
-        for at in range(len(self.amounts) if self._room else 0):
-            every = zip(self.sources, self._uses, strict=True)
-            uses = [dict(some) for key, some in every if key[0] == at]
-            for shared in set(uses[0]).intersection(*uses) if uses else ():
-                found.append((at, shared, min(some[shared] for some in uses)))
-        return found
+    def _relevant_inventories(self) -> list[list[int]]:
+        """Return, by source, the inventories whose use matters from there on.
 
-    def is_tried(self) -> bool:
-        """Return whether the parts that are provided were tried before."""
-        return bool(self._tried) and self._tried == sorted(
-            (self._labels[place], part) for place, part in self._given
-        )
+        They are used by a source before and one after, or may be used by placed amounts.
+        """
+        last: dict[int, int] = {}
+        near = self._solver.reach_of_located
+        for place, (_, number, source) in enumerate(self.sources):
+            last.update((inventory, place) for inventory, _ in self._links[place])
+            uses = self._solver.uses[number][source] if near else ()
+            last.update(
+                (inventory, len(self.sources)) for inventory, _ in uses if inventory in near
+            )
+        found = sorted(last, key=lambda number: -last[number])
+        ends = sorted(last.values())
+        counts = [len(ends) - bisect.bisect_left(ends, at) for at in range(len(self.sources) + 1)]
+        return [found[:count] for count in counts]
 
-    def by_class(self) -> dict[int, Supply]:
-        """Return the parts that are provided, by class."""
+    def may_finish(self, state: State) -> bool:
+        """Return False if the sources from a state on cannot provide what is missing."""
+        sums, alone = self._sums[state.source]
+        for place, missing in enumerate(state.missing):
+            if missing > sums[place] and not (alone[place] and missing == self.amounts[place]):
+                return False
+        return state.source < len(self.sources)
+
+    def _room(self, inventory: int) -> int:
+        return self._family.left[inventory] - self._solver.used.get(inventory, 0)
+
+    def parts_of(self, state: State) -> range:
+        """Return the parts that the next source can provide, the largest first."""
+        place, _, _ = self.sources[state.source]
+        low, most, unit, is_device = self._bounds[state.source]
+        amount, missing = self.amounts[place], state.missing[place]
+        for inventory, factor in self._links[state.source]:
+            most = min(most, self._room(inventory) // factor)
+        if not is_device:
+            is_whole = missing == amount and low <= amount <= most and amount % unit == 0
+            return range(amount, amount + is_whole)
+        if self._is_like_last[state.source]:
+            most = min(most, self._part_before(state))
+        most = min(most, missing)
+        least = max(low, missing - self._sums[state.source + 1][0][place])
+        return range(most // unit * unit, least - 1, -unit)
+
+    def _part_before(self, state: State) -> int:
+        """Return the part of the source before the next one."""
+        source, part = state.parts[-1] if state.parts else (-1, 0)
+        return part if source == state.source - 1 else 0
+
+    def by_class(self, parts: Iterable[tuple[int, int]]) -> dict[int, Supply]:
+        """Return parts by class."""
         found: dict[int, list[tuple[int, int]]] = {number: [] for number in self._family.classes}
-        for place, part in self._given:
-            _, number, source = self.sources[place]
+        for at, part in parts:
+            _, number, source = self.sources[at]
             found[number].append((source, part))
-        return {number: tuple(sorted(parts)) for number, parts in found.items()}
+        return {number: tuple(sorted(some)) for number, some in found.items()}
 
-    def key(self, place: int, left: tuple[int, ...]) -> Hashable:
-        """Return a key of all that the parts from a place on depend on."""
-        room = tuple(self._room[: self._still[place]])
-        before = self._before(place) if self._follows[place] else -1
-        if not self._is_tied:
-            return self.serial, place, left, room, self._masks, before
-        has_own = any(self._is_own[at] for at, _ in self._given)
-        near = tuple([given for given in self._given if self._is_near[given[0]]])
-        return self.serial, place, left, room, self._masks, before, has_own, near
+    def key(self, state: State) -> Hashable:
+        """Return a key of all that the parts from a state on depend on."""
+        solver, at = self._solver, state.source
+        used = tuple([solver.used.get(number, 0) for number in self._relevant[at]])
+        like = at < len(self.sources) and self._is_like_last[at]
+        before = self._part_before(state) if like else -1
+        answered: tuple[int, ...] = ()
+        if solver.traits:
+            given = self.by_class(state.parts)
+            answered = tuple(
+                [solver.answered(n, (source for source, _ in given[n])) for n in given]
+            )
+        return self._number, at, state.missing, used, answered, before, solver.owned > 0
 
 
 # --- questions of explanations ------------------------------------------------------------------
@@ -815,28 +774,20 @@ class _Shares:
 def may_provide(
     fleet: Fleet,
     tree: int,
-    classes: Sequence[TreeDemand],
+    classes: Sequence[TreeDemand] = (),
     located: Sequence[LocatedTreeDemand] = (),
+    named: Named | None = None,
 ) -> bool:
-    """Return whether a tree provides an unnamed group, or the decision takes too long."""
-    try:
-        solver = TreeSolver(fleet, tree, Budget(PATIENCE), classes, located)
-        return next(solver.solutions(), None) is not None
-    except SearchLimitReached:
-        return True
-
-
-def may_assign(named: Named, tree: int, options: Sequence[Sequence[int]] | None = None) -> bool:
-    """Return whether named groups can be assigned, or the decision takes too long.
-
-    :param options: by kind, the providers of one group; None for all that have capacity for it
-    """
-    if not named:
-        return True
+    """Return whether a tree provides some demands, or the decision takes too long."""
     budget = Budget(PATIENCE)
     try:
-        groups = GroupSteps(named, tree, budget, options)
-        solver = TreeSolver(named.fleet, tree, budget, groups=groups)
+        groups = GroupSteps(named, tree, budget) if named else None
+        solver = TreeSolver(fleet, tree, budget, classes, located, groups)
         return next(solver.solutions(), None) is not None
     except SearchLimitReached:
         return True
+
+
+def may_assign(named: Named, tree: int) -> bool:
+    """Return whether named groups can be assigned, or the decision takes too long."""
+    return may_provide(named.fleet, tree, named=named)
