@@ -428,10 +428,10 @@ class LedgerMachine(RuleBasedStateMachine):
         return list({step.consumer: step for step in likely}.values())
 
     def _write(self, steps: list[Step], limits: dict[Key, int]) -> None:
-        lines = [f"  {self._text(step)}" for step in steps]
-        lines += [f"  limit {name} {kind} {total}" for (name, kind), total in limits.items()]
+        within = "; ".join(f"{name} {kind} {total}" for (name, kind), total in limits.items())
+        lines = [f"write [within={within}]", *(f"  {self._text(step)}" for step in steps)]
         cursor = self.backend.cursor()
-        if steps and self._run("write", *lines, expected=lambda: self.model.write(steps, limits)):
+        if steps and self._run(*lines, expected=lambda: self.model.write(steps, limits)):
             self.timeline.note(time_of_last(self.backend, cursor), self._allocations())
 
     def _text(self, step: Step) -> str:

@@ -6,15 +6,15 @@ Each ``*.txt`` file of this folder is about one subject. A scenario begins with 
     define host0: VCPU=8:reserved=1:allocation_ratio=1.15
     claim first: host0 VCPU=7      # floor(7 * 1.15) is 8
     claim second: host0 VCPU=1
-    claim third: host0 VCPU=1
-      refused CapacityException
-      because capacity of VCPU at host0: requested 1, bound 8, used 8, second 1, first 7
+    claim third: host0 VCPU=1 => refused CapacityException
+      because capacity of VCPU at host0: 1, 8 of 8 used, second 1, first 7
     used host0 VCPU 8
 
-The numbers after the title are the invariants that it protects. Text after ``#`` is a comment.
-Indented lines belong to the line above. ``3 times`` before a line, or before a part between
-semicolons, repeats it: ``{n}`` counts from 0, ``{n%2}`` to 1 and again. A title with
-``{class|trait}`` is a scenario for each word; ``{kind}`` and ``{Kind}`` in its lines are that word.
+The numbers after the title are the invariants that it protects. Lines before the first title begin
+each scenario of the file. Text after ``#`` is a comment. Indented lines belong to the line above.
+``3 times`` before a line, or before a part between semicolons, repeats it: ``{n}`` counts from 0,
+``{n%2}`` to 1 and again. A title with ``{class|trait}`` is a scenario for each word; ``{kind}`` and
+``{Kind}`` in its lines are that word.
 
 Steps, each of which is one write:
 
@@ -26,26 +26,27 @@ Steps, each of which is one write:
     provider with its descendants
 ``claim job: host0 VCPU=1; host1 PCPU cpu0 cpu1 [aggregate, project=p, expect=NOTED]``
     an order of a consumer for amounts or units (``-cpu0`` releases one; ``PF=1 pf vf0`` is one of
-    two units), with options; likewise ``adjust``, ``replace``, ``renew``, ``release``
+    two units), with options; likewise ``adjust``, ``replace``, ``renew``, ``release``. The option
+    ``note=NAME`` remembers the generation of the consumer, and the uuid of its claim
 ``rename class A: B``, ``ensure trait A``, ``delete aggregate A``, ``level aggregate A: rack``
     change names of classes, traits and aggregates, and levels of aggregates
 ``disable host0: fan``, ``enable host0``, ``group db: anti-affinity 2``, ``ungroup db``
     disable and enable a provider, create (with its maximum for each host) and remove a server group
 ``reported host0``, ``adopted host0``
     report the state of a provider, and the adoption of its existing use
-``limit host0 VCPU 5``, ``unchanged host0 at NOTED``
-    below an order: a limit, and a definition that must be unchanged
 ``write``
-    all indented steps in one write
+    all indented steps in one write. Options of a write: ``within=host0 VCPU 5; cell0 VCPU 2`` are
+    limits, ``unchanged=host0 at NOTED`` a definition that must be unchanged, ``operation=NAME``,
+    ``actor=NAME``
 ``repeat``
     send the last write again: nothing changes, as with a step of the same ``[operation=NAME]``
-``note NAME: job``, ``note NAME: host0``
-    remember the generation of a consumer, with the uuid of its claim, or of a provider
+``note NAME: host0``
+    remember the generation of a provider
 ``prepare NAME``, later ``send NAME``
     compare the definition below with the ledger now, and write the differences later
 
-What follows a step is indented below it: ``refused ERROR of SUBJECT: TEXT`` names the exception or
-its code, and may name its subject and a part of its text. It is checked that a refused step leaves
+The outcome of a step is indented below it, or after ``=>``: ``refused ERROR of SUBJECT: TEXT``
+names the exception or its code, and may name its subject and a part of its text. It is checked that a refused step leaves
 the ledger and its feed as they were. ``because`` lines are its reasons, all of them, or
 ``because RULE``. ``feed`` lines are the entries of the change feed, one for each shard: ``feed
 definitions host0``, ``feed uses job VCPU at host0 0 to 1``. ``touched host0`` are the providers
@@ -129,6 +130,8 @@ from resource_objects.testing.conformance.suite import (
 
 #: Lines below a step that are not part of it.
 _OUTCOMES = ("refused", "because", "feed", "touched")
+#: Options of a step that are not fields of its order.
+_OPTIONS_OF_WRITES = ("operation", "actor", "within", "unchanged", "note")
 #: Steps that may create providers, which other steps of their write name.
 _DEFINITIONS = ("define", "undefine", "move", "send")
 _NAME_KINDS = {
@@ -159,14 +162,15 @@ class Statement(NamedTuple):
 
 def read_scenarios(text: str) -> Iterator[tuple[str, tuple[int, ...], str]]:
     """Yield (title, invariants, statements) of each scenario of a file."""
-    for part in re.split(r"^== ", text, flags=re.MULTILINE)[1:]:
+    background, *parts = re.split(r"^== ", text, flags=re.MULTILINE)
+    for part in parts:
         title, _, body = part.partition("\n")
         name, _, numbers = title.removesuffix(")").partition(" (")
         invariants = tuple(map(int, numbers.split(","))) if numbers else ()
         before, _, words = name.partition("{")
         words, _, after = words.partition("}")
         for word in words.split("|"):
-            lines = body.replace("{kind}", word).replace("{Kind}", word.capitalize())
+            lines = (background + body).replace("{kind}", word).replace("{Kind}", word.capitalize())
             yield before + word + after, invariants, lines
 
 
@@ -181,8 +185,9 @@ def statements_of(text: str) -> list[Statement]:
         indent = len(content) - len(content.lstrip())
         while indent <= levels[-1][0]:
             levels.pop()
-        below: list[Statement] = []
-        levels[-1][1].extend(_statement(number, copy, below) for copy in _copies(content.strip()))
+        step, *outcomes = content.strip().split(" => ")
+        below = [_statement(number, outcome, []) for outcome in outcomes]
+        levels[-1][1].extend(_statement(number, copy, below) for copy in _copies(step))
         levels.append((indent, below))
     return top
 
@@ -293,10 +298,14 @@ class Runner:
             steps = [statement, *steps]
         if parts["refused"] or parts["because"]:
             reasons = {item.rest for item in parts["because"]}
-            return self._check_refusal(steps, parts["refused"], reasons)
+            write = partial(self._write, statement.options, steps)
+            return self._check_refusal(write, parts["refused"], reasons)
         if parts["touched"]:
             self.follower.follow()
-        self._commit(self._write(steps))
+        self._commit(self._write(statement.options, steps))
+        for step in steps:
+            if "note" in step.options:
+                self._note_consumer(step.options["note"], step.subject)
         if parts["feed"]:
             entries = [self._entry_text(entry) for entry in self.entries]
             assert sorted(entries) == sorted(item.rest for item in parts["feed"])
@@ -305,11 +314,11 @@ class Runner:
         return None
 
     def _check_refusal(
-        self, steps: list[Statement], errors: list[Statement], reasons: set[str]
+        self, write: Callable[[], Write], errors: list[Statement], reasons: set[str]
     ) -> Any:
         before, cursor = ledger_state(self.backend), self.backend.cursor()
         with pytest.raises(exceptions.ResourceObjectsError) as refused:
-            self.backend.commit(self._write(steps))
+            self.backend.commit(write())
         error: Any = refused.value
         for statement in errors:
             expected, _, subject = statement.subject.partition(" of ")
@@ -333,18 +342,16 @@ class Runner:
 
     # --- writes ---
 
-    def _write(self, steps: list[Statement]) -> Write:
+    def _write(self, options: dict[str, str], steps: list[Statement]) -> Write:
         """Return one write of some steps; a step may name providers that another one defines."""
-        fields: dict[str, Any] = {"definitions": (), "limits": ()}
+        fields: dict[str, Any] = {"definitions": (), **self._preconditions(options)}
         for step in sorted(steps, key=lambda step: step.word not in _DEFINITIONS):
             name, *values = self._part(step)
             fields[name] = (*fields.get(name, ()), *values)
         changes = fields["definitions"]
         fields["definitions"] = merge_changes(changes[0].root, changes) if changes else None
-        fields["limits"] = dict(fields["limits"])
-        first = steps[0]
-        named = first.options.get("operation")
-        operation = Operation(named and self.uuid_of(named), first.options.get("actor"))
+        named, first = options.get("operation"), steps[0]
+        operation = Operation(named and self.uuid_of(named), options.get("actor"))
         return Write(operation, first.word, first.subject or first.word, **fields)
 
     def _part(self, step: Statement) -> tuple[Any, ...]:
@@ -362,13 +369,16 @@ class Runner:
                 return "groups", GroupChange(step.subject, _server_group(step))
             case "reported" | "adopted":
                 return step.word, *(self.uuid_of(name) for name in step.rest.split())
-            case "limit":
-                provider, resource_class, total = step.rest.split()
-                return "limits", ((self.uuid_of(provider), resource_class), int(total))
-            case "unchanged":
-                provider, noted = step.rest.split(" at ")
-                return "unchanged", (self.uuid_of(provider), self.noted[noted])
         return "orders", self._order(step)
+
+    def _preconditions(self, options: dict[str, str]) -> dict[str, Any]:
+        """Return the limits and the unchanged definitions that options of a write state."""
+        limits = (part.split() for part in _parts(options.get("within", "")))
+        definitions = (part.split(" at ") for part in _parts(options.get("unchanged", "")))
+        return {
+            "limits": {(self.uuid_of(name), kind): int(total) for name, kind, total in limits},
+            "unchanged": tuple((self.uuid_of(name), self.noted[at]) for name, at in definitions),
+        }
 
     def _commit(self, write: Write) -> None:
         """Carry out a write; one of a known operation has its first outcome and changes nothing."""
@@ -423,7 +433,7 @@ class Runner:
         return {
             name: readers.get(name, str)(value) if value else True
             for name, value in statement.options.items()
-            if name not in ("operation", "actor")
+            if name not in _OPTIONS_OF_WRITES
         }
 
     def _uses(self, text: str) -> tuple[Use, ...]:
@@ -488,13 +498,12 @@ class Runner:
         [self.prepared[statement.rest]] = self._definitions(statement.below[0])
 
     def _note(self, statement: Statement) -> None:
-        record = self.backend.held(statement.value)
-        if record is None:
-            provider = ledger_state(self.backend).providers[statement.value]
-            self.noted[statement.subject] = provider.generation
-        else:
-            self.noted[statement.subject] = record.generation
-            self.uuids[statement.subject] = record.uuid
+        provider = ledger_state(self.backend).providers[statement.value]
+        self.noted[statement.subject] = provider.generation
+
+    def _note_consumer(self, name: str, consumer: str) -> None:
+        record = self.backend.held_by([consumer])[consumer]
+        self.noted[name], self.uuids[name] = record.generation, record.uuid
 
     # --- statements on the state ---
 
@@ -668,6 +677,6 @@ def _reason_text(reason: Reason, full: bool) -> str:
     unit = f" unit {reason.unit}" if reason.unit else ""
     if reason.rule is Rule.DISABLED:
         return f"{rule} at {reason.where}{unit}"
-    figures = f"requested {reason.requested}, bound {reason.bound}, used {reason.used}"
+    figures = f"{reason.requested}, {reason.used} of {reason.bound} used"
     consumers = "".join(f", {name} {amount}" for name, amount in reason.holders)
     return f"{rule} of {reason.resource} at {reason.where}{unit}: {figures}{consumers}"
