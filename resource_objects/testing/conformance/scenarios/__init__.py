@@ -46,11 +46,11 @@ Steps, each of which is one write:
     compare the definition below with the ledger now, and write the differences later
 
 The outcome of a step is indented below it, or after ``=>``: ``refused ERROR of SUBJECT: TEXT``
-names the exception or its code, and may name its subject and a part of its text. It is checked that a refused step leaves
-the ledger and its feed as they were. ``because`` lines are its reasons, all of them, or
-``because RULE``. ``feed`` lines are the entries of the change feed, one for each shard: ``feed
-definitions host0``, ``feed uses job VCPU at host0 0 to 1``. ``touched host0`` are the providers
-whose trees a reader of changes reads again, or ``touched all``.
+names the exception or its code, and may name its subject and a part of its text. It is checked that
+a refused step leaves the ledger and its feed as they were. ``because`` lines are its reasons, all
+of them, or ``because RULE``. ``feed`` lines are the entries of the change feed, one for each shard:
+``feed definitions host0``, ``feed uses job VCPU at host0 0 to 1``. ``touched host0`` are the
+providers whose trees a reader of changes reads again, or ``touched all``.
 
 Statements on the state:
 
@@ -303,9 +303,7 @@ class Runner:
         if parts["touched"]:
             self.follower.follow()
         self._commit(self._write(statement.options, steps))
-        for step in steps:
-            if "note" in step.options:
-                self._note_consumer(step.options["note"], step.subject)
+        self._note_consumers(steps)
         if parts["feed"]:
             entries = [self._entry_text(entry) for entry in self.entries]
             assert sorted(entries) == sorted(item.rest for item in parts["feed"])
@@ -501,9 +499,11 @@ class Runner:
         provider = ledger_state(self.backend).providers[statement.value]
         self.noted[statement.subject] = provider.generation
 
-    def _note_consumer(self, name: str, consumer: str) -> None:
-        record = self.backend.held_by([consumer])[consumer]
-        self.noted[name], self.uuids[name] = record.generation, record.uuid
+    def _note_consumers(self, steps: list[Statement]) -> None:
+        names = {step.options["note"]: step.subject for step in steps if "note" in step.options}
+        records = self.backend.held_by(names.values())
+        self.noted.update({name: records[names[name]].generation for name in names})
+        self.uuids.update({name: records[names[name]].uuid for name in names})
 
     # --- statements on the state ---
 
