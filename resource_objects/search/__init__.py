@@ -41,9 +41,9 @@
 ``demands``         what a request asks of one tree, as plain data
 ``gangs``           the placement of gangs: a candidate for each member, all at once
 ``gang_problem``    a gang over a fleet: kinds of members, bounds of hosts, domains
-``how_many``        how many of a request fit at once, and who takes what
-``counting``        how many of it hosts may hold, as arrays say
-``alike_hosts``     hosts in the same state, of which one is decided
+``how_many``        how many of a request fit at once, with candidates
+``counting``        how often hosts can hold requests, decided by arrays
+``host_classes``    classes of hosts in the same state, of which one is decided
 ``capacity``        what there is and is free, and what of that a mix of requests cannot use
 ``when``            when a request would fit, if claims end as they say
 ``distribution``    the distribution of members over hosts, within bounds of domains

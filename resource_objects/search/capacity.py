@@ -36,7 +36,7 @@ from resource_objects.names import resource_class_order
 from resource_objects.requests import Gang
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.counting import meeting
+from resource_objects.search.counting import sharing_conflicts
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import domains_of_level
 from resource_objects.search.how_many import Count, HowMany
@@ -370,7 +370,7 @@ class _OfClass:
         #: the same where devices give all that they have, each within its rules
         self.largest = np.maximum(self.alone, together)
         #: where they may not, for they draw on what others draw on
-        self.is_met = meeting(fleet, np.flatnonzero(parts) + rows.first)
+        self.is_met = sharing_conflicts(fleet, np.flatnonzero(parts) + rows.first)
 
     def below(self, least: int | None) -> Integers:
         """Return by tree what is free of inventories that have less than ``least`` free.

@@ -1,10 +1,8 @@
-"""How many of requests hosts may hold, as arrays say: never too few, and where it is just so.
+"""How often hosts can hold requests, decided by arrays: upper bounds, and where they are exact.
 
-Where counts alone are asked for, of inventories that do not meet each other, and of at most one
-pool for each host, the arrays decide: some passes over the fleet, and no search. Elsewhere they
-bound what a search may find (:mod:`.how_many`), and say which hosts hang together, since one pool
-serves them. A mix of counts is dealt out in one pass for each of its members, which shows that so
-many fit.
+Arrays decide where only counts are requested, of inventories that share nothing, and of at most one
+pool for each host: some passes over the fleet, without a search. Elsewhere they bound the search of
+:mod:`.how_many`, and report which hosts depend on each other because a pool serves them.
 """
 
 from __future__ import annotations
@@ -28,283 +26,257 @@ from resource_objects.search.gang_problem import (
 from resource_objects.search.problem import Problem, counts_alone
 
 
-class CountedKind:
-    """How many of a request hosts may hold, as arrays say. Figures are by tree."""
+class CountedRequest:
+    """How often hosts can hold one request. Figures are by tree."""
 
     def __init__(self, problem: Problem) -> None:
-        fleet = problem.fleet
-        self.problem, self._fleet = problem, fleet
-        self._supply = CapacityByHost(fleet)
-        self._totals = totals_of(problem.request)
-        #: at most so many, if all pools were its own
-        self.most = upper_bounds(problem, self._supply, MAX_AMOUNT)
-        #: where that is what it holds
-        self.is_exact = np.zeros(len(self.most), dtype=np.bool_)
-        #: how many are placed there, where nothing has to be searched
+        self.problem = problem
+        self._fleet = problem.fleet
+        self._capacity = CapacityByHost(problem.fleet)
+        #: an upper bound for each host, as if all its pools served it only
+        self.most = upper_bounds(problem, self._capacity, MAX_AMOUNT)
+        self.is_exact = self.most == 0  #: where that is what the host can hold
+        #: how many are placed where no search is needed
         self.placed = np.zeros_like(self.most)
-        self._is_done = np.zeros_like(self.is_exact)
-        self._links = self._linked()
+        self._is_decided = np.zeros_like(self.is_exact)
+        self._served = self._served_by_pools()
         if problem.demands and counts_alone(problem):
             self._decide()
 
     def together(self, trees: Integers) -> int:
-        """Return how many some hosts can hold at most, each pool counted once."""
-        found = int(sum(self.most[trees].tolist()))
+        """Return an upper bound for some hosts, each pool counted once."""
+        most = int(sum(self.most[trees].tolist()))
         if len(trees) > 1:
-            some = np.zeros(len(self.most), dtype=np.bool_)
-            some[trees] = True
-            for name, total in self._totals.items():
+            is_included = np.zeros(len(self.most), dtype=np.bool_)
+            is_included[trees] = True
+            for name, total in totals_of(self.problem.request).items():
                 if name in self._fleet.classes:
-                    found = min(found, self._supply.total(name, some) // total)
-        return found
+                    most = min(most, self._capacity.total(name, is_included) // total)
+        return most
 
     def components(self) -> Iterator[Integers]:
-        """Yield the hosts that are left to be searched, those together that a pool serves."""
-        left = (self.most > 0) & ~self._is_done
-        numbers = np.arange(len(left))
-        for trees in self._links:  # the smallest number of all that hang together
-            numbers[trees] = numbers[trees].min(initial=len(left))
-        changed = bool(len(self._links) > 1)
-        while changed:
-            changed = False
-            for trees in self._links:
-                least = numbers[trees].min(initial=len(left))
-                if (numbers[trees] != least).any():
-                    numbers[trees], changed = least, True
-        trees = np.flatnonzero(left)
-        order = trees[np.argsort(numbers[trees], kind="stable")]
-        starts = np.flatnonzero(np.diff(numbers[order], prepend=-1))
-        yield from np.split(order, starts[1:]) if len(order) else ()
+        """Yield the hosts that have to be searched, those together that depend on each other."""
+        label, is_stable = np.arange(len(self.most)), False
+        while not is_stable:
+            before = label.copy()
+            for trees in self._served:
+                label[trees] = label[trees].min()
+            is_stable = bool((label == before).all())
+        trees = np.flatnonzero((self.most > 0) & ~self._is_decided)
+        trees = trees[np.argsort(label[trees], kind="stable")]
+        starts = np.flatnonzero(np.diff(label[trees], prepend=-1))
+        yield from np.split(trees, starts[1:]) if len(trees) else ()
 
-    def placements(self) -> Iterator[Candidate]:
-        """Yield who takes what of that which is placed. Cost: some 10 microseconds each."""
-        source, used = FirstFit(self.problem), dict[int, int]()
-        for tree in np.flatnonzero(self.placed).tolist():
-            for _ in range(int(self.placed[tree])):
-                found = source.allocate(tree, used)
-                assert found is not None, "what arrays decide is what there is"
-                yield found
+    def _served_by_pools(self) -> list[Integers]:
+        """Return the hosts that each pool serves with a requested class."""
+        pools: set[int] = set()
+        for demand in self.problem.demands:
+            pools.update(demand.rows.provider[_pool_rows(demand)].tolist())
+        for kind in self.problem.named.kinds:
+            pools.update(np.flatnonzero(kind.pooled).tolist())
+        served = []
+        for pool in sorted(pools):
+            is_served = self._fleet.pools.linked_to(integers([pool]), len(self.most))
+            is_served[self._fleet.tree[pool]] = True
+            served.append(np.flatnonzero(is_served & (self.most > 0)))
+        return [trees for trees in served if len(trees)]
 
-    # --- where counts alone decide ---
+    # --- where only counts are requested ---
 
     def _decide(self) -> None:
-        """Decide the hosts on which nothing that is asked for meets anything else."""
+        """Decide the hosts whose inventories share nothing."""
         problem, most = self.problem, self.most.copy()
-        pooled = [ask for ask in problem.demands if _gives_of_pools(ask)]
-        alone = [ask for ask in problem.demands if ask not in pooled]
-        giving = [
-            np.flatnonzero(one.own.allowed & (one.rows.free > 0)) + one.rows.first
-            for one in problem.demands
+        numbers = [
+            np.flatnonzero(demand.own.allowed & (demand.rows.free > 0)) + demand.rows.first
+            for demand in problem.demands
         ]
-        is_sure = ~meeting(self._fleet, np.concatenate(giving))
-        has_trait = has_traits(problem)
-        if has_trait is not None:
-            is_sure &= has_trait
-        for ask in alone:
-            is_sure &= _is_sure(ask, len(most))
-            np.minimum(most, _copies(ask, len(most)), out=most)
-        if not pooled or (len(problem.demands) == 1 and problem.rules.host_gives):
-            for ask in pooled:  # who gives nothing itself is given nothing
-                is_sure &= _is_sure(ask, len(most))
-                np.minimum(most, _copies(ask, len(most)), out=most)
+        is_sure = ~sharing_conflicts(self._fleet, np.concatenate(numbers))
+        having = has_traits(problem)
+        if having is not None:
+            is_sure &= having
+        pooled = [d for d in problem.demands if d.gives_all[_pool_rows(d)].any()]
+        if pooled and not problem.rules.host_gives:
+            return
+        if len(problem.demands) == 1:  # the host itself has to provide something, so all of it
+            pooled = []
+        for demand in problem.demands:
+            is_sure &= _is_free_of_unit_rules(demand, len(most))
+            if demand not in pooled:
+                np.minimum(most, _repetitions(demand, len(most)), out=most)
+        if not pooled:
             self._set(is_sure, most, most)
-        elif len(pooled) == 1 and problem.rules.host_gives:
-            self._decide_pooled(pooled[0], is_sure & _is_sure(pooled[0], len(most)), most)
+        elif len(pooled) == 1:
+            self._decide_pooled(pooled[0], is_sure, most)
 
-    def _decide_pooled(self, ask: FleetDemand, is_sure: Booleans, rest: Integers) -> None:
-        """Decide hosts of which each has one pool for one of the classes.
+    def _decide_pooled(self, demand: FleetDemand, is_sure: Booleans, most: Integers) -> None:
+        """Decide hosts with at most one pool each, for one class.
 
-        What a host has itself is of use to nobody else, so it comes first. What it lacks beside
-        what it has of the other classes its pool gives, to as many as there are.
+        A host uses its own capacity first, which no other host can use. The pool provides the rest
+        of what the host can hold, to one host after the other.
 
-        :param rest: how many it can hold for the other classes
+        :param most: how often hosts can hold the other classes
         """
-        fleet, rows = self._fleet, ask.rows
-        some = rest > 0
-        if some[list(fleet.pools.trees)].any() or not is_sure[some].all():
-            return
-        links = np.zeros_like(rest)
-        for trees in self._links:
+        pools, is_able = self._fleet.pools, most > 0
+        links = np.zeros_like(most)
+        for trees in self._served:
             links[trees] += 1
-        if links[some].max(initial=0) > 1:
+        if (
+            is_able[list(pools.trees)].any()
+            or not is_sure[is_able].all()
+            or links[is_able].max(initial=0) > 1
+        ):
             return
-        own = np.minimum(_copies(ask, len(rest)), rest)
+        own = np.minimum(_repetitions(demand, len(most)), most)
         alone, placed = own.copy(), own.copy()
-        assert ask.pooled is not None, "it is of pools"
-        numbers = np.asarray(ask.pooled.numbers)[ask.pooled.allowed] - rows.first
-        for number in numbers[ask.gives_all[numbers]].tolist():
-            pool = rows.provider[number : number + 1]
-            trees = np.flatnonzero(fleet.pools.linked_to(pool, len(rest)) & some)
-            has = int(rows.free[number]) // ask.amount
-            lack = (rest - own)[trees]
-            alone[trees] += np.minimum(lack, has)
-            before = np.cumsum(np.minimum(lack, has)) - np.minimum(lack, has)
-            placed[trees] += np.minimum(lack, (has - before).clip(0))
+        rows = _pool_rows(demand)
+        for row in rows[demand.gives_all[rows]].tolist():
+            pool = demand.rows.provider[row : row + 1]
+            trees = np.flatnonzero(pools.linked_to(pool, len(most)) & is_able)
+            free = int(demand.rows.free[row]) // demand.amount
+            wanted = np.minimum((most - own)[trees], free)
+            alone[trees] += wanted
+            placed[trees] += np.minimum(wanted, (free - np.cumsum(wanted) + wanted).clip(0))
         self._set(np.ones_like(is_sure), alone, placed)
 
-    def _set(self, is_done: Booleans, most: Integers, placed: Integers) -> None:
-        self._is_done = is_done
-        self.is_exact = is_done | (self.most == 0)
-        self.most = np.where(is_done, np.minimum(most, self.most), self.most)
-        self.placed = np.where(is_done, np.minimum(placed, self.most), 0)
-
-    def _linked(self) -> list[Integers]:
-        """Return the hosts that each pool serves with something that is asked for."""
-        problem, fleet = self.problem, self._fleet
-        if not fleet.pools:
-            return []
-        pools: set[int] = set()
-        for ask in problem.demands:
-            if ask.pooled is not None:
-                numbers = np.asarray(ask.pooled.numbers)[ask.pooled.allowed] - ask.rows.first
-                pools.update(ask.rows.provider[numbers].tolist())
-        for kind in problem.named.kinds:
-            pools.update(np.flatnonzero(kind.pooled).tolist())
-        found = []
-        for pool in sorted(pools):
-            some = fleet.pools.linked_to(integers([pool]), len(self.most)) & (self.most > 0)
-            tree = int(fleet.tree[pool])
-            some[tree] = self.most[tree] > 0
-            found.append(np.flatnonzero(some))
-        return [trees for trees in found if len(trees)]
+    def _set(self, is_decided: Booleans, most: Integers, placed: Integers) -> None:
+        self._is_decided = is_decided
+        self.is_exact |= is_decided
+        self.most = np.where(is_decided, np.minimum(most, self.most), self.most)
+        self.placed = np.where(is_decided, np.minimum(placed, self.most), 0)
 
 
 class CountedMix:
-    """A mix of requests over hosts of which arrays decide what several members take beside another.
+    """A mix of requests on the hosts where arrays decide what fits next to other members.
 
-    These are the hosts where each class that is asked for is given by one inventory. What is dealt
-    out to them is held for sure; where it cannot be dealt another choice of hosts may hold it.
+    On these hosts one inventory provides each requested class. An assignment to them is certain; if
+    there is none, another choice of hosts may hold the mix.
     """
 
     def __init__(
-        self, problems: Sequence[Problem], most: Sequence[Integers], supply: CapacityByHost
+        self, problems: Sequence[Problem], most: Sequence[Integers], capacity: CapacityByHost
     ) -> None:
-        """:param most: of each of the requests, how many a tree holds at most if alone"""
-        self._problems, self._supply = problems, supply
+        """:param most: for each request by tree, how often the tree can hold it at most"""
+        self._problems, self._capacity = problems, capacity
         self._totals = [totals_of(problem.request) for problem in problems]
-        #: the hosts where arrays decide, by tree
-        self.is_decided = self._decided()
-        self._most = [np.where(self.is_decided, one, 0) for one in most]
+        self.is_decided = self._decided()  #: by tree
+        self._most = [np.where(self.is_decided, each, 0) for each in most]
 
     def _decided(self) -> Booleans:
-        fleet = self._supply.fleet
-        found = np.zeros(len(fleet.hosts), dtype=np.bool_)
-        if fleet.shares or not all(one.demands and counts_alone(one) for one in self._problems):
-            return found
-        found[:] = True
-        asks = [ask for one in self._problems for ask in one.demands]
-        if any(ask.is_split for ask in asks):
-            found[:] = False
-        for name in {ask.resource_class for ask in asks}:
-            rows = fleet.rows(name)
-            found &= np.bincount(rows.tree, minlength=len(found)) <= 1
-            for linked, _ in self._supply.pools(name):
-                found[linked] = False
-        for one in self._problems:
-            has_trait = has_traits(one)
-            if has_trait is not None:
-                found &= has_trait
-        return found
+        fleet = self._capacity.fleet
+        demands = [demand for problem in self._problems for demand in problem.demands]
+        if (
+            fleet.shares
+            or any(demand.is_split for demand in demands)
+            or not all(problem.demands and counts_alone(problem) for problem in self._problems)
+        ):
+            return np.zeros(len(fleet.hosts), dtype=np.bool_)
+        is_decided = np.ones(len(fleet.hosts), dtype=np.bool_)
+        for name in {demand.resource_class for demand in demands}:
+            is_decided &= np.bincount(fleet.rows(name).tree, minlength=len(is_decided)) <= 1
+            for trees, _ in self._capacity.pools(name):
+                is_decided[trees] = False
+        for problem in self._problems:
+            having = has_traits(problem)
+            if having is not None:
+                is_decided &= having
+        return is_decided
 
-    def dealt(self, need: Sequence[int]) -> list[Integers] | None:
-        """Return by tree how many of each request hosts take, so many in all; None if it fails.
+    def assign(self, need: Sequence[int]) -> list[Integers] | None:
+        """Return by tree how many of each request it gets; None if they are not assigned.
 
-        The dearest comes first: of whose class there is least. Cost: some passes over the hosts.
+        The request with the largest part of its scarcest class is assigned first. Cost: some passes
+        over the hosts.
         """
         names = {name for totals in self._totals for name in totals}
-        room = {name: self._supply.own(name).copy() for name in names}
-        dealt = [np.zeros_like(one) for one in self._most]
-        for number in sorted(range(len(need)), key=lambda one: (-self._size(one), one)):
-            can = self._most[number]
+        remaining = {name: self._capacity.own(name).copy() for name in names}
+        assigned = [np.zeros_like(each) for each in self._most]
+        for number in sorted(range(len(need)), key=lambda number: (-self._size(number), number)):
+            most = self._most[number]
             for name, total in self._totals[number].items():
-                can = np.minimum(can, room[name] // total)
-            before = np.cumsum(can) - can
-            dealt[number] = np.minimum(can, (need[number] - before).clip(0))
-            if int(dealt[number].sum()) < need[number]:
+                most = np.minimum(most, remaining[name] // total)
+            before = np.cumsum(most) - most
+            assigned[number] = np.minimum(most, (need[number] - before).clip(0))
+            if int(assigned[number].sum()) < need[number]:
                 return None
             for name, total in self._totals[number].items():
-                room[name] -= dealt[number] * total
-        return dealt
+                remaining[name] -= assigned[number] * total
+        return assigned
 
     def _size(self, number: int) -> float:
-        """Return which part of its scarcest class one of a request takes."""
-        own = self._supply.own
+        """Return the part of its scarcest class that a request uses."""
         return max(
-            total / max(1, int(own(name)[self.is_decided].sum()))
+            total / max(1, int(self._capacity.own(name)[self.is_decided].sum()))
             for name, total in self._totals[number].items()
         )
 
-    def placements(self, dealt: Sequence[Integers]) -> Iterator[list[Candidate]]:
-        """Yield the candidates of each request for what was dealt. Cost: some 10 microseconds each.
 
-        Who takes what is told tree by tree: what one takes another one cannot.
-        """
-        sources = [FirstFit(one) for one in self._problems]
-        found: list[list[Candidate]] = [[] for _ in sources]
-        for tree in np.flatnonzero(np.logical_or.reduce([one > 0 for one in dealt])).tolist():
-            used: dict[int, int] = {}
-            for source, counts, some in zip(sources, dealt, found, strict=True):
-                for _ in range(int(counts[tree])):
-                    one = source.allocate(tree, used)
-                    assert one is not None, "what arrays decide is what there is"
-                    some.append(one)
-        yield from found
+def first_candidates(
+    problems: Sequence[Problem], counts: Sequence[Integers]
+) -> list[list[Candidate]]:
+    """Return candidates of each request, as many on each tree as arrays decided.
 
-
-def _gives_of_pools(ask: FleetDemand) -> bool:
-    """Return whether some pool may give a class to hosts of other trees."""
-    if ask.pooled is None:
-        return False
-    numbers = np.asarray(ask.pooled.numbers)[ask.pooled.allowed] - ask.rows.first
-    return bool(ask.gives_all[numbers].any())
-
-
-def _parts(ask: FleetDemand) -> Booleans:
-    """Return which inventories of a class may give a part now."""
-    rows = ask.rows
-    return ask.own.allowed & ask.is_device & (rows.low <= rows.high) & (rows.high > 0)
-
-
-def _copies(ask: FleetDemand, trees: int) -> Integers:
-    """Return by tree how often its inventories give a class.
-
-    Devices that give parts give all that they have: any parts do that add up.
+    Cost: some 10 microseconds for each.
     """
-    rows, parts = ask.rows, _parts(ask)
-    found, shared = np.zeros(trees, dtype=np.int64), np.zeros(trees, dtype=np.int64)
-    whole = ask.own.allowed & ask.gives_all & ~parts
-    np.add.at(found, rows.tree[whole], rows.free[whole] // ask.amount)
-    if ask.is_split:
-        np.add.at(shared, rows.tree[parts], rows.free[parts])
-        found += shared // ask.amount
-    return found
+    sources = [FirstFit(problem) for problem in problems]
+    candidates: list[list[Candidate]] = [[] for _ in problems]
+    used: dict[int, int] = {}
+    for tree in np.flatnonzero(np.logical_or.reduce([each > 0 for each in counts])).tolist():
+        for source, each, of_request in zip(sources, counts, candidates, strict=True):
+            for _ in range(int(each[tree])):
+                candidate = source.allocate(tree, used)
+                assert candidate is not None, "arrays decide what is possible"
+                of_request.append(candidate)
+    return candidates
 
 
-def _is_sure(ask: FleetDemand, trees: int) -> Booleans:
-    """Return on which trees that is so: no unit rule stands in the way of any part."""
-    found = np.ones(trees, dtype=np.bool_)
-    if ask.is_split:
-        rows = ask.rows
-        most = np.minimum(rows.free, ask.amount)
-        is_free = (rows.step_size == 1) & (rows.min_unit <= 1) & (rows.max_unit >= most)
-        found[rows.tree[ask.own.allowed & ask.is_device & (rows.free > 0) & ~is_free]] = False
-    return found
-
-
-def meeting(fleet: Fleet, numbers: Integers) -> Booleans:
-    """Return the trees where some inventories share, or are drawn on, beside another of these.
+def sharing_conflicts(fleet: Fleet, numbers: Integers) -> Booleans:
+    """Return the trees where an inventory shares another that one of these uses or is.
 
     :param numbers: of inventories, each once
     """
-    found = np.zeros(len(fleet.hosts), dtype=np.bool_)
+    in_conflict = np.zeros(len(fleet.hosts), dtype=np.bool_)
     if not fleet.shares:
-        return found
-    gives = np.zeros(len(fleet.inventories.tree), dtype=np.bool_)
-    gives[numbers] = True
-    draws = gives[fleet.shares.source]
+        return in_conflict
+    is_included = np.zeros(len(fleet.inventories.tree), dtype=np.bool_)
+    is_included[numbers] = True
+    draws = is_included[fleet.shares.source]
     source, target = fleet.shares.source[draws], fleet.shares.target[draws]
-    met = np.bincount(np.concatenate([numbers, target]), minlength=len(gives)) > 1
-    tree = fleet.inventories.tree
-    found[tree[numbers[met[numbers]]]] = True
-    found[tree[source[met[target]]]] = True
-    return found
+    met = np.bincount(np.concatenate([numbers, target]), minlength=len(is_included)) > 1
+    in_conflict[fleet.inventories.tree[numbers[met[numbers]]]] = True
+    in_conflict[fleet.inventories.tree[source[met[target]]]] = True
+    return in_conflict
+
+
+def _pool_rows(demand: FleetDemand) -> Integers:
+    """Return the rows of a class that belong to eligible pools."""
+    if demand.pooled is None:
+        return integers(())
+    return np.asarray(demand.pooled.numbers)[demand.pooled.allowed] - demand.rows.first
+
+
+def _repetitions(demand: FleetDemand, trees: int) -> Integers:
+    """Return by tree how often its inventories provide a class.
+
+    Devices that provide parts provide all that they have: any parts that add up will do.
+    """
+    rows = demand.rows
+    is_part = demand.own.allowed & demand.is_device & (rows.low <= rows.high) & (rows.high > 0)
+    is_whole = demand.own.allowed & demand.gives_all & ~is_part
+    times, together = np.zeros(trees, dtype=np.int64), np.zeros(trees, dtype=np.int64)
+    np.add.at(times, rows.tree[is_whole], rows.free[is_whole] // demand.amount)
+    if demand.is_split:
+        np.add.at(together, rows.tree[is_part], rows.free[is_part])
+        times += together // demand.amount
+    return times
+
+
+def _is_free_of_unit_rules(demand: FleetDemand, trees: int) -> Booleans:
+    """Return the trees where no unit rule prevents any part of a class."""
+    is_free = np.ones(trees, dtype=np.bool_)
+    if demand.is_split:
+        rows = demand.rows
+        is_any = (rows.step_size == 1) & (rows.min_unit <= 1)
+        is_any &= rows.max_unit >= np.minimum(rows.free, demand.amount)
+        is_device = demand.own.allowed & demand.is_device & (rows.free > 0)
+        is_free[rows.tree[is_device & ~is_any]] = False
+    return is_free

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.search.alike_hosts import AlikeHosts
+from resource_objects.search.host_classes import HostClasses
 from resource_objects.search.problem import lay
 from resource_objects.search.script import clone
 from tests.search.doors import WORLDS
@@ -22,7 +22,7 @@ from tests.support.lengths import examples
 def states_of(snapshot, asked):
     """Return the states of hosts, by name."""
     fleet = snapshot.fleet
-    states = AlikeHosts([lay(asked, fleet)])
+    states = HostClasses([lay(asked, fleet)])
     return states, {name: states.of(fleet.hosts.index(name)) for name in snapshot.hosts}
 
 
@@ -83,7 +83,7 @@ def test_a_candidate_of_one_host_is_one_of_all_in_its_state(fleets, seed):
             continue
         for other, state in found.items():
             if other != one.host and state == found[one.host]:
-                moved = states.moved(one, hosts.index(one.host), hosts.index(other))
+                moved = states.transfer(one, hosts.index(one.host), hosts.index(other))
                 scenario = snapshot.fork()
                 scenario.claim("moved", moved)
                 places = [fleet.place_by_key[a.provider] for a in moved.allocations]
