@@ -128,7 +128,13 @@ class HostClasses:
                 times: Integers = np.minimum(rows.free.clip(0) // amount, self._most[rows.provider])
                 yield self._spread(rows, times)
                 continue
-            figures = [rows.is_part, rows.free, rows.min_unit, rows.max_unit, rows.step_size]
+            figures: list[Integers | Booleans] = [
+                rows.is_part,
+                rows.free,
+                rows.min_unit,
+                rows.max_unit,
+                rows.step_size,
+            ]
             figures += [rows.capacity, rows.used] if self._is_detailed else []
             yield from (self._spread(rows, values) for values in figures)
         for located in self._located:
