@@ -591,7 +591,7 @@ def _families(fleet: Fleet, classes: Sequence[TreeDemand]) -> list[_Family]:
     count = Counter(inventory for some in uses.values() for inventory, _ in some)
     links = {key: [use for use in some if count[use[0]] > 1] for key, some in uses.items()}
     together = sorted({number for (number, _), some in links.items() if some})
-    left = {n: fleet.left(n) for some in links.values() for n, _ in some}
+    left = {n: max(0, fleet.left(n)) for some in links.values() for n, _ in some}
     found = [_Family(tuple(together), links, left)] if together else []
     found += [_Family((n,), {}, {}) for n in range(len(classes)) if n not in together]
     return sorted(found, key=lambda family: family.classes)

@@ -342,6 +342,21 @@ def test_traits_and_shares_are_decided_together():
     assert told(host, "CUSTOM_X=2,CUSTOM_Y=1") == ["host0: CUSTOM_POWER requested 5, free 4 of 4"]
 
 
+def test_an_overdrawn_inventory_does_not_exclude_the_sources_that_do_not_use_it():
+    """
+    host0        CUSTOM_POWER=4, 5 of them used
+    +- x0        CUSTOM_X=2, 2 of the power each
+    +- x1        CUSTOM_X=2, 2 of the power each
+    +- x2        CUSTOM_X=2                         CUSTOM_B
+    """
+    host = Provider("host0", "CUSTOM_POWER=4:used=5")
+    tie = shares("host0", "CUSTOM_X", of_class="CUSTOM_POWER", factor=2)
+    host.add("x0", "CUSTOM_X=2", shares=tie)
+    host.add("x1", "CUSTOM_X=2", shares=tie)
+    host.add("x2", "CUSTOM_X=2", traits=["CUSTOM_B"])
+    assert ask(host, Request("CUSTOM_X=2", required=["CUSTOM_B"])) == ["CUSTOM_X=2 of x2"]
+
+
 # --- bounded --------------------------------------------------------------------------------------
 
 
