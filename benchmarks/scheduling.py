@@ -26,7 +26,7 @@ from resource_objects.providers.statistics import Statistic
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
 from resource_objects.resources.pci import DeviceRequest, DeviceSpec
 from resource_objects.scheduler import Pipeline, RequestSpec, Scheduler
-from resource_objects.scheduler.pipeline import Asked
+from resource_objects.scheduler.pipeline import PipelineRun
 from resource_objects.scheduler.reports import Reports
 
 HOSTS, MANY = 10_000, 100_000
@@ -141,7 +141,7 @@ def _selecting(ledger: ro.Ledger) -> Iterator[Row]:
 
     def weigh() -> None:
         fleet.__dict__.pop("_totals", None)  # as after a claim of everything
-        order = Asked(pipeline, spec, reports).order(ro.Order())
+        order = PipelineRun(pipeline, spec, reports).order(ro.Order())
         assert order.weigh is not None
         order.weigh(fleet, spec.request, trees)
 
@@ -279,7 +279,7 @@ def _weighed() -> Iterator[Row]:
 
         def ours() -> None:
             fleet.__dict__.pop("_totals", None)  # as after a claim of everything
-            order = Asked(pipeline, spec, reports).order(ro.Order())
+            order = PipelineRun(pipeline, spec, reports).order(ro.Order())
             assert order.weigh is not None
             order.weigh(fleet, spec.request, trees)
 

@@ -1,28 +1,28 @@
-"""Which host: filters, weighers, and the driver that claims what they leave.
+"""The scheduler: filters, weighers, and the driver that claims the remaining hosts.
 
 ==================  ===============================================================================
-``request_spec``    RequestSpec: a request with what only a scheduler asks about
-``states``          HostStates: what filters and weighers see of a fleet, host by host or at once
-``filters``         what hosts have to meet, each filter in a file of its own
-``weighers``        which hosts come first, each weigher in a file of its own
-``pipeline``        which filters and weighers there are, in which order: the list to read first
-``reports``         what agents told of their hosts, read when a filter or weigher asks
+``pipeline``        the installed filters and weighers and their order: read this first
+``filters``         conditions on hosts
+``weighers``        preferences between hosts
+``request_spec``    RequestSpec: a request with the conditions that only a scheduler knows
+``states``          HostStates: the view that filters and weighers have of a snapshot
+``reports``         Reports: statistics of agents, read when a filter or weigher needs them
 ``driver``          Scheduler: select_destinations
-``gangs``           place_gang: many at once, or none
-``simulation``      what a trace of jobs does to a fleet, a room of its own
+``gangs``           place_gang: all members at once, or none
+``replay``          a trace of jobs on a ledger
 ==================  ===============================================================================
 
-Nothing is searched, ranked or retried here. A filter is one more condition of the search, a weigher
-one more key of its order, and lost races are tried again by the ledger's policy. So what refuses a
-host stands in the explanation beside everything else, and holds for a search that is done again.
+The search, its order and the retries are those of :mod:`resource_objects.search` and of the ledger.
+A filter is one more condition of the search, a weigher one more key of its order. So the reasons of
+filters are part of every explanation, and filters decide again when a search is repeated.
 
     >>> import resource_objects as ro
     >>> from resource_objects.scheduler import Scheduler
     >>> with ro.connect("memory://") as ledger:
-    ...     done = ledger.sync(*(ro.Provider(f"host{n}", "VCPU=8") for n in range(3)))
+    ...     plan = ledger.sync(*(ro.Provider(f"host{n}", "VCPU=8") for n in range(3)))
     ...     scheduler = Scheduler(ledger, weighers={"free": {"VCPU": 1}})
-    ...     for one in scheduler.select_destinations("VCPU=6", consumers=["job-1", "job-2"]):
-    ...         print(one)
+    ...     for destination in scheduler.select_destinations("VCPU=6", consumers=["job-1", "job-2"]):
+    ...         print(destination)
     job-1: host0
     job-2: host1
 """
@@ -52,7 +52,7 @@ _HOME = {
     "Selection": "driver",
 }
 
-__all__ = [  # noqa: PLE0604  # computed, so that no name is said twice
+__all__ = [  # noqa: PLE0604  # computed: each name is written once
     *_HOME
 ]
 

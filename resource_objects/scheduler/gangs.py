@@ -1,7 +1,7 @@
-"""Gangs placed: where all members fit at once is claimed, in one transaction.
+"""Gangs: all members are placed at once and claimed in one transaction, or none.
 
-The search is :mod:`resource_objects.search.gangs`; here stand the filters of a scheduler, the
-alternatives in their order, and what follows when somebody was faster.
+The search is :mod:`resource_objects.search.gangs`. This module adds the filters of a scheduler,
+alternatives in order of preference, and the retry after a lost race.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from resource_objects.fields import FrozenDict
 from resource_objects.ledger import Ledger
 from resource_objects.requests import Gang, Request
 from resource_objects.requests.gang import HOST
-from resource_objects.scheduler.pipeline import Asked, Pipeline
+from resource_objects.scheduler.pipeline import Pipeline, PipelineRun, with_members
 from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.search.snapshot import DEFAULT_BUDGET
@@ -31,34 +31,34 @@ if TYPE_CHECKING:
     from resource_objects.search.gangs import GangFit
 
 T = TypeVar("T")
+#: Returns the placement of a gang in a snapshot, and the limits of the search.
+Fit: TypeAlias = "Callable[[Snapshot, Gang], tuple[GangFit, Limited]]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlacedGang:
-    """A gang that was placed: which of the alternatives, and what its members hold.
+    """A gang that was placed: the chosen alternative and the claims of its members.
 
-    ``claims`` are by the name of the member, and empty in a dry run. ``skipped`` are the filters
-    that failed and were left out by the policy of the scheduler, with why.
+    ``claims`` are by name of the member, and empty in a dry run. ``skipped`` are the filters that
+    failed and were skipped, with the reasons.
     """
 
     fit: GangFit
-    alternative: int  #: its number among those that were asked for, from 0
+    alternative: int  #: its position in the requested alternatives, from 0
     claims: Mapping[str, Claim]
     skipped: Mapping[str, str] = FrozenDict()
 
     def __str__(self) -> str:
-        if not self.claims:
-            return str(self.fit)
-        return "\n".join(map(str, self.claims.values()))
+        return "\n".join(map(str, self.claims.values())) if self.claims else str(self.fit)
 
 
 def levels_of(ledger: Ledger) -> dict[str, list[str]]:
-    """Return the aggregates of each level that the ledger keeps. Cost: the list of aggregates."""
-    found: dict[str, list[str]] = {}
-    for one in ledger.names.aggregates.list():
-        if one.level is not None:
-            found.setdefault(one.level, []).append(one.name)
-    return found
+    """Return the aggregates of each level. Cost: the list of aggregates."""
+    levels: dict[str, list[str]] = {}
+    for aggregate in ledger.names.aggregates.list():
+        if aggregate.level is not None:
+            levels.setdefault(aggregate.level, []).append(aggregate.name)
+    return levels
 
 
 def place_gang(
@@ -71,30 +71,31 @@ def place_gang(
     budget: int = DEFAULT_BUDGET,
     limits: Limited = None,
     filters: Iterable[LaysFilter] = (),
-    **said: Any,
+    **owner: Any,
 ) -> PlacedGang:
     """Place a gang, or the first of several alternatives that fits, and claim it.
 
-    All or nothing: members are claimed in one transaction. If somebody was faster, it is fitted
-    anew on a fresh picture, as the ledger's :class:`~resource_objects.ledger.RetryPolicy` says.
+    Members are claimed in one transaction, all or none. After a lost race the gang is placed again
+    in a new snapshot, as the ledger's :class:`~resource_objects.ledger.RetryPolicy` allows.
 
     :param gangs: a gang, or several in the order of preference
-    :param consumers: what the consumers are called: this, a ``/`` and the name of the member; None:
-        nothing is claimed (a dry run)
-    :param order: which hosts are taken first, as for ``snapshot.candidates``
-    :param limits: the most that may be used of hosts, as there; it is claimed under them, too
-    :param filters: what hosts have to meet besides, as there
-    :param said: of all claims, as for ``ledger.claim_all``: project, user, group, expires_in
-    :raises NoCandidates: if none of them fits, with what each lacks
-    :raises SearchLimitReached: if the budget ends before it is known whether one fits
-    :raises AlreadyExists: if one of the consumers holds something already
-    :raises InvalidInput: for no gang, and for levels that are none
+    :param consumers: the prefix of the names of the consumers, before a ``/`` and the name of the
+        member; None: nothing is claimed (a dry run)
+    :param order: the order of hosts, as for ``snapshot.candidates``
+    :param limits: limits of usage, as for ``snapshot.candidates``, for the search and the claims
+    :param filters: further conditions on hosts, as for ``snapshot.candidates``
+    :param owner: options of all claims, as for ``ledger.claim_all``: project, user, group,
+        expires_in
+    :raises NoCandidates: if none of them fits, with the shortages of each
+    :raises SearchLimitReached: if the budget is exhausted before the answer is known
+    :raises AlreadyExists: if one of the consumers has allocations
+    :raises InvalidInput: for no gang, and for invalid levels
 
     >>> import resource_objects as ro
     >>> from resource_objects.requests import Member
     >>> big, small = (Gang([Member("worker", "VCPU=4", count=count)]) for count in (4, 2))
     >>> with ro.connect("memory://") as ledger:
-    ...     done = ledger.sync(ro.Provider("host0", "VCPU=12"))
+    ...     plan = ledger.sync(ro.Provider("host0", "VCPU=12"))
     ...     placed = place_gang(ledger, [big, small], "train-7")
     >>> placed.alternative
     1
@@ -102,144 +103,135 @@ def place_gang(
     train-7/worker-0 holds VCPU=4 of host0
     train-7/worker-1 holds VCPU=4 of host0
     """
-    wanted, picked = _several(gangs), tuple(filters)
-    levels = _levels(ledger, wanted)
+    alternatives, filters = _alternatives(gangs), tuple(filters)
+    levels = _levels(ledger, alternatives)
+    options: Any = {"order": order, "seed": seed, "budget": budget, "limits": limits}
 
     def fit(snapshot: Snapshot, gang: Gang) -> tuple[GangFit, Limited]:
-        options: Any = {"order": order, "seed": seed, "budget": budget, "limits": limits}
-        return snapshot.fit_gang(gang, levels=levels, filters=picked, **options), limits
+        return snapshot.fit_gang(gang, levels=levels, filters=filters, **options), limits
 
-    return _placed(ledger, wanted, consumers, fit, said, is_bound=bool(picked))
+    return _place(ledger, alternatives, consumers, fit, owner, if_generation=bool(filters))
 
 
 def place_gang_by(
-    asked: AskedOfGang,
-    ledger: Ledger,
+    run: GangPipelineRun,
     gangs: Gang | Sequence[Gang],
-    consumers: str | None = None,
-    *,
-    order: Order | str = "name",
-    seed: int | None = None,
-    budget: int = DEFAULT_BUDGET,
+    consumers: str | None,
+    owner: Mapping[str, Any],
+    **options: Any,
 ) -> PlacedGang:
-    """Place a gang as :func:`place_gang` does, by a pipeline.
+    """Place a gang as :func:`place_gang` does, with the filters of a pipeline.
 
-    :raises FilterFailed: if a filter failed itself
+    :raises FilterFailed: if a filter failed
     """
-    wanted = _several(gangs)
-    levels = _levels(ledger, wanted)
+    alternatives = _alternatives(gangs)
+    levels = _levels(run.ledger, alternatives)
 
     def fit(snapshot: Snapshot, gang: Gang) -> tuple[GangFit, Limited]:
-        asked.look(snapshot)
-        bound = asked.gang(gang, consumers)
-        limits = asked.limits(snapshot.fleet, bound)
-        options: Any = {"order": order, "seed": seed, "budget": budget, "limits": limits}
-        return snapshot.fit_gang(bound, levels=levels, filters=asked.filters(), **options), limits
+        bound = run.bind(snapshot, gang, consumers)
+        limits = run.limits(snapshot.fleet, bound)
+        result = snapshot.fit_gang(
+            bound, levels=levels, filters=run.filters(), limits=limits, **options
+        )
+        return result, limits
 
-    placed = _placed(ledger, wanted, consumers, fit, asked.whose, is_bound=True)
-    return dataclasses.replace(placed, skipped=FrozenDict(asked.skipped))
-
-
-#: Returns where a gang fits in a picture, and under which limits.
-_Fit: TypeAlias = "Callable[[Snapshot, Gang], tuple[GangFit, Limited]]"
-
-
-def _several(gangs: Gang | Sequence[Gang]) -> list[Gang]:
-    wanted = [gangs] if isinstance(gangs, Gang) else list(gangs)
-    if not wanted:
-        raise exceptions.InvalidInput("request", "gangs", gangs, "at least one gang")
-    return wanted
+    placed = _place(run.ledger, alternatives, consumers, fit, owner, if_generation=True)
+    return dataclasses.replace(placed, skipped=FrozenDict(run.skipped))
 
 
 def _levels(ledger: Ledger, gangs: Iterable[Gang]) -> Mapping[str, Sequence[str]]:
-    return levels_of(ledger) if any(one.levels for one in gangs) else {}
+    """Return the aggregates of each level if one of the gangs names a level."""
+    return levels_of(ledger) if any(gang.levels for gang in gangs) else {}
 
 
-def _placed(
+def _alternatives(gangs: Gang | Sequence[Gang]) -> list[Gang]:
+    alternatives = [gangs] if isinstance(gangs, Gang) else list(gangs)
+    if not alternatives:
+        raise exceptions.InvalidInput("request", "gangs", gangs, "at least one gang")
+    return alternatives
+
+
+def _place(
     ledger: Ledger,
-    wanted: Sequence[Gang],
+    alternatives: Sequence[Gang],
     consumers: str | None,
-    fit: _Fit,
-    said: Mapping[str, Any],
+    fit: Fit,
+    owner: Mapping[str, Any],
     *,
-    is_bound: bool,
+    if_generation: bool,
 ) -> PlacedGang:
-    """Place the first of some gangs that fits.
+    """Place the first alternative that fits.
 
-    :param is_bound: whether more than the request was asked of hosts, so that what was found must
-        not have been defined anew meanwhile
+    :param if_generation: whether a claim fails if its providers were redefined since the snapshot:
+        then filters would have to decide again
     """
 
-    def fitted(snapshot: Snapshot) -> tuple[int, GangFit, Limited]:
-        lacking: list[GangFit] = []
-        for number, gang in enumerate(wanted):
-            found, limits = fit(snapshot, gang)
-            if found:
-                return number, found, limits
-            lacking.append(found)
-        told = "\n".join(map(str, lacking))
-        every = (one.explanation for found in lacking for one in found.shortages)
-        why = next((one for one in every if one is not None), None)
-        raise NoCandidates(f"no place for the gang:\n{told}", reasons=why or ())
+    def first_fit(snapshot: Snapshot) -> tuple[int, GangFit, Limited]:
+        refusals: list[GangFit] = []
+        for number, gang in enumerate(alternatives):
+            result, limits = fit(snapshot, gang)
+            if result:
+                return number, result, limits
+            refusals.append(result)
+        explanations = (one.explanation for refusal in refusals for one in refusal.shortages)
+        reasons = next((one for one in explanations if one is not None), None)
+        lines = "\n".join(map(str, refusals))
+        raise NoCandidates(f"no place for the gang:\n{lines}", reasons=reasons or ())
 
     if consumers is None:
-        number, found, _ = fitted(ledger.snapshot())
-        return PlacedGang(found, number, {})
+        number, result, _ = first_fit(ledger.snapshot())
+        return PlacedGang(result, number, {})
 
-    def claimed(snapshot: Snapshot) -> PlacedGang:
-        number, found, limits = fitted(snapshot)
-        named = {f"{consumers}/{name}": one for name, one in found.candidates.items()}
-        claims = ledger.claim_all(named, if_generation=is_bound, limits=limits, **said)
-        return PlacedGang(found, number, dict(zip(found.candidates, claims, strict=True)))
+    def claim(snapshot: Snapshot) -> PlacedGang:
+        number, result, limits = first_fit(snapshot)
+        candidates = {f"{consumers}/{name}": one for name, one in result.candidates.items()}
+        claims = ledger.claim_all(candidates, if_generation=if_generation, limits=limits, **owner)
+        return PlacedGang(result, number, dict(zip(result.candidates, claims, strict=True)))
 
-    return retried(ledger, claimed)
+    return retried(ledger, claim)
 
 
-class AskedOfGang:
-    """A pipeline asked for the members of one gang after the other, of each by what that one asks.
+class GangPipelineRun:
+    """A pipeline for the members of one gang after the other, for each by its own request.
 
-    :param spec: what all members have in common; its request is not looked at
-    :param known: returns the spec with who is in its server group now
-    :param whose: what is said of all claims: project, user, the server group that the ledger keeps
+    :param spec: the conditions of all members; its request is ignored
     """
 
     def __init__(
-        self,
-        pipeline: Pipeline,
-        spec: RequestSpec,
-        reports: Reports,
-        known: Callable[[RequestSpec], RequestSpec],
-        *,
-        whose: Mapping[str, Any] = FrozenDict(),
+        self, ledger: Ledger, pipeline: Pipeline, spec: RequestSpec, reports: Reports
     ) -> None:
+        self.ledger = ledger
         self._pipeline = pipeline
-        self._given = self._spec = spec
+        self._spec = spec
+        self._group_spec = spec  # with the members of the server group
         self._reports = reports
-        self._known = known
-        self._asked: dict[Request, Asked] = {}
+        self._runs: dict[Request, PipelineRun] = {}
         self._skipped: dict[str, str] = {}
-        self._seen: Snapshot | None = None
-        self.whose = whose
+        self._snapshot: Snapshot | None = None
 
-    def gang(self, gang: Gang, consumers: str | None) -> Gang:
-        """Return a gang with what the spec asks of its members: image traits, and their group.
+    def bind(self, snapshot: Snapshot, gang: Gang, consumers: str | None) -> Gang:
+        """Return a gang with the conditions of the specification: image traits and server group.
 
-        Filters and limits are asked for these members from now on. A strict group on one host is
-        a gang that is together there; of one apart no host gets more than it may have. Who holds
-        something already is left to the filter.
+        Filters and limits are those of its members from now on. A strict group on one host becomes
+        the level of the gang, a strict group on different hosts a bound of each host; the filter
+        decides about members with allocations. The group is read after the snapshot was taken: a
+        member that joins later wins the race, and a member that joined before is in both.
         """
-        names = [name for one in gang.members for name in one.names]
-        belonging = self._belonging(names, consumers)
-        self._skipped, self._asked = self.skipped, {}
+        if snapshot is not self._snapshot:
+            self._snapshot, self._runs, self._skipped = snapshot, {}, {}
+            self._group_spec = with_members(self.ledger, self._spec)
+        self._skipped, self._runs = self.skipped, {}
+        common = with_members(self.ledger, self._group_spec, _consumers(gang, consumers))
         members = []
-        for one in gang.members:
-            spec = belonging.replace(request=one.request)
-            self._asked.setdefault(spec.wanted, Asked(self._pipeline, spec, self._reports))
-            members.append(dataclasses.replace(one, request=spec.wanted))
+        for member in gang.members:
+            spec = common.replace(request=member.request)
+            run = PipelineRun(self._pipeline, spec, self._reports)
+            self._runs.setdefault(spec.wanted, run)
+            members.append(dataclasses.replace(member, request=spec.wanted))
         together, at_most = gang.together, dict(gang.at_most)
-        group = self._spec.server_group
+        group = common.server_group
         if group is not None and group.policy == "affinity":
-            if together not in (None, HOST):  # on one host, which is in such a place
+            if together not in (None, HOST):  # the one host is in one domain of the level
                 at_most.setdefault(together, gang.count)
             together = HOST
         elif group is not None and group.policy == "anti-affinity":
@@ -247,76 +239,64 @@ class AskedOfGang:
         return Gang(members, together, at_most)
 
     def filters(self) -> tuple[LaysFilter, ...]:
-        """Return the filters as the search takes them, each for whichever member it is asked.
+        """Return the filters for one search: each decides for the member whose request it gets.
 
-        They stay those of the gang that was told last, also when its reasons are asked later.
+        They remain those of the last gang, also when its reasons are computed later.
         """
-        count = len(Asked(self._pipeline, self._spec, self._reports).filters())
-        return tuple(functools.partial(_laid, self._asked, number) for number in range(count))
+        count = len(PipelineRun(self._pipeline, self._spec, self._reports).filters())
+        return tuple(functools.partial(_compile, self._runs, number) for number in range(count))
 
     def limits(self, fleet: Fleet, gang: Gang) -> dict[str, dict[str, int]]:
-        """Return the most that may be used of hosts, by uuid, whichever member is there."""
-        found: dict[str, dict[str, int]] = {}
-        for request in {one.request: None for one in gang.members}:
-            for uuid, bounds in self._asked[request].limits(fleet).items():
-                there = found.setdefault(uuid, {})
-                for name, most in bounds.items():
-                    there[name] = min(most, there.get(name, most))
-        return found
+        """Return the maximum usage of hosts by uuid and class: the least of any member's."""
+        limits: dict[str, dict[str, int]] = {}
+        for request in {member.request: None for member in gang.members}:
+            for uuid, bounds in self._runs[request].limits(fleet).items():
+                by_class = limits.setdefault(uuid, {})
+                for name, bound in bounds.items():
+                    by_class[name] = min(bound, by_class.get(name, bound))
+        return limits
 
     @property
     def skipped(self) -> dict[str, str]:
-        """Why filters were skipped, by their names."""
-        now = {name: why for one in self._asked.values() for name, why in one.skipped.items()}
-        return {**self._skipped, **now}
-
-    def look(self, snapshot: Snapshot) -> None:
-        """Read who is in the server group, for another picture than the last one.
-
-        After that was taken: who joins later was faster, who joined before is in both.
-        """
-        if snapshot is not self._seen:
-            self._seen, self._spec = snapshot, self._known(self._given)
-            self._asked, self._skipped = {}, {}
-
-    def _belonging(self, names: Sequence[str], consumers: str | None) -> RequestSpec:
-        """Return the spec with members in the group, by the names they get and are tried by."""
-        from resource_objects.search.gangs import trial_name  # as the snapshot loads it
-
-        group = self._spec.server_group
-        if group is None:
-            return self._spec
-        trial = map(trial_name, range(len(names)))
-        own = [f"{consumers}/{name}" for name in names] if consumers is not None else []
-        return self._spec.replace(
-            group=dataclasses.replace(group, members=group.members.union(trial, own))
-        )
+        """Why filters were skipped, by name."""
+        skipped = dict(self._skipped)
+        for run in self._runs.values():
+            skipped |= run.skipped
+        return skipped
 
 
-def _laid(
-    asked: Mapping[Request, Asked], number: int, fleet: Fleet, request: Request
+def _consumers(gang: Gang, consumers: str | None) -> list[str]:
+    """Return the names of the members in the search, and in the ledger."""
+    from resource_objects.search.gangs import trial_name  # most processes place no gang
+
+    names = [name for member in gang.members for name in member.names]
+    claimed = [] if consumers is None else [f"{consumers}/{name}" for name in names]
+    return [*map(trial_name, range(len(names))), *claimed]
+
+
+def _compile(
+    runs: Mapping[Request, PipelineRun], number: int, fleet: Fleet, request: Request
 ) -> HostFilter:
-    return asked[request].filters()[number](fleet, request)
+    return runs[request].filters()[number](fleet, request)
 
 
-def retried(ledger: Ledger, claimed: Callable[[Snapshot], T]) -> T:
-    """Return what comes of claiming by a fresh picture; again after a lost race.
+def retried(ledger: Ledger, claim: Callable[[Snapshot], T]) -> T:
+    """Return the result of a search and claim in a new snapshot, repeated after lost races.
 
-    By the policy of the ledger, which does the same for one consumer by itself: what several get
-    beside each other only the caller can search again.
+    The policy is that of the ledger, which itself repeats the search of one consumer. The search
+    for several consumers next to each other is repeated by their scheduler.
 
-    :param claimed: searches a picture and claims, all in one write
+    :param claim: searches a snapshot, and claims in one transaction
     """
-    afresh = ledger.retries.search_attempts()
+    attempts = ledger.retries.search_attempts()
     while True:
         snapshot = ledger.snapshot()
         try:
-            return claimed(snapshot)
+            return claim(snapshot)
         except NoCandidates:
             raise
         except (CapacityException, exceptions.Stale, exceptions.NotFound) as error:
             if not error.matches(CapacityException, "StaleDefinition", "ProviderNotFound"):
                 raise
-            nobody_was_faster = ledger.feed.is_fresh(snapshot)
-            if nobody_was_faster or next(afresh, None) is None:
-                raise
+            if ledger.feed.is_fresh(snapshot) or next(attempts, None) is None:
+                raise  # no other process was faster, or the policy allows no more attempts

@@ -1,8 +1,8 @@
-"""Which filters and weighers there are, and in which order they are asked: the list to read first.
+"""The pipeline: which filters and weighers are installed, and their order. Read this list first.
 
-What the search asks by itself stands before them (hosts in service, traits and trees of the host)
-and after them (amounts, topologies, devices, groups). The names are those of entry points, so a
-filter of a plug-in is named here like ours.
+The conditions of the search itself come before the filters (disabled hosts, traits and trees of the
+host) and after them (amounts, topologies, devices, groups). Names are those of entry points, so
+filters of plug-ins are named like ours.
 """
 
 from __future__ import annotations
@@ -41,31 +41,25 @@ _invalid_field = functools.partial(InvalidInput, "field")
 FILTERS = "resource_objects.scheduler.filters"
 WEIGHERS = "resource_objects.scheduler.weighers"
 
-#: Asked of every request before any other filter, also where hosts are forced: who is let in where.
-#: What aggregates mean is in their settings, so without any these ask nothing of aggregates.
-ALWAYS = (
-    "hosts",
-    "zones",
-    "tenants",
-    "isolated",
-    "affinity",
-)
-#: Asked besides, unless told otherwise.
+#: The filters of every request, also of one with forced hosts: access of requests to hosts. Without
+#: settings that give aggregates a meaning, they ignore aggregates.
+ALWAYS = ("hosts", "zones", "tenants", "isolated", "affinity")
+#: The default of the further filters.
 DEFAULT_FILTERS: tuple[str, ...] = ("capabilities",)
-#: What hosts are weighed by, unless told otherwise.
+#: The default of the weighers.
 DEFAULT_WEIGHERS: tuple[str, ...] = ("soft_affinity",)
 
-#: Filters in order: by name, with settings by name, or as they are.
+#: Filters in order: names, objects, or ``{name: settings}``.
 Filters: TypeAlias = "Iterable[Any] | Mapping[str, Any]"
-#: Weighers: by name with a multiplier or settings.
+#: Weighers: names, objects, or ``{name: multiplier or settings}``.
 Weighers: TypeAlias = "Iterable[Any] | Mapping[str, Any]"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Pipeline:
-    """Filters and weighers, in order, and what becomes of a request when a filter fails.
+    """Filters and weighers in order, and the policy for a filter that fails.
 
-    >>> [one.name for one in Pipeline.of().filters]
+    >>> [named.name for named in Pipeline.of().filters]
     ['hosts', 'zones', 'tenants', 'isolated', 'affinity', 'capabilities']
     >>> Pipeline.of(filters=["no_such_filter"])
     Traceback (most recent call last):
@@ -75,7 +69,7 @@ class Pipeline:
     filters: tuple[NamedFilter, ...]
     weighers: tuple[NamedWeigher, ...] = ()
     on_error: str = "fail"
-    #: why some that were named do nothing, by their names: as they are set, they ask nothing
+    #: why filters and weighers have no effect with their present settings, by name
     idle: Mapping[str, str] = FrozenDict()
 
     @classmethod
@@ -86,79 +80,80 @@ class Pipeline:
         *,
         on_error: str = "fail",
     ) -> Pipeline:
-        """Return a pipeline of what is installed.
+        """Return a pipeline of installed filters and weighers.
 
-        :param filters: asked after :data:`ALWAYS`: names, objects that have ``refuses``, or
-            ``{name: settings}``, where settings are the arguments by which it is made. What is
-            named twice is asked once, by the last settings
-        :param weighers: objects that have ``weigh``, names, or ``{name: settings}``, where settings
-            may be a multiplier alone, and have one as ``multiplier``
-        :param on_error: ``fail``: a filter that fails fails the request; ``skip``: the request goes
-            on without it, and the answer says so
-        :raises InvalidInput: for two filters of one name; for settings that it does not take, or
-            another policy
-        :raises PluginError: for a name that is not installed; for one that cannot be used
+        :param filters: the filters after :data:`ALWAYS`: names, objects with a method ``refuses``,
+            or ``{name: settings}`` with the arguments of the filter. A name of :data:`ALWAYS`
+            replaces its settings
+        :param weighers: names, objects with a method ``weigh``, or ``{name: settings}``; settings
+            can be the multiplier, or contain it as ``multiplier``
+        :param on_error: ``fail``: a filter that fails fails the request; ``skip``: the request
+            continues without it, and the answer reports it
+        :raises InvalidInput: for two filters of one name, for invalid settings, or another policy
+        :raises PluginError: for a name that is not installed; for a plug-in that does not load
         """
         if on_error not in POLICIES:
             raise _invalid_field("on_error", on_error, f"one of {', '.join(POLICIES)}")
-        given: dict[str, NamedFilter] = {}
-        for one in map(_filter, _entries(filters)):
-            if one.name in given:
+        by_name: dict[str, NamedFilter] = {}
+        for named in map(_filter, _entries(filters)):
+            if named.name in by_name:
                 expected = "each name once; NamedFilter(name, filter) gives one another name"
-                raise InvalidInput("repetition", "filters", one.name, expected)
-            given[one.name] = one
+                raise InvalidInput("repetition", "filters", named.name, expected)
+            by_name[named.name] = named
         weighing = tuple(map(_weigher, _entries(weighers)))
-        idle = {one.name: IDLE_FILTER for one in given.values() if is_idle(one.filter)}
-        idle |= {one.name: IDLE_WEIGHER for one in weighing if is_idle(one.weigher)}
-        always = [given.get(name) or _filter((name, {})) for name in ALWAYS]
-        made = (*always, *(one for name, one in given.items() if name not in ALWAYS))
-        return cls(made, weighing, on_error, FrozenDict(idle))
+        idle = {
+            **{name: IDLE_FILTER for name, named in by_name.items() if is_idle(named.filter)},
+            **{named.name: IDLE_WEIGHER for named in weighing if is_idle(named.weigher)},
+        }
+        always = [by_name.get(name) or _filter((name, {})) for name in ALWAYS]
+        further = [named for name, named in by_name.items() if name not in ALWAYS]
+        return cls((*always, *further), weighing, on_error, FrozenDict(idle))
 
 
-#: What is said of those that do nothing as they are set.
+#: The reasons in :attr:`Pipeline.idle`.
 IDLE_FILTER, IDLE_WEIGHER = "asks nothing as it is set", "weighs all hosts alike as it is set"
 
 
-def is_idle(one: Filter | Weigher) -> bool:
-    """Return whether a filter or weigher says that it does nothing as it is set."""
-    return getattr(one, "is_idle", False) is True
+def is_idle(plugin: Filter | Weigher) -> bool:
+    """Return True if a filter or weigher has no effect with its present settings."""
+    return getattr(plugin, "is_idle", False) is True
 
 
-def _entries(given: Filters) -> Iterable[tuple[Any, Any]]:
-    if isinstance(given, Mapping):
-        return list(given.items())
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise _invalid_field("filters or weighers", given, "a list of names, or a mapping")
-    return [one if isinstance(one, tuple) and len(one) == 2 else (one, {}) for one in given]
+def _entries(plugins: Filters) -> Iterable[tuple[Any, Any]]:
+    """Return names or objects with their settings."""
+    if isinstance(plugins, Mapping):
+        return list(plugins.items())
+    if isinstance(plugins, str) or not isinstance(plugins, Iterable):
+        raise _invalid_field("filters or weighers", plugins, "a list of names, or a mapping")
+    return [item if isinstance(item, tuple) and len(item) == 2 else (item, {}) for item in plugins]
 
 
 def _filter(entry: tuple[Any, Any]) -> NamedFilter:
-    what, settings = entry
-    if isinstance(what, NamedFilter):
-        return what
-    if isinstance(what, str):
-        return NamedFilter(what, _made(FILTERS, what, settings, Filter))
-    _require(what, "refuses")
-    return NamedFilter(type(what).__name__, what)
+    plugin, settings = entry
+    if isinstance(plugin, NamedFilter):
+        return plugin
+    if isinstance(plugin, str):
+        return NamedFilter(plugin, _made(FILTERS, plugin, settings, Filter))
+    _require(plugin, "refuses")
+    return NamedFilter(type(plugin).__name__, plugin)
 
 
 def _weigher(entry: tuple[Any, Any]) -> NamedWeigher:
-    what, settings = entry
-    if isinstance(what, NamedWeigher):
-        return what
+    plugin, settings = entry
+    if isinstance(plugin, NamedWeigher):
+        return plugin
     is_multiplier = isinstance(settings, int | float) and not isinstance(settings, bool)
-    said = {"multiplier": settings} if is_multiplier else dict(_mapping(what, settings))
-    multiplier = said.pop("multiplier", 1.0)
-    if isinstance(what, str):
-        return NamedWeigher(what, _made(WEIGHERS, what, said, Weigher), multiplier)
-    _require(what, "weigh")
-    return NamedWeigher(type(what).__name__, what, multiplier)
+    options = {"multiplier": settings} if is_multiplier else dict(_mapping(plugin, settings))
+    multiplier = options.pop("multiplier", 1.0)
+    if isinstance(plugin, str):
+        return NamedWeigher(plugin, _made(WEIGHERS, plugin, options, Weigher), multiplier)
+    _require(plugin, "weigh")
+    return NamedWeigher(type(plugin).__name__, plugin, multiplier)
 
 
 def _made(namespace: str, name: str, settings: Any, kind: type[Any]) -> Any:
-    """Return the filter or weigher of a name, made with settings."""
-    what = kind.__name__.lower()
-    return plugins.make(namespace, name, kind, dict(_mapping(name, settings)), what=what)
+    options = dict(_mapping(name, settings))
+    return plugins.make(namespace, name, kind, options, what=kind.__name__.lower())
 
 
 def _mapping(name: object, settings: Any) -> Mapping[str, Any]:
@@ -169,40 +164,21 @@ def _mapping(name: object, settings: Any) -> Mapping[str, Any]:
     return settings
 
 
-def _require(what: Any, method: str) -> None:
-    if isinstance(what, type) or not callable(getattr(what, method, None)):
-        raise _invalid_field("filter or weigher", what, f"an object with {method}()")
+def _require(plugin: Any, method: str) -> None:
+    if isinstance(plugin, type) or not callable(getattr(plugin, method, None)):
+        raise _invalid_field("filter or weigher", plugin, f"an object with {method}()")
 
 
-def group_filters(
-    ledger: Ledger, group: str, request: Request, consumer: str
-) -> tuple[LaysFilter, ...]:
-    """Return what a server group that the ledger keeps asks of hosts, for ``snapshot.candidates``.
-
-    For who searches without a scheduler, and claims by ``ledger.claim(..., group=)``. Who is in it
-    is read now, and again with each search that is done again after a lost race.
-
-    :param consumer: for whom is searched: where it is already does not count
-    :raises NotFound: if it is not there
-    """
-
-    def known() -> RequestSpec:
-        kept = ledger.groups.get(group)
-        others = dataclasses.replace(kept, members=kept.members - {consumer})
-        return RequestSpec(request, group=others)
-
-    affinity = NamedFilter("affinity", Affinity())
-    return Asked(Pipeline((affinity,)), known(), Reports(ledger), known).filters()
+# --- one request ----------------------------------------------------------------------------------
 
 
-class Asked:
-    """A pipeline asked for one request: filters as conditions, weighers as an order.
+class PipelineRun:
+    """A pipeline for one request: filters as conditions of the search, weighers as an order.
 
-    Hosts are viewed once for each picture that is searched, and what agents told is read once, if
-    anything looks at it.
+    The view of the hosts is made once for each snapshot that is searched.
 
-    :param again: returns the specification as it is now, for a search that is done again after a
-        lost race: who else is in its server group meanwhile; None: it never changes
+    :param refresh: returns the present specification, for a search that the ledger repeats after a
+        lost race: its server group may have new members. None: it never changes
     """
 
     def __init__(
@@ -210,84 +186,120 @@ class Asked:
         pipeline: Pipeline,
         spec: RequestSpec,
         reports: Reports,
-        again: Callable[[], RequestSpec] | None = None,
+        refresh: Callable[[], RequestSpec] | None = None,
     ) -> None:
         self._pipeline = pipeline
         self._spec = spec
-        self._again = again
+        self._refresh = refresh
         self._reports = reports
         self._hosts: HostStates | None = None
-        #: why filters were skipped, by their names
+        #: why filters were skipped, by name
         self.skipped: dict[str, str] = {}
 
     def filters(self) -> tuple[LaysFilter, ...]:
-        """Return the filters as the search takes them.
-
-        Who forces hosts is asked by :data:`ALWAYS` alone.
-        """
-        every = self._pipeline.filters
-        if self._spec.forced:
-            every = tuple(one for one in every if one.name in ALWAYS)
-        laid: set[str] = set()
-        return tuple(functools.partial(self._lay, one, laid) for one in every)
+        """Return the filters for one search; only :data:`ALWAYS` for forced hosts."""
+        compiled: set[str] = set()
+        return tuple(
+            functools.partial(self._compile, named, compiled)
+            for named in self._pipeline.filters
+            if not self._spec.forced or named.name in ALWAYS
+        )
 
     def __reduce__(self) -> NoReturn:
-        """Refuse a pickle and a copy, which would read the ledger in another process."""
+        """Refuse a pickle and a copy: they would read the ledger in another process."""
         raise TypeError("filters and weighers of a scheduler cannot be pickled or copied")
 
     def limits(self, fleet: Fleet) -> dict[str, dict[str, int]]:
-        """Return the most that may be used of hosts, by uuid, where filters bound it."""
+        """Return the maximum usage of hosts by uuid and class, where a filter bounds it."""
         hosts, rows = self.hosts(fleet), fleet.inventories
-        found: dict[str, dict[str, int]] = {}
-        for one in self._pipeline.filters:
-            if isinstance(one.filter, LimitingFilter):
-                for name, most in self._limits_of(one.name, one.filter, hosts).items():
+        limits: dict[str, dict[str, int]] = {}
+        for named in self._pipeline.filters:
+            if isinstance(named.filter, LimitingFilter):
+                for name, by_tree in self._limits_of(named.name, named.filter, hosts).items():
                     of_class = fleet.rows(name)
                     own = np.flatnonzero(fleet.parent[of_class.provider] == of_class.provider)
-                    bound = most[of_class.tree[own]]
-                    is_less = bound < rows.capacity[own + of_class.first]
-                    places = of_class.provider[own][is_less].tolist()
-                    for place, total in zip(places, bound[is_less].tolist(), strict=True):
-                        there = found.setdefault(fleet.uuids[place], {})
-                        there[name] = min(total, there.get(name, total))
-        return found
+                    bounds = by_tree[of_class.tree[own]]
+                    is_less = bounds < rows.capacity[own + of_class.first]
+                    providers = of_class.provider[own][is_less].tolist()
+                    for provider, bound in zip(providers, bounds[is_less].tolist(), strict=True):
+                        by_class = limits.setdefault(fleet.uuids[provider], {})
+                        by_class[name] = min(bound, by_class.get(name, bound))
+        return limits
 
     def _limits_of(
         self, name: str, filter_: LimitingFilter, hosts: HostStates
     ) -> Mapping[str, Integers]:
         try:
-            found = filter_.limits(hosts, self._spec)
-            most = {kind: np.asarray(bound, dtype=np.int64) for kind, bound in found.items()}
-            for kind, bound in most.items():
+            limits = {
+                resource_class: np.asarray(bound, dtype=np.int64)
+                for resource_class, bound in filter_.limits(hosts, self._spec).items()
+            }
+            for resource_class, bound in limits.items():
                 if bound.shape != (len(hosts),):
                     expected = f"{len(hosts)} numbers"
-                    raise _invalid_field(f"limits of {kind}", bound.shape, expected)
-            return most
-        except Exception as error:  # a bound that is not known must not be none
+                    raise _invalid_field(f"limits of {resource_class}", bound.shape, expected)
+            return limits
+        except Exception as error:  # an unknown limit is not the absence of one
             raise FilterFailed(name, None, error) from error
 
     def order(self, order: Order) -> Order:
-        """Return an order with the weighers besides."""
+        """Return an order with the weighers."""
         weighers = self._pipeline.weighers
         if not weighers:
             return order
         return dataclasses.replace(order, weigh=weigh(weighers, self.hosts, lambda: self._spec))
 
     def hosts(self, fleet: Fleet) -> HostStates:
-        """Return the hosts of a picture as filters and weighers see them."""
+        """Return the view that filters and weighers have of a fleet."""
         if self._hosts is None or self._hosts.fleet is not fleet:
             self._hosts = HostStates(fleet, self._reports)
         return self._hosts
 
-    def _lay(self, one: NamedFilter, laid: set[str], fleet: Fleet, request: Request) -> HostFilter:
-        """Lay a filter over a fleet.
+    def _compile(
+        self, named: NamedFilter, compiled: set[str], fleet: Fleet, request: Request
+    ) -> HostFilter:
+        """Return a filter as a condition on a fleet.
 
-        :param laid: the names of those that were laid for one search, which each is once: who is
-            laid twice is so for another search
+        :param compiled: the names of the filters that one search has compiled. A search compiles
+            each once, so a filter that is compiled again begins a repeated search
         """
         failures = self.skipped if self._pipeline.on_error == "skip" else None
-        if self._again is not None and one.name in laid:
-            laid.clear()
-            self._spec = self._again()
-        laid.add(one.name)
-        return FilterCondition(one, self.hosts(fleet), self._spec, failures)
+        if self._refresh is not None and named.name in compiled:
+            compiled.clear()
+            self._spec = self._refresh()
+        compiled.add(named.name)
+        return FilterCondition(named, self.hosts(fleet), self._spec, failures)
+
+
+def with_members(ledger: Ledger, spec: RequestSpec, members: Iterable[str] = ()) -> RequestSpec:
+    """Return a specification with further members in its server group.
+
+    The policy and members of a group that is stored in the ledger are read. Cost: then one query.
+
+    :raises NotFound: if the ledger has no such group
+    """
+    group = ledger.groups.get(spec.group) if isinstance(spec.group, str) else spec.group
+    if group is None:
+        return spec
+    return spec.replace(group=dataclasses.replace(group, members=group.members.union(members)))
+
+
+def group_filters(
+    ledger: Ledger, group: str, request: Request, consumer: str
+) -> tuple[LaysFilter, ...]:
+    """Return the conditions of a stored server group on hosts, for ``snapshot.candidates``.
+
+    For a search without a scheduler whose candidates are claimed by ``ledger.claim(..., group=)``.
+    The members are read now, and again whenever the search is repeated after a lost race.
+
+    :param consumer: the consumer of the request; its present allocations do not count
+    :raises NotFound: if the ledger has no such group
+    """
+
+    def spec() -> RequestSpec:
+        stored = ledger.groups.get(group)
+        others = dataclasses.replace(stored, members=stored.members - {consumer})
+        return RequestSpec(request, group=others)
+
+    affinity = NamedFilter("affinity", Affinity())
+    return PipelineRun(Pipeline((affinity,)), spec(), Reports(ledger), spec).filters()

@@ -20,7 +20,7 @@ from resource_objects.providers.disabled import Disabled
 from resource_objects.requests import Request
 from resource_objects.scheduler.filters import NamedFilter
 from resource_objects.scheduler.filters.affinity import Affinity
-from resource_objects.scheduler.pipeline import Asked, Pipeline
+from resource_objects.scheduler.pipeline import Pipeline, PipelineRun
 from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.search import Snapshot
@@ -277,7 +277,7 @@ def grouped(seed: int) -> World:
         request = Request(f"VCPU={chance.choice([1, 2, 3])}")
         group = ledger.groups.get("db")
         spec = RequestSpec(request, group=group)
-        asked = Asked(Pipeline((NamedFilter("affinity", Affinity()),)), spec, Reports(ledger))
+        asked = PipelineRun(Pipeline((NamedFilter("affinity", Affinity()),)), spec, Reports(ledger))
         columns = ledger.backend.read()
     options = {"filters": asked.filters()}
     return World(columns, request, options, group=(group.members, group.is_apart))
