@@ -21,10 +21,10 @@ filters are part of every explanation, and filters decide again when a search is
     >>> with ro.connect("memory://") as ledger:
     ...     plan = ledger.sync(*(ro.Provider(f"host{n}", "VCPU=8") for n in range(3)))
     ...     scheduler = Scheduler(ledger, weighers={"free": {"VCPU": 1}})
-    ...     for destination in scheduler.select_destinations("VCPU=6", consumers=["job-1", "job-2"]):
+    ...     for destination in scheduler.select_destinations("VCPU=6", consumers=["j-1", "j-2"]):
     ...         print(destination)
-    job-1: host0
-    job-2: host1
+    j-1: host0
+    j-2: host1
 """
 
 from __future__ import annotations
