@@ -206,7 +206,8 @@ class WhatIf(Lister):
                 str(found.explain()).splitlines(),
             )
         return _RELAXED, [
-            (f"{float(one.cost):.3g}", one.kind, one.told, str(one.candidate)) for one in helps
+            (f"{float(one.cost):.3g}", one.kind, one.description, str(one.candidate))
+            for one in helps
         ]
 
 

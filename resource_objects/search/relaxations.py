@@ -1,55 +1,63 @@
-"""Relaxations: the smallest single changes after which a candidate exists.
+"""Relaxations: the smallest single changes after which a request has a candidate.
 
-Of the request: less of an amount, without a trait, an aggregate, a group, a policy; what says where
-it goes is less in the ways that its kind says (:meth:`.Resource.weaker`). Of the ledger:
-without a consumer, after the end of a claim, with a larger ratio, with a provider in service again,
-with one more host like one that is there, which is the question of an autoscaler.
+Changes of the request: a smaller amount, or one trait, aggregate, group or policy less; a placed
+amount is reduced in the ways of its resource (:meth:`.Resource.weaker`). Changes of the ledger: a
+consumer released or its claim ended, a larger allocation ratio, a provider enabled, or one more
+host like an existing one, which is the question of an autoscaler.
 
-Each is tried in a scenario before it is told. What is tried is sorted out by arrays first: who
-leaves too little room behind (:mod:`.leaving`), which ratio is not enough, which hosts are alike.
-A trial looks at one tree and the pools that give to it, for no candidate is of more.
-
-Smallest is by cost: the weight of its kind (:data:`COSTS`) times its size. Of one kind and one
-subject the smallest is looked for: the largest amount that fits, the least ratio that will do.
+The cost of a change is the weight of its kind (:data:`COSTS`) times its size. The cheapest changes
+are tried first, each in a scenario, until nothing cheaper than the best can follow. Arrays exclude
+most of them before: consumers that release too little (:mod:`.leaving`), ratios that are not
+enough, hosts that are equal. A trial is about one tree and its pools, for no candidate spans more.
+Bisections find the largest amount and the least ratio.
 """
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import datetime
-import heapq
 import operator
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
-from resource_objects.fields import MAX_AMOUNT, FrozenDict
+from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.disabled import TRAIT
 from resource_objects.ratio import MAX_RATIO, MILLION, from_millionths
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.resources import Amounts, resource
+from resource_objects.resources import Amount, resource
 from resource_objects.resources.catalog import is_device
+from resource_objects.resources.weakening import Step, Weakening
 from resource_objects.search import fleet_build
-from resource_objects.search.arrays import Booleans, frozen
+from resource_objects.search.arrays import frozen
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.fleet import ClassRows, Fleet, with_figures
 from resource_objects.search.fleet_columns import columns_of
 from resource_objects.search.leaving import if_unheld, leavers
 from resource_objects.search.problem import lay, possible
-from resource_objects.search.relaxed_request import largest, lesser, located, mildest, weaker
+from resource_objects.search.relaxed_request import (
+    amounts_of,
+    counts_of,
+    dropped_conditions,
+    placed_reductions,
+    with_count,
+)
 from resource_objects.search.scenario import Scenario
 from resource_objects.search.script import Change, free_name
 from resource_objects.search.snapshot import Snapshot
 
-#: What one change of each kind and of size 1 costs, unless told otherwise.
+_T = TypeVar("_T")
+
+#: The default weight of each kind.
 COSTS: Mapping[str, Fraction] = {
-    "amount": Fraction(1),  # size: the part of the amount that is given up
+    "amount": Fraction(1),  # size: the fraction of the amount that is given up
     "near": Fraction(1, 2),  # these have the size 1
     "policy": Fraction(1, 2),
     "trait": Fraction(1),
@@ -60,26 +68,28 @@ COSTS: Mapping[str, Fraction] = {
     "group": Fraction(2),
     "enable": Fraction(2),
     "wait": Fraction(1, 4),  # size: hours until the claim ends
-    "ratio": Fraction(2),  # size: by which part the ratio grows
-    "release": Fraction(3),  # size: 1 + priority, times what it holds of what is asked, in parts
+    "ratio": Fraction(2),  # size: the fraction by which the ratio grows
+    "release": Fraction(3),  # size: 1 + priority, times its part of the request
     "add": Fraction(5),
 }
-#: So many searches are made, unless told otherwise.
-DEFAULT_TRIES = 2000
+#: Amounts up to this one are tried one by one if bisection is not exact.
+FEW_AMOUNTS = 64
+#: The maximum number of different unit rules of a class for which its largest amount is searched.
+MOST_RULES = 8
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Relaxation:
-    """One change after which a candidate exists, with that candidate.
+    """One change after which the request has a candidate, with that candidate.
 
-    ``request`` is what is asked then; ``change`` what is changed of the ledger, None for nothing.
-    ``is_smallest`` is False where a smaller one of its kind and subject may exist: amounts of which
-    providers have different unit rules are not all tried.
+    ``request`` is the request after the change; ``change`` the change of the ledger, None for none.
+    ``is_smallest`` is False if a smaller change of its kind and subject may exist: not all amounts
+    are tried where providers have different unit rules.
     """
 
     kind: str
-    subject: str  #: the class, trait, consumer or provider that it is about
-    told: str
+    subject: str  #: the class, trait, consumer or provider that changes
+    description: str
     cost: Fraction
     request: Request
     change: Change | None
@@ -87,7 +97,7 @@ class Relaxation:
     is_smallest: bool = True
 
     def apply(self, scenario: Scenario) -> Request:
-        """Make the change in a scenario; return what is to be asked then."""
+        """Make the change in a scenario; return the request after it."""
         if self.change is not None:
             self.change.apply(scenario)
         return self.request
@@ -97,7 +107,7 @@ class Relaxation:
         return {
             "kind": self.kind,
             "subject": self.subject,
-            "told": self.told,
+            "told": self.description,
             "cost": float(self.cost),
             "request": str(self.request),
             "change": None if self.change is None else str(self.change),
@@ -106,665 +116,578 @@ class Relaxation:
         }
 
     def __str__(self) -> str:
-        return f"{self.told}: {self.candidate}"
+        return f"{self.description}: {self.candidate}"
 
 
 class Relaxations(Sequence[Relaxation]):
-    """The relaxations that were found, the smallest first.
+    """The relaxations of a request, the smallest first.
 
-    ``fits`` says that there are candidates as it is, so that nothing has to change. ``cut_short``
-    that the tries ended, or a search did: there may be others, and smaller ones. If none was found
-    and it was cut short, each look raises ``SearchLimitReached``: it is no no.
+    ``fits`` is True if the request fits without a change. ``cut_short`` is True if the tries or the
+    budget of a search were exhausted: there may be others, and smaller ones. If there are none and
+    it was cut short, access to the sequence raises ``SearchLimitReached``.
     """
 
     def __init__(
-        self, found: Iterable[Relaxation], *, fits: bool, cut_short: bool, tries: int
+        self, relaxations: Iterable[Relaxation], *, fits: bool, cut_short: bool, tries: int
     ) -> None:
-        self._found = tuple(found)
+        self._relaxations = tuple(relaxations)
         self.fits = fits
         self.cut_short = cut_short
-        #: how many searches were made
+        #: the number of searches
         self.tries = tries
 
-    def _look(self) -> tuple[Relaxation, ...]:
-        if not self._found and self.cut_short:
+    def _known(self) -> tuple[Relaxation, ...]:
+        if not self._relaxations and self.cut_short:
             raise SearchLimitReached(self.tries)
-        return self._found
+        return self._relaxations
 
     def __len__(self) -> int:
-        return len(self._look())
+        return len(self._known())
 
     def __getitem__(self, index: Any) -> Any:
-        return self._look()[index]
+        return self._known()[index]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
         return {
             "fits": self.fits,
             "cut_short": self.cut_short,
-            "relaxations": [one.to_dict() for one in self._found],
+            "relaxations": [relaxation.to_dict() for relaxation in self._relaxations],
         }
 
     def __str__(self) -> str:
         if self.fits:
             return "it fits as it is"
-        lines = [str(one) for one in self._found]
+        lines = [str(relaxation) for relaxation in self._relaxations]
         if self.cut_short:
             lines.append(f"cut short after {self.tries} tries: there may be others")
         return "\n".join(lines) or "no single change helps"
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Asked:
-    """What is looked for, beside the request: see :meth:`.Snapshot.relaxations`."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class RelaxationOptions:
+    """The options of :meth:`.Snapshot.relaxations`.
 
-    count: int
-    costs: Mapping[str, Fraction]
+    :raises InvalidInput: for an invalid option
+    """
+
+    k: int
+    costs: Mapping[str, Fraction | int] | None
     priorities: Mapping[str, int]
-    protected: frozenset[str]
+    protected: Collection[str]
     ends: Mapping[str, datetime.datetime]
     now: datetime.datetime
-    kinds: frozenset[str]
+    kinds: Collection[str] | None
     budget: int
     tries: int
 
+    def __post_init__(self) -> None:
+        def check(field: str, value: object, is_valid: bool, expected: str) -> None:
+            if not is_valid:
+                raise exceptions.InvalidInput("request", field, value, expected)
 
-def asked_of(
-    k: object,
-    costs: Mapping[str, Any] | None,
-    priorities: Mapping[str, int],
-    protected: Collection[str],
-    ends: Mapping[str, datetime.datetime],
-    now: datetime.datetime,
-    kinds: Collection[str] | None,
-    budget: int,
-    tries: object,
-) -> Asked:
-    """Return what is looked for, checked.
+        for field, number in (("k", self.k), ("tries", self.tries)):
+            check(field, number, type(number) is int and number >= 1, "an integer of 1 or more")
+        for field, kinds in (("costs", self.costs), ("kinds", self.kinds)):
+            for kind in kinds or ():
+                check(field, kind, kind in COSTS, f"some of {', '.join(COSTS)}")
+        for kind, cost in (self.costs or {}).items():
+            is_number = isinstance(cost, int | Fraction) and not isinstance(cost, bool)
+            expected = "an integer or fraction > 0"
+            check(f"cost of {kind}", cost, is_number and cost > 0, expected)
+        for name, priority in self.priorities.items():
+            is_valid = type(priority) is int and priority >= 0
+            check(f"priority of {name}", priority, is_valid, "an integer >= 0")
+        is_list = not isinstance(self.protected, str)
+        check("protected", self.protected, is_list, "a list of names")
 
-    :raises InvalidInput: naming what cannot be
-    """
-    for what, value in (("k", k), ("tries", tries)):
-        if type(value) is not int or value < 1:
-            raise exceptions.InvalidInput("request", what, value, "an integer of 1 or more")
-    weights = _weights(costs or {})
-    for kind in kinds or ():
-        if kind not in COSTS:
-            raise exceptions.InvalidInput("request", "kinds", kind, f"some of {', '.join(COSTS)}")
-    for name, priority in priorities.items():
-        if type(priority) is not int or priority < 0:
-            raise exceptions.InvalidInput(
-                "request", f"priority of {name}", priority, "an integer >= 0"
-            )
-    if isinstance(protected, str):
-        raise exceptions.InvalidInput("request", "protected", protected, "a list of names")
-    return Asked(
-        k,  # type: ignore[arg-type]
-        weights,
-        priorities,
-        frozenset(protected),
-        ends,
-        now,
-        frozenset(COSTS if kinds is None else kinds),
-        budget,
-        tries,  # type: ignore[arg-type]
-    )
+    def cost(self, kind: str, size: Fraction | int) -> Fraction:
+        """Return the cost of a change."""
+        return Fraction((self.costs or {}).get(kind, COSTS[kind])) * size
 
 
-def _weights(costs: Mapping[str, Any]) -> Mapping[str, Fraction]:
-    weights = dict(COSTS)
-    for kind, cost in costs.items():
-        if kind not in COSTS:
-            raise exceptions.InvalidInput("request", "costs", kind, f"kinds of {', '.join(COSTS)}")
-        if isinstance(cost, bool) or not isinstance(cost, int | Fraction) or cost <= 0:
-            raise exceptions.InvalidInput(
-                "request", f"cost of {kind}", cost, "an integer or fraction > 0"
-            )
-        weights[kind] = Fraction(cost)
-    return weights
+def relaxations(snapshot: Snapshot, request: Request, options: RelaxationOptions) -> Relaxations:
+    """Return the smallest changes after which a request has a candidate."""
+    search = _RelaxationSearch(snapshot, request, options)
+    if search.candidate(snapshot, request) is not None:
+        return Relaxations((), fits=True, cut_short=False, tries=search.tries)
+    if search.is_cut_short:
+        raise SearchLimitReached(options.budget)
+    smallest: list[Relaxation] = []
+    order = operator.attrgetter("cost", "kind", "subject")
+    for trial in sorted(search.trials(), key=order):
+        if len(smallest) == options.k and trial.cost >= smallest[-1].cost:
+            break
+        relaxation = trial.run()
+        if relaxation is not None:
+            bisect.insort(smallest, relaxation, key=order)
+            del smallest[options.k :]
+    cut_short = search.is_cut_short
+    return Relaxations(smallest, fits=False, cut_short=cut_short, tries=search.tries)
 
 
-def relaxations(snapshot: Snapshot, request: Request, asked: Asked) -> Relaxations:
-    """Return the smallest changes after which a fleet has a candidate."""
-    looking = _Looking(snapshot, request, asked)
-    if looking.found(looking.whole, request) is not None:
-        return Relaxations((), fits=True, cut_short=False, tries=looking.tried)
-    if looking.is_cut_short:
-        raise SearchLimitReached(asked.budget)
-    every = [
-        one for kind, relaxed in _KINDS.items() if kind & asked.kinds for one in relaxed(looking)
-    ]
-    best = heapq.nsmallest(asked.count, every, key=lambda one: (one.cost, one.kind, one.subject))
-    return Relaxations(best, fits=False, cut_short=looking.is_cut_short, tries=looking.tried)
+class _Trial(NamedTuple):
+    cost: Fraction  # a lower bound
+    kind: str
+    subject: str
+    run: Callable[[], Relaxation | None]
 
 
-#: A relaxation that is to be tried: what it costs, and what tells whether it helps.
-_Trial: TypeAlias = tuple[Fraction, str, str, Callable[[], "Relaxation | None"]]
+class _RelaxationSearch:
+    """The trials of one request, and the state that they share."""
 
-
-class _Looking:
-    """One look for relaxations, and what it has found out so far."""
-
-    def __init__(self, snapshot: Snapshot, request: Request, asked: Asked) -> None:
-        fleet = snapshot._fleet
-        self.snapshot, self.fleet, self.request, self.asked = snapshot, fleet, request, asked
-        self.whole = snapshot.fork()
-        self.tried = 0
+    def __init__(self, snapshot: Snapshot, request: Request, options: RelaxationOptions) -> None:
+        self.snapshot, self.request, self.options = snapshot, request, options
+        self.fleet = fleet = snapshot._fleet
+        self.kinds = frozenset(COSTS if options.kinds is None else options.kinds)
+        self.tries = 0
         self.is_cut_short = False
-        #: what is asked without saying where it goes; of what arrays say whether a host could
-        self.counts = counted(request)
-        self.is_located = any(
-            resource(name).is_located or amount.locates
-            for group in request.groups
-            for name, amount in group.resources.by_name()
-        )
-        #: the classes of which amounts say where they are
-        self.located = frozenset(
-            one
-            for group in request.groups
-            for _, amount in group.resources.by_name()
-            for one in amount.located
-        )
-        #: what is asked, at whatever place: of that arrays say which trees may hold it
+        #: the request without near: the arrays decide which trees might satisfy it
         self.anywhere = request.replace(near=None, near_policy=None)
-        #: trees that groups are to be of: who asks for one of which there is nothing is refused
-        self.asked_trees = {
+        self._pool_trees = {int(tree) for tree in fleet.tree[fleet.pools.providers].tolist()}
+        #: a search in the tree of an unknown provider is refused, so every part has these trees
+        self._in_trees = {
             fleet.true_tree(place)
             for group in request.groups
             if group.in_tree is not None and (place := fleet.place_of(group.in_tree)) is not None
         }
-        #: trees that have a pool
-        self.pool_trees = {int(tree) for tree in fleet.tree[fleet.pools.providers].tolist()}
-        #: consumers without whom there is a candidate
-        self.gone: set[str] = set()
+        self._released: set[str] = set()  # consumers after whose release there is a candidate
         self._parts: dict[tuple[int, ...], Fleet] = {}
-        #: the costs of the best that were found, so that dearer ones need not be tried
-        self._best: list[Fraction] = []
 
-    def found(self, scenario: Scenario, request: Request) -> Candidate | None:
-        """Return a candidate, None if there is none, or none was found before the end of tries."""
-        if self.tried >= self.asked.tries:
+    def trials(self) -> Iterator[_Trial]:
+        """Yield all trials of the requested kinds."""
+        yield from self._without_conditions()
+        yield from self._placed_reductions()
+        if "amount" in self.kinds:
+            yield from self._smaller_counts()
+        if "enable" in self.kinds:
+            yield from self._enabled()
+        if "add" in self.kinds:
+            yield from self._added()
+        if not self.kinds.isdisjoint(["release", "wait"]):
+            yield from self._released_consumers()
+        if "ratio" in self.kinds:
+            yield from self._larger_ratios()
+
+    def candidate(self, state: Snapshot | Scenario, request: Request) -> Candidate | None:
+        """Return a candidate, None if there is none or the tries are exhausted."""
+        if self.tries >= self.options.tries:
             self.is_cut_short = True
             return None
-        self.tried += 1
-        found = scenario.candidates(request, limit=1, budget=self.asked.budget)
+        self.tries += 1
+        candidates = state.candidates(request, limit=1, budget=self.options.budget)
         try:
-            return found[0] if found else None
+            return candidates[0] if candidates else None
         except SearchLimitReached:
             self.is_cut_short = True
             return None
 
-    def of_trees(self, trees: Collection[int], others: Collection[int] = ()) -> Fleet:
-        """Return a fleet of some trees, the pools that give to them, and others that are needed."""
+    def _attempt(
+        self,
+        kind: str,
+        subject: str,
+        description: str,
+        size: Fraction | int,
+        make: Callable[[], Request] | None = None,
+        *,
+        change: Change | None = None,
+        fork: Callable[[], Scenario] | None = None,
+        is_smallest: bool = True,
+    ) -> Relaxation | None:
+        """Return a relaxation if there is a candidate after a change.
+
+        :param make: makes the request, None for the one as it is
+        :param fork: makes the scenario for a change of the ledger
+        """
+        state: Snapshot | Scenario = self.snapshot
+        try:
+            request = self.request if make is None else make()
+            if change is not None and fork is not None:
+                state = fork()
+                change.apply(state)
+            candidate = self.candidate(state, request)
+        except exceptions.InvalidInput:  # the rest is not a request, or contradicts itself
+            if make is None:
+                raise
+            return None
+        except exceptions.Conflict as error:  # a pool would provide what a new host has itself
+            if not error.is_about("pool"):
+                raise
+            return None
+        if candidate is None:
+            return None
+        cost = self.options.cost(kind, size)
+        return Relaxation(kind, subject, description, cost, request, change, candidate, is_smallest)
+
+    def _trial(
+        self, kind: str, subject: str, description: str, *make: Callable[[], Request], **change: Any
+    ) -> _Trial:
+        """Return a trial of a change of size 1."""
+        run = partial(self._attempt, kind, subject, description, 1, *make, **change)
+        return _Trial(self.options.cost(kind, 1), kind, subject, run)
+
+    # --- changes of the request ---
+
+    def _without_conditions(self) -> Iterator[_Trial]:
+        return (
+            self._trial(*dropped)
+            for dropped in dropped_conditions(self.request)
+            if dropped.kind in self.kinds
+        )
+
+    def _placed_reductions(self) -> Iterator[_Trial]:
+        """Yield the reductions of placed amounts, of which the first step that fits counts."""
+        for way, make in placed_reductions(self.request):
+            if way.kind in self.kinds:
+                cost = self.options.cost(way.kind, way.step(1).size)
+                run = partial(first_step, way, partial(self._reduce, way, make))
+                yield _Trial(cost, way.kind, way.subject, run)
+
+    def _reduce(
+        self,
+        way: Weakening[Amount],
+        make: Callable[[Amount | None], Request],
+        step: Step[Amount],
+    ) -> Relaxation | None:
+        return self._attempt(
+            way.kind,
+            way.subject,
+            step.told,
+            step.size,
+            partial(_made, make, step),
+            is_smallest=way.is_ordered or way.steps <= FEW_AMOUNTS,
+        )
+
+    def _smaller_counts(self) -> Iterator[_Trial]:
+        for group in self.request.groups:
+            implied = {name for amount in group.resources.values() for name in amount.located}
+            for name, amount in group.resources.by_name():
+                records = amount.to_records(name)
+                if not amount.locates and name not in implied and len(records) == 1:
+                    requested = records[0].amount
+                    run = partial(self._largest_count, group, name, requested)
+                    cost = self.options.cost("amount", Fraction(1, requested))
+                    yield _Trial(cost, "amount", name, run)
+
+    def _largest_count(self, group: RequestGroup, name: str, requested: int) -> Relaxation | None:
+        """Return the largest smaller count of a class that fits, with all else as requested.
+
+        Inventories with equal unit rules that can provide a count can provide every smaller one,
+        down to the minimum: a bisection finds the largest. Else all counts are tried if there are
+        few.
+        """
+        rows = self.fleet.rows(name)
+        rules = {*zip(rows.step_size.tolist(), rows.low.tolist(), strict=True)}
+        are_few = requested <= FEW_AMOUNTS
+        suffix = f" of group {group.suffix}" if group.suffix else ""
+
+        def attempt(count: int) -> Relaxation | None:
+            return self._attempt(
+                "amount",
+                name,
+                f"{name}={count} instead of {requested}{suffix}",
+                Fraction(requested - count, requested),
+                partial(with_count, self.request, group, name, count),
+                is_smallest=are_few or len(rules) < 2,
+            )
+
+        if len(rules) > 1 and are_few:
+            return next(filter(None, map(attempt, range(requested - 1, -1, -1))), None)
+
+        def attempt_nth(counts: range, number: int) -> Relaxation | None:
+            return attempt(counts[number])
+
+        of_rules = []
+        for step, minimum in sorted(rules)[:MOST_RULES]:
+            counts = range((requested - 1) // step * step, max(minimum, 1) - 1, -step)
+            if counts:
+                of_rules.append(_least(0, len(counts) - 1, partial(attempt_nth, counts)))
+        by_cost = operator.attrgetter("cost")
+        return min(filter(None, of_rules), key=by_cost, default=None) or attempt(0)
+
+    # --- changes of the ledger ---
+
+    def _part(self, trees: Collection[int]) -> Fleet:
+        """Return a fleet of some trees with the pools that serve them."""
         fleet = self.fleet
         if fleet.within is not None:
             return fleet
-        pools = {int(fleet.tree[place]) for one in trees for place in fleet.pools.of_tree(one)}
-        key = tuple(sorted({*trees, *pools, *self.asked_trees, *others}))
+        pools = {int(fleet.tree[place]) for tree in trees for place in fleet.pools.of_tree(tree)}
+        key = tuple(sorted({*trees, *pools, *self._in_trees}))
         if key not in self._parts:
             if len(self._parts) > 256:
                 self._parts.clear()
             self._parts[key] = fleet_build.read(columns_of(fleet, key))
         return self._parts[key]
 
-    def part(self, tree: int, *others: int) -> Scenario:
-        """Return a scenario of one tree, the pools that give to it, and others that are needed."""
-        return self.snapshot._with_fleet(self.of_trees([tree], others)).fork()
+    def _fork(self, trees: Collection[int]) -> Scenario:
+        return self.snapshot._with_fleet(self._part(trees)).fork()
 
-    def around(self, place: int) -> Scenario:
-        """Return a scenario of all trees that a change of one provider is of use to."""
+    def _fork_around(self, place: int) -> Scenario:
+        """Return a scenario of all trees that the provider may serve."""
         tree = int(self.fleet.tree[place])
-        if tree in self.pool_trees:
-            return self.snapshot.fork()
-        return self.part(tree)
+        return self.snapshot.fork() if tree in self._pool_trees else self._fork([tree])
 
-    def is_worth(self, cost: Fraction) -> bool:
-        """Return whether something of a cost could be among the smallest."""
-        return len(self._best) < self.asked.count or cost < -self._best[0]
+    def _enabled(self) -> Iterator[_Trial]:
+        fleet = self.fleet.providers_in_force()
+        for place in fleet.disabled:
+            name = fleet.names[place]
+            description = f"{name} in service again ({fleet.disabled[place].facts.reason})"
+            fork = partial(self._fork_around, place)
+            yield self._trial(
+                "enable", name, description, change=Change("enable", (name,)), fork=fork
+            )
 
-    def note(self, cost: Fraction) -> None:
-        """Remember the cost of something that was found."""
-        heapq.heappush(self._best, -cost)
-        if len(self._best) > self.asked.count:
-            heapq.heappop(self._best)
+    def _released_consumers(self) -> Iterator[_Trial]:
+        """Yield the release of each consumer, or the end of its claim if that is cheaper."""
+        options = self.options
+        requested = {name: sum(counts) for name, counts in amounts_of(self.request).items()}
+        fractions: dict[tuple[int, ...], Fraction] = {}
+        for consumer, held, trees in leavers(
+            self.fleet, self.anywhere, self._pool_trees, self._part
+        ):
+            sizes: dict[str, Fraction] = {}
+            if "wait" in self.kinds and consumer in options.ends:
+                left = (options.ends[consumer] - options.now) // datetime.timedelta(seconds=1)
+                sizes["wait"] = Fraction(max(left, 0), 3600)
+            if "release" in self.kinds and consumer not in options.protected:
+                own = tuple([sum([of.get(name, 0) for of in held.values()]) for name in requested])
+                if own not in fractions:
+                    parts = map(Fraction, own, requested.values())
+                    fractions[own] = max(parts, default=Fraction(1))
+                sizes["release"] = fractions[own] * (1 + options.priorities.get(consumer, 0))
+            if sizes:
+                cost, kind = min((options.cost(kind, size), kind) for kind, size in sizes.items())
+                for tree in trees:
+                    run = partial(self._release, kind, consumer, sizes[kind], {tree, *held})
+                    yield _Trial(cost, kind, consumer, run)
 
-    def of_request(
-        self,
-        kind: str,
-        subject: str,
-        told: str,
-        size: Fraction | int,
-        request: Request,
-        candidate: Candidate,
-        is_smallest: bool = True,
-    ) -> Relaxation:
-        """Return what helps of asking for less, and remember what it costs."""
-        cost = self.asked.costs[kind] * size
-        self.note(cost)
-        return Relaxation(
-            kind, subject, told, cost, request, None, candidate, is_smallest=is_smallest
+    def _release(
+        self, kind: str, consumer: str, size: Fraction, trees: Collection[int]
+    ) -> Relaxation | None:
+        if consumer in self._released:  # it helps on another tree
+            return None
+        end = self.options.ends.get(consumer)
+        relaxation = self._attempt(
+            kind,
+            consumer,
+            f"{consumer} released" if kind == "release" else f"{consumer} ends at {end:%F %R}",
+            size,
+            change=Change("release", (consumer,)),
+            fork=partial(self._fork, trees),
         )
+        if relaxation is not None:
+            self._released.add(consumer)
+        return relaxation
 
-    def best_of(self, trials: Iterable[_Trial]) -> Iterator[Relaxation]:
-        """Yield what helps of some trials, the cheapest first, as far as it is worth trying."""
-        heap = [
-            (cost, subject, number, trial)
-            for number, (cost, _, subject, trial) in enumerate(trials)
-        ]
-        heapq.heapify(heap)
-        while heap and self.is_worth(heap[0][0]):
-            if self.tried >= self.asked.tries:
-                self.is_cut_short = True
-                return
-            _, _, _, trial = heapq.heappop(heap)
-            found = trial()
-            if found is not None:
-                self.note(found.cost)
-                yield found
-
-    # --- what arrays rule out ---
-
-    def could(self, rows: ClassRows) -> Booleans:
-        """Return which trees may hold what is asked, with other figures."""
-        found = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
-        asked = self.anywhere if self.is_located else self.counts
-        if asked is None:
-            return ~found
-        found[possible(lay(asked, with_figures(self.fleet.in_force(), rows)))] = True
-        return found
-
-
-def counted(request: Request) -> Request | None:
-    """Return a request for the counts alone: who cannot hold these cannot hold it.
-
-    Where amounts go, and what is near what, is left out. None where nothing is left.
-    """
-    groups = []
-    for group in request.groups:
-        counts = {
-            name: amount
-            for name, amount in group.resources.counted().by_name()
-            if not resource(name).is_located and not amount.locates
+    def _larger_ratios(self) -> Iterator[_Trial]:
+        """Yield larger ratios, of which the least that fits counts; never of devices or cells."""
+        fleet, counts = self.fleet.in_force(), counts_of(self.request)
+        amounts = {} if counts is None else amounts_of(counts)
+        requested = {name: sum(parts) for name, parts in amounts.items()}
+        implied = {
+            name
+            for group in self.request.groups
+            for amount in group.resources.values()
+            for name in amount.located
         }
-        kept = {name: amount.with_beside(()) for name, amount in counts.items()}
-        traits_of = tuple(one for one in group.traits_of if one[0] in kept)
-        groups.append(group.replace(resources=Amounts(kept), traits_of=traits_of))
-    if not groups[0].resources:  # without conditions, which are on an amount
-        groups[0] = RequestGroup()
-    named = tuple(group for group in groups[1:] if group.resources)
-    if not named and not groups[0].resources:
-        return None
-    return request.replace(groups=(groups[0], *named), same_subtree=(), near=None, near_policy=None)
+        parts = {
+            (place, name)
+            for table in fleet.parts.values()
+            for place, shape in zip(table.provider.tolist(), table.shape.tolist(), strict=True)
+            for name in table.shapes[shape]
+        }
+        for name, amount in requested.items():
+            rows = fleet.classes.get(name)
+            if rows is None or is_device(name):  # a device exists once
+                continue
+            least = 1 if name in implied else min(amounts[name])
+            bases = rows.total - rows.reserved
+            is_open = (bases > 0) & ~rows.is_part & ~rows.is_single
+            is_open &= self._possible_without_bound(rows, counts)[rows.tree]
+            for entry in np.flatnonzero(is_open).tolist():
+                place, used = int(rows.provider[entry]), int(rows.used[entry])
+                # the present capacity is not enough
+                low = used + (1 if rows.is_below[entry] else least)
+                low = max(low, int(rows.capacity[entry]) + 1)
+                high = used + amount
+                if fleet.shares:  # other amounts of the request may use it, too
+                    high += _shared_use(fleet, rows.first + entry, requested)
+                base, ratio = int(bases[entry]), int(rows.ratio[entry])
+                size = Fraction(_ratio_for(low, base), ratio) - 1
+                if size > 0 and (place, name) not in parts:
+                    attempt = partial(self._raise_ratio, place, name, base, ratio)
+                    run = partial(_least, low, max(high, low), attempt)
+                    subject = f"{name} of {fleet.names[place]}"
+                    yield _Trial(self.options.cost("ratio", size), "ratio", subject, run)
 
-
-# --- of the request -------------------------------------------------------------------------------
-
-
-def _of_request(looking: _Looking) -> Iterator[Relaxation]:
-    """Yield what helps of dropping one condition."""
-    for kind, subject, told, made in weaker(looking.request):
-        if kind not in looking.asked.kinds or not looking.is_worth(looking.asked.costs[kind]):
-            continue
-        try:
-            asked = made()
-            found = looking.found(looking.whole, asked)
-        except exceptions.InvalidInput:  # what is left asks for nothing, or contradicts itself
-            continue
-        if found is not None:
-            yield looking.of_request(kind, subject, told, 1, asked, found)
-    yield from _of_located(looking, looking.asked.kinds - {"amount"})
-
-
-def _of_located(looking: _Looking, kinds: Collection[str]) -> Iterator[Relaxation]:
-    """Yield what helps of asking less of what says where, the first step of each way."""
-    for one in located(looking.request):
-        kind, subject = one.way.kind, one.way.subject
-        if kind not in kinds:
-            continue
-        if not looking.is_worth(looking.asked.costs[kind] * one.way.step(1).size):
-            continue
-        best = mildest(one, partial(looking.found, looking.whole))
-        if best is not None:
-            yield looking.of_request(kind, subject, best.step.told, best.step.size, *best[1:])
-
-
-def _of_amounts(looking: _Looking) -> Iterator[Relaxation]:
-    """Yield the largest amount of each thing that fits, everything else as it is asked."""
-    yield from _of_located(looking, ["amount"])
-    for less in lesser(looking.request):
-        rows = looking.fleet.rows(less.subject)
-        rules = {*zip(rows.step_size.tolist(), rows.low.tolist(), strict=True)}
-        best = largest(less, rules, partial(looking.found, looking.whole))
-        if best is None:
-            continue
-        told, size = less.told(best.amount), Fraction(less.asked - best.amount, less.asked)
-        yield looking.of_request("amount", less.subject, told, size, *best[1:])
-
-
-# --- of the ledger --------------------------------------------------------------------------------
-
-
-def _enabled(looking: _Looking) -> Iterator[Relaxation]:
-    fleet, cost = looking.fleet.providers_in_force(), looking.asked.costs["enable"]
-
-    def trial(place: int) -> _Trial:
-        name = fleet.names[place]
-
-        def tried() -> Relaxation | None:
-            scenario = looking.around(place)
-            change = Change("enable", (name,))
-            change.apply(scenario)
-            found = looking.found(scenario, looking.request)
-            told = f"{name} in service again ({fleet.disabled[place].facts.reason})"
-            return _proven(looking, "enable", name, told, cost, change, found)
-
-        return cost, "enable", name, tried
-
-    yield from looking.best_of(map(trial, sorted(fleet.disabled)))
-
-
-def _proven(
-    looking: _Looking,
-    kind: str,
-    subject: str,
-    told: str,
-    cost: Fraction,
-    change: Change,
-    found: Candidate | None,
-) -> Relaxation | None:
-    if found is None:
-        return None
-    return Relaxation(kind, subject, told, cost, looking.request, change, found)
-
-
-def _released(looking: _Looking) -> Iterator[Relaxation]:
-    """Yield who may leave so that there is room: released, or at the end of its claim."""
-    yield from looking.best_of(_leaving(looking))
-
-
-def _leaving(looking: _Looking) -> Iterator[_Trial]:
-    counts = _counts(looking.request)
-    sizes: dict[tuple[int, ...], Fraction] = {}
-
-    def size(held: Mapping[int, Mapping[str, int]]) -> Fraction:
-        """Return how much is held of what is asked, in parts, the largest of all classes."""
-        some = tuple([sum([own.get(name, 0) for own in held.values()]) for name in counts])
-        if some not in sizes:
-            parts = map(Fraction, some, counts.values())
-            sizes[some] = max(parts, default=Fraction(1))
-        return sizes[some]
-
-    for consumer, held, trees in leavers(
-        looking.fleet, looking.anywhere, looking.pool_trees, looking.of_trees
-    ):
-        leaving = _cost_of_leaving(looking.asked, consumer, size(held))
-        if leaving is not None:
-            kind, cost = leaving
-            for tree in trees:
-                yield cost, kind, consumer, _leave(looking, kind, consumer, cost, tree, held)
-
-
-def _leave(
-    looking: _Looking,
-    kind: str,
-    consumer: str,
-    cost: Fraction,
-    tree: int,
-    by_tree: Collection[int],
-) -> Callable[[], Relaxation | None]:
-    """Return what tries whether a tree has room without a consumer."""
-
-    def tried() -> Relaxation | None:
-        if consumer in looking.gone:
-            return None  # it helps already, on another host
-        scenario = looking.part(tree, *by_tree)
-        change = Change("release", (consumer,))
-        change.apply(scenario)
-        found = looking.found(scenario, looking.request)
-        if found is not None:
-            looking.gone.add(consumer)
-        end = looking.asked.ends.get(consumer)
-        told = f"{consumer} released" if kind == "release" else f"{consumer} ends at {end:%F %R}"
-        return _proven(looking, kind, consumer, told, cost, change, found)
-
-    return tried
-
-
-def _cost_of_leaving(asked: Asked, consumer: str, size: Fraction) -> tuple[str, Fraction] | None:
-    found: list[tuple[Fraction, str]] = []
-    if "wait" in asked.kinds and consumer in asked.ends:
-        left = (asked.ends[consumer] - asked.now) // datetime.timedelta(seconds=1)
-        found.append((asked.costs["wait"] * Fraction(max(left, 0), 3600), "wait"))
-    if "release" in asked.kinds and consumer not in asked.protected:
-        important = 1 + asked.priorities.get(consumer, 0)
-        found.append((asked.costs["release"] * size * important, "release"))
-    if not found:
-        return None
-    cost, kind = min(found)
-    return kind, cost
-
-
-def _counts(request: Request | None) -> dict[str, int]:
-    """Return how much is asked of each class, over all groups."""
-    counts: dict[str, int] = {}
-    for group in () if request is None else request.groups:
-        for name, amount in group.resources.by_name():
-            some = amount.located or {
-                record.resource_class: record.amount for record in amount.to_records(name)
-            }
-            for kind, count in some.items():
-                counts[kind] = counts.get(kind, 0) + count
-    return counts
-
-
-def _ratios(looking: _Looking) -> Iterator[Relaxation]:
-    """Yield which ratio of one inventory would do, the least of each; never one of devices."""
-    yield from looking.best_of(_raised(looking))
-
-
-def _raised(looking: _Looking) -> Iterator[_Trial]:
-    fleet = looking.fleet.in_force()
-    rows, weight = fleet.inventories, looking.asked.costs["ratio"]
-    of_kinds = _of_kinds(fleet)
-    counts = _counts(looking.counts)
-    for name, count in counts.items():
-        some = fleet.classes.get(name)
-        if some is None or is_device(name):  # a device exists once
-            continue
-        here = slice(some.first, some.first + len(some.tree))
+    def _possible_without_bound(self, own: ClassRows, counts: Request | None) -> Any:
+        """Return which trees might satisfy the request if a class had unbounded capacity."""
+        fleet = self.fleet.in_force()
+        rows = fleet.inventories
+        here = slice(own.first, own.first + len(own.tree))
         capacity = rows.capacity.copy()
         capacity[here] = np.maximum(capacity[here], 0) + MAX_AMOUNT // 4
         free = fleet.shares.left(capacity - rows.used)
         high = np.minimum(free, rows.max_unit) // rows.step_size * rows.step_size
-        could = looking.could(
-            dataclasses.replace(
-                rows, capacity=frozen(capacity), free=frozen(free), high=frozen(high)
-            )
+        figures = {"capacity": frozen(capacity), "free": frozen(free), "high": frozen(high)}
+        unbounded = with_figures(fleet, dataclasses.replace(rows, **figures))
+        is_placed = any(
+            resource(name).is_located or amount.locates
+            for group in self.request.groups
+            for name, amount in group.resources.by_name()
         )
-        if could.any():
-            could[list(looking.pool_trees)] = True
-        base = some.total - some.reserved
-        least = 1 if name in looking.located else _least(looking.counts, name)
-        for entry in np.flatnonzero(
-            could[some.tree] & (base > 0) & ~some.is_part & ~some.is_single
-        ).tolist():
-            place = int(some.provider[entry])
-            if (place, name) in of_kinds:
-                continue  # devices and cells are what they are, nor are there two of one
-            # at least one more must be had: what is left of it now is not enough
-            need = int(some.used[entry]) + (1 if some.is_below[entry] else least)
-            now = int(some.capacity[entry])
-            if need <= now:
-                need = now + 1
-            at, most = int(base[entry]), int(some.used[entry]) + count
-            if fleet.shares:  # what else is asked may draw on it, too
-                most += _drawn(fleet, some.first + entry, counts)
-            cost = weight * (Fraction(_millionths(need, at), int(some.ratio[entry])) - 1)
-            if cost <= 0:
-                continue
-            subject = f"{name} of {fleet.names[place]}"
-            trial = _raise(looking, place, name, (need, max(most, need)), at)
-            yield cost, "ratio", subject, trial
+        request = self.anywhere if is_placed or counts is None else counts
+        is_possible = np.zeros(len(fleet.hosts), dtype=np.bool_)
+        is_possible[possible(lay(request, unbounded))] = True
+        if is_possible.any():
+            is_possible[list(self._pool_trees)] = True
+        return is_possible
+
+    def _raise_ratio(
+        self, place: int, name: str, base: int, now: int, capacity: int
+    ) -> Relaxation | None:
+        millionths, provider = _ratio_for(capacity, base), self.fleet.names[place]
+        if millionths > MAX_RATIO * MILLION:
+            return None
+        ratio, scenario = from_millionths(millionths), self._fork_around(place)
+        stored: Any = scenario.tree(provider).find(provider).inventories[name]
+        fields = {field: getattr(stored, field) for field in stored.fields if field != "used"}
+        raised = type(stored)(**{**fields, "allocation_ratio": ratio})
+        inventory = f"{name}={resource(name).format_inventory(raised)}"
+        subject = f"{name} of {provider}"
+        return self._attempt(
+            "ratio",
+            subject,
+            f"{subject} at a ratio of {ratio} instead of {from_millionths(now)}",
+            Fraction(millionths, now) - 1,
+            change=Change("resize", (provider, inventory)),
+            fork=lambda: scenario,
+        )
+
+    def _added(self) -> Iterator[_Trial]:
+        """Yield one more host like each of those that could satisfy the request if released."""
+        fleet = self.fleet
+        is_possible = if_unheld(fleet, self.anywhere, in_force=False)
+        disabled = fleet.out_of_service()
+        if disabled is not None:
+            is_possible[fleet.tree[disabled]] = True
+        is_possible[list(fleet.pools.trees)] = False
+        trees = np.flatnonzero(is_possible)
+        if disabled is not None:  # an enabled host stands for those that are equal to it
+            trees = trees[np.argsort(disabled[fleet.roots[trees]], kind="stable")]
+        _, first = np.unique(_definition_codes(fleet)[trees], return_index=True)
+        for tree in trees[first].tolist():
+            host = fleet.hosts[tree]
+            # a new host may be served by pools, or serve others as one
+            fork = self.snapshot.fork if fleet.pools else partial(self._fork, [tree])
+            change = Change("add", (next(free_name(fleet.hosts, host)), "like", host))
+            yield self._trial("add", host, f"one more host like {host}", change=change, fork=fork)
 
 
-def _drawn(fleet: Fleet, number: int, counts: Mapping[str, int]) -> int:
-    """Return the most of an inventory that other inventories draw if all that is asked is taken."""
+def _made(make: Callable[[Amount | None], Request], step: Step[Amount]) -> Request:
+    return make(step.made())
+
+
+def _ratio_for(capacity: int, base: int) -> int:
+    """Return the least ratio for a capacity, in millionths."""
+    return -(-capacity * MILLION // base)
+
+
+def _shared_use(fleet: Fleet, number: int, requested: Mapping[str, int]) -> int:
+    """Return the most that other inventories use of one if the whole request is allocated."""
     factors: dict[str, int] = {}
     for source, factor in fleet.shares.into(number):
         name = fleet.class_of(source)
         factors[name] = max(factor, factors.get(name, 0))
-    return sum(factor * counts.get(name, 0) for name, factor in factors.items())
+    return sum(factor * requested.get(name, 0) for name, factor in factors.items())
 
 
-def _least(counts: Request | None, name: str) -> int:
-    """Return the least amount of a class that one group asks for."""
-    return min(
-        record.amount
-        for group in (() if counts is None else counts.groups)
-        for kind, amount in group.resources.by_name()
-        for record in amount.to_records(kind)
-        if record.resource_class == name
-    )
+# --- bisections -----------------------------------------------------------------------------------
 
 
-def _of_kinds(fleet: Fleet) -> set[tuple[int, str]]:
-    """Return the (place, class) of what is kept as parts of something that lies over a tree."""
-    found: set[tuple[int, str]] = set()
-    for parts in fleet.parts.values():
-        for place, shape in zip(parts.provider.tolist(), parts.shape.tolist(), strict=True):
-            found.update((place, name) for name in parts.shapes[shape])
-    return found
+def _least(low: int, high: int, attempt: Callable[[int], _T | None]) -> _T | None:
+    """Return the outcome of the least number for which an attempt succeeds, None if none does.
 
-
-def _millionths(capacity: int, base: int) -> int:
-    """Return the least ratio by which so many can be had of what there is, in millionths."""
-    return -(-capacity * MILLION // base)
-
-
-def _raise(
-    looking: _Looking, place: int, name: str, span: tuple[int, int], base: int
-) -> Callable[[], Relaxation | None]:
-    """Return what looks for the least ratio of an inventory that will do.
-
-    :param span: the least and the most that there would have to be of it
+    If it succeeds for a number, it does so for every larger one.
     """
-    fleet = looking.fleet
-    provider = fleet.names[place]
-
-    def with_capacity(capacity: int) -> tuple[Change, Candidate | None] | None:
-        millionths = _millionths(capacity, base)
-        if millionths > MAX_RATIO * MILLION:
-            return None
-        scenario = looking.around(place)
-        own = next(one for one in scenario.tree(provider).walk() if one.name == provider)
-        kept: Any = own.inventories[name]
-        fields = {field: getattr(kept, field) for field in kept.fields if field != "used"}
-        kind = resource(name)
-        raised = type(kept)(**{**fields, "allocation_ratio": from_millionths(millionths)})
-        change = Change("resize", (provider, f"{name}={kind.format_inventory(raised)}"))
-        change.apply(scenario)
-        return change, looking.found(scenario, looking.request)
-
-    def tried() -> Relaxation | None:
-        low, high = span
-        best = with_capacity(high)
-        if best is None or best[1] is None:
-            return None
-        while low < high:
-            middle = (low + high) // 2
-            one = with_capacity(middle)
-            if one is None or one[1] is None:
-                low = middle + 1
-            else:
-                high, best = middle, one
-        number = fleet.number(place, name)
-        assert number is not None, "it was found"
-        now = int(fleet.inventories.ratio[number])
-        millionths = _millionths(high, base)
-        cost = looking.asked.costs["ratio"] * (Fraction(millionths, now) - 1)
-        ratio = from_millionths(millionths)
-        told = f"{name} of {provider} at a ratio of {ratio} instead of {from_millionths(now)}"
-        return _proven(looking, "ratio", f"{name} of {provider}", told, cost, best[0], best[1])
-
-    return tried
+    best = attempt(high)
+    while best is not None and low < high:
+        middle = (low + high) // 2
+        outcome = attempt(middle)
+        if outcome is None:
+            low = middle + 1
+        else:
+            high, best = middle, outcome
+    return best
 
 
-def _added(looking: _Looking) -> Iterator[Relaxation]:
-    """Yield which host would do if there were one more like it, in service."""
-    fleet, cost = looking.fleet, looking.asked.costs["add"]
-    could = if_unheld(fleet, looking.anywhere, in_force=False)
-    out = fleet.out_of_service()
-    if out is not None:
-        could[fleet.tree[out]] = True
-    could[list(fleet.pools.trees)] = False
-    some = np.flatnonzero(could)
-    if out is not None:  # of those that are alike one that is in service
-        some = some[np.argsort(out[fleet.roots[some]], kind="stable")]
-    _, first = np.unique(_shapes(fleet)[some], return_index=True)
-    trees = sorted(some[first].tolist())
+def first_step(way: Weakening[Amount], attempt: Callable[[Step[Amount]], _T | None]) -> _T | None:
+    """Return the outcome of the first step of a reduction that succeeds, None if none does.
 
-    def trial(tree: int) -> _Trial:
-        host = fleet.hosts[tree]
+    If the steps are neither ordered nor few, the outcome may be that of a later step. (Unit rules
+    of providers do not apply to placed amounts.)
+    """
 
-        def tried() -> Relaxation | None:
-            # what a new host is given, or gives, depends on all pools
-            scenario = looking.snapshot.fork() if fleet.pools else looking.part(tree)
-            name = next(free_name(fleet.hosts, host))
-            change = Change("add", (name, "like", host))
-            try:
-                change.apply(scenario)
-            except exceptions.Conflict as error:  # it would be given what the other one's pool has
-                if not error.is_about("pool"):
-                    raise
-                return None
-            found = looking.found(scenario, looking.request)
-            told = f"one more host like {host}"
-            return _proven(looking, "add", host, told, cost, change, found)
+    def attempt_number(number: int) -> _T | None:
+        return attempt(way.step(number))
 
-        return cost, "add", host, tried
-
-    yield from looking.best_of(map(trial, trees))
+    if not way.is_ordered and way.steps <= FEW_AMOUNTS:
+        return next(filter(None, map(attempt_number, range(1, way.steps + 1))), None)
+    best = _least(1, way.steps, attempt_number)
+    if best is None and way.steps > 1:  # the last step may leave nothing to request
+        best = _least(1, way.steps - 1, attempt_number)
+    return best
 
 
-def _shapes(fleet: Fleet) -> Any:
-    """Return a number for each tree, the same for those that have the same things (nearly surely).
+# --- hosts with equal definitions -----------------------------------------------------------------
 
-    Who is told apart needlessly is tried once more; who is not, by a collision of 64 bits, is not.
+
+def _definition_codes(fleet: Fleet) -> Any:
+    """Return a code for each tree: trees with equal definitions have the same (a hash of 64 bits).
+
+    Trees that differ in their codes needlessly are tried once more. A collision hides a host.
     """
     with np.errstate(over="ignore"):
-        own = _contents(fleet)
-        is_top = fleet.parent == np.arange(len(fleet.parent))
-        found, before = _mixed(own), None
-        while before is None or not np.array_equal(found, before):  # once for each level
-            before = found
-            found = np.where(is_top, found, _mixed(own + found[fleet.parent]))
-        shapes = np.zeros(len(fleet.hosts), dtype=np.uint64)
-        np.add.at(shapes, fleet.tree, _mixed(found))
-    return shapes
+        codes = _provider_codes(fleet)
+        is_root = fleet.parent == np.arange(len(fleet.parent))
+        below, before = _mixed(codes), None
+        while before is None or not np.array_equal(below, before):  # once for each level
+            before = below
+            below = np.where(is_root, below, _mixed(codes + below[fleet.parent]))
+        trees = np.zeros(len(fleet.hosts), dtype=np.uint64)
+        np.add.at(trees, fleet.tree, _mixed(below))
+    return trees
 
 
-def _contents(fleet: Fleet) -> Any:
-    """Return a number for what each provider has itself."""
-    found = np.zeros(len(fleet.parent), dtype=np.uint64)
-    rows, shares = fleet.inventories, fleet.shares
-    for number, (_, some) in enumerate(sorted(fleet.classes.items()), 1):
-        mixed = np.full(len(some.tree), number, dtype=np.uint64)
-        figures = (some.total, some.reserved, some.ratio, some.max_unit, some.low, some.step_size)
-        for column in figures:
+def _provider_codes(fleet: Fleet) -> Any:
+    codes = np.zeros(len(fleet.parent), dtype=np.uint64)
+    for number, (_, rows) in enumerate(sorted(fleet.classes.items()), 1):
+        mixed = np.full(len(rows.tree), number, dtype=np.uint64)
+        for column in (
+            rows.total,
+            rows.reserved,
+            rows.ratio,
+            rows.max_unit,
+            rows.low,
+            rows.step_size,
+        ):
             mixed = _mixed(mixed ^ column.astype(np.uint64))
-        np.add.at(found, some.provider, mixed)
-    words = [*fleet.traits.items(), *fleet.aggregates.items()]
-    for number, (name, places) in enumerate(sorted(words, key=operator.itemgetter(0)), 1):
+        np.add.at(codes, rows.provider, mixed)
+    names = [*fleet.traits.items(), *fleet.aggregates.items()]
+    for number, (name, places) in enumerate(sorted(names, key=operator.itemgetter(0)), 1):
         if name != TRAIT:
-            np.add.at(found, places, _mixed(np.full(len(places), number << 32, dtype=np.uint64)))
+            np.add.at(codes, places, _mixed(np.full(len(places), number << 32, dtype=np.uint64)))
+    shares = fleet.shares
     if shares:
-        source, target = (rows.provider[column] for column in (shares.source, shares.target))
-        far = (target - source).astype(np.uint64) ^ (shares.factor.astype(np.uint64) << 32)
-        np.add.at(found, source, _mixed(_mixed(far)))
+        providers = fleet.inventories.provider
+        source, target = providers[shares.source], providers[shares.target]
+        distance = (target - source).astype(np.uint64) ^ (shares.factor.astype(np.uint64) << 32)
+        np.add.at(codes, source, _mixed(_mixed(distance)))
     for parts in fleet.parts.values():
         for place, text in parts.described():
-            found[place] += _mixed(np.uint64(zlib.crc32(text.encode())) << np.uint64(16))
-    return found
+            codes[place] += _mixed(np.uint64(zlib.crc32(text.encode())) << np.uint64(16))
+    return codes
 
 
 def _mixed(values: Any) -> Any:
@@ -773,18 +696,3 @@ def _mixed(values: Any) -> Any:
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
-
-
-#: What is looked for, in an order in which what is likely to be cheap comes first.
-_KINDS: Mapping[frozenset[str], Callable[[_Looking], Iterator[Relaxation]]] = FrozenDict(
-    {
-        frozenset(
-            ["near", "policy", "trait", "aggregate", "tree", "subtree", "topology", "group"]
-        ): _of_request,
-        frozenset(["amount"]): _of_amounts,
-        frozenset(["enable"]): _enabled,
-        frozenset(["add"]): _added,
-        frozenset(["release", "wait"]): _released,
-        frozenset(["ratio"]): _ratios,
-    }
-)

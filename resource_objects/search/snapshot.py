@@ -378,20 +378,20 @@ class Snapshot(Shared):
         job-1 released: VCPU=8 of host0
         one more host like host0: VCPU=8 of host0-like-1
         """
-        from resource_objects.search.relaxations import asked_of, relaxations
+        from resource_objects.search.relaxations import RelaxationOptions, relaxations
 
-        asked = asked_of(
-            k,
-            costs,
-            priorities,
-            protected,
-            ends,
-            clock.now() if now is None else arguments.moment("now", now),
-            kinds,
-            _positive("budget", budget),
-            tries,
+        options = RelaxationOptions(
+            k=k,
+            costs=costs,
+            priorities=priorities,
+            protected=protected,
+            ends=ends,
+            now=clock.now() if now is None else arguments.moment("now", now),
+            kinds=kinds,
+            budget=_positive("budget", budget),
+            tries=tries,
         )
-        return relaxations(self, Request.of(request), asked)
+        return relaxations(self, Request.of(request), options)
 
     def when(
         self,

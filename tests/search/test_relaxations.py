@@ -21,8 +21,8 @@ from resource_objects.resources.numa import (
     numa,
 )
 from resource_objects.search import leaving
-from resource_objects.search.relaxations import COSTS
-from resource_objects.search.relaxed_request import located, mildest
+from resource_objects.search.relaxations import COSTS, first_step
+from resource_objects.search.relaxed_request import placed_reductions
 from resource_objects.search.script import Change, free_name
 from resource_objects.testing.refusals import raises_code
 from tests.search import device_fleets, numa_fleets, worlds
@@ -461,7 +461,7 @@ def test_the_end_of_a_claim_is_cheaper_the_sooner_it_is(lab):
         ("wait", "job-0", Fraction(1, 2)),
         ("release", "job-2", Fraction(15, 8)),
     ]
-    assert told[0].told == "job-1 ends at 2026-11-23 01:00"
+    assert told[0].description == "job-1 ends at 2026-11-23 01:00"
 
 
 @pytest.mark.parametrize(
@@ -499,7 +499,7 @@ def test_what_a_condition_costs_is_stated_and_may_be_said(lab):
 def test_conditions_of_a_request_are_dropped_one_by_one(lab):
     def told(request):
         found = lab.snapshot().relaxations(request, 9, kinds=set(COSTS) - {"add", "amount"})
-        return [one.told for one in found if one.change is None]
+        return [one.description for one in found if one.change is None]
 
     assert told(ro.Request("VCPU=2", required=["CUSTOM_FAST"])) == ["without the trait CUSTOM_FAST"]
     assert told(ro.Request("VCPU=2", forbidden=["CUSTOM_SSD"])) == [
@@ -561,7 +561,7 @@ def machine():
 
 def less(ledger, request, *kinds):
     found = ledger.snapshot().relaxations(request, MORE, kinds=kinds or ["amount"])
-    return [(one.told, str(one.request), one.cost, one.is_smallest) for one in found]
+    return [(one.description, str(one.request), one.cost, one.is_smallest) for one in found]
 
 
 def test_a_topology_gets_fewer_cpus_and_less_memory(machine):
@@ -609,17 +609,16 @@ def test_memory_in_pages_is_less_by_whole_pages():
 @pytest.mark.parametrize("is_ordered", [True, False])
 def test_the_first_step_that_fits_is_found_whichever_it_is(is_ordered):
     request = ro.Request("DISK_GB=1,DEVICES=20*PGPU")
-    (of_devices,) = [one for one in located(request) if one.way.kind == "amount"]
-    one = of_devices._replace(way=dataclasses.replace(of_devices.way, is_ordered=is_ordered))
+    ((way, make),) = [pair for pair in placed_reductions(request) if pair[0].kind == "amount"]
+    way = dataclasses.replace(way, is_ordered=is_ordered)
     for most in range(20):
 
-        def found(wanted, most=most):
-            devices = wanted.resources.get("DEVICES")
-            return "somebody" if devices is None or devices.count <= most else None
+        def size(step, most=most):
+            devices = make(step.made()).resources.get("DEVICES")
+            return step.size if devices is None or devices.count <= most else None
 
-        best = mildest(one, found)
-        assert (best.step.size, best.is_smallest) == (Fraction(20 - most, 20), True)
-    assert mildest(one, lambda wanted: None) is None
+        assert first_step(way, size) == Fraction(20 - most, 20)
+    assert first_step(way, lambda step: None) is None
 
 
 def test_a_topology_of_other_cells_and_policies_is_found(machine):
