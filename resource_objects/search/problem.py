@@ -49,7 +49,7 @@ from resource_objects.search.conditions.disabled import (
 from resource_objects.search.conditions.groups import Groups
 from resource_objects.search.conditions.host import HostCondition, HostGives
 from resource_objects.search.conditions.located import LocatedCondition, Nearness
-from resource_objects.search.conditions.near import Near, OnePlace
+from resource_objects.search.conditions.near import SingleDomain, TopologyConstraint
 from resource_objects.search.conditions.together import Contention, Together
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, lay_located
@@ -57,7 +57,7 @@ from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.named_groups import Named, lay_groups
 from resource_objects.search.order import Preference
 from resource_objects.search.placements import placements
-from resource_objects.search.places import Places, places_of
+from resource_objects.search.places import places_of
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +79,7 @@ class Problem:
     is_host: Booleans  #: by tree: may be found
     is_told: Booleans  #: by tree: is explained if it is not found
     has_own: Booleans  #: by tree: keeps something of what is asked
-    near: Near | None = None  #: the level of which few places are to give all of it
+    near: TopologyConstraint | None = None
     filters: tuple[HostFilter, ...] = ()  #: those of the conditions on hosts that others brought
     laid_by: tuple[LaysFilter, ...] = ()  #: what made these
 
@@ -164,10 +164,13 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     beside = {one.resource_class: one.amount for one in demands}
     is_all = not demands and not where
     groups = Groups(named, is_host, beside, is_all) if named else None
-    near = _lay_near(fleet, request, laying, laid, where, named, rules)
-    of_groups: list[Condition] = []
-    if near is not None and near.is_required:
-        of_groups.append(_one_place(near, request, laid, groups))
+    near, of_groups = None, list[Condition]()
+    if request.near is not None:
+        level = places_of(fleet, request.near)
+        is_required = request.must_be_near
+        near = TopologyConstraint(level, is_required, classes, where, traits.required, named)
+        if is_required:
+            of_groups.append(SingleDomain(near, request.near, groups))
     of_groups += [] if groups is None else [groups]
     if disabled is not None or fleet.removed_units:
         counting = Counting(fleet, demands, [one.demand for one in where], named.kinds)
@@ -192,42 +195,6 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
         brought,
         tuple(filters),
     )
-
-
-def _lay_near(
-    fleet: Fleet,
-    request: Request,
-    laying: Laying,
-    laid: Qualifications,
-    located: Sequence[LocatedCondition],
-    named: Named,
-    rules: Semantics,
-) -> Near | None:
-    """Return the level of a request over a fleet, None if it has none."""
-    if request.near is None:
-        return None
-    places, group = places_of(fleet, request.near), request.unnamed
-    classes = [
-        ClassCondition(
-            fleet,
-            rules,
-            _demand(
-                fleet, one, laid, tuple(laying.of_class(group, one.resource_class)), rules, places
-            ),
-        )
-        for one in wanted(request)
-    ]
-    return Near(fleet, places, request.must_be_near, classes, located, named)
-
-
-def _one_place(
-    near: Near, request: Request, laid: Qualifications, groups: Groups | None
-) -> OnePlace:
-    """Return the condition that one place gives all of it."""
-    labels = tuple(one.label for one in laid.some)
-    traits = RequiredTraits(near.fleet, labels, (*near.classes, *near.located))
-    assert request.near is not None, "it is asked for"
-    return OnePlace(near, request.near, traits, groups)
 
 
 def _looked_at(
@@ -267,12 +234,8 @@ def _demand(
     laid: Qualifications,
     of_class: Sequence[Qualification],
     rules: Semantics,
-    places: Places | None = None,
 ) -> FleetDemand:
-    """Return one class over the fleet.
-
-    :param places: of the level that all has to be near at; None for none
-    """
+    """Return one class over the fleet."""
     rows, name = fleet.rows(one.resource_class), one.resource_class
     each = (*laid.each, *of_class)
     is_free = having_free(fleet, rows, one.units)
@@ -280,11 +243,9 @@ def _demand(
         range(rows.first, rows.first + len(rows.provider)),
         [~one.own[rows.provider] for one in each],
         [one.own[rows.provider] for one in laid.some],
-        is_free & _giving(rows, places),
+        is_free & ~rows.is_part,
     )
     is_device = _splitting(rows, one, rules)
-    if places is not None and not one.units:
-        is_device = is_device | (rows.is_part & (places.of[rows.provider] >= 0))
     return FleetDemand(
         resource_class=name,
         whole=one.whole,
@@ -298,18 +259,6 @@ def _demand(
         own=own,
         pooled=_pooled(fleet, rows, each, laid.some, is_free),
     )
-
-
-def _giving(rows: ClassRows, places: Places | None) -> Booleans:
-    """Return which inventories of a class give it: not the parts of what another has.
-
-    Where a tree keeps some in places of a level, only what is there.
-    """
-    if places is None:
-        return ~rows.is_part
-    binds = places.binds(rows.tree, rows.provider)[rows.tree]
-    found: Booleans = np.where(binds, places.of[rows.provider] >= 0, ~rows.is_part)
-    return found
 
 
 def _splitting(rows: ClassRows, one: Wanted, rules: Semantics) -> Booleans:

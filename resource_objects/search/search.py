@@ -29,7 +29,7 @@ from resource_objects.resources.budget import Budget
 from resource_objects.search import limits
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.candidates import Candidates, Hit
-from resource_objects.search.conditions.near import ANYWHERE
+from resource_objects.search.conditions.near import UNCONSTRAINED
 from resource_objects.search.explain import Explanation
 from resource_objects.search.feasibility import Outlooks, SearchOutcome, UnheldFleet
 from resource_objects.search.fleet import Fleet
@@ -205,7 +205,7 @@ class _Run:
                 return
             spare = self._spare(tree)
             if not spare:
-                self._widen(tree, ANYWHERE, None)
+                self._widen(tree, UNCONSTRAINED, None)
                 continue
             hit = self._tried(tree, min(most, spare))
             if hit is not None:
@@ -213,7 +213,7 @@ class _Run:
 
     def _spare(self, tree: int) -> int:
         """Return how many steps a tree may take, so that each can be asked without few places."""
-        is_near = self.near is not None and self.near[tree] < ANYWHERE
+        is_near = self.near is not None and self.near[tree] < UNCONSTRAINED
         return max(0, self.budget.left - self.reserve) if is_near else self.budget.left
 
     def _tried(self, tree: int, most: int) -> Hit | None:
@@ -226,11 +226,11 @@ class _Run:
             hit = self._step(tree, hosting, most)
         except SearchLimitReached as error:
             is_own = isinstance(error, CutShort)
-            is_near = least is not None and least < ANYWHERE
+            is_near = least is not None and least < UNCONSTRAINED
             if not is_near or not (is_own or self.is_last or not self._spare(tree)):
                 (self.cut_short if is_own else self.undecided).append(tree)
                 return None
-            hit, hosting = Wider(ANYWHERE), None
+            hit, hosting = Wider(UNCONSTRAINED), None
         if isinstance(hit, Wider):
             self._widen(tree, hit.places, hosting)
             return None

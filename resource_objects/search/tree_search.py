@@ -17,7 +17,11 @@ from resource_objects.resources import Amount, Amounts, resource
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified
 from resource_objects.search.candidate import Candidate
-from resource_objects.search.conditions.near import ANYWHERE, Near
+from resource_objects.search.conditions.near import (
+    UNCONSTRAINED,
+    TopologyConstraint,
+    TreeDomains,
+)
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
@@ -89,18 +93,17 @@ class TreeSearch:
                 located = [one.among(p) for one, p in zip(located, self._parts, strict=True)]
             yield from self._within(asks, located)
 
-    def _by_places(self, near: Near) -> Iterator[TreeCandidate | Wider]:
+    def _by_places(self, near: TopologyConstraint) -> Iterator[TreeCandidate | Wider]:
         """Yield the candidates of few places, those of the fewest first."""
-        here = near.of_tree(self._tree, self._preference)
+        here = TreeDomains(near, self._tree, self._preference)
         for count in range(self._least, 2 if near.is_required else here.most + 1):
             if count > self._least:
                 yield Wider(count)
             for among in here.sets(count, self._purse):
-                asks, located = here.within(among)
-                options = here.options(among) if self._problem.named else None
+                asks, located, options = here.within(among)
                 yield from self._within(asks, located, options, only_first=here.splits_counts)
-        if not near.is_required and self._least < ANYWHERE:
-            yield Wider(ANYWHERE)
+        if not near.is_required and self._least < UNCONSTRAINED:
+            yield Wider(UNCONSTRAINED)
 
     def _within(
         self,
