@@ -20,7 +20,7 @@
 ``relaxations``     the smallest changes after which a candidate exists
 ``relaxed_request`` a request that asks for less: without a condition, or of an amount
 ``in_place``        a change of a consumer that keeps its devices, partitions and CPUs
-``leaving``         who may make room by leaving, by arrays
+``releases``        consumers whose release may make room for a request
 ``drain``           who could be placed again if hosts went, and who could not
 ``bundle``          a question as a file, shrunk to what its answer needs
 ``script``          changes as lines of text: what is tried in a scenario

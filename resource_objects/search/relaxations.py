@@ -40,7 +40,6 @@ from resource_objects.search.arrays import frozen
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.fleet import ClassRows, Fleet, with_figures
 from resource_objects.search.fleet_columns import columns_of
-from resource_objects.search.leaving import if_unheld, leavers
 from resource_objects.search.problem import lay, possible
 from resource_objects.search.relaxed_request import (
     amounts_of,
@@ -49,6 +48,7 @@ from resource_objects.search.relaxed_request import (
     placed_reductions,
     with_count,
 )
+from resource_objects.search.releases import feasible_without_consumers, release_candidates
 from resource_objects.search.scenario import Scenario
 from resource_objects.search.script import Change, free_name
 from resource_objects.search.snapshot import Snapshot
@@ -443,8 +443,8 @@ class _RelaxationSearch:
         options = self.options
         requested = {name: sum(counts) for name, counts in amounts_of(self.request).items()}
         fractions: dict[tuple[int, ...], Fraction] = {}
-        for consumer, held, trees in leavers(
-            self.fleet, self.anywhere, self._pool_trees, self._part
+        for consumer, held, trees in release_candidates(
+            self.fleet, self.anywhere, self._pool_trees
         ):
             sizes: dict[str, Fraction] = {}
             if "wait" in self.kinds and consumer in options.ends:
@@ -568,7 +568,7 @@ class _RelaxationSearch:
     def _added(self) -> Iterator[_Trial]:
         """Yield one more host like each of those that could satisfy the request if released."""
         fleet = self.fleet
-        is_possible = if_unheld(fleet, self.anywhere, in_force=False)
+        is_possible = feasible_without_consumers(fleet, self.anywhere, in_force=False)
         disabled = fleet.out_of_service()
         if disabled is not None:
             is_possible[fleet.tree[disabled]] = True

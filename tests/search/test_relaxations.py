@@ -20,7 +20,6 @@ from resource_objects.resources.numa import (
     PagePool,
     numa,
 )
-from resource_objects.search import leaving
 from resource_objects.search.relaxations import COSTS, first_step
 from resource_objects.search.relaxed_request import placed_reductions
 from resource_objects.search.script import Change, free_name
@@ -375,22 +374,6 @@ def test_who_leaves_returns_or_comes_is_whom_trying_everybody_finds(sort, start,
             added = naive_added(snapshot, request)  # of hosts that are alike one is told
             assert set(of.get("add", ())) <= added, seed
             assert bool(of.get("add")) is bool(added), seed
-
-
-@pytest.mark.parametrize("turns", [(0, 1), (0, 1000), (1, 2)], ids=str)
-@pytest.mark.parametrize("sort", ["counts", "shares", "full cells", "full devices"])
-def test_it_is_the_same_in_whichever_turn_somebody_leaves(monkeypatch, sort, turns):
-    """Of a crowded tree it is looked for without the others; the last ones are all tried."""
-    cases = [worlds.SORTS[sort](seed) for seed in range(12 if "full" in sort else 60)]
-
-    def released(world):
-        return world.snapshot.relaxations(world.request, MORE, kinds=["release"]).to_dict()
-
-    found = [released(world) for world in cases]
-    assert any(one["relaxations"] for one in found)
-    for name, value in zip(("FEW_TURNS", "MOST_TURNS"), turns, strict=True):
-        monkeypatch.setattr(leaving, name, value)
-    assert [released(world) for world in cases] == found
 
 
 def proven(snapshot, told):

@@ -1,0 +1,119 @@
+"""Consumers whose release may make room for a request: a necessary condition by sums.
+
+A search for each consumer would take too long. So the free amounts of a host, with those that a
+consumer would release there, are compared with the requested amounts. A search decides the rest.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from resource_objects.requests import Request
+from resource_objects.search.arrays import Booleans
+from resource_objects.search.fleet import Fleet, unheld
+from resource_objects.search.gang_problem import CapacityByHost, totals_of
+from resource_objects.search.problem import lay, located_of, possible
+
+
+class ReleaseCandidate(NamedTuple):
+    """A consumer, its allocations, and the trees that may have room without it."""
+
+    consumer: str
+    held: Mapping[int, Mapping[str, int]]  #: amounts by tree and resource class
+    trees: tuple[int, ...]
+
+
+def feasible_without_consumers(
+    fleet: Fleet, request: Request, *, in_force: bool = True
+) -> Booleans:
+    """Return the trees that may hold a request if all consumers are released.
+
+    :param in_force: whether disabled units stay disabled
+    """
+    released = unheld(fleet)
+    is_feasible = np.zeros(len(fleet.hosts), dtype=np.bool_)
+    is_feasible[possible(lay(request, released.in_force() if in_force else released))] = True
+    return is_feasible
+
+
+def release_candidates(
+    fleet: Fleet, request: Request, pool_trees: Collection[int]
+) -> Iterator[ReleaseCandidate]:
+    """Yield the consumers whose release may make room; no such consumer is left out.
+
+    Cost: some passes over the fleet, and some microseconds for each allocation.
+
+    :param pool_trees: the trees with a pool: its consumers may make room on each host it serves
+    """
+    is_feasible = feasible_without_consumers(fleet, request)
+    is_feasible[list(pool_trees)] = True
+    held, grows = _held(fleet, is_feasible)
+    capacity = CapacityByHost(fleet.in_force())
+    totals = {name: total for name, total in totals_of(request).items() if name in fleet.classes}
+    free = {name: capacity.free(name).tolist() for name in totals}
+    is_placed = bool(located_of(request))
+
+    def may_help(consumer: str, tree: int, counts: Mapping[str, int]) -> bool:
+        shared = grows.get((consumer, tree), set())
+        short = [name for name, total in totals.items() if free[name][tree] < total]
+        if not short and totals and not is_placed:  # the amounts are on the wrong providers
+            return not totals.keys().isdisjoint({*counts, *shared})
+        return all(
+            name in shared or free[name][tree] + counts.get(name, 0) >= totals[name]
+            for name in short
+        )
+
+    for consumer, by_tree in held.items():
+        trees: set[int] = set()
+        for tree, counts in by_tree.items():
+            if tree in pool_trees:
+                trees.update(_served_by(fleet, tree))
+            elif may_help(consumer, tree, counts):
+                trees.add(tree)
+        if trees:
+            yield ReleaseCandidate(consumer, by_tree, tuple(sorted(trees)))
+
+
+def _held(
+    fleet: Fleet, trees: Booleans
+) -> tuple[dict[str, dict[int, Counter[str]]], dict[tuple[str, int], set[str]]]:
+    """Return the amounts that consumers hold by tree, and the classes that grow through shares."""
+    held: dict[str, dict[int, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    grows: dict[tuple[str, int], set[str]] = defaultdict(set)
+    tree_of, is_included = fleet.tree.tolist(), trees.tolist()
+    for place, (name, consumer, amount) in fleet.allocations.all():
+        tree = tree_of[place]
+        if is_included[tree]:
+            held[consumer][tree][name] += amount
+            if fleet.shares:
+                grows[consumer, tree] |= _classes_that_share(fleet, fleet.number(place, name))
+    return held, grows
+
+
+def _classes_that_share(fleet: Fleet, inventory: int | None) -> set[str]:
+    """Return the classes of which more is free through shares if an inventory is used less.
+
+    A share of the same class, as of a cell in the CPUs of its host, changes no sum.
+    """
+    if inventory is None:
+        return set()
+    name, shares = fleet.class_of(inventory), fleet.shares
+    targets = [target for target, _ in shares.of(inventory) if fleet.class_of(target) != name]
+    classes = {fleet.class_of(source) for source, _ in shares.into(inventory)} - {name}
+    for target in targets:
+        classes.add(fleet.class_of(target))
+        classes.update(fleet.class_of(source) for source, _ in shares.into(target))
+    return classes
+
+
+def _served_by(fleet: Fleet, tree: int) -> Iterator[int]:
+    """Yield the trees that the pools of a tree serve, and the tree itself."""
+    here = fleet.of_tree(tree)
+    pools = fleet.pools.providers
+    inside = pools[(pools >= here.start) & (pools < here.stop)]
+    yield tree
+    yield from np.flatnonzero(fleet.pools.linked_to(inside, len(fleet.hosts))).tolist()
