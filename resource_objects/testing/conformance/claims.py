@@ -13,39 +13,25 @@ from resource_objects import exceptions
 from resource_objects.providers import Backend
 from resource_objects.providers.allocation import HELD
 from resource_objects.providers.orders import ConsumerOrder, Operation, StoredRequest, Use, Write
+from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.requirements import Requirement, requires
-from resource_objects.testing.conformance.suite import (
-    ALIKE,
-    Kit,
-    claim,
-    define,
-    deltas,
-    host,
-    law,
-    ledger_state,
-    now,
-    order,
-    release,
-    stored_tree,
-    two_hosts,
-)
 from resource_objects.testing.refusals import raises_code
 
 
-class ClaimRules(Kit):
+class ClaimRules(kit.Kit):
     """Consumers, their claims and their operations."""
 
     # --- records ---
 
     def test_a_claim_returns_its_whole_record(self, backend: Backend) -> None:
-        here, destination = two_hosts(backend)
-        before = now()
-        uses = deltas({here: "VCPU=2,MEMORY_MB=512", destination: "VCPU=1"})
+        here, destination = kit.two_hosts(backend)
+        before = kit.now()
+        uses = kit.deltas({here: "VCPU=2,MEMORY_MB=512", destination: "VCPU=1"})
         item = ConsumerOrder.claim("job", uses, uuid=str(uuids.uuid4()))
         record = backend.claim(Operation(), item)
         assert (record.uuid, record.consumer, record.state) == (item.uuid, "job", HELD)
         assert record.uuid == str(uuids.UUID(record.uuid))
-        assert before <= record.created_at <= now()
+        assert before <= record.created_at <= kit.now()
         assert set(record.held) == {
             Use(here, "VCPU", 2, (), "host0"),
             Use(here, "MEMORY_MB", 512, (), "host0"),
@@ -53,68 +39,72 @@ class ClaimRules(Kit):
         }
 
     def test_the_request_is_stored_with_the_claim(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
+        here, _ = kit.two_hosts(backend)
         text = json.dumps({"said": "Größe 大小 🖥 \\ \" ' % :x ?", "long": "x" * 200_000})
         request = StoredRequest(text)
-        assert claim(backend, "job", {here: "VCPU=2"}, request=request).request == request
+        assert kit.claim(backend, "job", {here: "VCPU=2"}, request=request).request == request
         record = backend.held("job")
         assert record is not None and record.request == request
         assert backend.held_by(["job", "nobody"]) == {"job": record} and backend.held_by([]) == {}
-        assert release(backend, "job").request == request
+        assert kit.release(backend, "job").request == request
 
     # --- exact figures and names of units ---
 
-    @law(7)
+    @kit.law(7)
     def test_units_that_look_alike_differ(self, backend: Backend) -> None:
-        alike = [*ALIKE, "0000:0a:00.0", "0000:0A:00.0", "u" * 255]
-        [here] = define(backend, host("host0", {"PCPU": 2 * len(alike)})).values()
-        order(backend, _claim_of_units("job", here, *alike))
+        alike = [*kit.ALIKE, "0000:0a:00.0", "0000:0A:00.0", "u" * 255]
+        [here] = kit.define(backend, kit.host("host0", {"PCPU": 2 * len(alike)})).values()
+        kit.order(backend, _claim_of_units("job", here, *alike))
         stored = {("host0", unit): ("PCPU", "job") for unit in alike}
-        assert ledger_state(backend).units == stored
+        assert kit.ledger_state(backend).units == stored
         for unit in alike:
             with raises_code("UnitTaken"):
-                order(backend, _claim_of_units("other", here, unit))
+                kit.order(backend, _claim_of_units("other", here, unit))
 
     def test_many_units_are_one_write(self, backend: Backend) -> None:
-        [here] = define(backend, host("host0", "PCPU=600")).values()
+        [here] = kit.define(backend, kit.host("host0", "PCPU=600")).values()
         units = [f"cpu{n}" for n in range(600)]
-        order(backend, _claim_of_units("job", here, *units))
-        assert ledger_state(backend).units == {("host0", unit): ("PCPU", "job") for unit in units}
+        kit.order(backend, _claim_of_units("job", here, *units))
+        assert kit.ledger_state(backend).units == {
+            ("host0", unit): ("PCPU", "job") for unit in units
+        }
         with pytest.raises(exceptions.CapacityException):
-            order(backend, _claim_of_units("other", here, *units))
+            kit.order(backend, _claim_of_units("other", here, *units))
         claims = (_claim_of_units(unit, here, unit) for unit in units)
-        order(backend, ConsumerOrder.release("job"), *claims)
-        assert ledger_state(backend).units == {("host0", unit): ("PCPU", unit) for unit in units}
+        kit.order(backend, ConsumerOrder.release("job"), *claims)
+        assert kit.ledger_state(backend).units == {
+            ("host0", unit): ("PCPU", unit) for unit in units
+        }
 
     # --- repeated operations ---
 
     def test_an_outcome_describes_its_operation(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
+        here, _ = kit.two_hosts(backend)
         operation = Operation()
         assert backend.outcome(operation) is None
-        record = backend.claim(operation, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
+        record = backend.claim(operation, ConsumerOrder.claim("job", kit.deltas({here: "VCPU=1"})))
         outcome = backend.outcome(operation)
         assert outcome is not None
         assert (outcome.kind, outcome.subject, outcome.claim) == ("claim", "job", record)
-        release(backend, "job")
+        kit.release(backend, "job")
         assert backend.outcome(operation) == outcome
 
     def test_a_repeated_write_returns_its_first_outcome_after_later_writes(
         self, backend: Backend
     ) -> None:
         """Names of providers in the outcome can be former or current ones."""
-        here, _ = two_hosts(backend)
+        here, _ = kit.two_hosts(backend)
         gang = tuple(
             ConsumerOrder.claim(name, (Use(here, "VCPU", 1, (f"cpu-{name}",)),), project="p")
             for name in ("b", "a", "c")
         )
         write = Write(Operation(), "gang", "gang", orders=gang)
         first = backend.commit(write)
-        move = ConsumerOrder.replace("a", deltas({here: "VCPU=2"}))
-        order(backend, ConsumerOrder.release("b"), move)
-        tree = stored_tree(backend, "host0")
+        move = ConsumerOrder.replace("a", kit.deltas({here: "VCPU=2"}))
+        kit.order(backend, ConsumerOrder.release("b"), move)
+        tree = kit.stored_tree(backend, "host0")
         tree.update(name="renamed")
-        define(backend, tree)
+        kit.define(backend, tree)
         again = backend.commit(write)
         assert [record.consumer for record in again] == ["b", "a", "c"]
         for record, earlier in zip(again, first, strict=True):
@@ -125,8 +115,8 @@ class ClaimRules(Kit):
 
     @requires(Requirement.PERSISTENCE)
     def test_operations_outlive_the_backend(self, backend: Backend, url: str) -> None:
-        here, _ = two_hosts(backend)
-        operation, item = Operation(), ConsumerOrder.claim("job", deltas({here: "VCPU=1"}))
+        here, _ = kit.two_hosts(backend)
+        operation, item = Operation(), ConsumerOrder.claim("job", kit.deltas({here: "VCPU=1"}))
         first = backend.claim(operation, item)
         backend.close()
         with contextlib.closing(self.backend_class.open(url)) as again:

@@ -20,14 +20,8 @@ from resource_objects.providers.disabled import (
 )
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import Operation, Write
+from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.races import ConcurrentKit, unless_refused
-from resource_objects.testing.conformance.suite import (
-    claim,
-    define,
-    law,
-    ledger_state,
-    listed_provider,
-)
 from resource_objects.testing.refusals import raises_code
 
 #: longer than a write, and short enough to wait for
@@ -61,7 +55,7 @@ def claim_until_refused(backend: Backend, uuid: str, consumer: str) -> int:
     won = refused = 0
     while refused < 10:
         amounts = {uuid: "VCPU=1"}
-        if unless_refused("ProviderDisabled", claim, backend, f"{consumer}-{won}", amounts):
+        if unless_refused("ProviderDisabled", kit.claim, backend, f"{consumer}-{won}", amounts):
             won += 1
         else:
             refused += 1
@@ -70,8 +64,8 @@ def claim_until_refused(backend: Backend, uuid: str, consumer: str) -> int:
 
 def _disabled(backend: Backend, name: str) -> Disabled | None:
     """Return the disabled state of a provider; check that both ways to read it agree."""
-    listed = listed_provider(backend, name)
-    assert ledger_state(backend).providers[name].disabled == listed.disabled
+    listed = kit.listed_provider(backend, name)
+    assert kit.ledger_state(backend).providers[name].disabled == listed.disabled
     return listed.disabled
 
 
@@ -88,7 +82,7 @@ class DisabledRules(ConcurrentKit):
         first = Provider("host0", "VCPU=8")
         for number in range(2):
             first.add(f"host0/gpu{number}", "PGPU=1")
-        return define(backend, first, Provider("host1", "VCPU=8"))
+        return kit.define(backend, first, Provider("host1", "VCPU=8"))
 
     def test_the_actor_time_and_reason_of_disabling_are_stored(
         self, backend: Backend, names: dict[str, str]
@@ -116,9 +110,9 @@ class DisabledRules(ConcurrentKit):
         assert entry.disabled == (DisabledChange(names["host0"], None),)
         disable(backend, names["host0/gpu1"], "xid 79")
         disabled, host = _disabled(backend, "host0/gpu1"), Provider("host0", "VCPU=8")
-        define(backend, host)
+        kit.define(backend, host)
         host.add("host0/gpu1", "PGPU=1")
-        define(backend, host)
+        kit.define(backend, host)
         assert _disabled(backend, "host0/gpu1") == disabled is not None
 
     def test_disabling_with_a_time_limit_expires(
@@ -127,7 +121,7 @@ class DisabledRules(ConcurrentKit):
         here = names["host0"]
         disable(backend, here, until=backend.now() + _SHORT)
         with raises_code("ProviderDisabled"):
-            claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
+            kit.claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
         assert _named(backend, required=frozenset([TRAIT])) == {"host0"}
         again = DisableOrder(here, "disk", was=ServiceState())
         with raises_code("StaleDefinition", match="was in service, now disabled until"):
@@ -135,22 +129,22 @@ class DisabledRules(ConcurrentKit):
         time.sleep(_SHORT.total_seconds() + 0.1)
         assert _disabled(backend, "host0") is None
         assert _named(backend, required=frozenset([TRAIT])) == set()
-        claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
+        kit.claim(backend, "job-1", {names["host0/gpu0"]: "PGPU=1"})
         _set_state(backend, again)
         disabled = _disabled(backend, "host0")
         assert disabled is not None and disabled.since > backend.now() - _SHORT
 
-    @law(2)
+    @kit.law(2)
     def test_a_write_can_demand_the_service_state(
         self, backend: Backend, names: dict[str, str]
     ) -> None:
         here, fan = names["host0"], ServiceState("fan")
         late = DisableOrder(here, "disk", was=fan), DisableOrder(names["host1"], "fan")
-        before = ledger_state(backend)
+        before = kit.ledger_state(backend)
         with raises_code("StaleDefinition", match="was disabled: fan, now in service") as refused:
             _set_state(backend, *late)
         assert refused.value.name == "host0"
-        assert ledger_state(backend) == before
+        assert kit.ledger_state(backend) == before
         disable(backend, here)
         _set_state(backend, *late)
         disabled = _disabled(backend, "host0")
@@ -169,17 +163,19 @@ class DisabledRules(ConcurrentKit):
         assert _named(backend, required=trait) == {"host0"}
         assert _named(backend, any_of=(trait | {"CUSTOM_A"},)) == {"host0"}
         assert _named(backend, forbidden=trait) == {"host1", "host0/gpu0", "host0/gpu1"}
-        assert listed_provider(backend, "host0").traits == frozenset()  # the trait is not stored
+        assert (
+            kit.listed_provider(backend, "host0").traits == frozenset()
+        )  # the trait is not stored
 
     def test_no_claim_succeeds_after_disable_returned(
         self, backend: Backend, at_once: Callable[..., list[int]]
     ) -> None:
-        uuid = define(backend, Provider("host0", "VCPU=1000000"))["host0"]
+        uuid = kit.define(backend, Provider("host0", "VCPU=1000000"))["host0"]
         with ThreadPoolExecutor(1) as pool:
             claiming = pool.submit(at_once, claim_until_refused, *((uuid, name) for name in "ab"))
-            while ledger_state(backend).used("host0", "VCPU") < 10:
+            while kit.ledger_state(backend).used("host0", "VCPU") < 10:
                 assert not claiming.done()
             disable(backend, uuid)
-            then = ledger_state(backend)
+            then = kit.ledger_state(backend)
             assert then.used("host0", "VCPU") == sum(claiming.result())
-        assert ledger_state(backend) == then
+        assert kit.ledger_state(backend) == then

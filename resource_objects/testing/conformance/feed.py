@@ -18,27 +18,9 @@ from resource_objects.providers.changed import Changed, Touched
 from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
 from resource_objects.providers.orders import ConsumerOrder, NameAction, NameChange, Operation
+from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.races import read_during
 from resource_objects.testing.conformance.requirements import Requirement, requires
-from resource_objects.testing.conformance.suite import (
-    AGGREGATE,
-    Kit,
-    LedgerState,
-    adjust,
-    change_names,
-    claim,
-    define,
-    deltas,
-    host,
-    later_moment,
-    law,
-    ledger_state,
-    now,
-    order,
-    release,
-    state_of_columns,
-    two_hosts,
-)
 from resource_objects.testing.refusals import raises_code
 
 _ZERO = Cursor((0,) * SHARDS)
@@ -71,7 +53,7 @@ def check_expired(backend: Backend, cursor: Cursor) -> None:
         backend.read_changed(cursor, MANY, lambda touched: ())
 
 
-class FeedRules(Kit):
+class FeedRules(kit.Kit):
     """Entries of the change feed, pages and pruning."""
 
     # --- entries ---
@@ -81,39 +63,41 @@ class FeedRules(Kit):
         assert backend.changes(_ZERO, 10) == ()
 
     def test_an_entry_describes_its_write(self, backend: Backend) -> None:
-        names = define(backend, host("host0"), host("host1"))
-        cursor, before = backend.cursor(), now()
+        names = kit.define(backend, kit.host("host0"), kit.host("host1"))
+        cursor, before = backend.cursor(), kit.now()
         operation = Operation(actor="Größe 大")
-        consumer_order = ConsumerOrder.claim("job", deltas({names["host0"]: "VCPU=1,MEMORY_MB=1"}))
+        consumer_order = ConsumerOrder.claim(
+            "job", kit.deltas({names["host0"]: "VCPU=1,MEMORY_MB=1"})
+        )
         backend.claim(operation, consumer_order)
         [change] = backend.changes(cursor, 10)
         options = change.operation, change.kind, change.subject, change.actor
         assert options == (operation.id, "claim", "job", "Größe 大")
         assert (change.providers, change.consumers) == ((names["host0"],), ("job",))
-        assert before <= change.at <= now()
+        assert before <= change.at <= kit.now()
         assert change.number == cursor.heads[change.shard] + 1
         assert backend.cursor() == cursor.moved([change]) == Cursor.parse(str(backend.cursor()))
 
     def test_a_cursor_of_another_history_expires(self, backend: Backend) -> None:
-        names = define(backend, host("host0"))
-        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        names = kit.define(backend, kit.host("host0"))
+        kit.claim(backend, "job", {names["host0"]: "VCPU=1"})
         cursor = backend.cursor()
         # as if other writes had replaced the last writes
         other = Cursor(cursor.heads, tuple(n + 1 if n else 0 for n in cursor.last), cursor.epoch)
         for place in (other, Cursor(cursor.heads, cursor.last, cursor.epoch + 1)):
             check_expired(backend, place)
-        claim(backend, "job-2", {names["host0"]: "VCPU=1"})
+        kit.claim(backend, "job-2", {names["host0"]: "VCPU=1"})
         check_expired(backend, other)
         assert len(backend.changes(cursor, 10)) == 1
 
     # --- pages ---
 
     def test_pages_cover_everything_once(self, backend: Backend) -> None:
-        names = define(backend, *(host(f"host{n}", "VCPU=99") for n in range(5)))
+        names = kit.define(backend, *(kit.host(f"host{n}", "VCPU=99") for n in range(5)))
         for turn in range(4):
             for number, destination in enumerate(names.values()):
                 if number <= turn:
-                    adjust(backend, f"job-{number}", {destination: "VCPU=1"})
+                    kit.adjust(backend, f"job-{number}", {destination: "VCPU=1"})
         complete = everything(backend, limit=1000)
         for limit in (1, 3):
             paged = everything(backend, limit=limit)
@@ -122,23 +106,23 @@ class FeedRules(Kit):
         assert len({_place(change) for change in complete}) == len(complete)
 
     def test_a_busy_shard_does_not_starve_others(self, backend: Backend) -> None:
-        names = define(backend, host("busy", "VCPU=999"), host("quiet", "VCPU=9"))
+        names = kit.define(backend, kit.host("busy", "VCPU=999"), kit.host("quiet", "VCPU=9"))
         cursor = backend.cursor()
         for _ in range(5):
-            adjust(backend, "a", {names["busy"]: "VCPU=1"})
-        adjust(backend, "b", {names["quiet"]: "VCPU=1"})
+            kit.adjust(backend, "a", {names["busy"]: "VCPU=1"})
+        kit.adjust(backend, "b", {names["quiet"]: "VCPU=1"})
         for _ in range(30):
-            adjust(backend, "a", {names["busy"]: "VCPU=1"})
+            kit.adjust(backend, "a", {names["busy"]: "VCPU=1"})
         first = backend.changes(cursor, 20)
         assert len(first) == 20
         assert any(change.consumers == ("b",) for change in first)
 
     # --- concurrent writers ---
 
-    @law(2)
+    @kit.law(2)
     def test_a_reader_that_continues_from_a_snapshot_misses_nothing(self, backend: Backend) -> None:
         """A write is in the snapshot or in the feed after its cursor, never in both."""
-        names = define(backend, *(host(f"host{n}", "VCPU=9999") for n in range(3)))
+        names = kit.define(backend, *(kit.host(f"host{n}", "VCPU=9999") for n in range(3)))
         uuids, start = list(names.values()), backend.cursor()
         snapshots: list[tuple[set[str], Cursor]] = []
         followed: list[FeedEntry] = []
@@ -153,7 +137,7 @@ class FeedRules(Kit):
         def write(number: int) -> None:
             for turn in range(20):
                 amounts = {uuids[turn % 3]: "VCPU=1", uuids[(turn + number) % 3]: "VCPU=2"}
-                claim(backend, f"job-{number}-{turn}", amounts)
+                kit.claim(backend, f"job-{number}-{turn}", amounts)
 
         read_during([functools.partial(write, number) for number in range(3)], read)
         everybody = {f"job-{number}-{turn}" for number in range(3) for turn in range(20)}
@@ -170,71 +154,71 @@ class FeedRules(Kit):
     # --- pruning ---
 
     def test_pruned_entries_expire_the_cursors_before_them(self, backend: Backend) -> None:
-        names = define(backend, host("host0"))
+        names = kit.define(backend, kit.host("host0"))
         old = backend.cursor()
-        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        kit.claim(backend, "job", {names["host0"]: "VCPU=1"})
         middle = backend.cursor()
-        claim(backend, "job-2", {names["host0"]: "VCPU=1"})
-        last, moment = backend.cursor(), later_moment()
+        kit.claim(backend, "job-2", {names["host0"]: "VCPU=1"})
+        last, moment = backend.cursor(), kit.later_moment()
         pruned = backend.prune(moment)
         assert pruned.changes == 2  # the last entry of a shard stays and identifies the history
         for cursor in (_ZERO, old, middle):
             check_expired(backend, cursor)
         assert backend.changes(last, 10) == ()
         assert backend.prune(moment).changes == 0
-        claim(backend, "job-3", {names["host0"]: "VCPU=1"})
+        kit.claim(backend, "job-3", {names["host0"]: "VCPU=1"})
         assert [item.consumers for item in everything(backend, last)] == [("job-3",)]
 
     def test_a_cursor_after_the_pruned_entries_is_valid(self, backend: Backend) -> None:
-        define(backend, host("host0"), host("host1"))
+        kit.define(backend, kit.host("host0"), kit.host("host1"))
         cursor = backend.cursor()
-        backend.prune(later_moment())
+        backend.prune(kit.later_moment())
         assert backend.cursor() == cursor == backend.read().cursor
         assert backend.changes(cursor, 10) == ()
         for shard in (cursor.heads.index(1), cursor.heads.index(0)):
             ahead = Cursor(tuple(head + (n == shard) for n, head in enumerate(cursor.heads)))
             check_expired(backend, ahead)
-        change_names(backend, NameChange(AGGREGATE, NameAction.ENSURE, "rack"))
+        kit.change_names(backend, NameChange(kit.AGGREGATE, NameAction.ENSURE, "rack"))
         assert len(backend.changes(cursor, 10)) == 1
 
-    @law(4)
+    @kit.law(4)
     def test_pruning_removes_operations_and_no_state(self, backend: Backend) -> None:
-        [here] = define(backend, host("host0")).values()
+        [here] = kit.define(backend, kit.host("host0")).values()
         removed, old = Operation(), Operation()
-        backend.claim(removed, ConsumerOrder.claim("gone", deltas({here: "VCPU=1"})))
-        release(backend, "gone")
-        first = backend.claim(old, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
-        before = ledger_state(backend)
-        pruned = backend.prune(later_moment())
+        backend.claim(removed, ConsumerOrder.claim("gone", kit.deltas({here: "VCPU=1"})))
+        kit.release(backend, "gone")
+        first = backend.claim(old, ConsumerOrder.claim("job", kit.deltas({here: "VCPU=1"})))
+        before = kit.ledger_state(backend)
+        pruned = backend.prune(kit.later_moment())
         assert pruned.operations == 3  # the definition, a claim, the release; not the last one
-        assert ledger_state(backend) == before
+        assert kit.ledger_state(backend) == before
         assert backend.held("job") == first
         assert backend.outcome(removed) is None and backend.outcome(old) is not None
-        release(backend, "job")
-        again = claim(backend, "job", {here: "VCPU=1"})
+        kit.release(backend, "job")
+        again = kit.claim(backend, "job", {here: "VCPU=1"})
         assert again.generation != first.generation
 
-    @law(6)
+    @kit.law(6)
     def test_an_operation_older_than_the_retention_is_refused(self, backend: Backend) -> None:
-        [here] = define(backend, host("host0")).values()
-        old = Operation(_made(now() - datetime.timedelta(days=8)))
+        [here] = kit.define(backend, kit.host("host0")).values()
+        old = Operation(_made(kit.now() - datetime.timedelta(days=8)))
         assert old.made_at is not None and Operation(str(uuids.uuid4())).made_at is None
         with raises_code("OperationExpired"):
-            backend.claim(old, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
+            backend.claim(old, ConsumerOrder.claim("job", kit.deltas({here: "VCPU=1"})))
         assert backend.held("job") is None
-        younger = Operation(_made(now() - datetime.timedelta(days=2)))
-        created = backend.claim(younger, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
-        again = ConsumerOrder.claim("job", deltas({here: "VCPU=2"}))
+        younger = Operation(_made(kit.now() - datetime.timedelta(days=2)))
+        created = backend.claim(younger, ConsumerOrder.claim("job", kit.deltas({here: "VCPU=1"})))
+        again = ConsumerOrder.claim("job", kit.deltas({here: "VCPU=2"}))
         assert backend.claim(younger, again) == created
 
     def test_writes_prune_entries_older_than_the_retention(self, backend: Backend) -> None:
-        [here] = define(backend, host("host0", "VCPU=9999")).values()
+        [here] = kit.define(backend, kit.host("host0", "VCPU=9999")).values()
         first = Operation()
-        backend.claim(first, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
+        backend.claim(first, ConsumerOrder.claim("job", kit.deltas({here: "VCPU=1"})))
         backend.retain(datetime.timedelta(0))
-        later_moment()
+        kit.later_moment()
         for _ in range(1000):
-            adjust(backend, "other", {here: "VCPU=1"})
+            kit.adjust(backend, "other", {here: "VCPU=1"})
             if backend.outcome(first) is None:
                 break
         assert backend.outcome(first) is None
@@ -243,18 +227,18 @@ class FeedRules(Kit):
             backend.changes(_ZERO, 10)
 
     def test_entries_within_the_retention_are_not_pruned(self, backend: Backend) -> None:
-        [here] = define(backend, host("host0")).values()
+        [here] = kit.define(backend, kit.host("host0")).values()
         operation = Operation()
-        backend.claim(operation, ConsumerOrder.claim("job", deltas({here: "VCPU=1"})))
-        release(backend, "job")
-        pruned = backend.prune(now() - datetime.timedelta(days=1))
+        backend.claim(operation, ConsumerOrder.claim("job", kit.deltas({here: "VCPU=1"})))
+        kit.release(backend, "job")
+        pruned = backend.prune(kit.now() - datetime.timedelta(days=1))
         assert (pruned.operations, pruned.changes) == (0, 0)
         assert backend.outcome(operation) is not None
         assert len(everything(backend)) == 3
 
     @requires(Requirement.PERSISTENCE)
     def test_changes_outlive_the_backend(self, backend: Backend, url: str) -> None:
-        define(backend, host("host0"))
+        kit.define(backend, kit.host("host0"))
         reported = everything(backend)
         backend.close()
         with contextlib.closing(self.backend_class.open(url)) as again:
@@ -291,7 +275,7 @@ class Follower:
     def _read(self) -> None:
         columns = self._backend.read()
         assert columns.cursor is not None
-        self.cursor, self.state = columns.cursor, state_of_columns(columns)
+        self.cursor, self.state = columns.cursor, kit.state_of_columns(columns)
 
     def _choose(self, touched: Touched) -> Collection[str] | None:
         """Return the providers whose trees are read: the changed ones and their former roots."""
@@ -309,10 +293,10 @@ class Follower:
             self._read()
             return changed
         assert changed.columns.cursor == changed.cursor
-        result, was = state_of_columns(changed.columns), self.state
+        result, was = kit.state_of_columns(changed.columns), self.state
         removed = {name for name, item in was.providers.items() if item.root in self._old}
         removed |= result.providers.keys()
-        self.state = LedgerState(
+        self.state = kit.LedgerState(
             {n: item for n, item in was.providers.items() if n not in removed} | result.providers,
             {k: item for k, item in was.allocations.items() if k[1] not in removed}
             | result.allocations,
@@ -327,14 +311,14 @@ def _changed(backend: Backend, after: Cursor, most: int = MANY) -> Changed:
     return backend.read_changed(after, most, lambda touched: touched.providers)
 
 
-class FreshnessRules(Kit):
+class FreshnessRules(kit.Kit):
     """Reading of changed trees (``read_changed``)."""
 
     def test_more_changes_than_requested_are_not_read(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
+        here, _ = kit.two_hosts(backend)
         cursor = backend.cursor()
         for number in range(4):
-            claim(backend, f"job-{number}", {here: "VCPU=1"})
+            kit.claim(backend, f"job-{number}", {here: "VCPU=1"})
         changed = _changed(backend, cursor, most=3)
         assert changed.columns is None and changed.changes == 4
         changed = _changed(backend, cursor, most=4)
@@ -342,41 +326,41 @@ class FreshnessRules(Kit):
         assert changed.cursor == backend.cursor()
 
     def test_only_selected_trees_are_read(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
+        here, _ = kit.two_hosts(backend)
         cursor = backend.cursor()
         changed = _changed(backend, cursor)
         assert (changed.cursor, changed.changes) == (cursor, 0)
         assert changed.columns is not None and not changed.columns.providers.uuid
-        claim(backend, "job", {here: "VCPU=1"})
+        kit.claim(backend, "job", {here: "VCPU=1"})
         changed = backend.read_changed(cursor, MANY, lambda touched: None)
         assert (changed.columns, changed.changes) == (None, 1)
         changed = backend.read_changed(cursor, MANY, lambda touched: ())
         assert changed.columns is not None and not changed.columns.providers.uuid
 
     def test_a_uuid_is_not_confused_with_a_name(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
+        here, _ = kit.two_hosts(backend)
         other = ProviderDefinition(str(uuids.uuid4()), here, None, (), frozenset())
         backend.define(Operation(), DefinitionChanges("other", creates=(other,)))
         cursor = backend.cursor()
-        claim(backend, "job", {here: "VCPU=1"})
+        kit.claim(backend, "job", {here: "VCPU=1"})
         changed = _changed(backend, cursor)
         # a backend that cannot distinguish them can read everything
         assert changed.columns is None or list(changed.columns.providers.name) == ["host0"]
 
     def test_a_renewal_changes_no_tree(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
-        claim(backend, "job", {here: "VCPU=1"})
+        here, _ = kit.two_hosts(backend)
+        kit.claim(backend, "job", {here: "VCPU=1"})
         follower = Follower(backend)
-        order(backend, ConsumerOrder.renew("job", None))
+        kit.order(backend, ConsumerOrder.renew("job", None))
         assert follower.follow().changes == 1
         assert not follower.touched.is_wide and follower.touched.providers <= {here}
-        assert follower.state == ledger_state(backend)
+        assert follower.state == kit.ledger_state(backend)
 
-    @law(11)
+    @kit.law(11)
     def test_reading_adds_no_entry(self, backend: Backend) -> None:
-        names = define(backend, host("host0"))
+        names = kit.define(backend, kit.host("host0"))
         follower = Follower(backend)
-        claim(backend, "job", {names["host0"]: "VCPU=1"})
+        kit.claim(backend, "job", {names["host0"]: "VCPU=1"})
         cursor = backend.cursor()
         assert follower.follow().changes == 1
         assert len(everything(backend)) == 2
@@ -384,19 +368,19 @@ class FreshnessRules(Kit):
 
     # --- a followed state ---
 
-    @law(2)
+    @kit.law(2)
     def test_a_follower_sees_each_write_completely(self, backend: Backend) -> None:
         """Each claim allocates at two trees: a state has both parts or none."""
-        names = define(backend, *(host(f"host{n}", "VCPU=9999") for n in range(4)))
+        names = kit.define(backend, *(kit.host(f"host{n}", "VCPU=9999") for n in range(4)))
         uuids = list(names.values())
         follower = Follower(backend)
 
         def write(number: int) -> None:
             for turn in range(12):
                 here, destination = uuids[number], uuids[(number + 1 + turn % 3) % 4]
-                claim(backend, f"job-{number}-{turn}", {here: "VCPU=1", destination: "VCPU=1"})
+                kit.claim(backend, f"job-{number}-{turn}", {here: "VCPU=1", destination: "VCPU=1"})
                 if turn % 3 == 2:
-                    release(backend, f"job-{number}-{turn}")
+                    kit.release(backend, f"job-{number}-{turn}")
 
         def follow() -> None:
             before = backend.cursor()
@@ -409,4 +393,4 @@ class FreshnessRules(Kit):
             assert total == len(consumers)
 
         read_during([functools.partial(write, number) for number in range(4)], follow)
-        assert follower.state == ledger_state(backend)
+        assert follower.state == kit.ledger_state(backend)

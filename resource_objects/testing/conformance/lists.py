@@ -32,22 +32,11 @@ from resource_objects.providers.listing import (
     sorted_totals,
 )
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Use
+from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.scenarios import run
-from resource_objects.testing.conformance.suite import (
-    Kit,
-    ProviderState,
-    claim,
-    define,
-    host,
-    ledger_state,
-    now,
-    order,
-    sorted_record,
-    updated,
-)
 
 #: The stored providers, by name.
-States = Mapping[str, ProviderState]
+States = Mapping[str, kit.ProviderState]
 
 
 def expected_providers(providers: States, criteria: ProviderFilter) -> set[str]:
@@ -281,7 +270,7 @@ def check_pages(
     assert len({key(row) for row in pages}) == len(pages)
 
 
-class ListRules(Kit):
+class ListRules(kit.Kit):
     """Lists, totals and their pages."""
 
     @pytest.fixture
@@ -293,7 +282,7 @@ class ListRules(Kit):
     @pytest.fixture
     def providers(self, filled: Backend) -> States:
         """Return the providers of the filled ledger."""
-        return ledger_state(filled).providers
+        return kit.ledger_state(filled).providers
 
     @pytest.fixture
     def records(self, filled: Backend) -> list[ConsumerRecord]:
@@ -316,7 +305,7 @@ class ListRules(Kit):
     ) -> None:
         for criteria in (
             ProviderFilter(over_capacity=True),
-            ProviderFilter(reported_before=now()),
+            ProviderFilter(reported_before=kit.now()),
             ProviderFilter(required=frozenset({"CUSTOM_A"})),
             ProviderFilter(aggregates=(frozenset({"room"}),)),
             ProviderFilter(room=(("CUSTOM_X", 3),)),
@@ -363,19 +352,19 @@ class ListRules(Kit):
             assert filled.list_consumers(ConsumerFilter(**{field: empty}), 10) == ()
 
     def test_pages_continue_while_rows_are_added_and_removed(self, backend: Backend) -> None:
-        define(backend, *(host(f"host{n}") for n in range(6)))
+        kit.define(backend, *(kit.host(f"host{n}") for n in range(6)))
         first = backend.list_providers(ProviderFilter(), 3)
         assert len(first) == 3
-        define(backend, host("later"))
+        kit.define(backend, kit.host("later"))
         listed = backend.list_providers(ProviderFilter(), 100, first[-1].number)
         assert [row.name for row in (*first, *listed)] == [*(f"host{n}" for n in range(6)), "later"]
 
     def test_a_parent_that_is_younger_than_its_child_is_listed_later(
         self, backend: Backend
     ) -> None:
-        define(backend, Provider("child"))
+        kit.define(backend, Provider("child"))
         root = ProviderDefinition(str(uuids.uuid4()), "root", None, (), frozenset())
-        update = updated(backend, "child", parent_uuid=root.uuid)
+        update = kit.updated(backend, "child", parent_uuid=root.uuid)
         backend.define(Operation(), DefinitionChanges("root", creates=(root,), updates=(update,)))
         listed = backend.list_providers(ProviderFilter(), 10)
         assert [(row.name, row.root) for row in listed] == [("child", "root"), ("root", "root")]
@@ -399,7 +388,7 @@ class ListRules(Kit):
     ) -> None:
         listed = filled.list_consumers(criteria, 1000)
         expected = expected_consumers(providers, records, criteria)
-        assert list(map(sorted_record, listed)) == list(map(sorted_record, expected))
+        assert list(map(kit.sorted_record, listed)) == list(map(kit.sorted_record, expected))
         assert filled.count_consumers(criteria, of) == Counter(
             getattr(record, of.value) for record in expected
         )
@@ -410,11 +399,11 @@ class ListRules(Kit):
         assert totals == sorted_totals(totals)
 
     def test_consumers_are_listed_by_age(self, backend: Backend) -> None:
-        [here] = define(backend, host()).values()
+        [here] = kit.define(backend, kit.host()).values()
         moments = []
         for name in ("b", "c", "a"):
-            moments.append(claim(backend, name, {here: "VCPU=1"}).created_at)
-            while now() <= moments[-1]:
+            moments.append(kit.claim(backend, name, {here: "VCPU=1"}).created_at)
+            while kit.now() <= moments[-1]:
                 pass
 
         def listed(**fields: Any) -> list[str]:
@@ -438,20 +427,20 @@ class ListRules(Kit):
             check_pages(listed, attrgetter("consumer"), limit, None)
 
     def test_names_are_ordered_by_their_code_points(self, backend: Backend) -> None:
-        [here] = define(backend, host("host0", "VCPU=99")).values()
+        [here] = kit.define(backend, kit.host("host0", "VCPU=99")).values()
         names = ["b", "B", "a", "ä", "Z", "大", "_", "~", "aa", "a b", "🖥"]
         for name in names:
-            claim(backend, name, {here: "VCPU=1"})
+            kit.claim(backend, name, {here: "VCPU=1"})
         listed = backend.list_consumers(ConsumerFilter(), 100)
         assert [record.consumer for record in listed] == sorted(names)
 
     def test_many_rows_are_listed_in_pages(self, backend: Backend) -> None:
-        names = define(backend, *(host(f"host{n:03}", "VCPU=9") for n in range(120)))
+        names = kit.define(backend, *(kit.host(f"host{n:03}", "VCPU=9") for n in range(120)))
         claims = (
             ConsumerOrder.claim(f"job-{number:03}", (Use(uuid, "VCPU", 2),), project="p")
             for number, uuid in enumerate(names.values())
         )
-        order(backend, *claims)
+        kit.order(backend, *claims)
         assert len(backend.list_providers(ProviderFilter(names=frozenset(names)), 500)) == 120
         page = backend.list_consumers(ConsumerFilter(projects=frozenset({"p"})), 50, "job-099")
         assert [listed.consumer for listed in page] == [f"job-{n}" for n in range(100, 120)]

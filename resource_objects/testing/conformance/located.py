@@ -19,24 +19,9 @@ from resource_objects.providers.reshape import Move, NewProvider, Part, Reshape
 from resource_objects.resources import Amount
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
 from resource_objects.resources.pci import Device, PCIInventory, devices
+from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.races import ConcurrentKit
 from resource_objects.testing.conformance.scenarios import run
-from resource_objects.testing.conformance.suite import (
-    CARD,
-    DEVICES,
-    FUNCTION,
-    TOPOLOGY,
-    Kit,
-    card,
-    changes_to,
-    define,
-    host_of,
-    law,
-    ledger_state,
-    order,
-    release,
-    stored_tree,
-)
 
 GPU = "PGPU"
 _GPU_AT = "host0/0000:03:00.0"
@@ -77,17 +62,20 @@ def _lab() -> PCIInventory:
         live_migratable=False,
         one_time_use=True,
     )
-    cards = [*card(1, node=1), *card(2, tags={"physnet": "red"}, facts={"mac_address": "00:00"})]
+    cards = [
+        *kit.card(1, node=1),
+        *kit.card(2, tags={"physnet": "red"}, facts={"mac_address": "00:00"}),
+    ]
     return PCIInventory([*cards, gpu])
 
 
 def _host_with_cells(count: int = 2) -> Provider:
-    return host_of("host0", _cells(count), DISK_GB=9)
+    return kit.host_of("host0", _cells(count), DISK_GB=9)
 
 
 def _host_with_devices() -> Provider:
     host = Provider("host0", "VCPU=8")
-    host.add_parts(DEVICES, _lab())
+    host.add_parts(kit.DEVICES, _lab())
     return host
 
 
@@ -103,7 +91,7 @@ def _allocate(backend: Backend, consumer: str, kind: str, amount: Amount) -> Amo
     """Allocate an amount where it fits; return the assigned amount."""
     located = _view(backend, kind)
     assigned = located.inventory.fit(amount)
-    order(backend, ConsumerOrder.claim(consumer, located.deltas(assigned)))
+    kit.order(backend, ConsumerOrder.claim(consumer, located.deltas(assigned)))
     return assigned
 
 
@@ -111,8 +99,8 @@ def _allocate(backend: Backend, consumer: str, kind: str, amount: Amount) -> Amo
 
 
 def _random_amount(kind: str, chance: random.Random) -> Amount:
-    if kind == DEVICES:
-        return devices(chance.choice([FUNCTION, FUNCTION, CARD]))
+    if kind == kit.DEVICES:
+        return devices(chance.choice([kit.FUNCTION, kit.FUNCTION, kit.CARD]))
     cells = chance.choice([1, 1, 2])
     return numa(cells, dedicated=cells * chance.randint(1, 2), shared=cells)
 
@@ -131,27 +119,27 @@ def claim_placed(backend: Backend, kind: str, worker: str) -> dict[str, set[str]
                 del claimed[removed]
             continue
         assigned: Any = ledger.assigned_amounts(name)["host0"][kind]
-        if kind == DEVICES:
+        if kind == kit.DEVICES:
             claimed[name] = {unit for item in assigned.placed for unit in item.units}
         else:
             claimed[name] = {f"cpu{cpu}" for item in assigned.placed for _, cpu in item.pins}
     return claimed
 
 
-_HOSTS = {TOPOLOGY: _host_with_cells, DEVICES: _host_with_devices}
+_HOSTS = {kit.TOPOLOGY: _host_with_cells, kit.DEVICES: _host_with_devices}
 _each_kind = pytest.mark.parametrize("kind", _HOSTS)
 
 
 #: Requests that fit one after another.
 _REQUESTS: dict[str, list[Any]] = {
-    TOPOLOGY: [
+    kit.TOPOLOGY: [
         numa(dedicated=1, thread_policy="isolate"),
         numa(2, shared=2, dedicated=2, memory_mb=64),
         numa(dedicated=1, memory_mb=64, page_size="any", emulator_policy="isolate"),
     ],
-    DEVICES: [
-        devices(FUNCTION, 2) + devices(CARD),
-        devices([FUNCTION, GPU], requester="either"),
+    kit.DEVICES: [
+        devices(kit.FUNCTION, 2) + devices(kit.CARD),
+        devices([kit.FUNCTION, GPU], requester="either"),
         devices(GPU),
     ],
 }
@@ -164,33 +152,33 @@ class PlacedRules(ConcurrentKit):
     def test_placed_resources_are_read_as_they_were_defined(
         self, backend: Backend, kind: str
     ) -> None:
-        define(backend, _HOSTS[kind]())
-        assert not changes_to(backend, _HOSTS[kind]())
+        kit.define(backend, _HOSTS[kind]())
+        assert not kit.changes_to(backend, _HOSTS[kind]())
         stored = _view(backend, kind).inventory
-        if kind == DEVICES:
-            assert stored == PCIInventory(_lab().devices, resource_class=DEVICES)
-            assert stored_tree(backend, "host0").find(_GPU_AT).traits == {"CUSTOM_H100"}
+        if kind == kit.DEVICES:
+            assert stored == PCIInventory(_lab().devices, resource_class=kit.DEVICES)
+            assert kit.stored_tree(backend, "host0").find(_GPU_AT).traits == {"CUSTOM_H100"}
         else:
             expected = _cells()
             expected.update(room={"VCPU": 6, "PCPU": 8, "MEMORY_MB": 2048})
             assert stored == expected
 
-    @law(3, 5)
+    @kit.law(3, 5)
     @_each_kind
     def test_the_view_equals_the_inventory_after_the_same_allocations(
         self, backend: Backend, kind: str
     ) -> None:
-        define(backend, _HOSTS[kind]())
+        kit.define(backend, _HOSTS[kind]())
         model: Any = _view(backend, kind).inventory.obj_clone()
         assigned: dict[str, Any] = {}
         for number, request in enumerate(_REQUESTS[kind]):
             consumer = f"job-{number}"
             assigned[consumer] = _allocate(backend, consumer, kind, request)
             assert model.consume(request) == assigned[consumer]
-            if kind == DEVICES:  # claimed devices become allocated ones
+            if kind == kit.DEVICES:  # claimed devices become allocated ones
                 model.allocate(assigned[consumer])
             assert _view(backend, kind).inventory == model
-        release(backend, "job-1")
+        kit.release(backend, "job-1")
         model.consume(-assigned.pop("job-1"))
         located = _view(backend, kind)
         assert located.inventory == model
@@ -199,23 +187,23 @@ class PlacedRules(ConcurrentKit):
             assert record is not None
             assert located.assigned_amount(amount.unassigned(), record.held) == amount
 
-    @law(4)
+    @kit.law(4)
     @_each_kind
     def test_no_unit_is_allocated_twice_at_once(
         self, backend: Backend, kind: str, at_once: Callable[..., list[dict[str, set[str]]]]
     ) -> None:
         """Check that the units that consumers were assigned are those of the ledger."""
-        define(backend, _HOSTS[kind]())
+        kit.define(backend, _HOSTS[kind]())
         assigned: dict[str, set[str]] = {}
         for claimed in at_once(claim_placed, *((kind, f"w{number}") for number in range(3))):
             assigned |= claimed
-        state = ledger_state(backend)
+        state = kit.ledger_state(backend)
         stored: dict[str, set[str]] = {}
         for (_, unit), (_, consumer) in state.units.items():
             stored.setdefault(consumer, set()).add(unit)
         assert stored == assigned
         assert len(state.units) == sum(map(len, assigned.values()))
-        if kind == TOPOLOGY:
+        if kind == kit.TOPOLOGY:
             assert state.used("host0", "PCPU") == len(state.units)
 
 
@@ -224,17 +212,17 @@ class PlacedRules(ConcurrentKit):
 
 def _both(cells: int = 2, *, traits: Iterable[str] = ("CUSTOM_H100",), disk: int = 9) -> Provider:
     """Return a host with cells, a card and a GPU."""
-    host = host_of("host0", _cells(cells), DISK_GB=disk)
+    host = kit.host_of("host0", _cells(cells), DISK_GB=disk)
     gpu = Device("0000:03:00.0", "10de", "2330", resource_class=GPU, numa_node=1, traits=traits)
-    host.add_parts(DEVICES, PCIInventory([*card(1, node=1), gpu]))
+    host.add_parts(kit.DEVICES, PCIInventory([*kit.card(1, node=1), gpu]))
     host.update(aggregates={"rack-1"})
     return host
 
 
 def _edit(backend: Backend, **options: Any) -> None:
-    tree = stored_tree(backend, "host0")
+    tree = kit.stored_tree(backend, "host0")
     tree.update(**options)
-    define(backend, tree)
+    kit.define(backend, tree)
 
 
 def _define_again(backend: Backend, *, keeps_uuid: bool = False) -> None:
@@ -244,31 +232,31 @@ def _define_again(backend: Backend, *, keeps_uuid: bool = False) -> None:
     again = _both(1, disk=7)
     if keeps_uuid:
         again.update(uuid=uuid)
-    define(backend, again)
+    kit.define(backend, again)
 
 
 def _move_below_device(backend: Backend) -> None:
-    tree = stored_tree(backend, "host0")
+    tree = kit.stored_tree(backend, "host0")
     gpu = tree.find(_GPU_AT)
     tree.update(children=tuple(item for item in tree.children if item is not gpu))
     gpu.update(children=(tree,))
-    backend.define(Operation(), changes_to(backend, gpu))
+    backend.define(Operation(), kit.changes_to(backend, gpu))
 
 
 def _rename_host(backend: Backend) -> None:
-    tree = stored_tree(backend, "host0")
+    tree = kit.stored_tree(backend, "host0")
     for child in tree.children:
         shares = [
             share.replace(of="host1") if share.of == "host0" else share for share in child.shares
         ]
         child.update(shares=shares)
     tree.update(name="host1")
-    define(backend, tree)
+    kit.define(backend, tree)
 
 
 def _remove_cell(backend: Backend) -> None:
-    release(backend, "first")
-    tree = stored_tree(backend, "host0")
+    kit.release(backend, "first")
+    tree = kit.stored_tree(backend, "host0")
     _edit(backend, children=tuple(c for c in tree.children if c.name != "host0/numa1"))
 
 
@@ -285,18 +273,20 @@ _CHANGES: dict[str, str | Callable[[Backend], object]] = {
     "a CPU is allocated": "claim other: host0/numa0 PCPU cpu5",
     "CPUs of the host are allocated": "claim other: host0 PCPU=3",
     "all CPUs of the host are allocated": "claim other: host0 PCPU=7",
-    "a card is allocated": lambda backend: _allocate(backend, "other", DEVICES, devices(CARD)),
-    "a GPU is allocated": lambda backend: _allocate(backend, "other", DEVICES, devices(GPU)),
+    "a card is allocated": lambda backend: _allocate(
+        backend, "other", kit.DEVICES, devices(kit.CARD)
+    ),
+    "a GPU is allocated": lambda backend: _allocate(backend, "other", kit.DEVICES, devices(GPU)),
     "a consumer is removed": "release first",
-    "it has more": lambda backend: define(backend, _both(disk=12)),
-    "it has another cell": lambda backend: define(backend, _both(3)),
-    "a device has another trait": lambda backend: define(backend, _both(traits=["CUSTOM_B"])),
+    "it has more": lambda backend: kit.define(backend, _both(disk=12)),
+    "it has another cell": lambda backend: kit.define(backend, _both(3)),
+    "a device has another trait": lambda backend: kit.define(backend, _both(traits=["CUSTOM_B"])),
     "it is in another aggregate": lambda backend: _edit(backend, aggregates=["rack-2"]),
     "it has another trait": lambda backend: _edit(backend, traits=["CUSTOM_B"]),
     "it has another name": _rename_host,
     "it is below another": _move_below_device,
     "a trait has another name": "rename trait CUSTOM_H100: CUSTOM_B",
-    "a class has another name": f"rename class {CARD}: CUSTOM_BOARD",
+    "a class has another name": f"rename class {kit.CARD}: CUSTOM_BOARD",
     "an aggregate has another name": "rename aggregate rack-1: rack-2",
     "it is disabled": "disable host0: fan",
     "a cell is disabled": "disable host0/numa0: fan",
@@ -335,23 +325,23 @@ def _outcome(ledger: Ledger, request: Any) -> Any:
     return {(item.provider_uuid, item.resource_class): item for item in claimed.allocations}
 
 
-class AgainRules(Kit):
+class AgainRules(kit.Kit):
     """Trees that are read again after a change are current."""
 
-    @law(5)
+    @kit.law(5)
     @pytest.mark.parametrize("change", _CHANGES)
     def test_a_tree_that_is_read_again_is_current(self, backend: Backend, change: str) -> None:
-        uuid = define(backend, _both())["host0"]
+        uuid = kit.define(backend, _both())["host0"]
         amounts = {
-            TOPOLOGY: numa(dedicated=2, memory_mb=64),
-            DEVICES: devices(GPU, affinity="required"),
+            kit.TOPOLOGY: numa(dedicated=2, memory_mb=64),
+            kit.DEVICES: devices(GPU, affinity="required"),
             "DISK_GB": 5,
         }
         request = {"host0": amounts}
         ledger, before = Ledger(backend), backend.read("host0")
         ledger.claim("job", request)
         ledger.release("job")
-        ledger.claim("first", {"host0": {TOPOLOGY: numa(dedicated=1), "DISK_GB": 1}})
+        ledger.claim("first", {"host0": {kit.TOPOLOGY: numa(dedicated=1), "DISK_GB": 1}})
         work = _CHANGES[change]
         if isinstance(work, str):
             run(backend, work)

@@ -22,56 +22,44 @@ from resource_objects.providers.orders import (
     Use,
 )
 from resource_objects.resources.traits import standard_traits
+from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.requirements import Requirement, requires
-from resource_objects.testing.conformance.suite import (
-    AGGREGATE,
-    ALIKE,
-    CLASS,
-    TRAIT,
-    Kit,
-    change_names,
-    claim,
-    define,
-    law,
-    ledger_state,
-    names_of,
-    release,
-    rename,
-    stored_tree,
-)
 
 
 def _ensure(kind: NameKind, name: str) -> NameChange:
     return NameChange(kind, NameAction.ENSURE, name)
 
 
-class CatalogueRules(Kit):
+class CatalogueRules(kit.Kit):
     """Creation, renaming and deletion of names."""
 
     def test_a_new_ledger_has_the_standard_names(self, backend: Backend) -> None:
-        standard = {CLASS: sorted(os_resource_classes.STANDARDS), TRAIT: sorted(standard_traits())}
+        standard = {
+            kit.CLASS: sorted(os_resource_classes.STANDARDS),
+            kit.TRAIT: sorted(standard_traits()),
+        }
         for kind, expected in standard.items():
-            assert names_of(backend, kind) == expected
-            change_names(backend, *(_ensure(kind, name) for name in expected[:3]))
-            assert names_of(backend, kind) == expected
-        assert names_of(backend, AGGREGATE) == []
+            assert kit.names_of(backend, kind) == expected
+            kit.change_names(backend, *(_ensure(kind, name) for name in expected[:3]))
+            assert kit.names_of(backend, kind) == expected
+        assert kit.names_of(backend, kit.AGGREGATE) == []
 
     def test_names_are_listed_by_their_code_points_in_pages(self, backend: Backend) -> None:
         created = ["b", "B", "Z", "a", "ä", "大", "_", "~", "aa", "🖥"]
-        change_names(backend, *(_ensure(AGGREGATE, name) for name in created))
+        kit.change_names(backend, *(_ensure(kit.AGGREGATE, name) for name in created))
         for limit in (1, 3, 100):
             result: list[str] = []
-            while page := backend.list_names(AGGREGATE, limit, result[-1] if result else None):
+            while page := backend.list_names(kit.AGGREGATE, limit, result[-1] if result else None):
                 assert len(page) <= limit
                 result += [listed.name for listed in page]
             assert result == sorted(created)
-        assert backend.list_names(AGGREGATE, 100, "🖥") == ()
+        assert backend.list_names(kit.AGGREGATE, 100, "🖥") == ()
 
     @pytest.mark.parametrize("kind", list(NameKind))
     def test_a_renamed_name_keeps_its_number(self, backend: Backend, kind: NameKind) -> None:
-        change_names(backend, _ensure(kind, "CUSTOM_OLD"))
+        kit.change_names(backend, _ensure(kind, "CUSTOM_OLD"))
         before = {listed.name: listed.number for listed in backend.list_names(kind, 1000)}
-        change_names(backend, rename(kind, "CUSTOM_OLD", "CUSTOM_NEW"))
+        kit.change_names(backend, kit.rename(kind, "CUSTOM_OLD", "CUSTOM_NEW"))
         before["CUSTOM_NEW"] = before.pop("CUSTOM_OLD")
         after = {listed.name: listed.number for listed in backend.list_names(kind, 1000)}
         assert after == before
@@ -81,34 +69,36 @@ class CatalogueRules(Kit):
     @requires(Requirement.SHARING)
     def test_another_backend_sees_that_a_name_was_deleted(self, backend: Backend, url: str) -> None:
         user = Provider("user", {"CUSTOM_A": 8}, traits=["CUSTOM_A"], aggregates=["CUSTOM_A"])
-        define(backend, user)
+        kit.define(backend, user)
         with contextlib.closing(self.backend_class.open(url)) as other:
-            ledger_state(other)
-            define(other, Provider("second", {"CUSTOM_A": 1}, traits=["CUSTOM_A"]))
-            define(backend, Provider("user", aggregates=[]), Provider("second"))
+            kit.ledger_state(other)
+            kit.define(other, Provider("second", {"CUSTOM_A": 1}, traits=["CUSTOM_A"]))
+            kit.define(backend, Provider("user", aggregates=[]), Provider("second"))
             deletions = (NameChange(kind, NameAction.DELETE, "CUSTOM_A") for kind in NameKind)
-            change_names(backend, *deletions)
-            assert not any("CUSTOM_A" in names_of(other, kind) for kind in NameKind)
+            kit.change_names(backend, *deletions)
+            assert not any("CUSTOM_A" in kit.names_of(other, kind) for kind in NameKind)
             again = Provider("second", {"CUSTOM_A": 2}, traits=["CUSTOM_A"], aggregates=["A"])
-            claim(other, "job", {define(other, again)["second"]: {"CUSTOM_A": 2}})
-            assert ledger_state(backend) == ledger_state(other)
-            assert ledger_state(backend).providers["second"].traits == {"CUSTOM_A"}
+            kit.claim(other, "job", {kit.define(other, again)["second"]: {"CUSTOM_A": 2}})
+            assert kit.ledger_state(backend) == kit.ledger_state(other)
+            assert kit.ledger_state(backend).providers["second"].traits == {"CUSTOM_A"}
 
     @requires(Requirement.SHARING)
     def test_names_exchanged_by_another_backend_are_not_confused(
         self, backend: Backend, url: str
     ) -> None:
-        [uuid] = define(backend, Provider("user", {"CUSTOM_A": 8, "CUSTOM_B": 9})).values()
+        [uuid] = kit.define(backend, Provider("user", {"CUSTOM_A": 8, "CUSTOM_B": 9})).values()
         with contextlib.closing(self.backend_class.open(url)) as other:
-            claim(other, "job", {uuid: {"CUSTOM_A": 1, "CUSTOM_B": 2}})
+            kit.claim(other, "job", {uuid: {"CUSTOM_A": 1, "CUSTOM_B": 2}})
             pairs = (("A", "C"), ("B", "A"), ("C", "B"))
-            changes = (rename(CLASS, f"CUSTOM_{old}", f"CUSTOM_{new}") for old, new in pairs)
-            change_names(backend, *changes)  # the other one has cached both names
-            claim(other, "job-2", {uuid: {"CUSTOM_A": 4}})
-            define(other, Provider("other", {"CUSTOM_C": 3}))
-            state = ledger_state(backend)
+            changes = (
+                kit.rename(kit.CLASS, f"CUSTOM_{old}", f"CUSTOM_{new}") for old, new in pairs
+            )
+            kit.change_names(backend, *changes)  # the other one has cached both names
+            kit.claim(other, "job-2", {uuid: {"CUSTOM_A": 4}})
+            kit.define(other, Provider("other", {"CUSTOM_C": 3}))
+            state = kit.ledger_state(backend)
             assert (state.used("user", "CUSTOM_A"), state.used("user", "CUSTOM_B")) == (6, 1)
-            assert ledger_state(other) == state
+            assert kit.ledger_state(other) == state
 
 
 # --- valid names are stored unchanged ---
@@ -129,48 +119,48 @@ def printable_names(longest: int) -> st.SearchStrategy[str]:
     return everyday | inner.filter(lambda name: name == name.strip())
 
 
-class NameRules(Kit):
+class NameRules(kit.Kit):
     """Names of providers, consumers, resource classes, traits and aggregates."""
 
-    @law(7)
+    @kit.law(7)
     def test_names_that_look_alike_differ(self, backend: Backend) -> None:
-        uuids = define(backend, *(Provider(name, "VCPU=99") for name in ALIKE))
-        assert len(set(uuids.values())) == len(ALIKE)
-        for number, name in enumerate(ALIKE, 1):
-            claim(backend, name, {uuids[name]: f"VCPU={number}"})
-        stored = {(name, name, "VCPU"): number for number, name in enumerate(ALIKE, 1)}
-        assert ledger_state(backend).allocations == stored
-        for name in ALIKE:
+        uuids = kit.define(backend, *(Provider(name, "VCPU=99") for name in kit.ALIKE))
+        assert len(set(uuids.values())) == len(kit.ALIKE)
+        for number, name in enumerate(kit.ALIKE, 1):
+            kit.claim(backend, name, {uuids[name]: f"VCPU={number}"})
+        stored = {(name, name, "VCPU"): number for number, name in enumerate(kit.ALIKE, 1)}
+        assert kit.ledger_state(backend).allocations == stored
+        for name in kit.ALIKE:
             record = backend.held(name)
             assert record is not None and record.consumer == name
             assert [(use.provider, use.amount) for use in record.held] == [
                 (name, stored[name, name, "VCPU"])
             ]
-        release(backend, "Job")
+        kit.release(backend, "Job")
         assert backend.held("Job") is None and backend.held("job") is not None
 
-    @law(7)
+    @kit.law(7)
     def test_aggregates_that_look_alike_differ(self, backend: Backend) -> None:
-        alike = [*ALIKE, "r" * 255, "r" * 254]
-        define(backend, Provider("host0", "VCPU=8", aggregates=alike))
-        assert ledger_state(backend).providers["host0"].aggregates == set(alike)
-        assert names_of(backend, AGGREGATE) == sorted(alike)
+        alike = [*kit.ALIKE, "r" * 255, "r" * 254]
+        kit.define(backend, Provider("host0", "VCPU=8", aggregates=alike))
+        assert kit.ledger_state(backend).providers["host0"].aggregates == set(alike)
+        assert kit.names_of(backend, kit.AGGREGATE) == sorted(alike)
 
-    @law(7)
+    @kit.law(7)
     @pytest.mark.parametrize("letter", ["x", "ö", "大", "🖥"])
     def test_the_longest_names_are_not_truncated(self, backend: Backend, letter: str) -> None:
         stored = {}
         for end in (letter, "y"):
             provider, consumer = letter * 199 + end, letter * 254 + end
             custom = "CUSTOM_" + "X" * (248 if end == letter else 247)
-            [uuid] = define(backend, Provider(provider, {custom: 8}, traits=[custom])).values()
-            claim(backend, consumer, {uuid: {custom: 2}})
+            [uuid] = kit.define(backend, Provider(provider, {custom: 8}, traits=[custom])).values()
+            kit.claim(backend, consumer, {uuid: {custom: 2}})
             stored[consumer, provider, custom] = 2
-        assert ledger_state(backend).allocations == stored
+        assert kit.ledger_state(backend).allocations == stored
         for _, provider, custom in stored:
-            assert stored_tree(backend, provider).traits == {custom}
+            assert kit.stored_tree(backend, provider).traits == {custom}
 
-    @law(7)
+    @kit.law(7)
     @settings(
         max_examples=25,
         deadline=None,
@@ -187,10 +177,10 @@ class NameRules(Kit):
         consumer = data.draw(printable_names(names.MAX_CONSUMER_NAME))
         label = data.draw(printable_names(names.MAX_CONSUMER_NAME))
         expected = Provider(provider, {resource_class: 8}, traits=[trait], aggregates=[label])
-        unit = Use(define(backend, expected)[provider], resource_class, 3, (label,))
+        unit = Use(kit.define(backend, expected)[provider], resource_class, 3, (label,))
         options: Any = {"project": label, "user": label, "consumer_type": label}
         backend.claim(Operation(), ConsumerOrder.claim(consumer, (unit,), **options))
-        state = ledger_state(backend, provider)
+        state = kit.ledger_state(backend, provider)
         assert state.allocations == {(consumer, provider, resource_class): 3}
         assert state.units == {(provider, label): (resource_class, consumer)}
         assert state.providers[provider].traits == {trait}
@@ -198,4 +188,4 @@ class NameRules(Kit):
         record = backend.held(consumer)
         assert record is not None
         assert (record.project, record.user, record.consumer_type) == (label, label, label)
-        release(backend, consumer)
+        kit.release(backend, consumer)

@@ -33,28 +33,8 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.reasons import Rule
 from resource_objects.resources import Inventories
+from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.requirements import Requirement, requires
-from resource_objects.testing.conformance.suite import (
-    AGGREGATE,
-    CLASS,
-    Kit,
-    adjust,
-    change_names,
-    changes_to,
-    claim,
-    define,
-    deltas,
-    host,
-    law,
-    ledger_state,
-    names_of,
-    now,
-    order,
-    release,
-    rename,
-    share,
-    stored_tree,
-)
 from resource_objects.testing.refusals import is_one_of
 
 T = TypeVar("T")
@@ -164,7 +144,7 @@ def unless_refused(
         return None
 
 
-class ConcurrentKit(Kit):
+class ConcurrentKit(kit.Kit):
     """The fixture of tests that run in threads and, if the backend supports it, in processes."""
 
     @pytest.fixture(params=["threads", "processes"])
@@ -187,8 +167,8 @@ Holdings = dict[tuple[str, str, str], int]
 
 def define_and_claim(backend: Backend, number: int) -> None:
     """Define the host of a process and claim there."""
-    names = define(backend, host(f"host{number}"))
-    claim(backend, f"job{number}", {names[f"host{number}"]: "VCPU=1"})
+    names = kit.define(backend, kit.host(f"host{number}"))
+    kit.claim(backend, f"job{number}", {names[f"host{number}"]: "VCPU=1"})
 
 
 def hammer(backend: Backend, uuid: str, worker: str, tries: int) -> Holdings:
@@ -199,7 +179,7 @@ def hammer(backend: Backend, uuid: str, worker: str, tries: int) -> Holdings:
         consumer = f"{worker}-{number}"
         amounts = {name: chance.randint(1, 3) for name in ("VCPU", "MEMORY_MB")}
         refusal = exceptions.CapacityException
-        if unless_refused(refusal, claim, backend, consumer, {uuid: amounts}):
+        if unless_refused(refusal, kit.claim, backend, consumer, {uuid: amounts}):
             holds.update({(consumer, "hot", name): amount for name, amount in amounts.items()})
         elif holds:
             _release_some(backend, uuid, holds, chance)
@@ -210,10 +190,10 @@ def _release_some(backend: Backend, uuid: str, holds: Holdings, chance: random.R
     """Release or shrink one allocation, so that other workers can continue."""
     key = chance.choice(sorted(holds))
     if holds[key] > 1 and chance.random() < 0.5:
-        adjust(backend, key[0], {uuid: {key[2]: -1}})
+        kit.adjust(backend, key[0], {uuid: {key[2]: -1}})
         holds[key] -= 1
         return
-    release(backend, key[0])
+    kit.release(backend, key[0])
     for name in ("VCPU", "MEMORY_MB"):
         holds.pop((key[0], "hot", name), None)
 
@@ -225,7 +205,7 @@ def claim_within(backend: Backend, uuid: str, consumer: str, limit: int) -> int:
     while True:
         item = ConsumerOrder.claim(f"{consumer}-{number}", (Use(uuid, "VCPU", 1),))
         try:
-            order(backend, item, limits=limits)
+            kit.order(backend, item, limits=limits)
         except exceptions.CapacityException as refusal:
             assert {reason.rule for reason in refusal.reasons} == {Rule.LIMIT}
             return number
@@ -244,11 +224,11 @@ def claim_until_killed(
         while True:
             name = f"{consumer}-{os.getpid()}-{number}"
             number += 1
-            claim(backend, name, dict.fromkeys(uuids, "VCPU=1,MEMORY_MB=3"))
+            kit.claim(backend, name, dict.fromkeys(uuids, "VCPU=1,MEMORY_MB=3"))
             file.write(f"{name} claimed\n".encode())
             if number % 2 == 0:
                 file.write(f"{name} releasing\n".encode())
-                release(backend, name)
+                kit.release(backend, name)
                 file.write(f"{name} released\n".encode())
 
 
@@ -298,38 +278,38 @@ def _union(holdings: list[Holdings]) -> Holdings:
 class ConcurrencyRules(ConcurrentKit):
     """Threads and processes on one ledger."""
 
-    @law(1, 4)
+    @kit.law(1, 4)
     def test_claims_at_once_never_exceed_the_capacity(
         self, backend: Backend, at_once: Callable[..., list[Holdings]]
     ) -> None:
-        [uuid] = define(backend, Provider("hot", "VCPU=20,MEMORY_MB=20")).values()
+        [uuid] = kit.define(backend, Provider("hot", "VCPU=20,MEMORY_MB=20")).values()
 
         def read() -> None:  # ledger_state() checks that the use is the sum of the allocations
-            assert ledger_state(backend).used("hot", "VCPU") <= 20
+            assert kit.ledger_state(backend).used("hot", "VCPU") <= 20
 
         calls = [(uuid, f"worker{number}", 30) for number in range(4)]
         [holdings] = read_during([lambda: at_once(hammer, *calls)], read)
-        assert ledger_state(backend).allocations == _union(holdings)
+        assert kit.ledger_state(backend).allocations == _union(holdings)
 
-    @law(4)
+    @kit.law(4)
     def test_claims_at_once_never_exceed_a_limit(
         self, backend: Backend, at_once: Callable[..., list[int]]
     ) -> None:
-        [uuid] = define(backend, Provider("hot", "VCPU=40")).values()
+        [uuid] = kit.define(backend, Provider("hot", "VCPU=40")).values()
         assert sum(at_once(claim_within, *((uuid, name, 13) for name in "abc"))) == 13
-        assert ledger_state(backend).used("hot", "VCPU") == 13
+        assert kit.ledger_state(backend).used("hot", "VCPU") == 13
 
-    @law(2, 4)
+    @kit.law(2, 4)
     @requires(Requirement.PROCESSES)
     def test_a_kill_at_any_instruction_loses_nothing_acknowledged(
         self, backend: Backend, url: str, tmp_path: Path
     ) -> None:
         figures = "VCPU=1000000,MEMORY_MB=3000000"
-        uuids = list(define(backend, Provider("a", figures), Provider("b", figures)).values())
+        uuids = list(kit.define(backend, Provider("a", figures), Provider("b", figures)).values())
         log_files = [tmp_path / f"log_file{number}" for number in range(4)]
         for pair in (log_files[:2], log_files[2:]):
             _kill_at_random(self.backend_class, url, uuids, pair)
-        state = ledger_state(backend)  # also checks the sums
+        state = kit.ledger_state(backend)  # also checks the sums
         stored = {consumer for consumer, _, _ in state.allocations}
         for log_file in log_files:
             consumers = _consumers_in(log_file)
@@ -340,143 +320,145 @@ class ConcurrencyRules(ConcurrentKit):
         assert set(state.allocations.values()) == {1, 3}
         assert state.used("a", "VCPU") == state.used("b", "VCPU") == len(stored)
         # the killed processes left no lock
-        claim(backend, "next", {uuids[0]: "VCPU=1"})
+        kit.claim(backend, "next", {uuids[0]: "VCPU=1"})
 
     @requires(Requirement.PROCESSES)
     def test_one_of_many_first_processes_creates_the_ledger(self, new_url: str) -> None:
         calls = [(number,) for number in range(5)]
         assert in_processes(self.backend_class, new_url, define_and_claim, *calls) == [None] * 5
-        state = on_backend(ledger_state, self.backend_class, new_url)
+        state = on_backend(kit.ledger_state, self.backend_class, new_url)
         assert len(state.allocations) == 5
 
-    @law(4)
+    @kit.law(4)
     def test_a_write_repeated_at_the_same_moment_happens_once(self, backend: Backend) -> None:
-        [uuid] = define(backend, Provider("hot", "VCPU=8")).values()
-        first, item = Operation(), ConsumerOrder.claim("job", deltas({uuid: "VCPU=8"}))
+        [uuid] = kit.define(backend, Provider("hot", "VCPU=8")).values()
+        first, item = Operation(), ConsumerOrder.claim("job", kit.deltas({uuid: "VCPU=8"}))
         assert set(in_threads(lambda _: backend.claim(first, item))) == {backend.held("job")}
-        second, less = Operation(), ConsumerOrder.adjust("job", deltas({uuid: "VCPU=-2"}))
+        second, less = Operation(), ConsumerOrder.adjust("job", kit.deltas({uuid: "VCPU=-2"}))
         assert set(in_threads(lambda _: backend.adjust(second, less))) == {backend.held("job")}
-        assert ledger_state(backend).used("hot", "VCPU") == 6
+        assert kit.ledger_state(backend).used("hot", "VCPU") == 6
         last = Operation()
         assert len(set(in_threads(lambda _: backend.release(last, "job")))) == 1
 
-    @law(4)
+    @kit.law(4)
     def test_one_consumer_claims_once(self, backend: Backend) -> None:
-        names = define(backend, *(host(f"host{n}") for n in range(_WORKERS)))
+        names = kit.define(backend, *(kit.host(f"host{n}") for n in range(_WORKERS)))
         outcomes = in_threads(
             lambda n: unless_refused(
-                "ConsumerExists", claim, backend, "job", {names[f"host{n}"]: "VCPU=1"}
+                "ConsumerExists", kit.claim, backend, "job", {names[f"host{n}"]: "VCPU=1"}
             )
         )
         assert [outcome for outcome in outcomes if outcome] == [backend.held("job")]
-        assert len(ledger_state(backend).allocations) == 1
+        assert len(kit.ledger_state(backend).allocations) == 1
 
     def test_claims_in_opposite_orders_do_not_deadlock(self, backend: Backend) -> None:
-        uuids = list(define(backend, host("host0"), host("host1")).values())
+        uuids = list(kit.define(backend, kit.host("host0"), kit.host("host1")).values())
 
         def work(number: int) -> None:
             uses = tuple(Use(uuid, "VCPU", 1) for uuid in uuids[:: 1 if number % 2 else -1])
             for turn in range(8):
-                order(backend, ConsumerOrder.claim(f"job-{number}-{turn}", uses))
-                release(backend, f"job-{number}-{turn}")
+                kit.order(backend, ConsumerOrder.claim(f"job-{number}-{turn}", uses))
+                kit.release(backend, f"job-{number}-{turn}")
 
         in_threads(work)
-        assert ledger_state(backend).allocations == {}
+        assert kit.ledger_state(backend).allocations == {}
 
     def test_one_of_many_threads_creates_a_tree(self, backend: Backend) -> None:
         def work(number: int) -> object:
             root = Provider("host0", {f"CUSTOM_{number}": 1, "CUSTOM_SAME": 1})
             root.add("host0/gpu0", traits=[f"CUSTOM_{number}", "CUSTOM_SAME"])
-            return unless_refused(("ProviderExists", "StaleDefinition"), define, backend, root)
+            return unless_refused(("ProviderExists", "StaleDefinition"), kit.define, backend, root)
 
         assert any(in_threads(work))
-        assert set(ledger_state(backend).providers) == {"host0", "host0/gpu0"}
+        assert set(kit.ledger_state(backend).providers) == {"host0", "host0/gpu0"}
 
     def test_a_thread_that_compares_again_loses_no_change(self, backend: Backend) -> None:
-        define(backend, Provider("host0"))
+        kit.define(backend, Provider("host0"))
 
         def work(number: int) -> None:
             changes = None
             while not changes:
-                tree = stored_tree(backend, "host0")
+                tree = kit.stored_tree(backend, "host0")
                 tree.add(f"host0/{number}", {f"CUSTOM_{number % 2}": 1})
                 tree.update(traits={*tree.traits, f"CUSTOM_{number}"})
-                changes = unless_refused("StaleDefinition", define, backend, tree)
+                changes = unless_refused("StaleDefinition", kit.define, backend, tree)
 
         in_threads(work)
-        providers = ledger_state(backend).providers
+        providers = kit.ledger_state(backend).providers
         assert len(providers) == 1 + _WORKERS
         assert len(providers["host0"].traits) == _WORKERS
 
-    @law(1, 4)
+    @kit.law(1, 4)
     def test_definitions_and_claims_do_not_disturb_each_other(self, backend: Backend) -> None:
-        [uuid] = define(backend, Provider("hot", "VCPU=20,MEMORY_MB=20")).values()
+        [uuid] = kit.define(backend, Provider("hot", "VCPU=20,MEMORY_MB=20")).values()
 
         def work(number: int) -> Holdings:
             if number:
                 return hammer(backend, uuid, f"worker{number}", 12)
             for turn in range(12):
-                define(backend, Provider("hot", f"VCPU={10 + turn % 2 * 10},MEMORY_MB=20"))
+                kit.define(backend, Provider("hot", f"VCPU={10 + turn % 2 * 10},MEMORY_MB=20"))
             return {}
 
         holdings = in_threads(work, 4)
-        state = ledger_state(backend)
+        state = kit.ledger_state(backend)
         assert state.allocations == _union(holdings)
         assert state.used("hot", "VCPU") <= 20
 
     # --- threads that write the same things ---
 
-    @law(4)
+    @kit.law(4)
     def test_a_unit_is_allocated_to_one_of_many_threads(self, backend: Backend) -> None:
-        [uuid] = define(backend, host("host0", "PCPU=20")).values()
+        [uuid] = kit.define(backend, kit.host("host0", "PCPU=20")).values()
 
         def work(number: int) -> list[str]:
             won: list[str] = []
             units = [f"cpu{cpu}" for cpu in random.Random(number).sample(range(10), 10)]
             for pair in zip(units[::2], units[1::2], strict=True):
                 item = ConsumerOrder.claim(f"job-{number}-{pair}", (Use(uuid, "PCPU", 2, pair),))
-                if unless_refused("UnitTaken", order, backend, item):
+                if unless_refused("UnitTaken", kit.order, backend, item):
                     won += pair
             return won
 
         won = [unit for units in in_threads(work) for unit in units]
-        assert sorted(unit for _, unit in ledger_state(backend).units) == sorted(won) != []
+        assert sorted(unit for _, unit in kit.ledger_state(backend).units) == sorted(won) != []
 
-    @law(1, 4)
+    @kit.law(1, 4)
     def test_threads_never_exceed_the_target_of_shares(self, backend: Backend) -> None:
         root = Provider("host0", "VCPU=30,MEMORY_MB=9")
         for number in range(_WORKERS):
-            root.add(f"cell{number}", "VCPU=20", shares=[share("VCPU", "host0", factor=2)])
-        names = define(backend, root)
+            root.add(f"cell{number}", "VCPU=20", shares=[kit.share("VCPU", "host0", factor=2)])
+        names = kit.define(backend, root)
 
         def work(number: int) -> int:
             for turn in range(20):
                 name, request = f"job-{number}-{turn}", {names[f"cell{number}"]: "VCPU=1"}
-                if not unless_refused(exceptions.CapacityException, claim, backend, name, request):
+                if not unless_refused(
+                    exceptions.CapacityException, kit.claim, backend, name, request
+                ):
                     return turn
-                assert ledger_state(backend).used("host0", "VCPU") <= 30
+                assert kit.ledger_state(backend).used("host0", "VCPU") <= 30
             return 20
 
         assert sum(in_threads(work)) == 15
-        assert ledger_state(backend).used("host0", "VCPU") == 30
+        assert kit.ledger_state(backend).used("host0", "VCPU") == 30
 
-    @law(4)
+    @kit.law(4)
     def test_one_of_the_writers_with_the_same_generation_succeeds(self, backend: Backend) -> None:
-        names = define(backend, *(host(f"host{n}") for n in range(_WORKERS)))
-        first = claim(backend, "job", {names["host0"]: "VCPU=1"})
+        names = kit.define(backend, *(kit.host(f"host{n}") for n in range(_WORKERS)))
+        first = kit.claim(backend, "job", {names["host0"]: "VCPU=1"})
 
         def work(number: int) -> Sequence[ConsumerRecord] | None:
-            uses = deltas({names[f"host{number}"]: "VCPU=2"})
+            uses = kit.deltas({names[f"host{number}"]: "VCPU=2"})
             item = ConsumerOrder.replace("job", uses, generation=first.generation)
-            return unless_refused("StaleConsumer", order, backend, item)
+            return unless_refused("StaleConsumer", kit.order, backend, item)
 
         assert [won for won in in_threads(work) if won] == [(backend.held("job"),)]
 
-    @law(2, 4)
+    @kit.law(2, 4)
     def test_exchanges_in_opposite_orders_do_not_deadlock(self, backend: Backend) -> None:
-        names = define(backend, *(host(f"host{n}", "VCPU=4") for n in range(3)))
+        names = kit.define(backend, *(kit.host(f"host{n}", "VCPU=4") for n in range(3)))
         for number, uuid in enumerate(names.values()):
-            claim(backend, f"job-{number}", {uuid: "VCPU=4"})
+            kit.claim(backend, f"job-{number}", {uuid: "VCPU=4"})
 
         def work(number: int) -> None:
             chance = random.Random(number)
@@ -491,16 +473,16 @@ class ConcurrencyRules(ConcurrentKit):
                     )
                     for consumer, other in (pair, pair[::-1])
                 ]
-                unless_refused("StaleConsumer", order, backend, *moves)
+                unless_refused("StaleConsumer", kit.order, backend, *moves)
 
         in_threads(work)
-        state = ledger_state(backend)
+        state = kit.ledger_state(backend)
         assert {key[1] for key in state.allocations} == set(names)
         assert {state.used(name, "VCPU") for name in names} == {4}
 
-    @law(2)
+    @kit.law(2)
     def test_writes_of_many_consumers_meet_in_any_order(self, backend: Backend) -> None:
-        names = define(backend, *(host(f"host{n}", "VCPU=99,DISK_GB=99") for n in range(4)))
+        names = kit.define(backend, *(kit.host(f"host{n}", "VCPU=99,DISK_GB=99") for n in range(4)))
         uuids = list(names.values())
         jobs = [f"job-{n}" for n in range(6)]
 
@@ -508,14 +490,14 @@ class ConcurrencyRules(ConcurrentKit):
             chance = random.Random(number)
             for _ in range(6):
                 sample = chance.sample(jobs, 3)
-                uses = [deltas({chance.choice(uuids): "VCPU=1,DISK_GB=1"}) for _ in sample]
-                order(backend, *map(ConsumerOrder.adjust, sample, uses))
+                uses = [kit.deltas({chance.choice(uuids): "VCPU=1,DISK_GB=1"}) for _ in sample]
+                kit.order(backend, *map(ConsumerOrder.adjust, sample, uses))
 
         in_threads(work)
         records = backend.held_by(jobs)
         counted = sum(use.amount for record in records.values() for use in record.held)
         assert counted == _WORKERS * 6 * 3 * 2
-        ledger_state(backend)
+        kit.ledger_state(backend)
 
     def test_many_threads_create_one_name(self, backend: Backend) -> None:
         created = [f"CUSTOM_{turn}" for turn in range(4)]
@@ -523,77 +505,79 @@ class ConcurrencyRules(ConcurrentKit):
         def work(number: int) -> None:
             for name in created:
                 if number % 2:
-                    change_names(backend, NameChange(CLASS, NameAction.ENSURE, name))
+                    kit.change_names(backend, NameChange(kit.CLASS, NameAction.ENSURE, name))
                 else:
-                    define(backend, Provider(f"host{number}", {name: 1}, aggregates=["rack"]))
+                    kit.define(backend, Provider(f"host{number}", {name: 1}, aggregates=["rack"]))
 
         in_threads(work)
-        names = names_of(backend, CLASS)
+        names = kit.names_of(backend, kit.CLASS)
         assert len(names) == len(set(names))
         assert set(created) <= set(names)
-        assert names_of(backend, AGGREGATE) == ["rack"]
+        assert kit.names_of(backend, kit.AGGREGATE) == ["rack"]
 
-    @law(2)
+    @kit.law(2)
     def test_a_class_is_renamed_during_claims(self, backend: Backend) -> None:
-        [uuid] = define(backend, Provider("user", {"CUSTOM_A": 999})).values()
+        [uuid] = kit.define(backend, Provider("user", {"CUSTOM_A": 999})).values()
 
         def work(number: int) -> int:
             if number == 0:
                 for turn in range(8):
                     old, new = ("CUSTOM_A", "CUSTOM_B")[:: 1 if turn % 2 == 0 else -1]
-                    change_names(backend, rename(CLASS, old, new))
+                    kit.change_names(backend, kit.rename(kit.CLASS, old, new))
                 return 0
             won = 0
             for turn in range(12):
                 name = f"job-{number}-{turn}"
                 request = {uuid: {("CUSTOM_A", "CUSTOM_B")[turn % 2]: 1}}
-                won += bool(unless_refused("InventoryNotFound", claim, backend, name, request))
+                won += bool(unless_refused("InventoryNotFound", kit.claim, backend, name, request))
             return won
 
-        assert sum(in_threads(work)) == ledger_state(backend).used("user", "CUSTOM_A")
+        assert sum(in_threads(work)) == kit.ledger_state(backend).used("user", "CUSTOM_A")
 
     def test_a_name_is_deleted_while_it_is_used(self, backend: Backend) -> None:
         def work(number: int) -> None:
             for _ in range(6):
                 if number % 2:
-                    define(backend, Provider(f"host{number}", {"CUSTOM_A": 1}, traits=["CUSTOM_A"]))
-                    define(backend, Provider(f"host{number}"))
+                    kit.define(
+                        backend, Provider(f"host{number}", {"CUSTOM_A": 1}, traits=["CUSTOM_A"])
+                    )
+                    kit.define(backend, Provider(f"host{number}"))
                     continue
-                change_names(backend, NameChange(CLASS, NameAction.ENSURE, "CUSTOM_A"))
-                deletion = NameChange(CLASS, NameAction.DELETE, "CUSTOM_A")
-                unless_refused(("ClassInUse", "ClassNotFound"), change_names, backend, deletion)
+                kit.change_names(backend, NameChange(kit.CLASS, NameAction.ENSURE, "CUSTOM_A"))
+                deletion = NameChange(kit.CLASS, NameAction.DELETE, "CUSTOM_A")
+                unless_refused(("ClassInUse", "ClassNotFound"), kit.change_names, backend, deletion)
 
         in_threads(work)
-        define(backend, Provider("last", {"CUSTOM_A": 1}))
-        assert names_of(backend, CLASS).count("CUSTOM_A") == 1
+        kit.define(backend, Provider("last", {"CUSTOM_A": 1}))
+        assert kit.names_of(backend, kit.CLASS).count("CUSTOM_A") == 1
 
-    @law(1)
+    @kit.law(1)
     def test_shares_change_during_claims(self, backend: Backend) -> None:
         root = Provider("host0", "VCPU=9999")
         root.add("cell0", "VCPU=9999")
-        names = define(backend, root)
+        names = kit.define(backend, root)
 
         def work(number: int) -> None:
             for turn in range(12):
                 if number == 0:
-                    tree = stored_tree(backend, "host0")
-                    shares = [share("VCPU", "host0", factor=1 + turn % 3)] if turn % 4 else []
+                    tree = kit.stored_tree(backend, "host0")
+                    shares = [kit.share("VCPU", "host0", factor=1 + turn % 3)] if turn % 4 else []
                     tree.find("cell0").update(shares=shares)
-                    define(backend, tree)
+                    kit.define(backend, tree)
                     continue
-                claim(backend, f"job-{number}-{turn}", {names["cell0"]: "VCPU=1"})
+                kit.claim(backend, f"job-{number}-{turn}", {names["cell0"]: "VCPU=1"})
                 if turn % 3 == 0:
-                    release(backend, f"job-{number}-{turn}")
-                ledger_state(backend)  # checks the sums
+                    kit.release(backend, f"job-{number}-{turn}")
+                kit.ledger_state(backend)  # checks the sums
 
         in_threads(work)
-        assert ledger_state(backend).used("cell0", "VCPU") == 8 * (_WORKERS - 1)
+        assert kit.ledger_state(backend).used("cell0", "VCPU") == 8 * (_WORKERS - 1)
 
-    @law(1, 2)
+    @kit.law(1, 2)
     def test_an_inventory_moves_during_claims(self, backend: Backend) -> None:
         root = Provider("host0", "VCPU=99")
         root.add("cell0")
-        places = list(define(backend, root).values())
+        places = list(kit.define(backend, root).values())
 
         def work(number: int) -> int:
             if number == 0:
@@ -604,41 +588,43 @@ class ConcurrencyRules(ConcurrentKit):
             won = 0
             for name in (f"job-{number}-{turn}" for turn in range(10)):
                 won += any(
-                    unless_refused("InventoryNotFound", claim, backend, name, {place: "VCPU=1"})
+                    unless_refused("InventoryNotFound", kit.claim, backend, name, {place: "VCPU=1"})
                     for place in places
                 )
             return won
 
-        assert sum(in_threads(work)) == len(ledger_state(backend).allocations)
+        assert sum(in_threads(work)) == len(kit.ledger_state(backend).allocations)
         _move_inventory(backend, places)
         _move_inventory(backend, places)
-        assert len({key[1] for key in ledger_state(backend).allocations}) <= 1
+        assert len({key[1] for key in kit.ledger_state(backend).allocations}) <= 1
 
-    @law(2)
+    @kit.law(2)
     def test_pruning_does_not_disturb_claims(self, backend: Backend) -> None:
-        uuids = list(define(backend, *(host(f"host{n}", "VCPU=999") for n in range(3))).values())
+        uuids = list(
+            kit.define(backend, *(kit.host(f"host{n}", "VCPU=999") for n in range(3))).values()
+        )
 
         def work(number: int) -> None:
             for turn in range(10):
                 if number == 0:
-                    backend.prune(now())
+                    backend.prune(kit.now())
                     continue
-                claim(backend, f"job-{number}-{turn}", {uuids[number % 3]: "VCPU=1"})
+                kit.claim(backend, f"job-{number}-{turn}", {uuids[number % 3]: "VCPU=1"})
                 if turn % 2:
-                    release(backend, f"job-{number}-{turn}")
+                    kit.release(backend, f"job-{number}-{turn}")
 
         in_threads(work)
-        state = ledger_state(backend)
+        state = kit.ledger_state(backend)
         assert len(state.allocations) == 5 * (_WORKERS - 1)
         for consumer, record in backend.held_by({key[0] for key in state.allocations}).items():
-            order(backend, ConsumerOrder.release(consumer, generation=record.generation))
-        assert ledger_state(backend).allocations == {}
+            kit.order(backend, ConsumerOrder.release(consumer, generation=record.generation))
+        assert kit.ledger_state(backend).allocations == {}
 
 
 def _move_inventory(backend: Backend, places: list[str]) -> None:
     """Move the CPUs with their allocations from a host to its cell, or back."""
     columns = backend.read("host0")
-    tree = stored_tree(backend, "host0")
+    tree = kit.stored_tree(backend, "host0")
     is_at_host = bool(len(tree.inventories))
     cpus = {False: Inventories(), True: Inventories("VCPU=99")}
     tree.update(inventories=cpus[not is_at_host])
@@ -649,5 +635,5 @@ def _move_inventory(backend: Backend, places: list[str]) -> None:
         )
         for name, record in backend.held_by(set(columns.allocations.consumer)).items()
     )
-    write = Write(Operation(), "reshape", "host0", changes_to(backend, tree), moves)
+    write = Write(Operation(), "reshape", "host0", kit.changes_to(backend, tree), moves)
     backend.commit(write)

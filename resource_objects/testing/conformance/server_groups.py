@@ -11,17 +11,9 @@ from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.listing import By, ConsumerFilter
 from resource_objects.providers.orders import ConsumerOrder, GroupChange, Operation, Write
 from resource_objects.providers.server_groups import ServerGroup
+from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.races import ConcurrentKit, unless_refused
 from resource_objects.testing.conformance.requirements import requires
-from resource_objects.testing.conformance.suite import (
-    claim,
-    define,
-    deltas,
-    host,
-    law,
-    order,
-    two_hosts,
-)
 
 #: The number of groups for which two claims compete.
 _TURNS = 25
@@ -45,9 +37,9 @@ def claim_in_turn(backend: Backend, uuid: str, resource_class: str, consumer: st
     """Claim at a host for a member of each group in turn; return the turns that succeeded."""
     won: list[int] = []
     for turn in range(_TURNS):
-        uses = deltas({uuid: {resource_class: 1}})
+        uses = kit.deltas({uuid: {resource_class: 1}})
         item = ConsumerOrder.claim(f"{consumer}-{turn}", uses, group=f"g{turn}")
-        if unless_refused("ServerGroupViolated", order, backend, item):
+        if unless_refused("ServerGroupViolated", kit.order, backend, item):
             won.append(turn)
     return won
 
@@ -72,11 +64,11 @@ class ServerGroupRules(ConcurrentKit):
         assert [group.name for group in backend.list_server_groups(10)] == ["web"]
 
     def test_the_group_of_a_consumer_is_in_every_record(self, backend: Backend) -> None:
-        here, destination = two_hosts(backend)
+        here, destination = kit.two_hosts(backend)
         make_group(backend, "db", "affinity")
-        item = ConsumerOrder.claim("db-1", deltas({here: "VCPU=1"}), group="db")
+        item = ConsumerOrder.claim("db-1", kit.deltas({here: "VCPU=1"}), group="db")
         operation = Operation()
-        claim(backend, "alone", {destination: "VCPU=3"})
+        kit.claim(backend, "alone", {destination: "VCPU=3"})
         created, repeated = backend.claim(operation, item), backend.claim(operation, item)
         outcome = backend.outcome(operation)
         assert outcome is not None
@@ -91,13 +83,15 @@ class ServerGroupRules(ConcurrentKit):
         assert totals == {("db", 1), (None, 3)}
         assert [total.used for total in backend.totals(_MEMBERS, By.RESOURCE_CLASS)] == [1]
 
-    @law(4)
+    @kit.law(4)
     @pytest.mark.parametrize("policy", ["anti-affinity", "affinity"])
     def test_one_of_two_claims_at_once_for_a_group_succeeds(
         self, backend: Backend, policy: str, at_once: Callable[..., list[list[int]]]
     ) -> None:
         """The group is the only row that both claims lock."""
-        names = define(backend, *(host(f"host{n}", "VCPU=64,MEMORY_MB=64") for n in range(2)))
+        names = kit.define(
+            backend, *(kit.host(f"host{n}", "VCPU=64,MEMORY_MB=64") for n in range(2))
+        )
         for turn in range(_TURNS):
             make_group(backend, f"g{turn}", policy)
         other = names["host0" if policy == "anti-affinity" else "host1"]

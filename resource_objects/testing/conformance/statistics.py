@@ -25,16 +25,9 @@ from resource_objects.providers.statistics import (
     StatisticFilter,
     StatisticsOrder,
 )
+from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.requirements import requires
-from resource_objects.testing.conformance.suite import (
-    Kit,
-    define,
-    law,
-    removal_of,
-    stored_tree,
-    two_hosts,
-)
 from resource_objects.testing.refusals import raises_code
 
 LOAD = functools.partial(Statistic, "cpu.percent")
@@ -87,12 +80,12 @@ def until_later(backend: Backend) -> datetime.datetime:
 
 
 @requires(Capability.STATISTICS)
-class StatisticRules(Kit):
+class StatisticRules(kit.Kit):
     """Statistics of providers."""
 
-    @law(7)
+    @kit.law(7)
     def test_every_value_is_read_as_it_was_written(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
+        here, _ = kit.two_hosts(backend)
         assert read(backend) == {}
         statistics = [Statistic(f"n{number}", value) for number, value in enumerate(EXTREMES)]
         put(backend, here, *statistics)
@@ -103,7 +96,7 @@ class StatisticRules(Kit):
         assert list(result) == sorted(result)
 
     def test_a_value_has_the_time_of_its_last_change(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
+        here, _ = kit.two_hosts(backend)
         before = backend.now()
         assert put(backend, here, LOAD(12.5)) == 1
         first = read(backend)["host0"]["cpu.percent"].since
@@ -120,7 +113,7 @@ class StatisticRules(Kit):
         assert read(backend)["host0"]["cpu.percent"].since == _NOON
 
     def test_a_value_keeps_its_time_when_another_source_writes_it(self, backend: Backend) -> None:
-        here, _ = two_hosts(backend)
+        here, _ = kit.two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
         before = read(backend)["host0"]["cpu.percent"]
         assert put(backend, here, LOAD(1), STATE("on"), source="bmc") == 2
@@ -130,7 +123,7 @@ class StatisticRules(Kit):
         assert values(backend) == {"host0": {"cpu.percent": 1, "power.state": "on"}}
 
     def test_many_providers_are_one_write(self, backend: Backend) -> None:
-        names = define(backend, *(Provider(f"host{n}", "VCPU=1") for n in range(40)))
+        names = kit.define(backend, *(Provider(f"host{n}", "VCPU=1") for n in range(40)))
         options = {names[f"host{n}"]: (LOAD(n), BUILDS(n)) for n in range(40)}
         assert backend.put_statistics(StatisticsOrder(options)) == 80
         assert backend.put_statistics(StatisticsOrder(options)) == 0
@@ -142,7 +135,7 @@ class StatisticRules(Kit):
         assert result["host9"] == {"cpu.percent": 9}
 
     def test_statistics_are_read_by_provider_and_by_name(self, backend: Backend) -> None:
-        here, destination = two_hosts(backend)
+        here, destination = kit.two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
         put(backend, destination, LOAD(3))
         assert list(read(backend, destination)) == ["host1"]
@@ -155,7 +148,7 @@ class StatisticRules(Kit):
     # --- removal ---
 
     def test_statistics_are_removed_by_provider_and_by_name(self, backend: Backend) -> None:
-        here, destination = two_hosts(backend)
+        here, destination = kit.two_hosts(backend)
         put(backend, here, LOAD(1), BUILDS(2))
         put(backend, destination, LOAD(3), BUILDS(4))
         sample = StatisticFilter(frozenset([here]), frozenset(["cpu.percent", "nothing"]))
@@ -168,24 +161,24 @@ class StatisticRules(Kit):
         assert values(backend) == {"host1": {"failed_builds": 4}}
 
     def test_statistics_are_removed_with_their_provider(self, backend: Backend) -> None:
-        define(backend, _with_gpu("host0"), Provider("host1", "VCPU=8"))
+        kit.define(backend, _with_gpu("host0"), Provider("host1", "VCPU=8"))
         names = backend.uuids(["host0", "host0/gpu", "host1"])
         for uuid in names.values():
             put(backend, uuid, LOAD(1))
-        define(backend, Provider("host0", "VCPU=9"))
+        kit.define(backend, Provider("host0", "VCPU=9"))
         assert list(values(backend)) == ["host0", "host1"], "a change of the definition leaves them"
-        define(backend, _with_gpu("host0"))
+        kit.define(backend, _with_gpu("host0"))
         assert list(values(backend)) == ["host0", "host1"], "the new one has none"
         with raises_code("ProviderNotFound"):
             put(backend, names["host0/gpu"], LOAD(2))
 
     # --- independence of definitions ---
 
-    @law(2)
+    @kit.law(2)
     def test_an_unknown_provider_refuses_all_statistics_of_the_order(
         self, backend: Backend
     ) -> None:
-        here, _ = two_hosts(backend)
+        here, _ = kit.two_hosts(backend)
         unknown = "00000000-0000-4000-8000-000000000000"
         for reported in ((), (here,), (unknown,)):
             order = StatisticsOrder(
@@ -194,27 +187,27 @@ class StatisticRules(Kit):
             with raises_code("ProviderNotFound", match=unknown):
                 backend.put_statistics(order)
         assert values(backend) == {}
-        assert stored_tree(backend, "host0").reported_at is None
+        assert kit.stored_tree(backend, "host0").reported_at is None
 
     def test_statistics_change_neither_the_feed_nor_the_definition(self, backend: Backend) -> None:
-        here, destination = two_hosts(backend)
+        here, destination = kit.two_hosts(backend)
         cursor = backend.cursor()
-        before, other = stored_tree(backend, "host0"), stored_tree(backend, "host1")
+        before, other = kit.stored_tree(backend, "host0"), kit.stored_tree(backend, "host1")
         put(backend, here, LOAD(1), reported=frozenset([destination]))
         backend.forget_statistics(StatisticFilter(frozenset([here])))
         assert backend.cursor() == cursor
-        assert stored_tree(backend, "host0") == before
-        assert stored_tree(backend, "host1").generation == other.generation
+        assert kit.stored_tree(backend, "host0") == before
+        assert kit.stored_tree(backend, "host1").generation == other.generation
 
     # --- reports ---
 
     def test_the_time_of_a_report_is_stored_with_statistics(self, backend: Backend) -> None:
-        here, destination = two_hosts(backend)
+        here, destination = kit.two_hosts(backend)
         first = backend.now()
         assert put(backend, here, LOAD(1), reported=frozenset([here])) == 1
-        at = stored_tree(backend, "host0").reported_at
+        at = kit.stored_tree(backend, "host0").reported_at
         assert at is not None and first <= at <= backend.now()
-        assert stored_tree(backend, "host1").reported_at is None
+        assert kit.stored_tree(backend, "host1").reported_at is None
         later = until_later(backend)
         both = StatisticsOrder(reported=frozenset([here, destination]))
         assert backend.put_statistics(both) == 0, "no value is written"
@@ -226,7 +219,7 @@ class StatisticRules(Kit):
     # --- concurrent writers ---
 
     def test_threads_write_statistics_at_once(self, backend: Backend) -> None:
-        names = define(backend, *(Provider(f"host{n}", "VCPU=1") for n in range(4)))
+        names = kit.define(backend, *(Provider(f"host{n}", "VCPU=1") for n in range(4)))
         all_hosts = frozenset(names.values())
 
         def tell(worker: int) -> int:
@@ -246,9 +239,9 @@ class StatisticRules(Kit):
         def tell_or_remove(worker: int) -> int:
             for turn in range(6):
                 if worker == 0:
-                    uuid = define(backend, Provider("host0", "VCPU=1"))["host0"]
+                    uuid = kit.define(backend, Provider("host0", "VCPU=1"))["host0"]
                     put(backend, uuid, LOAD(turn))
-                    backend.define(Operation(), removal_of(backend, "host0"))
+                    backend.define(Operation(), kit.removal_of(backend, "host0"))
                 else:
                     for uuid in backend.uuids(["host0"]).values():
                         with contextlib.suppress(exceptions.NotFound):
@@ -259,7 +252,7 @@ class StatisticRules(Kit):
         assert values(backend) == {}
 
     def test_statistics_agree_with_a_dict(self, backend: Backend) -> None:
-        hosts = dict(zip(two_hosts(backend), ("host0", "host1"), strict=True))
+        hosts = dict(zip(kit.two_hosts(backend), ("host0", "host1"), strict=True))
 
         @settings(max_examples=10, deadline=None)
         @given(data=st.data())

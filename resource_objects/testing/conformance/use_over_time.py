@@ -12,21 +12,8 @@ from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.orders import ConsumerOrder, NameAction, NameChange, Use
 from resource_objects.providers.use_over_time import UseBy, UseFilter
+from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.requirements import requires
-from resource_objects.testing.conformance.suite import (
-    CLASS,
-    Kit,
-    change_names,
-    claim,
-    define,
-    deltas,
-    host,
-    later_moment,
-    law,
-    order,
-    release,
-    rename,
-)
 from resource_objects.testing.refusals import raises_code
 
 LONG = datetime.timedelta(days=400)
@@ -53,32 +40,34 @@ def time_of_last(backend: Backend, cursor: Cursor) -> datetime.datetime:
 
 def use_for_a_moment(backend: Backend, host: str) -> None:
     """Claim one CUSTOM_X of a host for consumer ``a``, and release it."""
-    claim(backend, "a", {host: "CUSTOM_X=1"})
-    later_moment()
-    release(backend, "a")
+    kit.claim(backend, "a", {host: "CUSTOM_X=1"})
+    kit.later_moment()
+    kit.release(backend, "a")
 
 
 @requires(Capability.USE_OVER_TIME)
-class UseOverTimeRules(Kit):
+class UseOverTimeRules(kit.Kit):
     """Reports of use between two moments."""
 
     @pytest.fixture
     def here(self, backend: Backend) -> str:
         """Define a host; return its uuid."""
-        return define(backend, host("host0", "VCPU=999,MEMORY_MB=99999,CUSTOM_X=99"))["host0"]
+        return kit.define(backend, kit.host("host0", "VCPU=999,MEMORY_MB=99999,CUSTOM_X=99"))[
+            "host0"
+        ]
 
     # --- amounts ---
 
-    @law(1, 7)
+    @kit.law(1, 7)
     def test_use_is_the_amount_times_its_duration(self, backend: Backend, here: str) -> None:
         since, cursor = backend.now(), backend.cursor()
-        claim(backend, "job", {here: "VCPU=3"}, user="ann", project="p")
+        kit.claim(backend, "job", {here: "VCPU=3"}, user="ann", project="p")
         began = time_of_last(backend, cursor)
-        later_moment()
-        order(backend, ConsumerOrder.replace("job", deltas({here: "VCPU=5"})))
+        kit.later_moment()
+        kit.order(backend, ConsumerOrder.replace("job", kit.deltas({here: "VCPU=5"})))
         changed = time_of_last(backend, cursor)
-        later_moment()
-        release(backend, "job")
+        kit.later_moment()
+        kit.release(backend, "job")
         ended = time_of_last(backend, cursor)
         [row] = backend.use_between(since, None, UseFilter(), EVERY_BY)
         assert (row.consumer, row.user, row.project) == ("job", "ann", "p")
@@ -89,15 +78,15 @@ class UseOverTimeRules(Kit):
         since = backend.now()
         changes: list[dict[str, Any]] = [{"user": "ann"}, {"user": "bob"}, {"project": "p"}]
         for change in changes:
-            order(backend, ConsumerOrder.replace("job", deltas({here: "VCPU=2"}), **change))
-            later_moment()
+            kit.order(backend, ConsumerOrder.replace("job", kit.deltas({here: "VCPU=2"}), **change))
+            kit.later_moment()
         [row] = backend.use_between(since, None, UseFilter(), EVERY_BY)
         record = backend.held("job")
         assert record is not None
         assert (row.user, row.project) == (record.user, record.project) != (None, None)
-        release(backend, "job")  # another consumer of the name has its own user
-        claim(backend, "job", {here: "VCPU=1"}, user="cem")
-        later_moment()
+        kit.release(backend, "job")  # another consumer of the name has its own user
+        kit.claim(backend, "job", {here: "VCPU=1"}, user="cem")
+        kit.later_moment()
         report = backend.use_between(since, None, UseFilter(), (UseBy.USER,))
         assert {item.user for item in report} == {record.user, "cem"}
 
@@ -105,10 +94,10 @@ class UseOverTimeRules(Kit):
 
     def test_reports_are_filtered_and_grouped(self, backend: Backend, here: str) -> None:
         since = backend.now()
-        claim(backend, "a", {here: "VCPU=1,MEMORY_MB=5"}, user="ann", project="p")
-        claim(backend, "b", {here: "VCPU=2"}, user="bob", project="p")
-        claim(backend, "c", {here: "VCPU=4"})
-        later_moment()
+        kit.claim(backend, "a", {here: "VCPU=1,MEMORY_MB=5"}, user="ann", project="p")
+        kit.claim(backend, "b", {here: "VCPU=2"}, user="bob", project="p")
+        kit.claim(backend, "c", {here: "VCPU=4"})
+        kit.later_moment()
 
         def groups(expected: UseFilter, *by: UseBy) -> list[tuple[Any, ...]]:
             result = backend.use_between(since, None, expected, by)
@@ -134,14 +123,14 @@ class UseOverTimeRules(Kit):
 
     def test_a_class_counts_under_its_name_at_the_time(self, backend: Backend, here: str) -> None:
         since, cursor = backend.now(), backend.cursor()
-        claim(backend, "a", {here: "CUSTOM_X=1"})
-        release(backend, "a")
-        claim(backend, "b", {here: "CUSTOM_X=2"})
+        kit.claim(backend, "a", {here: "CUSTOM_X=1"})
+        kit.release(backend, "a")
+        kit.claim(backend, "b", {here: "CUSTOM_X=2"})
         began = time_of_last(backend, cursor)
-        later_moment()
-        change_names(backend, rename(CLASS, "CUSTOM_X", "CUSTOM_Y"))
+        kit.later_moment()
+        kit.change_names(backend, kit.rename(kit.CLASS, "CUSTOM_X", "CUSTOM_Y"))
         renamed = time_of_last(backend, cursor)
-        later_moment()
+        kit.later_moment()
         of_b = UseFilter(consumers=frozenset(["b"]))
         report = backend.use_between(since, None, of_b, ())
         assert {row.resource_class: row.microseconds for row in report} == {
@@ -153,27 +142,27 @@ class UseOverTimeRules(Kit):
         for name, count in (("CUSTOM_Y", 1), ("CUSTOM_X", 2)):
             of_class = UseFilter(classes=frozenset([name]))
             assert len(backend.use_between(since, None, of_class, (UseBy.CONSUMER,))) == count
-        release(backend, "b")
+        kit.release(backend, "b")
 
     def test_use_of_a_removed_class_and_provider_stays_in_the_report(
         self, backend: Backend, here: str
     ) -> None:
         since = backend.now()
         use_for_a_moment(backend, here)
-        define(backend, host("host0", "VCPU=8"))
-        change_names(backend, NameChange(CLASS, NameAction.DELETE, "CUSTOM_X"))
-        change_names(backend, NameChange(CLASS, NameAction.ENSURE, "CUSTOM_OTHER"))
+        kit.define(backend, kit.host("host0", "VCPU=8"))
+        kit.change_names(backend, NameChange(kit.CLASS, NameAction.DELETE, "CUSTOM_X"))
+        kit.change_names(backend, NameChange(kit.CLASS, NameAction.ENSURE, "CUSTOM_OTHER"))
         expected = UseFilter(classes=frozenset(["CUSTOM_X"]))
         for request in (expected, UseFilter()):
             [row] = backend.use_between(since, None, request, (UseBy.CONSUMER,))
             assert (row.consumer, row.resource_class) == ("a", "CUSTOM_X")
 
-    @law(7)
+    @kit.law(7)
     def test_sums_are_exact_beyond_64_bits(self, backend: Backend) -> None:
-        uuid, most = define(backend, host("host0"))["host0"], 2**62
+        uuid, most = kit.define(backend, kit.host("host0"))["host0"], 2**62
         cursor = backend.cursor()
         adopted = Use(uuid, "MEMORY_MB", most)
-        order(backend, ConsumerOrder.claim("job", (adopted,), adopts=True))
+        kit.order(backend, ConsumerOrder.claim("job", (adopted,), adopts=True))
         began = time_of_last(backend, cursor)
         while backend.now() - began < datetime.timedelta(milliseconds=6):
             pass
@@ -184,12 +173,12 @@ class UseOverTimeRules(Kit):
 
     def test_use_before_the_retention_is_not_counted(self, backend: Backend, here: str) -> None:
         since = backend.now()
-        claim(backend, "job", {here: "VCPU=2"}, user="ann")
+        kit.claim(backend, "job", {here: "VCPU=2"}, user="ann")
         use_for_a_moment(backend, here)
         assert backend.use_between(since, None, UseFilter(), ()).is_complete
-        pruned = later_moment()
+        pruned = kit.later_moment()
         backend.prune(pruned)
-        later_moment()
+        kit.later_moment()
         report = backend.use_between(since, None, UseFilter(), EVERY_BY)
         assert not report.is_complete and report.complete_since == pruned
         [row] = report
@@ -203,9 +192,9 @@ class UseOverTimeRules(Kit):
     ) -> None:
         since = backend.now()
         backend.retain(datetime.timedelta(seconds=0))
-        forgotten = later_moment()
+        forgotten = kit.later_moment()
         backend.retain(LONG)
-        later_moment()
+        kit.later_moment()
         report = backend.use_between(since, None, UseFilter(), ())
         assert report.complete_since >= forgotten and not report.is_complete
         assert backend.use_between(report.complete_since, None, UseFilter(), ()).is_complete
@@ -216,6 +205,6 @@ class UseOverTimeRules(Kit):
         later = backend.now() + datetime.timedelta(hours=1)
         with raises_code("InvalidField", match="since"):
             backend.use_between(later, None, UseFilter(), ())
-        later_moment()
+        kit.later_moment()
         report = backend.use_between(later - 2 * (later - backend.now()), later, UseFilter(), ())
         assert report.until <= backend.now()

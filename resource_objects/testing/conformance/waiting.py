@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from resource_objects.providers import Backend
 from resource_objects.providers.capabilities import Capability
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
+from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.races import together
 from resource_objects.testing.conformance.requirements import requires
-from resource_objects.testing.conformance.suite import Kit
 from resource_objects.testing.refusals import raises_code
 
 _HERE, _THERE = str(uuid.uuid4()), str(uuid.uuid4())
@@ -54,7 +54,7 @@ def until_over(backend: Backend, waiter: Waiter) -> None:
 
 
 @requires(Capability.WAITING)
-class WaitingRules(Kit):
+class WaitingRules(kit.Kit):
     """Numbers, leases and filters of waiters."""
 
     def test_a_listed_waiter_has_every_field(self, backend: Backend) -> None:

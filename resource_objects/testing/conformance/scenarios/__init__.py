@@ -113,20 +113,8 @@ from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Inventories
 from resource_objects.resources.pci import DeviceUse, PCIInventory
+from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.feed import Follower
-from resource_objects.testing.conformance.suite import (
-    DEVICES,
-    Kit,
-    card,
-    changes_to,
-    law,
-    ledger_state,
-    names_of,
-    removal_of,
-    share,
-    sorted_record,
-    updated,
-)
 
 #: Lines below a step that are not part of it.
 _OUTCOMES = ("refused", "because", "feed", "touched")
@@ -226,17 +214,17 @@ def _parts(text: str) -> list[str]:
 # --- tests ---
 
 
-class ScenarioRules(Kit):
+class ScenarioRules(kit.Kit):
     """A test for each scenario of this folder, named by its title."""
 
 
 def _add_test(title: str, invariants: tuple[int, ...], text: str) -> None:
-    def test(self: Kit, backend: Backend) -> None:
+    def test(self: kit.Kit, backend: Backend) -> None:
         run(backend, text)
 
     test.__name__ = "test_" + re.sub(r"[^a-z0-9]+", "_", title.lower()).strip("_")
     test.__qualname__ = f"ScenarioRules.{test.__name__}"
-    setattr(ScenarioRules, test.__name__, law(*invariants)(test) if invariants else test)
+    setattr(ScenarioRules, test.__name__, kit.law(*invariants)(test) if invariants else test)
 
 
 for _file in sorted(importlib.resources.files(__package__).iterdir(), key=lambda file: file.name):
@@ -314,7 +302,7 @@ class Runner:
     def _check_refusal(
         self, write: Callable[[], Write], errors: list[Statement], reasons: set[str]
     ) -> Any:
-        before, cursor = ledger_state(self.backend), self.backend.cursor()
+        before, cursor = kit.ledger_state(self.backend), self.backend.cursor()
         with pytest.raises(exceptions.ResourceObjectsError) as refused:
             self.backend.commit(write())
         error: Any = refused.value
@@ -329,7 +317,7 @@ class Runner:
         if reasons:
             full = any(" at " in reason for reason in reasons)
             assert {_reason_text(reason, full) for reason in error.reasons} == reasons
-        assert ledger_state(self.backend) == before, "a refused step changed the ledger"
+        assert kit.ledger_state(self.backend) == before, "a refused step changed the ledger"
         assert self.backend.cursor() == cursor, "the feed has a refused step"
         return error
 
@@ -380,20 +368,20 @@ class Runner:
 
     def _commit(self, write: Write) -> None:
         """Carry out a write; one of a known operation has its first outcome and changes nothing."""
-        before, cursor = ledger_state(self.backend), self.backend.cursor()
+        before, cursor = kit.ledger_state(self.backend), self.backend.cursor()
         consumers = [order.consumer for order in write.orders]
         earlier = self.backend.held_by(consumers)
         outcome = self.backend.commit(write)
         assert [record.consumer for record in outcome] == consumers
         if write.operation.id in self.outcomes:
             assert outcome == self.outcomes[write.operation.id]
-            assert (ledger_state(self.backend), self.backend.cursor()) == (before, cursor)
+            assert (kit.ledger_state(self.backend), self.backend.cursor()) == (before, cursor)
             return
         self.last, self.outcomes[write.operation.id] = write, outcome
         stored = self.backend.held_by(consumers)
         for record in outcome:
             if record.state != RELEASED:
-                assert sorted_record(stored[record.consumer]) == sorted_record(record)
+                assert kit.sorted_record(stored[record.consumer]) == kit.sorted_record(record)
             if record.held and record.consumer in earlier:
                 _check_identity(earlier[record.consumer], record)
         with contextlib.suppress(exceptions.NotSupported):  # of a backend without a feed
@@ -405,12 +393,12 @@ class Runner:
             assert self.backend.cursor() == cursor.moved(self.entries)
             assert len({record.generation for record in outcome}) <= 1, "one write, one generation"
             self.follower.follow()
-            assert self.follower.state == ledger_state(self.backend), "as read from the feed"
+            assert self.follower.state == kit.ledger_state(self.backend), "as read from the feed"
 
     def _check_touched(self, statement: Statement) -> None:
         if self.follower.cursor != self.backend.cursor():  # of a backend without a feed
             self.follower.follow()
-            assert self.follower.state == ledger_state(self.backend)
+            assert self.follower.state == kit.ledger_state(self.backend)
         touched = self.follower.touched
         names = sorted(name for name, uuid in self.uuids.items() if uuid in touched.providers)
         assert (["all"] if touched.is_wide else names) == statement.rest.split()
@@ -451,15 +439,15 @@ class Runner:
     def _definitions(self, step: Statement) -> list[DefinitionChanges]:
         """Return the differences between the stored trees and those of a step."""
         if step.word == "undefine":
-            return [removal_of(self.backend, step.rest)]
+            return [kit.removal_of(self.backend, step.rest)]
         if step.word == "send":
             return [self.prepared[step.rest]]
         if step.word == "move":
-            update = updated(self.backend, step.subject, parent_uuid=self.uuid_of(step.value))
+            update = kit.updated(self.backend, step.subject, parent_uuid=self.uuid_of(step.value))
             return [DefinitionChanges(step.subject, updates=(update,))]
         names = step.subject.split(", ")
         roots = (self._provider(name, step.value, step.below) for name in names)
-        changes = [changes_to(self.backend, root) for root in roots]
+        changes = [kit.changes_to(self.backend, root) for root in roots]
         for part in changes:
             written = (*part.creates, *(update.definition for update in part.updates))
             self.uuids.update({provider.name: provider.uuid for provider in written})
@@ -479,13 +467,13 @@ class Runner:
                 fields["uuid"] = str(uuids.uuid4())
             elif word == "card":
                 removed = [DeviceUse(unit, "allocated", gone=True) for unit in values]
-                devices = PCIInventory(card(1), usage=removed)
+                devices = PCIInventory(kit.card(1), usage=removed)
             else:
                 fields[word] = values
         children = [self._provider(child.word, child.rest, child.below) for child in below]
         provider = Provider(name, Inventories(inventories or {}), children=children, **fields)
         if devices is not None:
-            provider.add_parts(DEVICES, devices)
+            provider.add_parts(kit.DEVICES, devices)
         return provider
 
     def _repeat(self, statement: Statement) -> None:
@@ -496,7 +484,7 @@ class Runner:
         [self.prepared[statement.rest]] = self._definitions(statement.below[0])
 
     def _note(self, statement: Statement) -> None:
-        provider = ledger_state(self.backend).providers[statement.value]
+        provider = kit.ledger_state(self.backend).providers[statement.value]
         self.noted[statement.subject] = provider.generation
 
     def _note_consumers(self, steps: list[Statement]) -> None:
@@ -508,10 +496,10 @@ class Runner:
     # --- statements on the state ---
 
     def _mark(self, statement: Statement) -> None:
-        self.marked = ledger_state(self.backend)
+        self.marked = kit.ledger_state(self.backend)
 
     def _check_marked(self, statement: Statement) -> None:
-        assert ledger_state(self.backend) == self.marked
+        assert kit.ledger_state(self.backend) == self.marked
 
     def _check_facts(self, statement: Statement) -> None:
         has_subject = statement.rest != statement.subject
@@ -522,7 +510,7 @@ class Runner:
         assert stored == sorted(expected)
 
     def _check_allocations(self, statement: Statement) -> None:
-        state = ledger_state(self.backend)
+        state = kit.ledger_state(self.backend)
         lines = [line.text for line in statement.below] or [statement.rest]
         consumers = set()
         for line in lines:
@@ -580,13 +568,13 @@ def _items(statement: Statement) -> list[str]:
 
 
 def _of_provider(attribute: str) -> Callable[[Backend, str], Iterable[str]]:
-    return lambda backend, name: getattr(ledger_state(backend).providers[name], attribute)
+    return lambda backend, name: getattr(kit.ledger_state(backend).providers[name], attribute)
 
 
 def _figures(attribute: str) -> Callable[[Backend, str], Iterable[str]]:
     return lambda backend, _: [
         f"{name} {resource_class} {getattr(record, attribute)}"
-        for name, provider in ledger_state(backend).providers.items()
+        for name, provider in kit.ledger_state(backend).providers.items()
         for resource_class, record in provider.inventories.items()
     ]
 
@@ -599,12 +587,12 @@ def _counters(attribute: str) -> Callable[[Backend, str], Iterable[str]]:
 
 
 def _units(backend: Backend, _: str) -> Iterable[str]:
-    stored = ledger_state(backend).units.items()
+    stored = kit.ledger_state(backend).units.items()
     return [f"{at} {unit}: {kind} of {consumer}" for (at, unit), (kind, consumer) in stored]
 
 
 def _custom_names(backend: Backend, kind: str) -> Iterable[str]:
-    names = names_of(backend, _NAME_KINDS[kind])
+    names = kit.names_of(backend, _NAME_KINDS[kind])
     return [name for name in names if kind == "aggregate" or name.startswith("CUSTOM_")]
 
 
@@ -623,9 +611,9 @@ _FACTS: dict[str, Callable[[Backend, str], Iterable[str]]] = {
     "traits": _of_provider("traits"),
     "aggregates": _of_provider("aggregates"),
     "inventories": _of_provider("inventories"),
-    "parent": lambda backend, name: [str(ledger_state(backend).providers[name].parent)],
-    "root": lambda backend, name: [ledger_state(backend).providers[name].root],
-    "providers": lambda backend, _: ledger_state(backend).providers,
+    "parent": lambda backend, name: [str(kit.ledger_state(backend).providers[name].parent)],
+    "root": lambda backend, name: [kit.ledger_state(backend).providers[name].root],
+    "providers": lambda backend, _: kit.ledger_state(backend).providers,
     **{figure: _figures(figure) for figure in ("used", "capacity", "total")},
     "allocation_writes": _counters("allocation_writes"),
     "definition_writes": _counters("definition_writes"),
@@ -641,7 +629,7 @@ def _check_identity(earlier: ConsumerRecord, record: ConsumerRecord) -> None:
     """Check that a written consumer is the same claim as before, with another generation."""
     if record.state == RELEASED:
         released = dataclasses.replace(earlier, state=RELEASED, generation=record.generation)
-        assert sorted_record(record) == sorted_record(released)
+        assert kit.sorted_record(record) == kit.sorted_record(released)
     else:
         assert (record.uuid, record.created_at) == (earlier.uuid, earlier.created_at)
         assert record.generation != earlier.generation
@@ -656,7 +644,7 @@ def _share(text: str) -> Share:
     match = re.fullmatch(r"shares (\S+) of (\S+?)(?: (?!times)(\S+))?(?: times (\d+))?", text)
     assert match is not None, text
     name, of, of_class, factor = match.groups()
-    return share(name, of, of_class, int(factor or 1))
+    return kit.share(name, of, of_class, int(factor or 1))
 
 
 def _server_group(step: Statement) -> ServerGroup | None:
