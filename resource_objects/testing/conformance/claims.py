@@ -5,13 +5,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import uuid as uuids
 
 import pytest
 
 from resource_objects import exceptions
 from resource_objects.providers import Backend
-from resource_objects.providers.allocation import HELD
 from resource_objects.providers.orders import ConsumerOrder, Operation, StoredRequest, Use, Write
 from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.requirements import Requirement, requires
@@ -22,21 +20,6 @@ class ClaimRules(kit.Kit):
     """Consumers, their claims and their operations."""
 
     # --- records ---
-
-    def test_a_claim_returns_its_whole_record(self, backend: Backend) -> None:
-        here, destination = kit.two_hosts(backend)
-        before = kit.now()
-        uses = kit.deltas({here: "VCPU=2,MEMORY_MB=512", destination: "VCPU=1"})
-        item = ConsumerOrder.claim("job", uses, uuid=str(uuids.uuid4()))
-        record = backend.claim(Operation(), item)
-        assert (record.uuid, record.consumer, record.state) == (item.uuid, "job", HELD)
-        assert record.uuid == str(uuids.UUID(record.uuid))
-        assert before <= record.created_at <= kit.now()
-        assert set(record.held) == {
-            Use(here, "VCPU", 2, (), "host0"),
-            Use(here, "MEMORY_MB", 512, (), "host0"),
-            Use(destination, "VCPU", 1, (), "host1"),
-        }
 
     def test_the_request_is_stored_with_the_claim(self, backend: Backend) -> None:
         here, _ = kit.two_hosts(backend)
@@ -77,17 +60,6 @@ class ClaimRules(kit.Kit):
         }
 
     # --- repeated operations ---
-
-    def test_an_outcome_describes_its_operation(self, backend: Backend) -> None:
-        here, _ = kit.two_hosts(backend)
-        operation = Operation()
-        assert backend.outcome(operation) is None
-        record = backend.claim(operation, ConsumerOrder.claim("job", kit.deltas({here: "VCPU=1"})))
-        outcome = backend.outcome(operation)
-        assert outcome is not None
-        assert (outcome.kind, outcome.subject, outcome.claim) == ("claim", "job", record)
-        kit.release(backend, "job")
-        assert backend.outcome(operation) == outcome
 
     def test_a_repeated_write_returns_its_first_outcome_after_later_writes(
         self, backend: Backend

@@ -62,22 +62,6 @@ class FeedRules(kit.Kit):
         assert backend.cursor() == _ZERO
         assert backend.changes(_ZERO, 10) == ()
 
-    def test_an_entry_describes_its_write(self, backend: Backend) -> None:
-        names = kit.define(backend, kit.host("host0"), kit.host("host1"))
-        cursor, before = backend.cursor(), kit.now()
-        operation = Operation(actor="Größe 大")
-        consumer_order = ConsumerOrder.claim(
-            "job", kit.deltas({names["host0"]: "VCPU=1,MEMORY_MB=1"})
-        )
-        backend.claim(operation, consumer_order)
-        [change] = backend.changes(cursor, 10)
-        options = change.operation, change.kind, change.subject, change.actor
-        assert options == (operation.id, "claim", "job", "Größe 大")
-        assert (change.providers, change.consumers) == ((names["host0"],), ("job",))
-        assert before <= change.at <= kit.now()
-        assert change.number == cursor.heads[change.shard] + 1
-        assert backend.cursor() == cursor.moved([change]) == Cursor.parse(str(backend.cursor()))
-
     def test_a_cursor_of_another_history_expires(self, backend: Backend) -> None:
         names = kit.define(backend, kit.host("host0"))
         kit.claim(backend, "job", {names["host0"]: "VCPU=1"})

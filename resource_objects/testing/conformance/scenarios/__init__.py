@@ -371,8 +371,14 @@ class Runner:
         before, cursor = kit.ledger_state(self.backend), self.backend.cursor()
         consumers = [order.consumer for order in write.orders]
         earlier = self.backend.held_by(consumers)
+        began = self.backend.now()
         outcome = self.backend.commit(write)
         assert [record.consumer for record in outcome] == consumers
+        recorded = self.backend.outcome(write.operation)
+        assert recorded is not None
+        assert (recorded.kind, recorded.subject) == (write.kind, write.subject)
+        for stored_record, record in zip(recorded.claims, outcome, strict=True):
+            assert dataclasses.replace(stored_record, held=record.held) == record
         if write.operation.id in self.outcomes:
             assert outcome == self.outcomes[write.operation.id]
             assert (kit.ledger_state(self.backend), self.backend.cursor()) == (before, cursor)
@@ -384,11 +390,16 @@ class Runner:
                 assert kit.sorted_record(stored[record.consumer]) == kit.sorted_record(record)
             if record.held and record.consumer in earlier:
                 _check_identity(earlier[record.consumer], record)
+        for order, record in zip(write.orders, outcome, strict=True):
+            if order.consumer not in earlier:
+                assert record.uuid == str(uuids.UUID(order.uuid or record.uuid))
+                assert began <= record.created_at <= self.backend.now()
         with contextlib.suppress(exceptions.NotSupported):  # of a backend without a feed
             self.entries = self.backend.changes(cursor, 1000)
             written = {(entry.operation, entry.kind, entry.subject) for entry in self.entries}
             assert written == {(write.operation.id, write.kind, write.subject)}
             assert {entry.actor for entry in self.entries} == {write.operation.actor}
+            assert all(began <= entry.at <= self.backend.now() for entry in self.entries)
             assert len({entry.shard for entry in self.entries}) == len(self.entries)
             assert self.backend.cursor() == cursor.moved(self.entries)
             assert len({record.generation for record in outcome}) <= 1, "one write, one generation"
