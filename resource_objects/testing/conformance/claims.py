@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 
@@ -12,8 +11,6 @@ from resource_objects import exceptions
 from resource_objects.providers import Backend
 from resource_objects.providers.orders import ConsumerOrder, Operation, StoredRequest, Use, Write
 from resource_objects.testing.conformance import suite as kit
-from resource_objects.testing.conformance.requirements import Requirement, requires
-from resource_objects.testing.refusals import raises_code
 
 
 class ClaimRules(kit.Kit):
@@ -32,17 +29,6 @@ class ClaimRules(kit.Kit):
         assert kit.release(backend, "job").request == request
 
     # --- exact figures and names of units ---
-
-    @kit.law(7)
-    def test_units_that_look_alike_differ(self, backend: Backend) -> None:
-        alike = [*kit.ALIKE, "0000:0a:00.0", "0000:0A:00.0", "u" * 255]
-        [here] = kit.define(backend, kit.host("host0", {"PCPU": 2 * len(alike)})).values()
-        kit.order(backend, _claim_of_units("job", here, *alike))
-        stored = {("host0", unit): ("PCPU", "job") for unit in alike}
-        assert kit.ledger_state(backend).units == stored
-        for unit in alike:
-            with raises_code("UnitTaken"):
-                kit.order(backend, _claim_of_units("other", here, unit))
 
     def test_many_units_are_one_write(self, backend: Backend) -> None:
         [here] = kit.define(backend, kit.host("host0", "PCPU=600")).values()
@@ -84,15 +70,6 @@ class ClaimRules(kit.Kit):
                 (use.key, use.amount, use.units) for use in earlier.held
             ]
             assert dataclasses.replace(record, held=earlier.held) == earlier
-
-    @requires(Requirement.PERSISTENCE)
-    def test_operations_outlive_the_backend(self, backend: Backend, url: str) -> None:
-        here, _ = kit.two_hosts(backend)
-        operation, item = Operation(), ConsumerOrder.claim("job", kit.deltas({here: "VCPU=1"}))
-        first = backend.claim(operation, item)
-        backend.close()
-        with contextlib.closing(self.backend_class.open(url)) as again:
-            assert again.claim(operation, item) == first
 
 
 def _claim_of_units(consumer: str, uuid: str, *units: str) -> ConsumerOrder:

@@ -53,6 +53,7 @@ class DefinitionRules(kit.Kit):
     def test_a_new_ledger_is_empty(self, backend: Backend) -> None:
         assert backend.read() == Columns()
         assert backend.cursor() == backend.read().cursor == Cursor((0,) * SHARDS)
+        assert backend.changes(backend.cursor(), 10) == ()
 
     def test_a_defined_tree_is_read_as_it_was_defined(self, backend: Backend) -> None:
         kit.define(backend, _tree())
@@ -179,13 +180,15 @@ class DefinitionRules(kit.Kit):
 
     @requires(Requirement.PERSISTENCE)
     def test_a_ledger_outlives_its_backend(self, backend: Backend, url: str) -> None:
-        names = kit.define(backend, _tree())
-        record = kit.claim(backend, "job", {names["host0"]: "VCPU=2"})
-        before = kit.ledger_state(backend)
+        start, names = backend.cursor(), kit.define(backend, _tree())
+        claim = Operation(), ConsumerOrder.claim("job", kit.deltas({names["host0"]: "VCPU=2"}))
+        record, before = backend.claim(*claim), kit.ledger_state(backend)
+        entries = backend.changes(start, 10)
         backend.close()
         with contextlib.closing(self.backend_class.open(url)) as again:
             assert kit.ledger_state(again) == before
-            assert again.held("job") == record
+            assert again.held("job") == again.claim(*claim) == record
+            assert again.changes(start, 10) == entries != ()
 
     @requires(Requirement.SHARING)
     def test_two_backends_of_one_ledger_agree(self, backend: Backend, url: str) -> None:

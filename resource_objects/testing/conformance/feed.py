@@ -5,7 +5,6 @@ A follower that reads only the changed trees has the stored state at each moment
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import functools
 import secrets
@@ -20,7 +19,6 @@ from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
 from resource_objects.providers.orders import ConsumerOrder, NameAction, NameChange, Operation
 from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.races import read_during
-from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.refusals import raises_code
 
 _ZERO = Cursor((0,) * SHARDS)
@@ -57,10 +55,6 @@ class FeedRules(kit.Kit):
     """Entries of the change feed, pages and pruning."""
 
     # --- entries ---
-
-    def test_the_feed_of_a_new_ledger_is_empty(self, backend: Backend) -> None:
-        assert backend.cursor() == _ZERO
-        assert backend.changes(_ZERO, 10) == ()
 
     def test_a_cursor_of_another_history_expires(self, backend: Backend) -> None:
         names = kit.define(backend, kit.host("host0"))
@@ -220,14 +214,6 @@ class FeedRules(kit.Kit):
         assert backend.outcome(operation) is not None
         assert len(everything(backend)) == 3
 
-    @requires(Requirement.PERSISTENCE)
-    def test_changes_outlive_the_backend(self, backend: Backend, url: str) -> None:
-        kit.define(backend, kit.host("host0"))
-        reported = everything(backend)
-        backend.close()
-        with contextlib.closing(self.backend_class.open(url)) as again:
-            assert everything(again) == reported
-
 
 def _place(change: FeedEntry) -> tuple[int, int]:
     return change.shard, change.number
@@ -339,16 +325,6 @@ class FreshnessRules(kit.Kit):
         assert follower.follow().changes == 1
         assert not follower.touched.is_wide and follower.touched.providers <= {here}
         assert follower.state == kit.ledger_state(backend)
-
-    @kit.law(11)
-    def test_reading_adds_no_entry(self, backend: Backend) -> None:
-        names = kit.define(backend, kit.host("host0"))
-        follower = Follower(backend)
-        kit.claim(backend, "job", {names["host0"]: "VCPU=1"})
-        cursor = backend.cursor()
-        assert follower.follow().changes == 1
-        assert len(everything(backend)) == 2
-        assert backend.cursor() == cursor == follower.cursor == backend.read("host0").cursor
 
     # --- a followed state ---
 

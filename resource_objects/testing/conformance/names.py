@@ -24,6 +24,7 @@ from resource_objects.providers.orders import (
 from resource_objects.resources.traits import standard_traits
 from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.requirements import Requirement, requires
+from resource_objects.testing.refusals import raises_code
 
 
 def _ensure(kind: NameKind, name: str) -> NameChange:
@@ -124,26 +125,28 @@ class NameRules(kit.Kit):
 
     @kit.law(7)
     def test_names_that_look_alike_differ(self, backend: Backend) -> None:
-        uuids = kit.define(backend, *(Provider(name, "VCPU=99") for name in kit.ALIKE))
-        assert len(set(uuids.values())) == len(kit.ALIKE)
-        for number, name in enumerate(kit.ALIKE, 1):
-            kit.claim(backend, name, {uuids[name]: f"VCPU={number}"})
-        stored = {(name, name, "VCPU"): number for number, name in enumerate(kit.ALIKE, 1)}
-        assert kit.ledger_state(backend).allocations == stored
-        for name in kit.ALIKE:
+        """Names of providers, aggregates, consumers and units."""
+        alike = [*kit.ALIKE, "0000:0a:00.0", "0000:0A:00.0", "u" * 199, "u" * 200]
+        hosts = [Provider(name, "VCPU=99", aggregates=alike[n:]) for n, name in enumerate(alike)]
+        uuids = kit.define(backend, *hosts)
+        assert len(set(uuids.values())) == len(alike)
+        for name, uuid in uuids.items():
+            units = (Use(uuid, "VCPU", len(alike), tuple(alike)),)
+            kit.order(backend, ConsumerOrder.claim(name, units))
+        for unit in alike:
+            with raises_code("UnitTaken"):
+                use = Use(uuids[unit], "VCPU", 1, (unit,))
+                kit.order(backend, ConsumerOrder.adjust("other", (use,)))
+        state = kit.ledger_state(backend)
+        assert state.allocations == {(name, name, "VCPU"): len(alike) for name in alike}
+        assert state.units == {(at, unit): ("VCPU", at) for at in alike for unit in alike}
+        for number, name in enumerate(alike):
+            assert state.providers[name].aggregates == set(alike[number:])
             record = backend.held(name)
             assert record is not None and record.consumer == name
-            assert [(use.provider, use.amount) for use in record.held] == [
-                (name, stored[name, name, "VCPU"])
-            ]
+            assert [use.provider for use in record.held] == [name]
         kit.release(backend, "Job")
         assert backend.held("Job") is None and backend.held("job") is not None
-
-    @kit.law(7)
-    def test_aggregates_that_look_alike_differ(self, backend: Backend) -> None:
-        alike = [*kit.ALIKE, "r" * 255, "r" * 254]
-        kit.define(backend, Provider("host0", "VCPU=8", aggregates=alike))
-        assert kit.ledger_state(backend).providers["host0"].aggregates == set(alike)
         assert kit.names_of(backend, kit.AGGREGATE) == sorted(alike)
 
     @kit.law(7)

@@ -268,6 +268,66 @@ def _consumers_in(log_file: Path) -> dict[str, set[str]]:
     return {word: {name for name in last if last[name] == word} for word in words}
 
 
+def _claim_in_turn(backend: Backend, places: dict[str, str], worker: str) -> set[str]:
+    """Claim one unit of some inventories in turn; return the consumers that are not released."""
+    host0, cell0 = places["host0"], places["cell0"]
+    moving = (host0, "CUSTOM_MOVES"), (cell0, "CUSTOM_MOVES")
+    inventories = [((cell0, "VCPU"),), ((host0, "CUSTOM_A"), (host0, "CUSTOM_B")), moving]
+    claimed: set[str] = set()
+    for turn in range(12):
+        name = f"{worker}-{turn}"
+        requests = ({uuid: {kind: 1}} for uuid, kind in inventories[turn % 3])
+        if any(unless_refused("InventoryNotFound", kit.claim, backend, name, r) for r in requests):
+            claimed.add(name)
+            if turn % 4 == 0:
+                kit.release(backend, name)
+                claimed.remove(name)
+        kit.ledger_state(backend)  # checks the sums
+    return claimed
+
+
+def _rename_class(backend: Backend, turn: int) -> None:
+    old, new = ("CUSTOM_A", "CUSTOM_B")[:: 1 if turn % 2 == 0 else -1]
+    kit.change_names(backend, kit.rename(kit.CLASS, old, new))
+
+
+def _change_shares(backend: Backend, turn: int) -> None:
+    tree = kit.stored_tree(backend, "host0")
+    shares = [kit.share("VCPU", "host0", factor=1 + turn % 3)] if turn % 4 else []
+    tree.find("cell0").update(shares=shares)
+    kit.define(backend, tree)
+
+
+def _move_inventory(backend: Backend, turn: int) -> None:
+    """Move an inventory with its allocations from a host to its cell, or back."""
+    columns, tree = backend.read("host0"), kit.stored_tree(backend, "host0")
+    source, target = tree, tree.children[0]
+    if "CUSTOM_MOVES" not in source.inventories:
+        source, target = target, source
+    remaining, moved = dict(source.inventories.by_name()), dict(target.inventories.by_name())
+    moved["CUSTOM_MOVES"] = remaining.pop("CUSTOM_MOVES")
+    source.update(inventories=Inventories(remaining))
+    target.update(inventories=Inventories(moved))
+    held = zip(columns.allocations.consumer, columns.allocations.resource_class, strict=True)
+    consumers = {consumer for consumer, kind in held if kind == "CUSTOM_MOVES"}
+    uses = (Use(target.uuid or "", "CUSTOM_MOVES", 1),)
+    moves = tuple(
+        ConsumerOrder.replace(name, uses, generation=record.generation)
+        for name, record in backend.held_by(consumers).items()
+    )
+    changes = kit.changes_to(backend, tree)
+    backend.commit(Write(Operation(), "reshape", "host0", changes, moves))
+
+
+#: Writes that go on during claims, by their turn.
+_WRITES: dict[str, Callable[[Backend, int], object]] = {
+    "a class is renamed": _rename_class,
+    "shares change": _change_shares,
+    "an inventory moves": _move_inventory,
+    "entries are pruned": lambda backend, turn: backend.prune(kit.now()),
+}
+
+
 # --- tests ---
 
 
@@ -515,25 +575,6 @@ class ConcurrencyRules(ConcurrentKit):
         assert set(created) <= set(names)
         assert kit.names_of(backend, kit.AGGREGATE) == ["rack"]
 
-    @kit.law(2)
-    def test_a_class_is_renamed_during_claims(self, backend: Backend) -> None:
-        [uuid] = kit.define(backend, Provider("user", {"CUSTOM_A": 999})).values()
-
-        def work(number: int) -> int:
-            if number == 0:
-                for turn in range(8):
-                    old, new = ("CUSTOM_A", "CUSTOM_B")[:: 1 if turn % 2 == 0 else -1]
-                    kit.change_names(backend, kit.rename(kit.CLASS, old, new))
-                return 0
-            won = 0
-            for turn in range(12):
-                name = f"job-{number}-{turn}"
-                request = {uuid: {("CUSTOM_A", "CUSTOM_B")[turn % 2]: 1}}
-                won += bool(unless_refused("InventoryNotFound", kit.claim, backend, name, request))
-            return won
-
-        assert sum(in_threads(work)) == kit.ledger_state(backend).used("user", "CUSTOM_A")
-
     def test_a_name_is_deleted_while_it_is_used(self, backend: Backend) -> None:
         def work(number: int) -> None:
             for _ in range(6):
@@ -551,89 +592,25 @@ class ConcurrencyRules(ConcurrentKit):
         kit.define(backend, Provider("last", {"CUSTOM_A": 1}))
         assert kit.names_of(backend, kit.CLASS).count("CUSTOM_A") == 1
 
-    @kit.law(1)
-    def test_shares_change_during_claims(self, backend: Backend) -> None:
-        root = Provider("host0", "VCPU=9999")
-        root.add("cell0", "VCPU=9999")
-        names = kit.define(backend, root)
-
-        def work(number: int) -> None:
-            for turn in range(12):
-                if number == 0:
-                    tree = kit.stored_tree(backend, "host0")
-                    shares = [kit.share("VCPU", "host0", factor=1 + turn % 3)] if turn % 4 else []
-                    tree.find("cell0").update(shares=shares)
-                    kit.define(backend, tree)
-                    continue
-                kit.claim(backend, f"job-{number}-{turn}", {names["cell0"]: "VCPU=1"})
-                if turn % 3 == 0:
-                    kit.release(backend, f"job-{number}-{turn}")
-                kit.ledger_state(backend)  # checks the sums
-
-        in_threads(work)
-        assert kit.ledger_state(backend).used("cell0", "VCPU") == 8 * (_WORKERS - 1)
-
     @kit.law(1, 2)
-    def test_an_inventory_moves_during_claims(self, backend: Backend) -> None:
-        root = Provider("host0", "VCPU=99")
-        root.add("cell0")
-        places = list(kit.define(backend, root).values())
+    @pytest.mark.parametrize("write", _WRITES)
+    def test_claims_are_complete_during_another_write(self, backend: Backend, write: str) -> None:
+        root = Provider("host0", {"VCPU": 9999, "CUSTOM_A": 999, "CUSTOM_MOVES": 99})
+        root.add("cell0", "VCPU=9999")
+        places = kit.define(backend, root)
 
-        def work(number: int) -> int:
-            if number == 0:
-                refusals = exceptions.InUse, exceptions.Stale  # another thread wrote in between
-                for _ in range(40):
-                    unless_refused(refusals, _move_inventory, backend, places)
-                return 0
-            won = 0
-            for name in (f"job-{number}-{turn}" for turn in range(10)):
-                won += any(
-                    unless_refused("InventoryNotFound", kit.claim, backend, name, {place: "VCPU=1"})
-                    for place in places
-                )
-            return won
+        def work(number: int) -> set[str]:
+            if number:
+                return _claim_in_turn(backend, places, f"job-{number}")
+            for turn in range(16):
+                # a refusal: another thread wrote in between
+                unless_refused((exceptions.InUse, exceptions.Stale), _WRITES[write], backend, turn)
+            return set()
 
-        assert sum(in_threads(work)) == len(kit.ledger_state(backend).allocations)
-        _move_inventory(backend, places)
-        _move_inventory(backend, places)
-        assert len({key[1] for key in kit.ledger_state(backend).allocations}) <= 1
-
-    @kit.law(2)
-    def test_pruning_does_not_disturb_claims(self, backend: Backend) -> None:
-        uuids = list(
-            kit.define(backend, *(kit.host(f"host{n}", "VCPU=999") for n in range(3))).values()
-        )
-
-        def work(number: int) -> None:
-            for turn in range(10):
-                if number == 0:
-                    backend.prune(kit.now())
-                    continue
-                kit.claim(backend, f"job-{number}-{turn}", {uuids[number % 3]: "VCPU=1"})
-                if turn % 2:
-                    kit.release(backend, f"job-{number}-{turn}")
-
-        in_threads(work)
-        state = kit.ledger_state(backend)
-        assert len(state.allocations) == 5 * (_WORKERS - 1)
-        for consumer, record in backend.held_by({key[0] for key in state.allocations}).items():
+        claimed = set[str]().union(*in_threads(work))
+        state = kit.ledger_state(backend)  # checks the sums
+        assert {consumer for consumer, _, _ in state.allocations} == claimed != set()
+        assert set(state.allocations.values()) == {1} and len(state.allocations) == len(claimed)
+        for consumer, record in backend.held_by(claimed).items():
             kit.order(backend, ConsumerOrder.release(consumer, generation=record.generation))
         assert kit.ledger_state(backend).allocations == {}
-
-
-def _move_inventory(backend: Backend, places: list[str]) -> None:
-    """Move the CPUs with their allocations from a host to its cell, or back."""
-    columns = backend.read("host0")
-    tree = kit.stored_tree(backend, "host0")
-    is_at_host = bool(len(tree.inventories))
-    cpus = {False: Inventories(), True: Inventories("VCPU=99")}
-    tree.update(inventories=cpus[not is_at_host])
-    tree.children[0].update(inventories=cpus[is_at_host])
-    moves = tuple(
-        ConsumerOrder.replace(
-            name, (Use(places[is_at_host], "VCPU", 1),), generation=record.generation
-        )
-        for name, record in backend.held_by(set(columns.allocations.consumer)).items()
-    )
-    write = Write(Operation(), "reshape", "host0", kit.changes_to(backend, tree), moves)
-    backend.commit(write)
