@@ -6,7 +6,8 @@
 ``candidates``      Candidates: the answer, a lazy sequence
 ``explain``         Explanation: why the hosts that were left out cannot hold a request
 ``answer``          the same in one line
-``telling``         the reasons of many hosts at once, and of one
+``host_reasons``    the reasons of hosts that cannot hold a request
+``findings``        the reasons of a set of hosts while conditions report them
 ``feasibility``     whether a host could, if nobody held anything
 ``order``           Order: which host comes first, and who of a host
 ``fleet``           the picture as NumPy arrays: providers, inventories, shares, pools, holders

@@ -14,7 +14,7 @@ import numpy as np
 
 from resource_objects.reasons import Rule
 from resource_objects.search.arrays import Booleans
-from resource_objects.search.conditions.base import Cut, sums
+from resource_objects.search.conditions.base import OWN, POOL, Cut, sums
 from resource_objects.search.conditions.disabled import disabled_for
 from resource_objects.search.feasibility import Outlooks, SearchOutcome
 from resource_objects.search.fleet import ClassRows, Fleet
@@ -167,14 +167,14 @@ def _most_free(problem: Problem, cut: Cut, left: Booleans) -> Most:
     """Return the most of a class that one provider has free that may give it to some hosts."""
     fleet, rows = problem.fleet, cut.rows
     assert rows is not None, "it is a question of amounts"
-    own, pooled = cut.may or (~rows.is_part, ~rows.is_part)
-    own, pooled = own & _in_service(problem, rows), pooled & _in_service(problem, rows)
-    able = own & left[rows.tree]
-    if fleet.pools:
+    may = np.stack([~rows.is_part] * 2) if cut.may is None else cut.may
+    may = may & _in_service(problem, rows)
+    able = may[OWN] & left[rows.tree]
+    if len(may) > 1 and fleet.pools:
         to = left.copy()
         if problem.rules.host_gives:
             to[list(fleet.pools.trees)] = False
-        able = able | (pooled & np.isin(rows.provider, fleet.pools.giving_to(to)))
+        able |= may[POOL] & np.isin(rows.provider, fleet.pools.giving_to(to))
     free = np.where(able & ~rows.is_part, rows.free.clip(0), 0)
     if not len(free):
         return Most(0, "")

@@ -15,6 +15,7 @@ from resource_objects.fields import MAX_AMOUNT
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.amounts import FleetDemand
+from resource_objects.search.conditions.base import OWN, POOL
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import (
     CapacityByHost,
@@ -87,7 +88,7 @@ class CountedRequest:
         """Decide the hosts whose inventories share nothing."""
         problem, most = self.problem, self.most.copy()
         numbers = [
-            np.flatnonzero(demand.own.allowed & (demand.rows.free > 0)) + demand.rows.first
+            np.flatnonzero(demand.allowed[OWN] & (demand.rows.free > 0)) + demand.rows.first
             for demand in problem.demands
         ]
         is_sure = ~sharing_conflicts(self._fleet, np.concatenate(numbers))
@@ -249,9 +250,9 @@ def sharing_conflicts(fleet: Fleet, numbers: Integers) -> Booleans:
 
 def _pool_rows(demand: FleetDemand) -> Integers:
     """Return the rows of a class that belong to eligible pools."""
-    if demand.pooled is None:
+    if not demand.has_pools:
         return integers(())
-    return np.asarray(demand.pooled.numbers)[demand.pooled.allowed] - demand.rows.first
+    return np.flatnonzero(demand.allowed[POOL])
 
 
 def _repetitions(demand: FleetDemand, trees: int) -> Integers:
@@ -260,8 +261,8 @@ def _repetitions(demand: FleetDemand, trees: int) -> Integers:
     Devices that provide parts provide all that they have: any parts that add up will do.
     """
     rows = demand.rows
-    is_part = demand.own.allowed & demand.is_device & (rows.low <= rows.high) & (rows.high > 0)
-    is_whole = demand.own.allowed & demand.gives_all & ~is_part
+    is_part = demand.allowed[OWN] & demand.is_device & (rows.low <= rows.high) & (rows.high > 0)
+    is_whole = demand.allowed[OWN] & demand.gives_all & ~is_part
     times, together = np.zeros(trees, dtype=np.int64), np.zeros(trees, dtype=np.int64)
     np.add.at(times, rows.tree[is_whole], rows.free[is_whole] // demand.amount)
     if demand.is_split:
@@ -277,6 +278,6 @@ def _is_free_of_unit_rules(demand: FleetDemand, trees: int) -> Booleans:
         rows = demand.rows
         is_any = (rows.step_size == 1) & (rows.min_unit <= 1)
         is_any &= rows.max_unit >= np.minimum(rows.free, demand.amount)
-        is_device = demand.own.allowed & demand.is_device & (rows.free > 0)
+        is_device = demand.allowed[OWN] & demand.is_device & (rows.free > 0)
         is_free[rows.tree[is_device & ~is_any]] = False
     return is_free

@@ -21,7 +21,7 @@ from resource_objects.resources import Amount
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans
-from resource_objects.search.conditions.base import Qualifications
+from resource_objects.search.conditions.base import OWN, Qualifications
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import Parts, View
 
@@ -146,11 +146,11 @@ def lay_located(
     found = []
     for name, amount in amounts.items():
         parts = fleet.parts_of(name)
-        is_barred = tuple(~one.own[parts.provider] for one in laid.each)
+        is_barred = tuple(~one.met[OWN][parts.provider] for one in laid.each)
         allowed = np.ones(len(parts.provider), dtype=np.bool_)
         for flags in is_barred:
             allowed &= ~flags
-        has_required = tuple(one.own[parts.provider] for one in laid.some)
+        has_required = tuple(one.met[OWN][parts.provider] for one in laid.some)
         classes = _reached(fleet, {name for shape in parts.shapes for name in shape})
         flags_of = (barriers, is_barred, has_required, allowed)
         found.append(LocatedFleetDemand(fleet, name, amount, parts, *flags_of, classes))

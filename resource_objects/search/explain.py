@@ -16,11 +16,11 @@ from resource_objects.fields import Shared
 from resource_objects.names import in_natural_order
 from resource_objects.reasons import Reason, Rule, sentences
 from resource_objects.search.answer import answer, most_together
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.conditions.base import Cut
 from resource_objects.search.feasibility import Outlook, Outlooks, SearchOutcome
+from resource_objects.search.host_reasons import HostReasons, needs_decision
 from resource_objects.search.problem import Problem
-from resource_objects.search.telling import ManyTold, reasons_of
 
 #: Hosts that ``str()`` tells one by one.
 SHOWN_HOSTS = 20
@@ -28,8 +28,6 @@ SHOWN_HOSTS = 20
 NEAREST = 3
 #: Of more hosts that are told one by one, those are looked at that fail by the fewest parts.
 MOST_ALONE = 200
-#: The reasons of more hosts than these are told at once.
-FEW = 3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -162,17 +160,18 @@ class Explanation(Shared):
     def _ranked(self) -> Iterator[_Ranked]:
         """Yield refused hosts, those first that lack least; those last that surely never could."""
         many, refused = self._many, self._outcome.refused
-        alone = many.one_by_one
+        alone = many.open
         if len(alone) > MOST_ALONE:  # those that fail by the fewest parts, as arrays see it
             failed = np.zeros(len(self._hosts), dtype=np.int64)
             for condition in self._problem.conditions:
                 failed += ~condition.mask()
             alone = alone[np.argsort(failed[alone], kind="stable")][:MOST_ALONE]
         lacks = many.lacks()
+        self._find(alone.tolist())
         for tree in alone.tolist():
             lacks.qualities[tree] = lacks.lack[tree] = 0
             lacks.add(tree, self._of_tree(tree))
-        left_out = np.setdiff1d(many.one_by_one, alone)
+        left_out = np.setdiff1d(many.open, alone)
         some = refused[np.isin(refused, left_out, invert=True)] if len(left_out) else refused
         never = np.zeros(len(self._hosts), dtype=np.bool_)
         if self._outlooks is not None:
@@ -204,7 +203,9 @@ class Explanation(Shared):
     def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
         """Return the first of :attr:`reasons`, and how many more there are."""
         found: list[Reason] = []
-        for tree in self._outcome.refused.tolist():
+        refused = self._outcome.refused.tolist()
+        self._find(refused[:count])
+        for tree in refused:
             if len(found) >= count:
                 break
             found += self._of_tree(tree)
@@ -223,8 +224,8 @@ class Explanation(Shared):
     def by_host(self) -> Iterator[tuple[str, tuple[Reason, ...]]]:
         """Yield each refused host with its reasons, in the order of names."""
         refused = self._outcome.refused.tolist()
-        if len(refused) > FEW and len(self._known) < len(refused):
-            self._known = self._many.reasons()
+        if len(self._known) < len(refused):
+            self._known = self._many.by_tree()
         for tree in refused:
             yield self._hosts[tree], self._of_tree(tree)
 
@@ -265,13 +266,23 @@ class Explanation(Shared):
         }
 
     @functools.cached_property
-    def _many(self) -> ManyTold:
-        return ManyTold(self._problem, self._outcome.refused, self._of_tree)
+    def _many(self) -> HostReasons:
+        return HostReasons(self._problem, self._outcome.refused, self._needs_decision)
 
     def _of_tree(self, tree: int) -> tuple[Reason, ...]:
         if tree not in self._known:
-            self._known[tree] = reasons_of(self._problem, tree)
+            self._find([tree])
         return self._known[tree]
+
+    def _find(self, trees: Iterable[int]) -> None:
+        """Find the reasons of some refused hosts."""
+        some = integers(sorted(set(trees) - self._known.keys()))
+        if len(some):
+            self._known |= HostReasons(self._problem, some, self._needs_decision).by_tree()
+
+    @functools.cached_property
+    def _needs_decision(self) -> Booleans:
+        return needs_decision(self._problem)
 
     def __str__(self) -> str:
         if not self._outcome.told.any():
@@ -285,6 +296,7 @@ class Explanation(Shared):
     def _refused(self) -> Iterator[str]:
         refused = self._outcome.refused.tolist()
         shown = list(itertools.islice(self._naturally(refused), SHOWN_HOSTS))
+        self._find(shown)
         for tree in shown:
             yield _line(self._hosts[tree], self._of_tree(tree))
         is_shown = np.zeros(len(self._hosts), dtype=np.bool_)

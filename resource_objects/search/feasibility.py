@@ -14,10 +14,11 @@ from resource_objects.requests import Request
 from resource_objects.resources.budget import Budget
 from resource_objects.search import limits
 from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.conditions.base import OWN
 from resource_objects.search.fleet import Fleet, unheld
+from resource_objects.search.host_reasons import needs_decision
 from resource_objects.search.order import Options, Order, Preference
 from resource_objects.search.problem import Problem, direct, lay, possible
-from resource_objects.search.telling import entangled
 from resource_objects.search.tree_search import TreeSearch, Wider
 
 
@@ -150,7 +151,7 @@ class UnheldFleet:
     def _look(self, tree: int) -> bytes | None:
         """Return all of a host that the decision depends on; None if that is not to be told."""
         if self._alone is None:
-            self._alone = entangled(self._problem)
+            self._alone = needs_decision(self._problem)
             self._tables = _tables(self._problem)
         if self._alone[tree]:
             return None
@@ -171,7 +172,7 @@ def _tables(problem: Problem) -> list[tuple[Integers, Integers]]:
         rows = ask.rows
         place = rows.provider - fleet.roots[rows.tree]
         figures = (place, rows.low, rows.high, rows.step_size, rows.free, rows.max_unit)
-        flags = (ask.is_device, ask.own.allowed, *ask.own.has_required)
+        flags = (ask.is_device, ask.allowed[OWN], *(has[OWN] for has in ask.has_required))
         tables.append((rows.tree, np.column_stack([*figures, *flags])))
     if problem.named:
         parent = fleet.parent - fleet.roots[fleet.tree]

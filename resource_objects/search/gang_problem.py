@@ -26,7 +26,7 @@ from resource_objects.resources.located import Identified, PartialRequest
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.amounts import ClassCondition
-from resource_objects.search.conditions.base import LaysFilter
+from resource_objects.search.conditions.base import OWN, LaysFilter
 from resource_objects.search.conditions.located import LocatedCondition, most_of_parts
 from resource_objects.search.demands import Supply, TreeDemand, members
 from resource_objects.search.distribution import Counts, Domain, LinearBound, maximal, within_bound
@@ -122,8 +122,8 @@ def upper_bounds(problem: Problem, capacity: CapacityByHost, most: int) -> Integ
         if name in fleet.classes:
             np.minimum(bounds, capacity.free(name) // total, out=bounds)
     for demand in problem.demands:
-        if not demand.is_split and demand.pooled is None:
-            rows, provides = demand.rows, demand.own.allowed & demand.gives_all
+        if not demand.is_split and not demand.has_pools:
+            rows, provides = demand.rows, demand.allowed[OWN] & demand.gives_all
             times = np.zeros_like(bounds)
             np.add.at(times, rows.tree, np.where(provides, rows.free // demand.amount, 0).clip(0))
             np.minimum(bounds, times, out=bounds)
@@ -262,9 +262,9 @@ def has_traits(problem: Problem) -> Booleans | None:
     for trait in range(len(problem.required)):
         has = np.zeros(len(problem.is_host), dtype=np.bool_)
         for demand in problem.demands:
-            if demand.pooled is None:
+            if not demand.has_pools:
                 lacks = np.zeros_like(has)
-                lacks[demand.rows.tree[demand.own.allowed & ~demand.own.has_required[trait]]] = True
+                lacks[demand.rows.tree[(demand.allowed & ~demand.has_required[trait])[OWN]]] = True
                 has |= ~lacks
         has_all = has if has_all is None else has_all & has
     return has_all

@@ -18,6 +18,7 @@ import numpy as np
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.candidate import Candidate
+from resource_objects.search.conditions.base import OWN
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import ClassRows
 from resource_objects.search.problem import Problem
@@ -116,8 +117,8 @@ class HostClasses:
         for group in self._groups:
             yield group.own.astype(np.int64)
         for demand in self._demands:
-            flags = (demand.own.allowed, demand.gives_all, demand.is_device)
-            for flag in (*flags, *demand.own.has_required):
+            flags = (demand.allowed[OWN], demand.gives_all, demand.is_device)
+            for flag in (*flags, *(has[OWN] for has in demand.has_required)):
                 yield self._spread(demand.rows, flag)
         rows_of = self._rows
         if self._is_detailed:

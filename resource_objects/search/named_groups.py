@@ -25,7 +25,14 @@ from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.matching import Matching
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.base import Laying, Qualification, Semantics, met, pools_of
+from resource_objects.search.conditions.base import (
+    OWN,
+    Laying,
+    Qualification,
+    Semantics,
+    met,
+    pools_of,
+)
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.order import Preference
@@ -91,7 +98,7 @@ class Named:
         found = np.ones(len(self.fleet.names), dtype=np.bool_)
         for condition in self.kinds[0].conditions:
             if condition.rule is Rule.DISABLED:
-                found &= condition.own
+                found &= condition.met[OWN]
         return found
 
     @functools.cached_property
@@ -280,8 +287,8 @@ def _kind(
     counts = dict(_counts(groups[0]))
     for name in counts:
         conditions += laying.of_class(groups[0], name)
-    met_own, met_pooled = met(conditions, len(fleet.names))
-    met_pooled = met_pooled & fleet.is_pool
+    by_role = met(fleet, conditions)
+    met_own, met_pooled = by_role[OWN], by_role[-1] & fleet.is_pool
     classes = tuple((fleet.rows(name), amount) for name, amount in counts.items())
     able = np.ones(len(fleet.names), dtype=np.bool_)
     for rows, amount in classes:

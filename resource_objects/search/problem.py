@@ -26,10 +26,10 @@ from resource_objects.search.conditions import amounts
 from resource_objects.search.conditions.amounts import (
     ClassCondition,
     FleetDemand,
-    Sources,
     having_free,
 )
 from resource_objects.search.conditions.base import (
+    OWN,
     Condition,
     HostFilter,
     Laying,
@@ -123,7 +123,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     if rules.affinity_needs_cells:
         _check_affinity(amounts_of, request.near)
     disabled = disabled_for(fleet, request)
-    laying = Laying(fleet, rules, () if disabled is None else [in_service(disabled)])
+    laying = Laying(fleet, rules, () if disabled is None else [in_service(fleet, disabled)])
     group = request.unnamed
     laid = laying.of_group(group)
     demands = [
@@ -136,7 +136,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     named = lay_groups(fleet, request, laying, rules)
     of_host: list[Condition] = [] if disabled is None else [HostInService(fleet, disabled)]
     of_host += [
-        HostCondition(fleet, one, classes)
+        HostCondition(fleet, *one, classes)
         for one in (
             *laying.of_root(request.root_required, request.root_forbidden),
             *laying.of_host(group),
@@ -150,7 +150,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     is_host, is_told, has_own = _looked_at(fleet, having, rules)
     for condition in of_host:
         is_host[~condition.mask()] = False
-    traits = RequiredTraits(fleet, tuple(one.label for one in laid.some), (*classes, *where))
+    traits = RequiredTraits(fleet, rules, tuple(one.label for one in laid.some), (*classes, *where))
     nearness = Nearness(where) if len(where) > 1 else None
     together = Together(fleet, classes, where, traits)
     of_unnamed: list[Condition] = [*classes, *where]
@@ -239,12 +239,16 @@ def _demand(
     rows, name = fleet.rows(one.resource_class), one.resource_class
     each = (*laid.each, *of_class)
     is_free = having_free(fleet, rows, one.units)
-    own = _sources(
-        range(rows.first, rows.first + len(rows.provider)),
-        [~one.own[rows.provider] for one in each],
-        [one.own[rows.provider] for one in laid.some],
-        is_free & ~rows.is_part,
-    )
+    is_pool = fleet.is_pool[rows.provider]
+    roles = 2 if is_pool.any() else 1
+
+    def of_rows(met: Booleans) -> Booleans:
+        return met[:roles].take(rows.provider, axis=1)
+
+    is_barred = [~of_rows(one.met) for one in each]
+    allowed = np.stack((is_free & ~rows.is_part, is_free & is_pool)[:roles])
+    for barred in is_barred:
+        allowed &= ~barred
     is_device = _splitting(rows, one, rules)
     return FleetDemand(
         resource_class=name,
@@ -256,8 +260,9 @@ def _demand(
         is_device=is_device,
         is_split=bool(is_device.any()),
         barriers=tuple((one.rule, one.label) for one in each),
-        own=own,
-        pooled=_pooled(fleet, rows, each, laid.some, is_free),
+        is_barred=tuple(is_barred),
+        has_required=tuple(of_rows(one.met) for one in laid.some),
+        allowed=allowed,
     )
 
 
@@ -266,38 +271,6 @@ def _splitting(rows: ClassRows, one: Wanted, rules: Semantics) -> Booleans:
     if one.units or not rules.splits_devices:
         return np.zeros_like(rows.is_below)
     return rows.is_below if is_device(one.resource_class) else rows.is_single
-
-
-def _pooled(
-    fleet: Fleet,
-    rows: ClassRows,
-    each: Sequence[Qualification],
-    some: Sequence[Qualification],
-    is_free: Booleans,
-) -> Sources | None:
-    """Return the inventories of pools, None if there are none."""
-    if not fleet.pools:
-        return None
-    entries = np.flatnonzero(np.isin(rows.provider, fleet.pools.providers))
-    if not len(entries):
-        return None
-    provider = rows.provider[entries]
-    barred = [~one.pooled[provider] for one in each]
-    return _sources(
-        rows.first + entries, barred, [one.pooled[provider] for one in some], is_free[entries]
-    )
-
-
-def _sources(
-    numbers: range | Integers,
-    is_barred: Sequence[Booleans],
-    has_required: Sequence[Booleans],
-    allowed: Booleans,
-) -> Sources:
-    """Return sources, ``allowed`` but for what bars them."""
-    for barred in is_barred:
-        allowed = allowed & ~barred
-    return Sources(numbers, tuple(is_barred), tuple(has_required), allowed)
 
 
 # --- what is asked for --------------------------------------------------------------------------
@@ -469,18 +442,18 @@ def direct(problem: Problem, is_plain: bool, *, of_each: bool) -> Direct | None:
     first = []
     for ask in asks:
         rows = ask.rows
-        gives = ask.own.allowed & ask.gives_all
+        gives = ask.allowed[OWN] & ask.gives_all
         at, is_given = _first_of_each(fleet, ask, gives)
         first.append(at)
         decides &= is_given
         if is_only is not None and not _has_one_each(fleet, ask):
             is_only &= _gives_alone(fleet, ask, np.flatnonzero(gives))
-        if ask.pooled is not None:
+        if ask.has_pools:
             decides[rows.tree[gives & fleet.is_pool[rows.provider]]] = False
-        for number, has in enumerate(ask.own.has_required):
-            if ask.pooled is None:
+        for number, has in enumerate(ask.has_required):
+            if not ask.has_pools:
                 lacks = np.zeros_like(decides)
-                lacks[rows.tree[ask.own.allowed & ~has]] = True
+                lacks[rows.tree[(ask.allowed & ~has)[OWN]]] = True
                 answers[number] |= ~lacks
     for answered_for in answers:
         decides &= answered_for
@@ -520,7 +493,7 @@ def _may_meet(fleet: Fleet, first: Iterable[Integers]) -> Booleans:
 
 def _has_one_each(fleet: Fleet, ask: FleetDemand) -> bool:
     """Return whether each tree has one inventory of a class at most, which gives alone."""
-    return not ask.is_split and ask.pooled is None and fleet.has_one_each(ask.resource_class)
+    return not ask.is_split and not ask.has_pools and fleet.has_one_each(ask.resource_class)
 
 
 def _gives_alone(fleet: Fleet, ask: FleetDemand, entries: Integers) -> Booleans:
@@ -528,9 +501,9 @@ def _gives_alone(fleet: Fleet, ask: FleetDemand, entries: Integers) -> Booleans:
     rows, trees = ask.rows, len(fleet.hosts)
     found: Booleans = np.bincount(rows.tree[entries], minlength=trees) == 1
     if ask.is_split:
-        parts = ask.own.allowed & ask.is_device & (rows.low <= rows.high) & (rows.high > 0)
+        parts = ask.allowed[OWN] & ask.is_device & (rows.low <= rows.high) & (rows.high > 0)
         found &= np.bincount(rows.tree[parts], minlength=trees) < 2
-    if ask.pooled is not None:
+    if ask.has_pools:
         found &= ~amounts.from_pools(fleet, ask)
     return found
 

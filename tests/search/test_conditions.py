@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from resource_objects.providers import Provider
 from resource_objects.reasons import Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
-from resource_objects.search.conditions.base import Partial
 from resource_objects.search.fleet_build import read
+from resource_objects.search.host_reasons import find_reasons
 from resource_objects.search.problem import lay
 from tests.search import generated
 from tests.support.columns import columns_of
@@ -20,12 +21,10 @@ def problem_of(roots, request):
     return lay(request, read(columns_of(roots)))
 
 
-def told(problem, tree):
-    """Return the reasons of each condition for a host, in order."""
-    host = Partial(tree, problem.traits.sources(tree), {})
-    for condition in problem.conditions:
-        host.told[condition] = condition.reasons(host)
-    return host.told
+def failing(problem, tree):
+    """Return the conditions by which a host has reasons."""
+    found = find_reasons(problem, np.array([tree])).failing
+    return {condition for condition, hosts in found.items() if hosts[0]}
 
 
 #: Rules of conditions that look at nothing else than what they are about.
@@ -45,7 +44,7 @@ def test_what_a_mask_rules_out_does_not_hold(cases, start):
                 without = [tree for tree in range(len(mask)) if not mask[tree]]
                 so_far = problem.conditions[: problem.conditions.index(condition) + 1]
                 for tree in without:  # a condition on several repeats no reason of one
-                    assert any(map(told(problem, tree).get, so_far)), (seed, condition)
+                    assert failing(problem, tree) & {*so_far}, (seed, condition)
                 ruled_out += len(without)
     assert ruled_out > 5
 
@@ -61,10 +60,10 @@ def test_a_host_that_is_found_meets_every_condition(cases, start):
         found = Snapshot(columns_of(roots)).candidates(request, limit=None)
         for tree in {problem.fleet.hosts.index(one.host) for one in found}:
             hosts += 1
+            failing_by_itself = {one for one in failing(problem, tree) if one.rule in BY_THEMSELVES}
             for condition in problem.conditions:
                 assert condition.mask()[tree], (seed, condition)
-                if condition.rule in BY_THEMSELVES:
-                    assert not told(problem, tree)[condition], (seed, condition)
+                assert condition not in failing_by_itself, (seed, condition)
             assert problem.together.holds(tree), seed
     assert hosts > 2
 
@@ -94,7 +93,6 @@ def test_the_conditions_of_a_request_stand_in_the_order_in_which_they_are_told()
 def test_a_condition_tells_of_itself_alone():
     problem = problem_of([Provider("host0", "VCPU=8,PGPU=2")], Request("VCPU=9,PGPU=1"))
     cpus, gpus = problem.classes
-    host = Partial(0, problem.traits.sources(0), {})
-    (reason,) = cpus.reasons(host)
+    (reason,) = cpus.short(0, 1)
     assert str(reason) == "host0: VCPU requested 9, free 8 of 8"
-    assert gpus.reasons(host) == []
+    assert gpus.short(0, 1) == []

@@ -15,9 +15,9 @@ from resource_objects.providers import Provider
 from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Gang, Member, Request, RequestGroup
 from resource_objects.scheduler import Scheduler
-from resource_objects.search import Snapshot, explain
+from resource_objects.search import Snapshot
 from resource_objects.search.feasibility import Outlook, UnheldFleet
-from resource_objects.search.telling import ManyTold
+from resource_objects.search.host_reasons import HostReasons
 from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of
 
@@ -370,12 +370,9 @@ REFUSED = {
 @pytest.mark.parametrize("refuse", REFUSED.values(), ids=REFUSED)
 def test_a_refusal_computes_no_reason_before_it_is_read(monkeypatch, refuse):
     computed = []
-    compute, of_arrays = explain.reasons_of, ManyTold.__init__
+    begin = HostReasons.__init__
     monkeypatch.setattr(
-        explain, "reasons_of", lambda *args: (computed.append("a host"), compute(*args))[1]
-    )
-    monkeypatch.setattr(
-        ManyTold, "__init__", lambda *args: (computed.append("hosts"), of_arrays(*args))[1]
+        HostReasons, "__init__", lambda *args: (computed.append(len(args[2])), begin(*args))[1]
     )
     with ro.connect("memory://") as ledger:
         ledger.sync(*[host(f"host{number}", "VCPU=8") for number in range(30)])
@@ -388,7 +385,7 @@ def test_a_refusal_computes_no_reason_before_it_is_read(monkeypatch, refuse):
         assert not error.reasons
         return
     assert len(error.reasons) == 30
-    assert computed == ["hosts"]
+    assert computed == [30]
     assert "VCPU" in str(error)
 
 
@@ -578,10 +575,13 @@ def test_what_is_free_is_told_truly_where_the_step_forbids_it():
 def test_nothing_is_worked_out_before_somebody_looks(monkeypatch):
     asked = []
     monkeypatch.setattr(UnheldFleet, "__init__", lambda *_: asked.append("what would be"))
-    monkeypatch.setattr(ManyTold, "__init__", lambda *_: asked.append("many hosts"))
+    begin = HostReasons.__init__
+    monkeypatch.setattr(
+        HostReasons, "__init__", lambda *args: (asked.append("reasons"), begin(*args))[1]
+    )
     found = Snapshot(columns_of([host("host0", "VCPU=1")])).candidates("VCPU=2")
     assert not found and not asked
-    assert str(found.explain()) and not asked
+    assert str(found.explain()) and asked == ["reasons"]
 
 
 @pytest.mark.parametrize(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import random
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from resource_objects.reasons import Reason, Rule
+from resource_objects.reasons import Rule
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
 from resource_objects.search.conditions.base import Cut
 from resource_objects.search.explain import Explanation
-from resource_objects.search.telling import ManyTold, labels, reasons_of
+from resource_objects.search.host_reasons import HostReasons, find_reasons, labels, needs_decision
 from tests.search.worlds import case, held_by
 from tests.support import fleets
 from tests.support.columns import columns_of
@@ -41,14 +40,17 @@ def test_many_at_once_are_told_what_each_is_told(start):
         limits = limits_of(chance, roots)
         told = snapshot.candidates(request, limit=None, limits=limits).explain()
         problem, refused = told._problem, told._outcome.refused
-        many = ManyTold(problem, refused, functools.partial(reasons_of, problem))
-        each = {tree: reasons_of(problem, tree) for tree in refused.tolist()}
-        found = many.reasons()
+        many = HostReasons(problem, refused, needs_decision(problem))
+        each = {
+            tree: find_reasons(problem, np.array([tree])).by_tree().get(tree, ())
+            for tree in refused.tolist()
+        }
+        found = many.by_tree()
         assert {tree: found[tree] for tree in each} == each, seed
         counts = Counter(name for reasons in each.values() for name in labels(reasons))
         assert many.labels(refused) == counts, seed
         assert many.count() == sum(map(len, each.values())), seed
-        at_once += len(each) - len(set(many.one_by_one.tolist()) & each.keys())
+        at_once += len(each) - len(set(many.open.tolist()) & each.keys())
     assert at_once > 20
 
 
@@ -72,10 +74,9 @@ class Odd:
     def holds(self, tree):
         return tree % 2 == 0
 
-    def reasons(self, host):
-        where = self.fleet.hosts[host.tree]
-        odd = Reason(self.rule, 1, 0, 0, where=where, unit="it is odd", filter="odd")
-        return [] if self.holds(host.tree) else [odd]
+    def find(self, findings, hosts):
+        failing = hosts & ~self.among(findings.hosts.trees)
+        findings.add(self, self.rule, np.flatnonzero(failing), 1, unit="it is odd", filter="odd")
 
 
 def test_who_a_filter_refuses_is_told_so_and_nothing_else():
@@ -95,5 +96,5 @@ def explained(count: int, request: Request) -> Explanation:
 def test_arrays_tell_of_a_fleet_without_a_decision():
     """All of them are told at once: nothing is asked of one host."""
     told = explained(200, Request("VCPU=9"))
-    assert not len(told._many.one_by_one)
+    assert not len(told._many.open)
     assert len(told.reasons) == 200

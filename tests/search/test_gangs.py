@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.reasons import Reason, Rule
+from resource_objects.reasons import Rule
 from resource_objects.requests import Gang, Member, RequestGroup
 from resource_objects.resources.pci import DeviceSpec
 from resource_objects.search.conditions.base import Cut
@@ -453,8 +453,8 @@ class Without:
     def holds(self, tree: int) -> bool:
         return tree != self.refused
 
-    def reasons(self, host: Any) -> list[Reason]:
-        return []
+    def find(self, findings: Any, hosts: Any) -> None:
+        pass
 
 
 def test_a_filter_that_leaves_nobody_is_told(ledger: ro.Ledger) -> None:

@@ -28,7 +28,8 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.base import Cut, Partial
+from resource_objects.search.conditions.base import Cut
+from resource_objects.search.findings import Findings
 
 T = TypeVar("T")
 
@@ -151,22 +152,26 @@ class FilterCondition:
         """Return True if a host passes."""
         return self._refusal(tree) is None if self._mask is None else bool(self._mask[tree])
 
-    def reasons(self, host: Partial) -> list[Reason]:
-        """Return why a host is refused.
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add the reasons of the hosts that are refused.
 
         Cost: a filter that may be skipped, and decides host by host, is called for all hosts.
         """
         if self._failures is not None:  # it refuses no host if it fails on any
             self.among(np.arange(len(self._hosts)))
-        if self.holds(host.tree):
+        trees = findings.hosts.trees.tolist()
+        findings.add_known(self, hosts, lambda host: self._reasons(trees[host]))
+
+    def _reasons(self, tree: int) -> list[Reason]:
+        if self.holds(tree):
             return []
-        where, why = self._hosts.hosts[host.tree], self._refusal(host.tree)
+        where, why = self._hosts.hosts[tree], self._refusal(tree)
         if why is None and self._failures is None:
             expected = "it passes the host, but not where it decides all hosts at once"
             raise FilterFailed(self.name, where, expected)
         if why is None:
             why = "is refused, and it failed to say why"
-        holders = self._holders(host.tree)
+        holders = self._holders(tree)
         return [
             Reason(self.rule, 1, 0, 0, where=where, holders=holders, unit=why, filter=self.name)
         ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -22,37 +22,25 @@ from resource_objects.resources import Amount
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.conditions.base import (
+    OWN,
+    POOL,
     Cut,
-    Partial,
     Semantics,
-    Telling,
-    Told,
     excluded,
     in_words,
     pools_of,
-    sums,
-    told_unmet,
     trees_of,
     unmet,
 )
 from resource_objects.search.conditions.overdrawn import overdrawn
 from resource_objects.search.demands import Draw, Source, TreeDemand, bits, members
+from resource_objects.search.findings import Findings, HostSet, Pairs, Sources
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.placements import no_placement, placements
 from resource_objects.search.tree_solver import may_provide
 
 #: Equal sources are one object: a search that is suspended has those of its tree.
 _source = functools.lru_cache(1024)(Source)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Sources:
-    """Some inventories of a class, by number, with what they meet: parallel sequences."""
-
-    numbers: range | Integers
-    is_barred: tuple[Booleans, ...]  #: by condition on everybody who gives: does not meet it
-    has_required: tuple[Booleans, ...]  #: by condition on all who give some class: meets it
-    allowed: Booleans  #: meets all of the former, and no unit that is asked for is taken
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -67,9 +55,24 @@ class FleetDemand:
     gives_all: Booleans  #: could give all of it by itself; parallel to rows
     is_device: Booleans  #: may give a part, while other devices give the rest; parallel to rows
     is_split: bool  #: whether any of them may
-    barriers: tuple[tuple[Rule, str], ...]  #: the conditions on everybody who gives
-    own: Sources  #: all of them, to their own trees; parallel to rows
-    pooled: Sources | None  #: those of pools, to other trees; None if there are none
+    barriers: tuple[tuple[Rule, str], ...]  #: the conditions on each provider
+    # flags of the inventories by role, see base.Qualification
+    is_barred: tuple[Booleans, ...]  #: by such a condition, those that do not meet it
+    has_required: tuple[Booleans, ...]  #: by required trait, those that have it
+    allowed: Booleans  #: those that meet all conditions on each provider, with units that are free
+
+    @property
+    def has_pools(self) -> bool:
+        """Whether a pool has an inventory of the class."""
+        return len(self.allowed) > 1
+
+    def having(self, trait: int | None) -> Booleans:
+        """Return the allowed inventories, by role, that have a required trait, if one is passed."""
+        return self.allowed if trait is None else self.allowed & self.has_required[trait]
+
+    def trees(self, fleet: Fleet, provides: Booleans) -> Booleans:
+        """Return the trees that some inventories, by role, may provide to."""
+        return trees_of(fleet, self.rows.provider, provides)
 
 
 class Shortage:
@@ -290,18 +293,11 @@ def alone(rows: ClassRows, amount: int) -> Booleans:
     return found
 
 
-def having(sources: Sources, trait: int | None) -> Booleans:
-    """Return which sources are allowed and have a trait, if one is asked for."""
-    return sources.allowed if trait is None else sources.allowed & sources.has_required[trait]
-
-
 def from_pools(fleet: Fleet, ask: FleetDemand, trait: int | None = None) -> Booleans:
-    """Return which trees are linked to a pool that gives all of a class."""
-    if ask.pooled is None:
+    """Return which trees are linked to a pool that provides all of a class."""
+    if not ask.has_pools:
         return np.zeros(len(fleet.hosts), dtype=np.bool_)
-    entries: Any = np.asarray(ask.pooled.numbers) - ask.rows.first
-    able = having(ask.pooled, trait) & ask.gives_all[entries]
-    pools = ask.rows.provider[entries][able]
+    pools = ask.rows.provider[ask.having(trait)[POOL] & ask.gives_all]
     return fleet.pools.linked_to(pools, len(fleet.hosts))
 
 
@@ -348,7 +344,7 @@ def enough_of_class(fleet: Fleet, ask: FleetDemand, trait: int | None = None) ->
     found = np.zeros(len(fleet.hosts), dtype=np.bool_)
     if not len(rows.tree):
         return found
-    sources = having(ask.own, trait)
+    sources = ask.having(trait)[OWN]
     if fleet.is_everywhere(ask.resource_class):
         found = sources & ask.gives_all
     else:
@@ -363,7 +359,7 @@ def enough_of_class(fleet: Fleet, ask: FleetDemand, trait: int | None = None) ->
         if fleet.shares:
             together -= excess(fleet, ask, parts)[rows.tree[starts]]
         found[rows.tree[starts[together >= ask.amount]]] = True
-    if ask.pooled is not None:
+    if ask.has_pools:
         found |= from_pools(fleet, ask, trait)
     return found
 
@@ -398,33 +394,23 @@ class ClassCondition:
         """Yield whether the class is there, then each condition on sources, then the amount."""
         demand, rows = self.demand, self.demand.rows
         name, amount = demand.resource_class, demand.amount
-        able = ~rows.is_part
-        of_pools = np.isin(rows.provider, self.fleet.pools.providers)
-        found = trees_of(self.fleet, rows, able, of_pools)
+        able = np.stack((~rows.is_part, self.fleet.is_pool[rows.provider]))[: len(demand.allowed)]
         parts = demand.is_device & ~rows.is_part if demand.is_split else None
+        found = demand.trees(self.fleet, able)
         yield Cut(found, Rule.NO_INVENTORY, "", name, amount=amount, rows=rows, together=parts)
-        entries = np.flatnonzero(of_pools)
         for number, (rule, label) in enumerate(demand.barriers):
-            able = able & ~demand.own.is_barred[number]
-            if demand.pooled is not None:
-                of_pools[entries] &= ~demand.pooled.is_barred[number]
+            able = able & ~demand.is_barred[number]
             words = f"{name} {in_words(demand.barriers[: number + 1])}"
-            yield Cut(trees_of(self.fleet, rows, able, of_pools), rule, "", name, label, words)
-        together = demand.own.allowed & demand.is_device if demand.is_split else None
-        yield self._cut(self.mask(), (demand.own.allowed, self._pooled()), together)
+            yield Cut(demand.trees(self.fleet, able), rule, "", name, label, words)
+        yield self._cut(self.mask(), demand.allowed)
 
     def cut_of_trait(self, trait: int, label: str) -> Cut:
         """Return the cut that enough is to be had of who has a required trait."""
-        demand = self.demand
-        own = having(demand.own, trait)
-        together = own & demand.is_device if demand.is_split else None
-        cut = self._cut(self.enough(trait), (own, self._pooled(trait)), together)
-        words = in_words([*demand.barriers, (Rule.TRAIT_MISSING, label)])
+        cut = self._cut(self.enough(trait), self.demand.having(trait))
+        words = in_words([*self.demand.barriers, (Rule.TRAIT_MISSING, label)])
         return cut._replace(label=label, words=words)
 
-    def _cut(
-        self, passing: Booleans, may: tuple[Booleans, Booleans], together: Booleans | None
-    ) -> Cut:
+    def _cut(self, passing: Booleans, may: Booleans) -> Cut:
         demand = self.demand
         return Cut(
             passing,
@@ -435,22 +421,12 @@ class ClassCondition:
             amount=demand.amount,
             rows=demand.rows,
             may=may,
-            together=together,
+            together=may[OWN] & demand.is_device if demand.is_split else None,
         )
 
     def had(self, trait: int) -> Booleans:
         """Return, by tree, whether somebody who may give it has a required trait, full or not."""
-        return trees_of(
-            self.fleet, self.demand.rows, having(self.demand.own, trait), self._pooled(trait)
-        )
-
-    def _pooled(self, trait: int | None = None) -> Booleans:
-        """Return who may give it to other trees, as a pool; parallel to its inventories."""
-        found = np.zeros(len(self.demand.rows.provider), dtype=np.bool_)
-        if self.demand.pooled is not None:
-            entries = np.asarray(self.demand.pooled.numbers) - self.demand.rows.first
-            found[entries] = having(self.demand.pooled, trait)
-        return found
+        return self.demand.trees(self.fleet, self.demand.having(trait))
 
     @property
     def name(self) -> str:
@@ -479,36 +455,26 @@ class ClassCondition:
             self._last = last = tree, self._of_tree(tree)
         return last[1]
 
-    def sources(self, tree: int) -> Iterator[tuple[Sources, Any]]:
-        """Yield who may give to a tree: which of whose entries, its own first."""
-        demand = self.demand
-        yield demand.own, demand.rows.of_tree(tree)
-        if demand.pooled is not None and (pools := pools_of(self.fleet, self.rules, tree)):
-            provider = self.fleet.inventories.provider[demand.pooled.numbers]
-            yield demand.pooled, np.flatnonzero(np.isin(provider, pools))
-
     def _of_tree(self, tree: int) -> TreeDemand:
-        demand = self.demand
-        (own, here), *others = self.sources(tree)
-        mine = demand.rows.first + here.start, demand.rows.first + here.stop
-        numbers: Sequence[int] = range(*mine)
-        figures = self._figures(slice(*mine), demand.is_device[here].tolist())
-        allowed = own.allowed[here]
-        having = [has[here] for has in own.has_required]
-        for pooled, there in others:
-            if len(there):
-                more = np.asarray(pooled.numbers)[there]
-                numbers = [*numbers, *more.tolist()]
-                figures += self._figures(more, [False] * len(more))
-                allowed = np.concatenate((allowed, pooled.allowed[there]))
-                pairs = zip(having, pooled.has_required, strict=True)
-                having = [np.concatenate((has, theirs[there])) for has, theirs in pairs]
+        demand, rows = self.demand, self.demand.rows
+        here = rows.of_tree(tree)
+        numbers: Sequence[int] = range(rows.first + here.start, rows.first + here.stop)
+        columns: Any = slice(rows.first + here.start, rows.first + here.stop)
+        is_device = demand.is_device[here].tolist()
+        at: Any = (OWN, here)
+        pools = pools_of(self.fleet, self.rules, tree) if demand.has_pools else ()
+        if pools:
+            of_pools = np.flatnonzero(np.isin(rows.provider, pools))
+            entries = np.concatenate((np.arange(here.start, here.stop), of_pools))
+            numbers = columns = (entries + rows.first).tolist()
+            is_device += [False] * len(of_pools)
+            at = np.repeat((OWN, POOL), (here.stop - here.start, len(of_pools))), entries
         return TreeDemand(
             amount=demand.amount,
             numbers=numbers,
-            sources=tuple(figures),
-            allowed=bits(allowed.tolist()),
-            with_trait=tuple(bits(has.tolist()) for has in having),
+            sources=tuple(self._figures(columns, is_device)),
+            allowed=bits(demand.allowed[at].tolist()),
+            with_trait=tuple(bits(has[at].tolist()) for has in demand.has_required),
             draws=tuple(self._draws(numbers)) if self.fleet.shares else (),
             own=here.stop - here.start,
         )
@@ -540,159 +506,125 @@ class ClassCondition:
 
     # --- reasons ---
 
-    def reasons(self, host: Partial) -> list[Reason]:
-        """Return what stands against it, if only those may give who have its traits."""
-        return self.short(host.tree, host.sources[self])
+    def sources_on(self, hosts: HostSet) -> Sources:
+        """Return the sources on some hosts."""
+        pairs = hosts.inventories(self.demand.rows)
+        if not self.demand.has_pools and hosts.fleet.pools:
+            pairs = pairs.where(pairs.role == OWN)
+        flags = (pairs.flags(has) for has in self.demand.has_required)
+        return Sources(pairs, pairs.flags(self.demand.allowed), tuple(flags))
 
     def short(self, tree: int, sources: int) -> list[Reason]:
-        """Return what stands against it, if only some sources may give."""
-        here, demand = self.of_tree(tree), self.demand
+        """Return the reasons on one tree if only some sources may provide it."""
+        hosts = HostSet(self.fleet, self.rules, integers([tree]))
+        findings = Findings(hosts, decides=True)
+        findings.begin(self)
+        here = self.sources_on(hosts)
+        flags = np.array([sources >> n & 1 for n in range(len(here.allowed))], dtype=np.bool_)
+        findings.sources[self] = here, flags
+        self.find(findings, ~hosts.none())
+        return list(findings.by_tree().get(tree, ()))
+
+    def find(self, findings: Findings, among: Booleans) -> None:
+        """Add the reasons of some hosts."""
+        demand, rows, hosts = self.demand, self.demand.rows, findings.hosts
+        name, amount = demand.resource_class, demand.amount
+        here, may_provide = findings.sources[self]
+        pairs = here.pairs
+        counts = ~rows.is_part[pairs.entry]
+        has_allowed = hosts.any(pairs.host[here.allowed])
+        is_lost = has_allowed & ~hosts.any(pairs.host[may_provide])
+        none = among & (is_lost | ~hosts.any(pairs.host[counts]))
+        findings.add(self, Rule.NO_INVENTORY, np.flatnonzero(none), amount, resource=name)
+        barred = among & ~none & ~has_allowed
+        able = pairs.where(counts)
+        unmet = [able.flags(flags) for flags in demand.is_barred]
+        findings.add_excluded(
+            self,
+            barred,
+            able.host,
+            demand.barriers,
+            unmet,
+            amount,
+            name,
+            otherwise=self._of_units(findings),
+        )
+        left = among & ~none & ~barred
+        some = pairs.where(may_provide)
+        free = rows.free[some.entry].clip(0)
+        is_few = hosts.sum(free, some.host) < amount
+        needs_decision = hosts.has_shares | (hosts.has_pools if demand.has_pools else False)
+        findings.add_full(self, left & is_few & ~needs_decision, some, rows, amount, name)
+        left &= needs_decision | ~is_few
+        left[some.host[demand.gives_all[some.entry]]] = False
+        if demand.is_split:
+            left &= needs_decision | ~self._add_up(hosts, some)
+
+        def decided(host: int) -> Iterable[Reason]:
+            here = pairs.of_host(host)
+            return self._decided(int(hosts.trees[host]), bits(may_provide[here].tolist()))
+
+        findings.add_each(self, left, decided)
+
+    def _add_up(self, hosts: HostSet, some: Pairs) -> Booleans:
+        """Return the hosts whose devices provide it together: they can provide any part."""
+        rows = self.demand.rows
+        entry = some.entry
+        is_part = self.demand.is_device[entry] & (rows.low[entry] <= rows.high[entry])
+        host, entry = some.host[is_part], entry[is_part]
+        most = np.minimum(rows.high[entry], self.demand.amount)
+        is_odd = (rows.step_size[entry] > 1) | (rows.low[entry] > 1)
+        enough: Booleans = hosts.sum(most, host) >= self.demand.amount
+        return enough & ~hosts.any(host[is_odd])
+
+    def _decided(self, tree: int, sources: int) -> list[Reason]:
+        """Return the reasons on one tree of sources of which the arrays do not report."""
+        some = self.of_tree(tree).only(sources)
         host = self.fleet.hosts[tree]
-        if not here.sources or (here.allowed and not sources) or not self._may_give(tree).any():
-            return [Reason(Rule.NO_INVENTORY, demand.amount, 0, 0, demand.resource_class, host)]
-        if not here.allowed:
-            return self._barred(tree, host) or reasons_of_units(
-                self.fleet, demand.resource_class, demand.amount, demand.units, here.numbers
-            )
-        some = here.only(sources)
-        shortage = Shortage(self.fleet, host, demand.resource_class, some)
+        shortage = Shortage(self.fleet, host, self.demand.resource_class, some)
         if not shortage.is_of_sums:
             if self.can(tree, sources):
                 return []
-            found = overdrawn(self.fleet, tree, [some])
-            if found:
+            if found := overdrawn(self.fleet, tree, [some]):
                 return found
         return shortage.reasons()
 
-    def tell(self, trees: Booleans, sources: Booleans) -> Telling:
-        """Return :meth:`short` of some trees.
+    def _of_units(self, findings: Findings) -> Callable[[int], list[Reason]]:
+        def reasons(host: int) -> list[Reason]:
+            demand = self.demand
+            numbers = self.of_tree(int(findings.hosts.trees[host])).numbers
+            return reasons_of_units(
+                self.fleet, demand.resource_class, demand.amount, demand.units, numbers
+            )
 
-        :param trees: of which none has shares, or is linked to pools
-        :param sources: of the inventories, who may give with the traits that only it answers for
-        """
-        demand, rows, count = self.demand, self.demand.rows, len(trees)
-        allowed, may_give = demand.own.allowed, ~rows.is_part
-        here = trees[rows.tree]
-        has_allowed, has_sources, has_any = np.zeros((3, count), dtype=np.bool_)
-        has_allowed[rows.tree[allowed & here]] = True
-        has_sources[rows.tree[sources & here]] = True
-        has_any[rows.tree[may_give & here]] = True
-        none = trees & (~has_any | (has_allowed & ~has_sources))
-        barred = trees & ~none & ~has_allowed
-        told, is_told = self._tell_barred(barred)
-        asked = trees & ~none & ~barred
-        some = np.flatnonzero(sources & asked[rows.tree])
-        tree = rows.tree[some]
-        few = asked & (sums(rows.free[some].clip(0), tree, count) < demand.amount)
-        open_ = (barred & ~is_told) | self._is_undecided(asked & ~few, some)
-        name = demand.resource_class
-        if self.fleet.limited:  # whether the rule is of a limit is looked up one by one
-            limits = integers(sorted(self.fleet.limited))
-            limited = np.zeros(count, dtype=np.bool_)
-            limited[self.fleet.inventories.tree[limits]] = True
-            open_ |= few & limited
-            few &= ~limited
-        if none.any():
-            told.append(Told(Rule.NO_INVENTORY, np.flatnonzero(none), demand.amount, resource=name))
-        if few.any():
-            told.append(self._tell_full(few, some))
-        return Telling(told, open_)
-
-    def _tell_barred(self, trees: Booleans) -> tuple[list[Told], Booleans]:
-        """Return the conditions that nobody of a tree meets, and the trees with such a one."""
-        demand, rows, found = self.demand, self.demand.rows, []
-        is_told = np.zeros_like(trees)
-        if not trees.any():
-            return [], is_told
-        able = ~rows.is_part & trees[rows.tree]
-        for (rule, label), is_barred in zip(demand.barriers, demand.own.is_barred, strict=True):
-            failing = trees.copy()
-            failing[rows.tree[able & ~is_barred]] = False
-            is_told |= failing
-            if failing.any():
-                found.append(told_unmet(rule, label, failing, demand.amount, demand.resource_class))
-        return found, is_told
-
-    def _tell_full(self, trees: Booleans, some: Integers) -> Told:
-        """Return that sources have too little together, in some trees."""
-        demand, rows, count = self.demand, self.demand.rows, len(trees)
-        entries = some[trees[rows.tree[some]]]
-        tree = rows.tree[entries]
-        found = np.flatnonzero(trees)
-        return Told(
-            Rule.CAPACITY,
-            found,
-            demand.amount,
-            bound=sums(rows.capacity[entries], tree, count)[found],
-            used=sums(rows.used[entries], tree, count)[found],
-            resource=demand.resource_class,
-            inventories=entries + rows.first,
-            starts=tree.searchsorted(found),
-        )
-
-    def _is_undecided(self, trees: Booleans, some: Integers) -> Booleans:
-        """Return in which trees, where sources have enough together, arrays do not say yes."""
-        demand, rows = self.demand, self.demand.rows
-        found = trees.copy()
-        found[rows.tree[some[demand.gives_all[some]]]] = False
-        if demand.is_split and found.any():
-            parts = some[demand.is_device[some] & (rows.low[some] <= rows.high[some])]
-            tree = rows.tree[parts]
-            most = np.minimum(rows.high[parts], demand.amount)
-            is_plain = np.ones_like(found)  # any part of it can be given
-            is_plain[tree[(rows.step_size[parts] > 1) | (rows.low[parts] > 1)]] = False
-            found &= ~(is_plain & (sums(most, tree, len(found)) >= demand.amount))
-        return found
+        return reasons
 
     def lacks(self, tree: int, trait: int, required: Sequence[str]) -> Reason:
-        """Return the reason that nobody who gives it has a required trait, by its number.
+        """Return the reason that no provider has a required trait, by its number.
 
-        Where somebody has it, what that one lacks is told with it: what else everybody who gives
-        must meet, then the traits before it.
+        If a provider has it, the reason has the other conditions too: on each provider, and the
+        traits before it.
         """
-        here, demand = self.of_tree(tree), self.demand
-        host, amount, name = self.fleet.hosts[tree], demand.amount, demand.resource_class
-        able = self._may_give(tree)
-        of_traits = [
-            np.concatenate([some.has_required[n][entries] for some, entries in self.sources(tree)])
-            for n in range(trait + 1)
-        ]
-        has = [flags[able] for flags in of_traits]
-        missing = Rule.TRAIT_MISSING
-        if not here.allowed & here.with_trait[trait]:
-            conditions = [(missing, required[trait]), *demand.barriers]
-            flags = [~has[trait], *self._barring(tree)]
-            told = excluded(conditions, flags, amount, name, host)
-            if has[trait].any() and told:  # those who have it may not give
-                return told[0]
-            return unmet(missing, required[trait], amount, name, host)
-        conditions = [*((missing, one) for one in required[: trait + 1]), *demand.barriers]
-        flags = [*(~one for one in has), *self._barring(tree)]
-        told = excluded(conditions, flags, amount, name, host)
-        if told:
-            return told[0]
-        words = " ".join(f"with {one}" for one in required[: trait + 1])
-        holders = self.fleet.holders([here.numbers[place] for place in members(here, here.allowed)])
+        demand, host = self.demand, self.fleet.hosts[tree]
+        amount, name = demand.amount, demand.resource_class
+        hosts = HostSet(self.fleet, self.rules, integers([tree]))
+        here = self.sources_on(hosts)
+        able = ~demand.rows.is_part[here.pairs.entry]
+        has = [flags[able] for flags in here.has_required[: trait + 1]]
+        barred = [here.pairs.flags(flags)[able] for flags in demand.is_barred]
+        is_allowed = bool((here.allowed & here.has_required[trait]).any())
+        traits = range(trait + 1) if is_allowed else [trait]
+        conditions = [(Rule.TRAIT_MISSING, required[number]) for number in traits]
+        flags = [~has[number] for number in traits]
+        found = excluded([*conditions, *demand.barriers], [*flags, *barred], amount, name, host)
+        if found and (is_allowed or has[trait].any()):
+            return found[0]
+        if not is_allowed:
+            return unmet(Rule.TRAIT_MISSING, required[trait], amount, name, host)
+        words = in_words(conditions)
+        numbers = (here.pairs.entry[here.allowed] + demand.rows.first).tolist()
+        holders = self.fleet.holders(numbers)
         return Reason(Rule.TRAITS_AT_ONCE, amount, 0, 0, name, host, holders, unit=words)
-
-    def _barred(self, tree: int, host: str) -> list[Reason]:
-        """Name the conditions that nobody meets, or if there is none all that together exclude."""
-        demand, flags = self.demand, self._barring(tree)
-        return excluded(demand.barriers, flags, demand.amount, demand.resource_class, host)
-
-    def _barring(self, tree: int) -> list[Booleans]:
-        """Return, by condition, who of the sources does not meet it."""
-        able, here = self._may_give(tree), list(self.sources(tree))
-        flags = [
-            np.concatenate([some.is_barred[number][entries] for some, entries in here])
-            for number in range(len(self.demand.barriers))
-        ]
-        return [some[able] for some in flags]
-
-    def _may_give(self, tree: int) -> Booleans:
-        """Return which of the sources are not a part of another, which the kind alone gives."""
-        able: Booleans = ~self.fleet.inventories.is_part[np.asarray(self.of_tree(tree).numbers)]
-        return able
 
 
 # --- units that are asked for by name ---

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 
@@ -20,6 +19,9 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.fleet import ClassRows, Fleet
+
+if TYPE_CHECKING:
+    from resource_objects.search.findings import Findings
 
 
 class Reach(enum.Enum):
@@ -112,12 +114,17 @@ def pools_of(fleet: Fleet, rules: Semantics, tree: int) -> list[int]:
     return [pool for pool in fleet.pools.of_tree(tree) if int(fleet.tree[pool]) != tree]
 
 
-def trees_of(fleet: Fleet, rows: ClassRows, own: Booleans, pooled: Booleans) -> Booleans:
-    """Return the trees of some inventories of a class, and those linked to pools of others."""
+def trees_of(fleet: Fleet, provider: Integers, provides: Booleans) -> Booleans:
+    """Return the trees that some providers, or their inventories, can provide to.
+
+    :param provider: of each
+    :param provides: by role (see :class:`Qualification`) and provider or inventory
+    """
     found = np.zeros(len(fleet.hosts), dtype=np.bool_)
-    found[rows.tree[own]] = True
-    pools = rows.provider[pooled]
-    return found | fleet.pools.linked_to(pools, len(found)) if len(pools) else found
+    found[fleet.tree[provider[provides[OWN]]]] = True
+    if len(provides) > 1 and len(pools := provider[provides[POOL]]):
+        found |= fleet.pools.linked_to(pools, len(found))
+    return found
 
 
 # --- conditions ---------------------------------------------------------------------------------
@@ -136,8 +143,7 @@ class Cut(NamedTuple):
     words: str = ""  #: the conditions on who gives, this one and those before it
     amount: int | None = None  #: how much is asked for
     rows: ClassRows | None = None  #: of whose inventories the most free is told
-    #: who of them may give it, to its own tree and to others: parallel to them; None: everybody
-    may: tuple[Booleans, Booleans] | None = None
+    may: Booleans | None = None  #: by role, which of them may provide it; None: all
     together: Booleans | None = None  #: of which of them a tree may give it in parts
 
 
@@ -148,70 +154,7 @@ class Partial:
     tree: int
     #: by the condition of each class: who may give it where the required traits are had, as bits
     sources: Mapping[Condition, int]
-    told: dict[Condition, list[Reason]]  #: of the conditions so far
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Told:
-    """Reasons of one rule, of many hosts at once: what :class:`.Reason` has of one, as arrays.
-
-    ``tree`` ascends, each once. Figures and ``where`` (providers; None: the hosts themselves) are
-    parallel to it. Who holds it is told of ``inventories``, those of each host together; ``starts``
-    says where the ones of each begin. None: of nobody.
-    """
-
-    rule: Rule
-    tree: Integers
-    requested: int
-    bound: Integers | int = 0
-    used: Integers | int = 0
-    resource: str | None = None
-    where: Integers | None = None
-    trait: str | None = None
-    unit: str | None = None
-    group: str | None = None
-    inventories: Integers | None = None  #: by number
-    starts: Integers | None = None
-    counts_providers: bool = False  #: told is at how many providers somebody holds some of these
-    demands: tuple[str, ...] = ()
-
-    @property
-    def label(self) -> str:
-        """What hosts with such reasons are counted by."""
-        return label_of(self.rule, self.resource, self.trait, None)
-
-    def reasons(self, fleet: Fleet) -> Iterator[tuple[int, Reason]]:
-        """Yield the trees with their reasons. Cost: some 5 microseconds each."""
-        trees = self.tree.tolist()
-        names = fleet.hosts if self.where is None else fleet.names
-        at = trees if self.where is None else self.where.tolist()
-        bounds, useds = (
-            itertools.repeat(one) if isinstance(one, int) else one.tolist()
-            for one in (self.bound, self.used)
-        )
-        held: Iterable[tuple[tuple[str, int], ...]] = itertools.repeat(())
-        if self.inventories is not None and self.starts is not None:
-            told = fleet.there_of_each if self.counts_providers else fleet.holders_of_each
-            held = told(self.inventories, self.starts)
-        for tree, place, bound, used, holders in zip(trees, at, bounds, useds, held, strict=False):
-            yield (
-                tree,
-                Reason(
-                    self.rule,
-                    self.requested,
-                    bound,
-                    used,
-                    self.resource,
-                    names[place],
-                    holders,
-                    self.trait,
-                    self.unit,
-                    None,
-                    None,
-                    self.group,
-                    demands=self.demands,
-                ),
-            )
+    told: Mapping[Condition, bool]  #: of the conditions so far, whether it has reasons by them
 
 
 def label_of(rule: Rule, resource: str | None, trait: str | None, filter: str | None) -> str:
@@ -226,24 +169,12 @@ def label_of(rule: Rule, resource: str | None, trait: str | None, filter: str | 
     return resource
 
 
-class Telling(NamedTuple):
-    """What arrays tell of why hosts fail a condition.
-
-    Where they cannot tell, because it takes a decision or a look at what is shared, it is ``open``:
-    :meth:`Condition.reasons` tells it, host by host. What both tell is the same; a test compares
-    them.
-    """
-
-    told: list[Told]
-    open: Booleans  #: by tree
-
-
 class Condition(Protocol):
-    """What is asked of a host: rules hosts out, is decided on one, and says why it fails."""
+    """A condition on hosts: as a filter over the fleet, as stages, and as reasons."""
 
     @property
     def rule(self) -> Rule:
-        """What fails where it is not met, in short."""
+        """The rule that fails where it is not met."""
 
     def mask(self) -> Booleans:
         """Return, by tree, False where it is surely not met. Cost: some passes over arrays."""
@@ -251,18 +182,15 @@ class Condition(Protocol):
     def cuts(self) -> Iterable[Cut]:
         """Return what each part of it leaves of the hosts, in order."""
 
-    def reasons(self, host: Partial) -> list[Reason]:
-        """Return the figures by which a host does not meet it; nothing if it does.
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add the reasons by which some hosts do not meet it.
 
-        A condition on several things at once says nothing of what failed by itself already.
+        A condition on several parts adds nothing where a part failed already.
         """
 
 
 class HostFilter(Condition, Protocol):
-    """A condition that others bring, such as a scheduler's filter.
-
-    What it would have to ask host by host it says of those alone that everything else leaves.
-    """
+    """A condition of a caller, such as a scheduler's filter."""
 
     def among(self, trees: Integers) -> Booleans:
         """Return which of some hosts meet it: exactly, parallel to these."""
@@ -283,18 +211,21 @@ LaysFilter: TypeAlias = Callable[[Fleet, Request], HostFilter]
 # rules of the request (:class:`Semantics`).
 
 
+#: The roles of a provider: it provides to its own tree, or as a pool to other trees.
+OWN, POOL = 0, 1
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Qualification:
-    """Who meets one condition on who gives: flags by provider, or of the hosts by tree."""
+    """A condition on providers.
+
+    Flags of providers and inventories have a row for each role: :data:`OWN`, and :data:`POOL` where
+    there are pools.
+    """
 
     rule: Rule  #: that fails where it is not met
     label: str  #: the trait, aggregate or provider it is about
-    own: Booleans  #: giving to its own tree
-    pooled: Booleans  #: giving to another tree
-
-    def negated(self) -> tuple[Booleans, Booleans]:
-        """Return who does not meet it."""
-        return ~self.own, ~self.pooled
+    met: Booleans  #: by role and provider
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -315,6 +246,7 @@ class Laying:
         self._fleet = fleet
         self._rules = rules
         self._always = tuple(always)
+        self._roles = roles_of(fleet)
 
     def of_group(self, group: RequestGroup) -> Qualifications:
         """Return the conditions of a group. Cost: a pass over the providers for each.
@@ -329,15 +261,16 @@ class Laying:
         each += self._of_aggregates(group, self._reaches(group))
         if group.in_tree is not None:
             inside = self._fleet.tree == self._tree(group.in_tree)
-            each.append(Qualification(Rule.OTHER_TREE, group.in_tree, inside, inside))
+            met = np.stack([inside] * self._roles)
+            each.append(Qualification(Rule.OTHER_TREE, group.in_tree, met))
         needed = [self.having((trait,), itself_only) for trait in sorted(group.required)]
         needed += [self.having(some, itself_only) for some in group.any_of]
         if group.suffix:
             return Qualifications((*each, *needed), ())
         return Qualifications(tuple(each), tuple(needed))
 
-    def of_host(self, group: RequestGroup) -> Iterator[Qualification]:
-        """Yield what the unnamed group's conditions ask of the host, as flags by tree.
+    def of_host(self, group: RequestGroup) -> Iterator[tuple[Rule, str, Booleans]]:
+        """Yield what the unnamed group's conditions ask of the host, with flags by tree.
 
         By Placement's rules a root that must not be a member rules out pools as well, and what is
         to come of a tree has it as its host.
@@ -346,10 +279,10 @@ class Laying:
         if rules.root_keeps_pools_out:
             for name in sorted(group.not_member_of):
                 met = ~fleet.having(fleet.aggregates, (name,))[fleet.tops]
-                yield Qualification(Rule.AGGREGATE_FORBIDDEN, name, met, met)
+                yield Rule.AGGREGATE_FORBIDDEN, name, met
         if rules.in_tree_is_host and group.in_tree is not None:
             met = np.arange(len(fleet.hosts)) == self._tree(group.in_tree)
-            yield Qualification(Rule.OTHER_TREE, group.in_tree, met, met)
+            yield Rule.OTHER_TREE, group.in_tree, met
 
     def of_class(self, group: RequestGroup, resource_class: str) -> Iterator[Qualification]:
         """Yield what else who gives a class must meet."""
@@ -364,12 +297,12 @@ class Laying:
         itself = self._fleet.having(self._fleet.traits, told)
         inherits = self._rules.inherits_traits and not itself_only
         own = self._fleet.below(itself) if inherits else itself
-        return Qualification(Rule.TRAIT_MISSING, " or ".join(told), own, itself)
+        met = np.stack((own, itself)[: self._roles])
+        return Qualification(Rule.TRAIT_MISSING, " or ".join(told), met)
 
     def lacking(self, trait: str, itself_only: bool = False) -> Qualification:
         """Return who has not a trait."""
-        own, pooled = self.having((trait,), itself_only).negated()
-        return Qualification(Rule.TRAIT_FORBIDDEN, trait, own, pooled)
+        return Qualification(Rule.TRAIT_FORBIDDEN, trait, ~self.having((trait,), itself_only).met)
 
     def _reaches(self, group: RequestGroup) -> tuple[Reach, Reach]:
         """Return whose aggregates count for who gives to its own tree, and to another."""
@@ -394,14 +327,13 @@ class Laying:
         for name in sorted(group.not_member_of):
             itself = fleet.having(fleet.aggregates, (name,))
             found = self._members(Rule.AGGREGATE_FORBIDDEN, name, itself, reaches)
-            own, pooled = found.negated()
-            yield dataclasses.replace(found, own=own, pooled=pooled)
+            yield dataclasses.replace(found, met=~found.met)
 
     def _members(
         self, rule: Rule, label: str, itself: Booleans, reaches: tuple[Reach, Reach]
     ) -> Qualification:
-        own, pooled = (self._reached(itself, reach) for reach in reaches)
-        return Qualification(rule, label, own, pooled)
+        met = [self._reached(itself, reach) for reach in reaches[: self._roles]]
+        return Qualification(rule, label, np.stack(met))
 
     def _reached(self, itself: Booleans, reach: Reach) -> Booleans:
         if reach is Reach.ITSELF:
@@ -419,8 +351,10 @@ class Laying:
             raise exceptions.NotFound("provider", key)
         return -1
 
-    def of_root(self, required: Iterable[str], forbidden: Iterable[str]) -> Iterator[Qualification]:
-        """Yield the conditions on the roots themselves: flags by tree."""
+    def of_root(
+        self, required: Iterable[str], forbidden: Iterable[str]
+    ) -> Iterator[tuple[Rule, str, Booleans]]:
+        """Yield the conditions on the roots themselves, with flags by tree."""
         fleet = self._fleet
         for rule, traits in (
             (Rule.ROOT_TRAIT_MISSING, required),
@@ -428,17 +362,20 @@ class Laying:
         ):
             for trait in sorted(traits):
                 has = fleet.having(fleet.traits, (trait,))[fleet.tops]
-                met = has if rule is Rule.ROOT_TRAIT_MISSING else ~has
-                yield Qualification(rule, trait, met, met)
+                yield rule, trait, has if rule is Rule.ROOT_TRAIT_MISSING else ~has
 
 
-def met(conditions: Iterable[Qualification], providers: int) -> tuple[Booleans, Booleans]:
-    """Return who meets all of some conditions: giving to its own tree, and to another."""
-    own, pooled = np.ones(providers, dtype=np.bool_), np.ones(providers, dtype=np.bool_)
-    for one in conditions:
-        own &= one.own
-        pooled &= one.pooled
-    return own, pooled
+def roles_of(fleet: Fleet) -> int:
+    """Return the number of roles that providers can have."""
+    return 2 if fleet.pools else 1
+
+
+def met(fleet: Fleet, conditions: Iterable[Qualification]) -> Booleans:
+    """Return, by role and provider, who meets all of some conditions."""
+    found = np.ones((roles_of(fleet), len(fleet.names)), dtype=np.bool_)
+    for condition in conditions:
+        found &= condition.met
+    return found
 
 
 # --- reasons ------------------------------------------------------------------------------------
@@ -451,21 +388,6 @@ def sums(values: Any, tree: Integers, trees: int) -> Integers:
     return found
 
 
-def told_unmet(
-    rule: Rule, label: str, trees: Booleans, amount: int, resource_class: str | None
-) -> Told:
-    """Return :func:`unmet` of some trees."""
-    is_trait = rule in _OF_TRAITS
-    return Told(
-        rule,
-        np.flatnonzero(trees),
-        amount,
-        resource=resource_class,
-        trait=label if is_trait else None,
-        unit=None if is_trait else label,
-    )
-
-
 #: The rules that are about a trait; what others are about is a name of another kind.
 _OF_TRAITS = frozenset(
     {
@@ -475,6 +397,13 @@ _OF_TRAITS = frozenset(
         Rule.ROOT_TRAIT_FORBIDDEN,
     }
 )
+
+
+def is_about_trait(rule: Rule) -> bool:
+    """Return whether the label of a condition is a trait."""
+    return rule in _OF_TRAITS
+
+
 #: What is asked by a condition, in words.
 _WORDS = {
     Rule.TRAIT_MISSING: "with",
@@ -526,6 +455,6 @@ def in_words(conditions: Iterable[tuple[Rule, str]]) -> str:
 
 def unmet(rule: Rule, label: str, amount: int, resource_class: str | None, host: str) -> Reason:
     """Return a reason about one condition that nobody meets."""
-    if rule in _OF_TRAITS:
+    if is_about_trait(rule):
         return Reason(rule, amount, 0, 0, resource_class, host, trait=label)
     return Reason(rule, amount, 0, 0, resource_class, host, unit=label)

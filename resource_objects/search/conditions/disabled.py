@@ -24,14 +24,17 @@ from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import FleetDemand
 from resource_objects.search.conditions.base import (
+    OWN,
     Cut,
     Partial,
     Qualification,
     Semantics,
     met,
     pools_of,
+    roles_of,
 )
 from resource_objects.search.demands import LocatedFleetDemand
+from resource_objects.search.findings import Findings
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.named_groups import GroupKind
 
@@ -50,9 +53,9 @@ def disabled_for(fleet: Fleet, request: Request) -> Booleans | None:
     return None if TRAIT in named else fleet.out_of_service()
 
 
-def in_service(disabled: Booleans) -> Qualification:
+def in_service(fleet: Fleet, disabled: Booleans) -> Qualification:
     """Return who may give anything: who is not out of service."""
-    return Qualification(Rule.DISABLED, "", ~disabled, ~disabled)
+    return Qualification(Rule.DISABLED, "", np.stack([~disabled] * roles_of(fleet)))
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -75,6 +78,10 @@ class HostInService:
     def holds(self, tree: int) -> bool:
         """Return whether a host is in service."""
         return not self.disabled[self.fleet.roots[tree]]
+
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add the reasons of some hosts, one by one."""
+        findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return why it is not: each that is disabled, from the host upwards."""
@@ -106,6 +113,10 @@ class PartsInService:
     def cuts(self) -> Iterable[Cut]:
         """Return none."""
         return ()
+
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add the reasons of some hosts, one by one."""
+        findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return what is disabled of what was asked for, if something else is told already."""
@@ -195,18 +206,16 @@ class Counting:
     def _of_count(self, one: FleetDemand) -> _Asked:
         rows = one.rows
         gives = ~one.rows.is_part & (one.is_device | self._could_give(rows, one.amount))
-        for (rule, _), barred in zip(one.barriers, one.own.is_barred, strict=True):
+        for (rule, _), barred in zip(one.barriers, one.is_barred, strict=True):
             if rule is not Rule.DISABLED:
-                gives &= ~barred
-        if one.pooled is not None:  # to other trees by rules of their own
-            entries = np.asarray(one.pooled.numbers) - rows.first
-            gives[entries] = True
-        return _Asked(rows.provider, gives, one.own.has_required)
+                gives &= ~barred[OWN]
+        if one.has_pools:  # to other trees by rules of their own
+            gives |= self._fleet.is_pool[rows.provider]
+        return _Asked(rows.provider, gives, tuple(has[OWN] for has in one.has_required))
 
     def _of_kind(self, kind: GroupKind) -> Booleans:
         conditions = [one for one in kind.conditions if one.rule is not Rule.DISABLED]
-        own, pooled = met(conditions, len(self._fleet.names))
-        found = own | pooled
+        found: Booleans = np.logical_or.reduce(met(self._fleet, conditions))
         for rows, amount in kind.classes:
             enough = np.zeros_like(found)
             enough[rows.provider[self._could_give(rows, amount) & ~rows.is_part]] = True

@@ -10,37 +10,20 @@ would do, were nobody there.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.matching import matched
-from resource_objects.search.arrays import Booleans, Integers, integers
+from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import Shortage
-from resource_objects.search.conditions.base import (
-    Cut,
-    Partial,
-    Telling,
-    Told,
-    excluded,
-    in_words,
-    pools_of,
-    sums,
-    told_unmet,
-)
+from resource_objects.search.conditions.base import OWN, Cut, in_words, pools_of
 from resource_objects.search.demands import Source, TreeDemand
+from resource_objects.search.findings import Findings, Pairs
 from resource_objects.search.fleet import ClassRows
 from resource_objects.search.named_groups import GroupKind, Named, giving
 from resource_objects.search.tree_solver import may_assign
-
-
-def _of_both(own: Booleans, pooled: Booleans, providers: Integers, count: int) -> Booleans:
-    """Return flags of some providers: the first so many give to their own tree, the rest as pools.
-
-    :param own: by provider, and so is ``pooled``
-    """
-    return np.concatenate((own[providers[:count]], pooled[providers[count:]]))
 
 
 def _keeping(rows: ClassRows, providers: int) -> Booleans:
@@ -85,7 +68,7 @@ class Groups:
         of = kind.names[0] if len(kind.names) == 1 else None
         classes = " and ".join(kind.names) or "provider"
         for number, one in enumerate(kind.conditions, 1):
-            own, pooled = own & one.own, pooled & one.pooled
+            own, pooled = own & one.met[OWN], pooled & one.met[-1]
             words = f"{classes} {in_words(said[:number])}"
             found = self._of_providers(own, pooled)
             yield Cut(found, one.rule, group, of, one.label, words)
@@ -93,7 +76,7 @@ class Groups:
         for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
             able = np.zeros(len(own), dtype=np.bool_)
             able[rows.provider[giving(rows, amount)]] = True
-            may = own[rows.provider], pooled[rows.provider]
+            may = np.stack((own[rows.provider], pooled[rows.provider]))
             own, pooled = own & able, pooled & able
             beside = " and ".join(one + given[one] for one in given if one != name)
             given[name] = f"={amount}"
@@ -122,25 +105,15 @@ class Groups:
         """Return whether they could be given if nothing else were asked for."""
         return may_assign(self.named, tree)
 
-    def reasons(self, host: Partial) -> list[Reason]:
-        """Return what stands against them; if it is nothing, that not all can be given at once.
+    def find(self, findings: Findings, among: Booleans) -> None:
+        """Add the reasons of some hosts; if there are none, that not all groups fit together."""
+        _GroupFindings(self, findings, among).find()
 
-        Cost: some 50 microseconds for each kind of group.
-        """
-        findings = _GroupFindings(self, host.tree)
-        found = list(dict.fromkeys(findings.reasons()))
-        if found or any(host.told.values()):
-            return found
-        if not self.is_host[host.tree] or self._is_of_pools(host.tree):
-            found = list(self._not_own(self.named.fleet.hosts[host.tree]))
-        return found or [findings.all_at_once()]
-
-    def tell(self, trees: Booleans) -> Telling:
-        """Return :meth:`reasons` of some trees, but that not all can be given at once.
-
-        :param trees: of which none has shares, or is linked to pools
-        """
-        return _GroupsTold(self, trees).telling()
+    def not_own(self, tree: int) -> list[Reason]:
+        """Return the reasons if none but pools could provide the groups, else none."""
+        if self.is_host[tree] and not self._is_of_pools(tree):
+            return []
+        return list(self._not_own(self.named.fleet.hosts[tree]))
 
     def _is_of_pools(self, tree: int) -> bool:
         """Return whether they could be given, but by nobody of the tree itself."""
@@ -170,191 +143,266 @@ def _sharing(name: str, kinds: Sequence[GroupKind], beside: Mapping[str, int]) -
 
 
 class _GroupFindings:
-    """The findings of one tree while they are made."""
+    """The findings of some hosts while they are made."""
 
-    def __init__(self, groups: Groups, tree: int) -> None:
+    def __init__(self, groups: Groups, findings: Findings, among: Booleans) -> None:
+        self._groups = groups
         self._named = named = groups.named
-        self._fleet = fleet = named.fleet
-        self._tree = tree
+        self._fleet = named.fleet
+        self._findings = findings
+        self._hosts = hosts = findings.hosts
+        self._among = among
         self._beside = groups.beside
-        self._is_all = groups.is_all
-        self._host = fleet.hosts[tree]
-        own, pools = fleet.of_tree(tree), pools_of(fleet, named.rules, tree)
-        self._providers = np.array([*own, *pools], dtype=np.int64)
-        self._pools = np.array(sorted(pools), dtype=np.int64)
-        self._own = len(own)
+        #: by kind, the providers of one group, and the number of them on each host
+        self._options = [
+            hosts.providers.where(self._flags(kind.own, kind.pooled)) for kind in named.kinds
+        ]
+        self._count = [np.bincount(some.host, minlength=len(hosts)) for some in self._options]
 
-    def reasons(self) -> list[Reason]:
-        found = [reason for kind in self._named.kinds for reason in self._of_kind(kind)]
-        return found or self._of_all()
+    def _flags(self, own: Booleans, pooled: Booleans, pairs: Pairs | None = None) -> Booleans:
+        """Return flags by provider as flags of pairs."""
+        here = self._hosts.providers if pairs is None else pairs
+        found: Booleans = np.where(here.role == OWN, own[here.entry], pooled[here.entry])
+        return found
 
-    def all_at_once(self) -> Reason:
-        """Return that all groups, with the request without a group, cannot be given at once."""
-        found = self._at_once(Rule.GROUPS, self._named.kinds)
-        if self._is_all:
-            return found
-        suffixes = _suffixes(self._named.kinds)
-        return dataclasses.replace(found, group=None, demands=("", *suffixes))
+    def _of_rows(self, rows: ClassRows) -> tuple[Pairs, Pairs]:
+        """Return the inventories of a class that are not a part of another; the providers too."""
+        pairs = self._hosts.inventories(rows)
+        pairs = pairs.where(~rows.is_part[pairs.entry])
+        return pairs, pairs._replace(entry=rows.provider[pairs.entry])
+
+    def find(self) -> None:
+        findings = self._findings
+        for kind, count in zip(self._named.kinds, self._count, strict=True):
+            self._of_kind(kind, self._among & (count == 0))
+        left = self._left()
+        if self._named.isolates and left.any():
+            self._too_few(left)
+        if (left := self._left()).any():
+            self._too_little(left)
+        if self._named.subtrees and (left := self._left()).any():
+            self._apart(left)
+        if not findings.decides:
+            return
+        left = self._among & ~findings.is_refused
+        findings.add_each(
+            self._groups, left, lambda host: self._groups.not_own(int(self._hosts.trees[host]))
+        )
+        left &= ~findings.is_refused
+        demands = () if self._groups.is_all else ("", *_suffixes(self._named.kinds))
+        self._at_once(Rule.GROUPS, self._named.kinds, left, demands=demands)
+
+    def _left(self) -> Booleans:
+        """Return the hosts without a reason by the groups."""
+        findings = self._findings
+        return self._among & ~findings.failing[self._groups] & ~findings.is_open
 
     # --- one kind by itself ---
 
-    def _of_kind(self, kind: GroupKind) -> Iterator[Reason]:
-        if self._named.options(kind, self._tree):
+    def _of_kind(self, kind: GroupKind, hosts: Booleans) -> None:
+        if not hosts.any():
             return
-        classes = list(zip(kind.names, kind.classes, strict=True))
-        found = [one for name, each in classes for one in self._of_class(kind, name, *each)]
-        if not classes:
-            found = self._barred(kind, "provider", 1, self._providers, self._own)
-        if not found:
-            found = [self._one_provider(kind)]
-        group = _told([kind])
-        yield from (dataclasses.replace(reason, group=group) for reason in found)
+        lacking = self._hosts.none()
+        for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
+            lacking |= self._of_class(kind, name, rows, amount, hosts)
+        if not kind.classes:
+            self._barred(kind, "provider", 1, self._hosts.providers, hosts)
+            lacking = hosts
+        whole = hosts & ~lacking & ~self._findings.is_open
+        if whole.any():
+            self._one_provider(kind, whole)
 
     def _of_class(
-        self, kind: GroupKind, name: str, rows: ClassRows, amount: int
-    ) -> Iterable[Reason]:
-        """Return why nobody who meets the conditions gives a class; nothing if somebody does."""
-        here, own = self._entries(rows)
-        if not len(here):
-            return [Reason(Rule.NO_INVENTORY, amount, 0, 0, name, self._host)]
-        some = rows.provider[here]
-        may = _of_both(kind.met_own, kind.met_pooled, some, own)
-        if not may.any():
-            return self._barred(kind, name, amount, some, own)
-        if giving(rows, amount)[here[may]].any():
-            return []
-        return self._short(name, rows, amount, here[may], int(np.count_nonzero(may[:own])))
-
-    def _entries(self, rows: ClassRows) -> tuple[Integers, int]:
-        """Return who keeps a class, not as a part: of the tree, then pools; and how many of it."""
-        here = rows.of_tree(self._tree)
-        own = np.arange(here.start, here.stop)
-        at = np.minimum(rows.provider.searchsorted(self._pools), max(0, len(rows.provider) - 1))
-        pooled = at[rows.provider[at] == self._pools] if len(rows.provider) else at[:0]
-        own, pooled = own[~rows.is_part[own]], pooled[~rows.is_part[pooled]]
-        return np.concatenate((own, pooled)), len(own)
-
-    def _short(
-        self, name: str, rows: ClassRows, amount: int, entries: Integers, own: int
-    ) -> list[Reason]:
-        """Return why none of those who may gives so much of a class."""
-        columns = [column[entries].tolist() for column in (rows.low, rows.high, rows.step_size)]
-        figures = zip(*columns, strict=True)
-        sources = tuple(Source(low, high, step, False) for low, high, step in figures)
-        numbers = (entries + rows.first).tolist()
-        demand = TreeDemand(amount, numbers, sources, (1 << len(numbers)) - 1, (), own=own)
-        return Shortage(self._fleet, self._host, name, demand, names_one=True).reasons()
+        self, kind: GroupKind, name: str, rows: ClassRows, amount: int, hosts: Booleans
+    ) -> Booleans:
+        """Add why none that meets the conditions provides a class; return the hosts of these."""
+        group, findings = _told([kind]), self._findings
+        pairs, providers = self._of_rows(rows)
+        may = self._flags(kind.met_own, kind.met_pooled, providers)
+        able = may & giving(rows, amount)[pairs.entry]
+        has_class, has_allowed, is_able = (
+            self._hosts.any(pairs.host[flags]) for flags in (slice(None), may, able)
+        )
+        none = np.flatnonzero(hosts & ~has_class)
+        findings.add(self._groups, Rule.NO_INVENTORY, none, amount, resource=name, group=group)
+        self._barred(kind, name, amount, providers, hosts & has_class & ~has_allowed)
+        short = hosts & has_allowed & ~is_able
+        if short.any():
+            self._short(name, rows, amount, pairs.where(may), short, group)
+        return hosts & ~is_able
 
     def _barred(
-        self, kind: GroupKind, name: str, amount: int, providers: Integers, own: int
-    ) -> list[Reason]:
-        """Return the conditions by which none of some providers may give.
+        self, kind: GroupKind, name: str, amount: int, providers: Pairs, hosts: Booleans
+    ) -> None:
+        """Add the conditions by which none of some providers may give."""
+        labels = [(one.rule, one.label) for one in kind.conditions]
+        unmet = [~self._flags(one.met[OWN], one.met[-1], providers) for one in kind.conditions]
+        self._findings.add_excluded(
+            self._groups, hosts, providers.host, labels, unmet, amount, name, _told([kind])
+        )
 
-        :param own: so many of them, the first, are of the tree itself
-        """
-        flags = [~_of_both(one.own, one.pooled, providers, own) for one in kind.conditions]
-        barriers = [(one.rule, one.label) for one in kind.conditions]
-        return excluded(barriers, flags, amount, name, self._host)
+    def _short(
+        self, name: str, rows: ClassRows, amount: int, pairs: Pairs, hosts: Booleans, group: str
+    ) -> None:
+        """Add why none of those who may gives so much of a class."""
+        findings, fleet = self._findings, self._fleet
+        free = self._hosts.sum(rows.free[pairs.entry].clip(0), pairs.host)
+        few = hosts & (free < amount) & ~self._hosts.has_shares & ~self._hosts.has_pools
+        findings.add_full(
+            self._groups,
+            few,
+            pairs,
+            rows,
+            amount,
+            name,
+            where=self._where(pairs, rows),
+            group=group,
+        )
 
-    def _one_provider(self, kind: GroupKind) -> Reason:
-        """Return that each class is given by somebody, and all by nobody."""
-        gives: dict[int, int] = {}
+        def shortage(host: int) -> Iterator[Reason]:
+            here = pairs.of_host(host)
+            entries = pairs.entry[here]
+            columns = [column[entries].tolist() for column in (rows.low, rows.high, rows.step_size)]
+            figures = zip(*columns, strict=True)
+            sources = tuple(Source(low, high, step, False) for low, high, step in figures)
+            numbers = (entries + rows.first).tolist()
+            own = int(np.count_nonzero(pairs.role[here] == OWN))
+            demand = TreeDemand(amount, numbers, sources, (1 << len(numbers)) - 1, (), own=own)
+            where = fleet.hosts[int(self._hosts.trees[host])]
+            for reason in Shortage(fleet, where, name, demand, names_one=True).reasons():
+                yield dataclasses.replace(reason, group=group)
+
+        findings.add_each(self._groups, hosts & ~few, shortage)
+
+    def _where(self, pairs: Pairs, rows: ClassRows) -> Integers:
+        """Return by host the only provider, else the host."""
+        places = self._fleet.roots[self._hosts.trees]
+        is_only = np.bincount(pairs.host, minlength=len(self._hosts))[pairs.host] == 1
+        places[pairs.host[is_only]] = rows.provider[pairs.entry[is_only]]
+        return places
+
+    def _one_provider(self, kind: GroupKind, hosts: Booleans) -> None:
+        """Add that each class is provided by some provider, and all of them by none."""
+        provides = np.zeros(len(self._fleet.names), dtype=np.int64)
         for rows, amount in kind.classes:
-            here, own = self._entries(rows)
-            able = giving(rows, amount)[here]
-            some = rows.provider[here]
-            able &= _of_both(kind.met_own, kind.met_pooled, some, own)
-            for place in some[able].tolist():
-                gives[place] = gives.get(place, 0) + 1
-        count, most = len(kind.classes), max(gives.values())
-        holders = self._there([kind])
-        return Reason(Rule.ONE_PROVIDER, count, most, 0, where=self._host, holders=holders)
+            provides[rows.provider[giving(rows, amount)]] += 1
+        most = np.zeros(len(self._hosts), dtype=np.int64)
+        some = self._hosts.providers.where(self._flags(kind.met_own, kind.met_pooled))
+        np.maximum.at(most, some.host, provides[some.entry])
+        self._at_once(Rule.ONE_PROVIDER, [kind], hosts, len(kind.classes), most)
 
-    def _there(
-        self, kinds: Sequence[GroupKind], *, but_able: bool = False
-    ) -> tuple[tuple[str, int], ...]:
-        """Return who is at providers that would give, were nobody there, and at how many.
+    def _at_once(
+        self,
+        rule: Rule,
+        kinds: Sequence[GroupKind],
+        hosts: Booleans,
+        count: int | None = None,
+        bound: Integers | None = None,
+        *,
+        but_able: bool = False,
+        demands: tuple[str, ...] = (),
+    ) -> None:
+        """Add what groups lack together, with the consumers of providers that could provide them.
 
-        :param but_able: whether those do not count that give now
+        :param count: the requested number; None: the number of the groups
+        :param but_able: whether the providers that can provide them now are left out
         """
-        found: dict[int, None] = {}
+        at = np.flatnonzero(hosts)
+        if not len(at):
+            return
+        found: list[Integers] = []
         for kind in kinds:
             for rows, _ in kind.classes:
-                here, own = self._entries(rows)
-                some = rows.provider[here]
-                may = _of_both(*kind.would, some, own)
+                pairs, providers = self._of_rows(rows)
+                would = self._flags(*kind.would, providers) & hosts[pairs.host]
                 if but_able:
-                    may &= ~_of_both(kind.own, kind.pooled, some, own)
-                found.update(dict.fromkeys((here[may] + rows.first).tolist()))
-        return self._fleet.there(found)
+                    would &= ~self._flags(kind.own, kind.pooled, providers)
+                numbers = pairs.entry[would] + rows.first
+                found.append(np.stack((pairs.host[would], numbers)))
+        host, numbers = np.unique(
+            np.concatenate(found, axis=1) if found else np.zeros((2, 0), dtype=np.int64), axis=1
+        )
+        self._findings.add(
+            self._groups,
+            rule,
+            at,
+            sum(kind.count for kind in kinds) if count is None else count,
+            bound=0 if bound is None else bound[at],
+            group=None if demands else _told(kinds),
+            demands=demands,
+            inventories=numbers,
+            starts=host.searchsorted(at),
+            counts_providers=True,
+        )
 
     # --- all together ---
 
-    def _of_all(self) -> list[Reason]:
-        found = list(self._too_few())
-        found += [] if found else list(self._too_little())
-        return found or list(self._apart())
-
-    def _too_few(self) -> Iterator[Reason]:
-        """Yield that isolated groups have too few providers."""
-        if not self._named.isolates:
-            return
-        kinds = self._named.kinds
-        options = [self._named.options(kind, self._tree) for kind in kinds]
-        place = {p: at for at, p in enumerate(sorted({p for some in options for p in some}))}
-        masks = [sum(1 << place[p] for p in some) for some in options]
+    def _too_few(self, hosts: Booleans) -> None:
+        """Add where isolated groups have too few providers."""
+        kinds, every = self._named.kinds, self._hosts.providers
         counts = [kind.count for kind in kinds]
-        most = matched(zip(counts, masks, strict=True))
-        if most < sum(counts):
-            holders, group = self._there(kinds, but_able=True), _told(kinds)
-            yield Reason(
-                Rule.ISOLATED, sum(counts), most, 0, where=self._host, holders=holders, group=group
-            )
+        if len(kinds) == 1:
+            most = np.minimum(self._count[0], counts[0])
+        else:
+            most = np.full(len(hosts), sum(counts))
+            first = every.host.searchsorted(np.arange(len(hosts)))
+            able = [[0] * len(hosts) for _ in kinds]  # as bits, by kind and host
+            for kind, masks in zip(kinds, able, strict=True):
+                position = np.flatnonzero(self._flags(kind.own, kind.pooled) & hosts[every.host])
+                host = every.host[position]
+                bit = position - first[host]
+                for number, shift in zip(host.tolist(), bit.tolist(), strict=True):
+                    masks[number] |= 1 << shift
+            known: dict[tuple[int, ...], int] = {}
+            for number in np.flatnonzero(hosts).tolist():
+                key = tuple([masks[number] for masks in able])
+                if key not in known:
+                    known[key] = matched(zip(counts, key, strict=True))
+                most[number] = known[key]
+        few = hosts & (most < sum(counts))
+        self._at_once(Rule.ISOLATED, kinds, few, bound=most, but_able=True)
 
-    def _too_little(self) -> Iterator[Reason]:
-        """Yield the classes of which there is too little for all groups, named or not."""
+    def _too_little(self, hosts: Booleans) -> None:
+        """Add the classes of which there is too little for all groups, named or not."""
         demand = dict(self._beside)
         kinds: dict[str, list[GroupKind]] = {}
         for kind in self._named.kinds:
             for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
                 demand[name] = demand.get(name, 0) + amount * kind.count
                 kinds.setdefault(name, []).append(kind)
+        in_service = self._named.in_service()
         for name, some in kinds.items():
             rows = self._fleet.rows(name)
-            here, _ = self._entries(rows)
-            here = here[self._named.in_service()[rows.provider[here]]]
-            capacity = int(rows.capacity[here].sum())
-            free = int((rows.capacity[here] - rows.used[here]).clip(0).sum())
-            if free < demand[name]:
-                numbers = (here + rows.first).tolist()
-                yield Reason(
-                    self._fleet.rule_of(numbers),
-                    demand[name],
-                    capacity,
-                    capacity - free,
-                    name,
-                    self._host,
-                    self._fleet.holders(numbers),
+            pairs, providers = self._of_rows(rows)
+            pairs = pairs.where(in_service[providers.entry])
+            capacity = rows.capacity[pairs.entry]
+            free = self._hosts.sum((capacity - rows.used[pairs.entry]).clip(0), pairs.host)
+            few = hosts & (free < demand[name])
+            if few.any():
+                self._findings.add_full(
+                    *(self._groups, few, pairs, rows, demand[name], name),
+                    used=self._hosts.sum(capacity, pairs.host) - free,
                     demands=_sharing(name, some, self._beside),
                 )
-            elif any(self._slots(kind) < kind.count for kind in some):
-                yield self._at_once(Rule.GROUPS, some)
+            few_slots = self._hosts.none()
+            for kind in some:
+                few_slots |= self._slots(kind) < kind.count
+            self._at_once(Rule.GROUPS, some, hosts & ~few & few_slots)
 
-    def _slots(self, kind: GroupKind) -> int:
-        """Return how many groups of a kind could be given if there were no others."""
-        options = self._named.options(kind, self._tree)
-        total = 0
-        for provider in options:
-            times = [kind.count]
-            for rows, amount in kind.classes:
-                entry = int(rows.provider.searchsorted(provider))
-                most = min(int(rows.free[entry]), int(rows.max_unit[entry]))
-                times.append(max(0, most) // amount)
-            total += min(times)
-        return total
+    def _slots(self, kind: GroupKind) -> Integers:
+        """Return, by host, how many groups of a kind could be given if there were no others."""
+        each = np.full(len(self._fleet.names), kind.count)
+        for rows, amount in kind.classes:
+            times = np.minimum(rows.free, rows.max_unit).clip(0) // amount
+            each[rows.provider] = np.minimum(each[rows.provider], times)
+        options = self._options[self._named.kinds.index(kind)]
+        return self._hosts.sum(each[options.entry], options.host)
 
-    def _apart(self) -> Iterator[Reason]:
-        """Yield the sets of groups of which none is above the others."""
+    def _apart(self, hosts: Booleans) -> None:
+        """Add the sets of groups of which none is above the others."""
+        if not self._findings.decides:
+            self._findings.is_open |= hosts
+            return
         for subtree in range(self._named.subtrees):
             kinds = tuple(
                 dataclasses.replace(kind, subtrees=frozenset({0}))
@@ -362,293 +410,7 @@ class _GroupFindings:
                 if subtree in kind.subtrees
             )
             few = dataclasses.replace(self._named, kinds=kinds, isolates=False, subtrees=1)
-            if not may_assign(few, self._tree):
-                yield self._at_once(Rule.SUBTREE, kinds)
-
-    def _at_once(self, rule: Rule, kinds: Sequence[GroupKind]) -> Reason:
-        """Return that some groups, each of which could be given, cannot be all at once."""
-        count, holders = sum(kind.count for kind in kinds), self._there(kinds)
-        group = _told(kinds)
-        return Reason(rule, count, 0, 0, where=self._host, holders=holders, group=group)
-
-
-class _GroupsTold:
-    """What arrays tell of many trees: as :class:`_GroupFindings`, in the same order."""
-
-    def __init__(self, groups: Groups, trees: Booleans) -> None:
-        self._named = named = groups.named
-        self._fleet = named.fleet
-        self._beside = groups.beside
-        self._trees = trees
-        self._open = np.zeros_like(trees)
-        self._is_told = np.zeros_like(trees)
-        self._found: list[Told] = []
-        #: by kind, who gives one group of it, and how many these are in each tree
-        self._count = [
-            np.bincount(self._fleet.tree[kind.own], minlength=len(trees)) for kind in named.kinds
-        ]
-
-    def telling(self) -> Telling:
-        for kind, count in zip(self._named.kinds, self._count, strict=True):
-            self._of_kind(kind, self._trees & (count == 0))
-        # where each kind could be given
-        left = self._trees & ~self._is_told & ~self._open
-        if self._named.isolates and left.any():
-            left &= ~self._too_few(left)
-        if left.any():
-            left &= ~self._too_little(left)
-        if self._named.subtrees:
-            self._open |= left
-        return Telling(self._found, self._open)
-
-    def _tell(self, told: Told) -> None:
-        if len(told.tree):
-            self._found.append(told)
-            self._is_told[told.tree] = True
-
-    # --- one kind by itself ---
-
-    def _of_kind(self, kind: GroupKind, trees: Booleans) -> None:
-        if not trees.any():
-            return
-        lacking = np.zeros_like(trees)
-        for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
-            lacking |= self._of_class(kind, name, rows, amount, trees)
-        if not kind.classes:
-            every = np.ones(len(self._fleet.names), dtype=np.bool_)
-            lacking = self._barred(kind, "provider", 1, every, trees)
-        whole = trees & ~lacking & ~self._open
-        if whole.any():
-            self._one_provider(kind, whole)
-
-    def _of_class(
-        self, kind: GroupKind, name: str, rows: ClassRows, amount: int, trees: Booleans
-    ) -> Booleans:
-        """Tell why nobody who meets the conditions gives a class; return the trees of these."""
-        group = _told([kind])
-        there, might, able = np.zeros((3, len(trees)), dtype=np.bool_)
-        keeps = ~rows.is_part
-        may = keeps & kind.met_own[rows.provider]
-        there[rows.tree[keeps]] = True
-        might[rows.tree[may]] = True
-        able[rows.tree[may & giving(rows, amount)]] = True
-        none = np.flatnonzero(trees & ~there)
-        self._tell(Told(Rule.NO_INVENTORY, none, amount, resource=name, group=group))
-        self._barred(
-            kind, name, amount, _keeping(rows, len(self._fleet.names)), trees & there & ~might
-        )
-        short = trees & might & ~able
-        if short.any():
-            self._short(name, rows, amount, np.flatnonzero(may & short[rows.tree]), short, group)
-        return trees & ~able
-
-    def _barred(
-        self, kind: GroupKind, name: str, amount: int, some: Booleans, trees: Booleans
-    ) -> Booleans:
-        """Tell the conditions that none of some providers meets; return the trees it is about."""
-        if not trees.any():
-            return trees
-        told, able = np.zeros_like(trees), np.zeros_like(trees)
-        able[self._fleet.tree[some & kind.met_own]] = True
-        trees = trees & ~able
-        for one in kind.conditions:
-            failing = trees.copy()
-            failing[self._fleet.tree[some & one.own]] = False
-            unmet = told_unmet(one.rule, one.label, failing, amount, name)
-            self._tell(dataclasses.replace(unmet, group=_told([kind])))
-            told |= failing
-        self._open |= trees & ~told
-        return trees
-
-    def _short(
-        self,
-        name: str,
-        rows: ClassRows,
-        amount: int,
-        entries: Integers,
-        trees: Booleans,
-        group: str,
-    ) -> None:
-        """Tell why none of those who may gives so much of a class."""
-        limited = integers(sorted(self._fleet.limited))
-        if len(limited):  # whether the rule is of a limit is looked up one by one
-            is_limited = np.isin(entries + rows.first, limited)
-            self._open[rows.tree[entries[is_limited]]] = True
-            entries = entries[~self._open[rows.tree[entries]]]
-        tree = rows.tree[entries]
-        free = sums(rows.free[entries].clip(0), tree, len(trees))
-        few = (free < amount)[tree]
-        self._together(name, rows, amount, entries[few], group)
-        entries = entries[~few]
-        tree = rows.tree[entries]
-        order = np.lexsort((entries, -rows.free[entries], tree))
-        entry = entries[order[np.flatnonzero(np.diff(tree[order], prepend=-1))]]
-        is_full, is_small = rows.free[entry] < amount, amount < rows.min_unit[entry]
-        rules = np.select([is_full, is_small, amount > rows.max_unit[entry]], [0, 1, 2], 3)
-        self._together(name, rows, amount, entry[rules == 0], group)
-        bounds = (rows.capacity, rows.min_unit, rows.max_unit, rows.step_size)
-        for number, rule in ((1, Rule.MIN_UNIT), (2, Rule.MAX_UNIT), (3, Rule.STEP_SIZE)):
-            some = entry[rules == number]
-            of = (rows.tree[some], amount, bounds[number][some], rows.used[some], name)
-            self._tell(Told(rule, *of, where=rows.provider[some], group=group))
-
-    def _together(
-        self, name: str, rows: ClassRows, amount: int, entries: Integers, group: str
-    ) -> None:
-        """Tell the capacity of some inventories, those of each tree together."""
-        tree, size = rows.tree[entries], len(self._trees)
-        starts = np.flatnonzero(np.diff(tree, prepend=-1))
-        at = tree[starts]
-        is_one = np.bincount(tree, minlength=size)[at] == 1
-        where = np.where(is_one, rows.provider[entries[starts]], self._fleet.roots[at])
-        self._tell(
-            Told(
-                Rule.CAPACITY,
-                at,
-                amount,
-                sums(rows.capacity[entries], tree, size)[at],
-                sums(rows.used[entries], tree, size)[at],
-                name,
-                where=where,
-                group=group,
-                inventories=entries + rows.first,
-                starts=starts,
-            )
-        )
-
-    def _one_provider(self, kind: GroupKind, trees: Booleans) -> None:
-        """Tell that each class is given by somebody, and all by nobody."""
-        gives = np.zeros(len(self._fleet.names), dtype=np.int64)
-        for rows, amount in kind.classes:
-            gives[rows.provider[giving(rows, amount)]] += 1
-        most = np.zeros(len(trees), dtype=np.int64)
-        some = np.flatnonzero(kind.met_own)
-        np.maximum.at(most, self._fleet.tree[some], gives[some])
-        self._at_once(Rule.ONE_PROVIDER, [kind], trees, len(kind.classes), most)
-
-    def _at_once(
-        self,
-        rule: Rule,
-        kinds: Sequence[GroupKind],
-        trees: Booleans,
-        count: int,
-        bound: Integers | None = None,
-        *,
-        but_able: bool = False,
-    ) -> None:
-        """Tell what stands against groups at once, with who is at providers that would give."""
-        at = np.flatnonzero(trees)
-        some = np.zeros(len(self._fleet.inventories.tree), dtype=np.bool_)
-        for kind in kinds:
-            would = kind.would[0] & trees[self._fleet.tree]
-            some[kind.numbers(would & ~kind.own if but_able else would)] = True
-        numbers = np.flatnonzero(some)
-        tree = self._fleet.inventories.tree[numbers]
-        order = np.argsort(tree, kind="stable")
-        self._tell(
-            Told(
-                rule,
-                at,
-                count,
-                0 if bound is None else bound[at],
-                group=_told(kinds),
-                inventories=numbers[order],
-                starts=tree[order].searchsorted(at),
-                counts_providers=True,
-            )
-        )
-
-    # --- all together ---
-
-    def _too_few(self, trees: Booleans) -> Booleans:
-        """Tell where isolated groups have too few providers."""
-        kinds, fleet = self._named.kinds, self._fleet
-        counts = [kind.count for kind in kinds]
-        if len(kinds) == 1:
-            most = np.minimum(self._count[0], counts[0])
-        else:
-            most = np.full(len(trees), sum(counts))
-            known: dict[tuple[int, ...], int] = {}
-            options = [np.flatnonzero(kind.own & trees[fleet.tree]) for kind in kinds]
-            within = [fleet.tree[some] for some in options]
-            masks = [np.zeros(len(trees), dtype=object) for _ in kinds]
-            for mask, some, at in zip(masks, options, within, strict=True):
-                bit = some - fleet.roots[at]
-                for number, shift in zip(at.tolist(), bit.tolist(), strict=True):
-                    mask[number] |= 1 << shift
-            for number in np.flatnonzero(trees).tolist():
-                key: tuple[int, ...] = tuple([int(mask[number]) for mask in masks])
-                if key not in known:
-                    known[key] = matched(zip(counts, key, strict=True))
-                most[number] = known[key]
-        few = trees & (most < sum(counts))
-        self._at_once(Rule.ISOLATED, kinds, few, sum(counts), most, but_able=True)
-        return few
-
-    def _too_little(self, trees: Booleans) -> Booleans:
-        """Tell the classes of which there is too little for all groups, named or not."""
-        demand = dict(self._beside)
-        kinds: dict[str, list[GroupKind]] = {}
-        for kind in self._named.kinds:
-            for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
-                demand[name] = demand.get(name, 0) + amount * kind.count
-                kinds.setdefault(name, []).append(kind)
-        found, size = np.zeros_like(trees), len(trees)
-        for name, some in kinds.items():
-            rows = self._fleet.rows(name)
-            entries = np.flatnonzero(~rows.is_part & trees[rows.tree])
-            tree = rows.tree[entries]
-            left = (rows.capacity[entries] - rows.used[entries]).clip(0)
-            free = sums(left, tree, size)
-            few = trees & (free < demand[name])
-            if few.any():
-                self._tell_too_little(name, demand[name], some, few, entries, free)
-            few_slots = np.zeros_like(trees)
-            for kind in some:
-                few_slots |= self._slots(kind) < kind.count
-            short = trees & ~few & few_slots
-            self._at_once(Rule.GROUPS, some, short, sum(kind.count for kind in some))
-            found |= few | short
-        return found
-
-    def _tell_too_little(
-        self,
-        name: str,
-        amount: int,
-        kinds: Sequence[GroupKind],
-        trees: Booleans,
-        entries: Integers,
-        free: Integers,
-    ) -> None:
-        rows, fleet = self._fleet.rows(name), self._fleet
-        here = entries[trees[rows.tree[entries]]]
-        if fleet.limited:
-            limited = np.isin(here + rows.first, integers(sorted(fleet.limited)))
-            self._open[rows.tree[here[limited]]] = True
-            trees = trees & ~self._open
-            here = here[trees[rows.tree[here]]]
-        at = np.flatnonzero(trees)
-        tree = rows.tree[here]
-        capacity = sums(rows.capacity[here], tree, len(trees))[at]
-        self._tell(
-            Told(
-                Rule.CAPACITY,
-                at,
-                amount,
-                capacity,
-                capacity - free[at],
-                name,
-                demands=_sharing(name, kinds, self._beside),
-                inventories=here + rows.first,
-                starts=tree.searchsorted(at),
-            )
-        )
-
-    def _slots(self, kind: GroupKind) -> Integers:
-        """Return, by tree, how many groups of a kind could be given if there were no others."""
-        fleet = self._fleet
-        each = np.full(len(fleet.names), kind.count)
-        for rows, amount in kind.classes:
-            times = np.minimum(rows.free, rows.max_unit).clip(0) // amount
-            each[rows.provider] = np.minimum(each[rows.provider], times)
-        return sums(each[kind.own], fleet.tree[kind.own], len(self._trees))
+            apart = hosts.copy()
+            for host in np.flatnonzero(hosts).tolist():
+                apart[host] = not may_assign(few, int(self._hosts.trees[host]))
+            self._at_once(Rule.SUBTREE, kinds, apart)

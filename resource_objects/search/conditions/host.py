@@ -11,14 +11,8 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition
-from resource_objects.search.conditions.base import (
-    Cut,
-    Partial,
-    Qualification,
-    Told,
-    told_unmet,
-    unmet,
-)
+from resource_objects.search.conditions.base import Cut, Partial
+from resource_objects.search.findings import Findings
 from resource_objects.search.fleet import Fleet
 
 
@@ -27,45 +21,26 @@ class HostCondition:
     """A trait of the root, or by Placement's rules what the unnamed group asks of its host."""
 
     fleet: Fleet
-    qualification: Qualification  #: flags by tree
+    rule: Rule
+    label: str  #: the trait, aggregate or provider
+    passing: Booleans  #: by tree
     classes: Sequence[ClassCondition]  #: the counts of the unnamed group
-
-    @property
-    def rule(self) -> Rule:
-        """The rule of the trait, aggregate or tree."""
-        return self.qualification.rule
 
     def mask(self) -> Booleans:
         """Return which hosts qualify."""
-        return self.qualification.own
+        return self.passing
 
     def cuts(self) -> Iterator[Cut]:
         """Yield one cut."""
-        yield Cut(self.qualification.own, self.rule, label=self.qualification.label)
+        yield Cut(self.passing, self.rule, label=self.label)
 
-    def holds(self, tree: int) -> bool:
-        """Return whether a host qualifies."""
-        return bool(self.qualification.own[tree])
-
-    def reasons(self, host: Partial) -> list[Reason]:
-        """Return the reason, for each class that the unnamed group asks if it is about these."""
-        if self.holds(host.tree):
-            return []
-        name, label = self.fleet.hosts[host.tree], self.qualification.label
-        if self.rule in (Rule.ROOT_TRAIT_MISSING, Rule.ROOT_TRAIT_FORBIDDEN):
-            return [unmet(self.rule, label, 1, None, name)]
-        demands = [one.demand for one in self.classes]
-        return [unmet(self.rule, label, one.amount, one.resource_class, name) for one in demands]
-
-    def tell(self, trees: Booleans) -> Iterator[Told]:
-        """Yield :meth:`reasons` of some trees."""
-        failing, label = trees & ~self.qualification.own, self.qualification.label
-        if self.rule in (Rule.ROOT_TRAIT_MISSING, Rule.ROOT_TRAIT_FORBIDDEN):
-            yield told_unmet(self.rule, label, failing, 1, None)
-            return
-        for one in self.classes:
-            demand = one.demand
-            yield told_unmet(self.rule, label, failing, demand.amount, demand.resource_class)
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add the reason, of each class of the unnamed group if it is about these."""
+        failing = hosts & ~self.passing[findings.hosts.trees]
+        requested = [(one.demand.amount, one.demand.resource_class) for one in self.classes]
+        is_of_root = self.rule in (Rule.ROOT_TRAIT_MISSING, Rule.ROOT_TRAIT_FORBIDDEN)
+        for amount, name in [(1, None)] if is_of_root else requested:
+            findings.add_unmet(self, failing, (self.rule, self.label), amount, name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -85,6 +60,10 @@ class HostGives:
     def cuts(self) -> Iterable[Cut]:
         """Return none: trees that may not be hosts are in no stage."""
         return ()
+
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add the reasons of some hosts, one by one."""
+        findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return why nobody of the tree itself gives anything, if only pools could."""
@@ -133,10 +112,7 @@ class OnlyHost:
         """Return whether a host is it."""
         return self.fleet.hosts[tree] == self.name
 
-    def reasons(self, host: Partial) -> list[Reason]:
-        """Return that a host is another one."""
-        if self.holds(host.tree):
-            return []
-        where = self.fleet.hosts[host.tree]
-        why = f"is not {self.name}"
-        return [Reason(self.rule, 1, 0, 0, where=where, unit=why, filter="host")]
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add that other hosts are not it."""
+        at = np.flatnonzero(hosts & ~self.mask()[findings.hosts.trees])
+        findings.add(self, self.rule, at, 1, unit=f"is not {self.name}", filter="host")

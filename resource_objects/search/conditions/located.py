@@ -24,6 +24,7 @@ from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.base import Cut, Partial, excluded, in_words
 from resource_objects.search.demands import LocatedFleetDemand, LocatedTreeDemand, Placing
+from resource_objects.search.findings import Findings, HostSet, Sources
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.tree_solver import may_provide
 
@@ -470,9 +471,20 @@ class LocatedCondition:
             self._last = last = self.demand.of_tree(tree)
         return last
 
+    def sources_on(self, hosts: HostSet) -> Sources:
+        """Return the parts on some hosts."""
+        demand = self.demand
+        pairs = hosts.entries(demand.parts.tree)
+        allowed = demand.allowed[pairs.entry]
+        return Sources(pairs, allowed, tuple(has[pairs.entry] for has in demand.has_required))
+
     def can(self, tree: int, sources: int) -> bool:
         """Return whether it can be on some parts, or whether that takes too long to find out."""
         return may_provide(self.demand.fleet, tree, (), [self.of_tree(tree).only(sources)])
+
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add the reasons of some hosts, one by one."""
+        findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return what stands against it, if only those parts may be used that have its traits."""
@@ -510,6 +522,10 @@ class Nearness:
     def cuts(self) -> Iterable[Cut]:
         """Return none: it is one of what is decided together."""
         return ()
+
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add the reasons of some hosts, one by one."""
+        findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return what is not near the rest."""

@@ -36,11 +36,12 @@ from resource_objects.resources.distances import DistanceTable, distance_table, 
 from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition, having_free
-from resource_objects.search.conditions.base import Condition, Cut, Partial
+from resource_objects.search.conditions.base import OWN, POOL, Condition, Cut, Partial
 from resource_objects.search.conditions.groups import Groups
 from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, bits
+from resource_objects.search.findings import Findings
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.named_groups import Named
 from resource_objects.search.order import Preference
@@ -105,7 +106,7 @@ class TopologyConstraint:
         #: each count of the unnamed group, provided by domains where it is bound
         self.classes = [self._of_domains(condition) for condition in classes]
         self.located = located
-        self.traits = RequiredTraits(self.fleet, required, (*self.classes, *located))
+        self.traits = RequiredTraits(self.fleet, named.rules, required, (*self.classes, *located))
         self.named = named
         #: by class, placed amount and kind of named group
         self.needs = [*self._needs_of_classes(), *self._needs_of_located(), *self._needs_of_kinds()]
@@ -121,14 +122,16 @@ class TopologyConstraint:
         is_bound = self.level.binds(rows.tree, rows.provider)[rows.tree]
         allowed = having_free(self.fleet, rows, demand.units)
         allowed = allowed & np.where(is_bound, of_domain, ~rows.is_part)
-        for is_barred in demand.own.is_barred:
-            allowed &= ~is_barred
+        for is_barred in demand.is_barred:
+            allowed &= ~is_barred[OWN]
         is_device = demand.is_device
         if not demand.units:
             is_device = is_device | (rows.is_part & of_domain)
-        own = dataclasses.replace(demand.own, allowed=allowed)
         demand = dataclasses.replace(
-            demand, own=own, is_device=is_device, is_split=bool(is_device.any())
+            demand,
+            allowed=np.stack((allowed, *demand.allowed[POOL:])),
+            is_device=is_device,
+            is_split=bool(is_device.any()),
         )
         return ClassCondition(self.fleet, condition.rules, demand)
 
@@ -146,7 +149,7 @@ class TopologyConstraint:
                 self.level.of[rows.provider],
                 np.where(allowed & (rows.low <= rows.high), provided, 0).clip(0),
                 self._is_bound(rows.provider),
-                np.where(demand.own.allowed, rows.capacity, 0),
+                np.where(demand.allowed[OWN], rows.capacity, 0),
             )
 
     def _needs_of_located(self) -> Iterator[_Need]:
@@ -171,12 +174,12 @@ class TopologyConstraint:
 
         They have the traits that only this class can answer for.
         """
-        found = [condition.demand.own.allowed for condition in self.classes]
+        found = [condition.demand.allowed[OWN] for condition in self.classes]
         for trait in range(len(self.traits.required)):
             having = np.array([one.had(trait) for one in self.traits.classes])
             is_only = having & (having.sum(axis=0) == 1)
             for number, condition in enumerate(self.classes):
-                has = condition.demand.own.has_required[trait]
+                has = condition.demand.has_required[trait][OWN]
                 tree = condition.demand.rows.tree
                 found[number] = found[number] & (has | ~is_only[number][tree])
         return found
@@ -403,6 +406,10 @@ class SingleDomain:
     def cuts(self) -> Iterator[Cut]:
         """Yield one cut."""
         yield Cut(self.mask(), self.rule, label=self.label)
+
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add the reasons of some hosts, one by one."""
+        findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return what the best domain lacks, if the host meets every other condition."""

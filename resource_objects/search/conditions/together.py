@@ -16,12 +16,13 @@ from resource_objects.search.conditions.amounts import (
     from_pools,
     left_of,
 )
-from resource_objects.search.conditions.base import Cut, Partial
+from resource_objects.search.conditions.base import OWN, Cut, Partial
 from resource_objects.search.conditions.located import LocatedCondition, Nearness
 from resource_objects.search.conditions.located import drawing as drawing_of_located
 from resource_objects.search.conditions.overdrawn import overdrawn
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
+from resource_objects.search.findings import Findings
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.tree_solver import may_provide
 
@@ -48,6 +49,10 @@ class Contention:
     def cuts(self) -> Iterable[Cut]:
         """Return none: it is one of what is decided together."""
         return ()
+
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add the reasons of some hosts, one by one."""
+        findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return what too much is drawn on by those that are not short by themselves."""
@@ -89,6 +94,10 @@ class Together:
     def _here(self, tree: int, traits: int) -> tuple[list[TreeDemand], list[LocatedTreeDemand]]:
         here = [one.of_tree(tree).with_traits(traits) for one in self.classes]
         return here, [one.of_tree(tree).with_traits(traits) for one in self.located]
+
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add the reasons of some hosts, one by one."""
+        findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return, if nothing else fails, the first trait not to be had beside those before it."""
@@ -142,7 +151,7 @@ def drawing(fleet: Fleet, ask: FleetDemand) -> Drawing:
     """Return how much of a class is asked for, and who may give: which of its inventories."""
     rows = ask.rows
     shares = ask.is_device & (rows.low <= rows.high)
-    able = ask.own.allowed & (shares | ask.gives_all)
+    able = ask.allowed[OWN] & (shares | ask.gives_all)
     return ask.amount, rows, able & ~from_pools(fleet, ask)[rows.tree]
 
 

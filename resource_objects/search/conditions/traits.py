@@ -7,37 +7,19 @@ one class can answer for is none: that class is given by who has it, and told so
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from resource_objects.reasons import Reason, Rule
-from resource_objects.search.arrays import Booleans
+from resource_objects.search.arrays import Booleans, integers
 from resource_objects.search.conditions.amounts import ClassCondition
-from resource_objects.search.conditions.base import (
-    Condition,
-    Cut,
-    Partial,
-    Told,
-    in_words,
-    told_unmet,
-)
+from resource_objects.search.conditions.base import Condition, Cut, Semantics, in_words
 from resource_objects.search.conditions.located import LocatedCondition
+from resource_objects.search.demands import bits
+from resource_objects.search.findings import Findings, HostSet
 from resource_objects.search.fleet import Fleet
-
-#: The rules that leave nobody of whom one could ask for a trait.
-NOBODY = frozenset(
-    {
-        Rule.NO_INVENTORY,
-        Rule.TRAIT_FORBIDDEN,
-        Rule.UNIT_TAKEN,
-        Rule.AGGREGATE_MISSING,
-        Rule.AGGREGATE_FORBIDDEN,
-        Rule.OTHER_TREE,
-        Rule.CONDITIONS,
-        Rule.DISABLED,
-    }
-)
 
 
 @dataclasses.dataclass(eq=False)
@@ -45,6 +27,7 @@ class RequiredTraits:
     """Each required trait is had by all who give some class."""
 
     fleet: Fleet
+    rules: Semantics
     required: tuple[str, ...]
     classes: Sequence[ClassCondition | LocatedCondition]
 
@@ -92,68 +75,71 @@ class RequiredTraits:
 
     def sources(self, tree: int) -> dict[Condition, int]:
         """Return, by class, who may give it: with the traits that only it can answer for."""
-        return dict(zip(self.classes, self._narrowed(tree)[0], strict=True))
+        findings = Findings(HostSet(self.fleet, self.rules, integers([tree])), decides=True)
+        self.narrow(findings)
+        return {one: bits(flags.tolist()) for one, (_, flags) in findings.sources.items()}
 
-    def reasons(self, host: Partial) -> list[Reason]:
-        """Return the traits that nobody has, and what stands against those who have the others.
+    def narrow(self, findings: Findings) -> None:
+        """Set the sources of each class, with the traits that only they can answer for.
 
-        A class that is short whoever has the trait said so already.
+        Set also the traits that no source has, each with the number of a class and the hosts; and
+        the hosts on which several classes may answer for a trait, or the only one does not beside
+        other traits.
         """
-        if not self.required:
-            return []
-        told = [host.told[one] for one in self.classes]
-        found: dict[Reason, None] = {}
-        for trait, number in self._narrowed(host.tree)[1]:
-            if not any(reason.rule in NOBODY for reason in told[number]):
-                found[self._missing(host.tree, trait, number)] = None
+        hosts = findings.hosts
+        here = [one.sources_on(hosts) for one in self.classes]
+        sources = [one.allowed for one in here]
+        missing: list[tuple[int, int, Booleans]] = []
+        is_open = hosts.none()
         for trait in range(len(self.required)):
-            tries = self._tries(host.tree, trait)
-            if not any(self.classes[number].can(host.tree, some) for number, some in tries):
+            able = [one.allowed & one.has_required[trait] for one in here]
+            has = [hosts.any(one.pairs.host[flags]) for one, flags in zip(here, able, strict=True)]
+            owners = np.sum(has, axis=0)
+            is_open |= owners > 1
+            missing.append((trait, self._blame(trait), owners == 0))
+            for number, one in enumerate(here):
+                is_only = has[number] & (owners == 1)
+                host = one.pairs.host
+                left = sources[number] & (one.has_required[trait] | ~is_only[host])
+                is_lost = is_only & ~hosts.any(host[left])
+                is_open |= is_lost
+                missing.append((trait, number, is_lost))
+                sources[number] = np.where(is_lost[host], sources[number], left)
+        pairs = zip(here, sources, strict=True)
+        findings.sources = dict(zip(self.classes, pairs, strict=True))
+        findings.missing_traits = [one for one in missing if one[2].any()], is_open
+
+    def find(self, findings: Findings, among: Booleans) -> None:
+        """Add the traits that no source has, and what stands against those that have the others."""
+        hosts, (missing, is_open) = findings.hosts, findings.missing_traits
+        for trait, number, lacking in missing:
+            condition = self.classes[number]
+            sources, _ = findings.sources[condition]
+            lacking = lacking & among & ~findings.without_provider[condition]
+            has_trait = hosts.none()
+            if isinstance(condition, ClassCondition):
+                counts = ~condition.demand.rows.is_part[sources.pairs.entry]
+                has_trait = hosts.any(sources.pairs.host[counts & sources.has_required[trait]])
+                amount, name = condition.demand.amount, condition.name
+                of_trait = (self.rule, self.required[trait])
+                findings.add_unmet(self, lacking & ~has_trait, of_trait, amount, name)
+                lacking &= has_trait
+
+            def lacks(host: int, trait: int = trait, number: int = number) -> list[Reason]:
+                return [self._missing(int(hosts.trees[host]), trait, number)]
+
+            findings.add_each(self, lacking, lacks)
+        findings.add_each(self, among & is_open, functools.partial(self._of_several, findings))
+
+    def _of_several(self, findings: Findings, host: int) -> Iterator[Reason]:
+        """Yield what stands against each class that may answer for a trait, if against all."""
+        tree = int(findings.hosts.trees[host])
+        for trait in range(len(self.required)):
+            tries = self._tries(tree, trait)
+            if not any(self.classes[number].can(tree, some) for number, some in tries):
                 for number, some in tries:
-                    if not told[number]:
-                        short = self.classes[number].short(host.tree, some)
-                        found.update(dict.fromkeys(short))
-        return list(found)
-
-    def tell(self, trees: Booleans) -> tuple[list[Booleans], list[tuple[int, Told]], Booleans]:
-        """Return, by class, who may give it; the traits that nobody has; and where that is open.
-
-        The inventories that may give are those with the traits that only they can answer for, as
-        :meth:`sources` says of one tree. A trait that nobody has is told with the number of the
-        class that wants it.
-
-        :param trees: of which none has shares, or is linked to pools
-        """
-        classes = [one for one in self.classes if isinstance(one, ClassCondition)]
-        sources = [one.demand.own.allowed for one in classes]
-        missing: list[tuple[int, Told]] = []
-        open_ = np.zeros_like(trees)
-        for trait, name in enumerate(self.required):
-            having = np.zeros((len(classes), len(trees)), dtype=np.bool_)
-            for number, one in enumerate(classes):
-                own, rows = one.demand.own, one.demand.rows
-                having[number, rows.tree[own.allowed & own.has_required[trait]]] = True
-            owners = having.sum(axis=0)
-            open_ |= trees & (owners > 1)
-            for number, one in enumerate(classes):
-                own, rows = one.demand.own, one.demand.rows
-                is_only = having[number] & (owners == 1)
-                left = sources[number] & (own.has_required[trait] | ~is_only[rows.tree])
-                has_left = np.zeros_like(trees)
-                has_left[rows.tree[left]] = True
-                open_ |= trees & is_only & ~has_left
-                sources[number] = left
-            nobody = trees & (owners == 0)
-            if nobody.any():
-                number = self._blame(trait)
-                demand = classes[number].demand
-                rows = demand.rows
-                barred = np.zeros_like(trees)  # who has it may not give, which is told otherwise
-                barred[rows.tree[demand.own.has_required[trait] & ~rows.is_part]] = True
-                open_ |= nobody & barred
-                amount, kind = demand.amount, demand.resource_class
-                missing.append((number, told_unmet(self.rule, name, nobody, amount, kind)))
-        return sources, missing, open_
+                    if not findings.failing[self.classes[number]][host]:
+                        yield from self.classes[number].short(tree, some)
 
     def not_beside(self, tree: int, trait: int) -> Reason:
         """Return the reason for a trait that nobody has beside those before it."""
@@ -168,24 +154,6 @@ class RequiredTraits:
         here = [one.of_tree(tree) for one in self.classes]
         found = [(n, demand.allowed & demand.with_trait[trait]) for n, demand in enumerate(here)]
         return [(number, sources) for number, sources in found if sources]
-
-    def _narrowed(self, tree: int) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return who may give each class, and the traits that nobody has, with their class."""
-        here = [one.of_tree(tree) for one in self.classes]
-        sources = [demand.allowed for demand in here]
-        missing: list[tuple[int, int]] = []
-        for trait in range(len(self.required)):
-            owners = [number for number, _ in self._tries(tree, trait)]
-            if not owners:
-                missing.append((trait, self._blame(trait)))
-            elif len(owners) == 1:
-                (number,) = owners
-                left = sources[number] & here[number].with_trait[trait]
-                if left:
-                    sources[number] = left
-                else:
-                    missing.append((trait, number))
-        return sources, missing
 
     def _blame(self, trait: int) -> int:
         """Choose the class that is named where nobody in a tree has a trait.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import uuid
+from typing import Any
 
 import hypothesis
 import pytest
@@ -13,8 +14,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy
-from resource_objects.search import explain
-from resource_objects.search.telling import ManyTold
+from resource_objects.search.host_reasons import HostReasons
 from tests.rest.native.conftest import Native, serving
 from tests.search import device_fleets
 
@@ -207,15 +207,18 @@ def test_of_many_reasons_only_those_in_the_answer_are_computed(
     native: Native, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[int] = []
-    compute = explain.reasons_of
-    monkeypatch.setattr(
-        explain, "reasons_of", lambda *args: (computed.append(args[1]), compute(*args))[1]
-    )
-    monkeypatch.setattr(ManyTold, "reasons", lambda self: pytest.fail("all reasons are computed"))
+    compute = HostReasons.by_tree
+
+    def counted(self: HostReasons) -> Any:
+        found = compute(self)
+        computed.append(len(found))
+        return found
+
+    monkeypatch.setattr(HostReasons, "by_tree", counted)
     native.ledger.sync(*(ro.Provider(f"host{number:03}", "VCPU=8") for number in range(130)))
     body = {"consumer": "job", "request": "VCPU=9"}
     answer = native.ask("POST", "/claims", body)
     (error,) = answer.json["errors"]
     assert len(error["reasons"]) == 100 and error["more_reasons"] == 30
     assert [one["where"] for one in error["reasons"][:2]] == ["host000", "host001"]
-    assert len(computed) == 100
+    assert computed == [100]
