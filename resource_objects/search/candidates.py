@@ -17,28 +17,27 @@ if typing.TYPE_CHECKING:
     from resource_objects.search.explain import Explanation
     from resource_objects.search.order import Options
 
-
-#: A candidate, or the number of the tree of which it is built when somebody looks at it.
-Hit: typing.TypeAlias = "Candidate | int"
+#: A candidate, or what builds it when it is read.
+Hit: typing.TypeAlias = "Candidate | Callable[[], Candidate]"
 
 
 class Candidates(Sequence[Candidate], Shared):
-    """What a search found: a sequence of candidates that knows what it means to be empty.
+    """The result of a search: a sequence of candidates.
 
-    True: there are some. False: refused, no host can hold the request; :meth:`explain` says why.
-    If the budget ran out before one was found the answer is neither, and every look at it (``if``,
-    ``len``, iterating, indexing) raises :class:`~resource_objects.exceptions.SearchLimitReached`.
-    If it ran out after some were found, :attr:`cut_short` is True: there may be more.
+    True: there are some. False: refused, no host can satisfy the request; :meth:`explain` returns
+    the reasons. If the budget ran out before a candidate was found, every access (``if``, ``len``,
+    iterating, indexing) raises :class:`~resource_objects.exceptions.SearchLimitReached`. If it ran
+    out later, :attr:`cut_short` is True: there may be more.
 
-    It is lazy: the search goes as far as somebody looks. ``if`` and ``[0]`` look for the first one;
-    ``len``, :attr:`steps`, :attr:`cut_short` and :meth:`explain` for all, up to the limit. A
-    candidate is built when it is looked at. What is seen does not depend on who looks first, for
-    the snapshot below never changes, and any number of threads may read it: one at a time searches
-    on. A pickle has all candidates up to the limit, and the explanation with its snapshot.
+    The sequence is lazy. ``if`` and ``[0]`` search for the first candidate; ``len``, :attr:`steps`,
+    :attr:`cut_short` and :meth:`explain` for all, up to the limit. A candidate is built when it is
+    read. The result does not depend on the order of access, for the snapshot never changes. Threads
+    may share it: one at a time searches. A pickle has all candidates up to the limit, and the
+    explanation with its snapshot.
     """
 
     __slots__ = (
-        *("_build", "_ended", "_error", "_explain", "_found", "_is_done", "_lock", "_rest"),
+        *("_ended", "_error", "_explain", "_found", "_is_done", "_lock", "_rest"),
         *("at", "options", "request"),
     )
 
@@ -47,25 +46,23 @@ class Candidates(Sequence[Candidate], Shared):
         found: Iterator[Hit],
         request: Request,
         *,
-        build: Callable[[int], Candidate],
         explain: Callable[[], Explanation],
         ended: Callable[[], tuple[int, bool]],
         options: Options,
         at: str | None = None,
     ) -> None:
-        """:param build: the candidate of a tree whose number was found
-        :param explain: why hosts were left out, when everything is found
-        :param ended: the steps taken, and whether there may be more, when everything is found
+        """:param explain: returns why hosts have no candidate, when all candidates are found
+
+        :param ended: returns the steps taken, and whether there may be more candidates, likewise
         """
         self._rest = found
         self._found: list[Hit] = []
         self._is_done = False
         self._error: BaseException | None = None
         self._lock = threading.Lock()
-        self._build = build
         self._explain = explain
         self._ended = ended
-        #: what was asked
+        #: the request of the search
         self.request = request
         #: the provider to which the search was confined, None for everywhere
         self.at = at
@@ -78,11 +75,10 @@ class Candidates(Sequence[Candidate], Shared):
         return _unpickled, (found, self.request, explanation, ended, self.options, self.at)
 
     def instead(self, found: Sequence[Candidate]) -> Candidates:
-        """Return an answer to the same question that is just these candidates."""
+        """Return the result of the same search with these candidates in place of its own."""
         return Candidates(
             iter(found),
             self.request,
-            build=self._build,
             explain=self.explain,
             ended=lambda: (0, False),
             options=self.options,
@@ -91,48 +87,48 @@ class Candidates(Sequence[Candidate], Shared):
 
     @property
     def steps(self) -> int:
-        """Steps the search took."""
-        self._pull(None)
+        """The steps that the search took."""
+        self._search(None)
         return self._ended()[0]
 
     @property
     def cut_short(self) -> bool:
-        """Whether the budget ran out, so that hosts are left of which nothing is known."""
-        self._pull(None)
+        """Whether the budget ran out, so that some hosts are undecided."""
+        self._search(None)
         return self._ended()[1]
 
     @property
     def budget(self) -> int:
-        """Steps the search was allowed."""
+        """The steps that the search was allowed."""
         return self.options.budget
 
     def explain(self) -> Explanation:
-        """Return why the hosts that were left out cannot hold the request."""
-        self._pull(None)
+        """Return why the hosts without a candidate cannot satisfy the request."""
+        self._search(None)
         return self._explain()
 
-    def _pull(self, count: int | None) -> None:
-        """Search on until so many are found, None for all."""
+    def _search(self, count: int | None) -> None:
+        """Search until ``count`` candidates are found; None for all."""
         if self._is_done or (count is not None and len(self._found) >= count):
             return
-        with self._lock:  # another thread may have searched on meanwhile: then there is no more
+        with self._lock:  # another thread may have searched meanwhile: then fewer are missing
             if self._error is not None:
                 raise self._error
             missing = None if count is None else max(0, count - len(self._found))
             before = len(self._found)
             try:
                 self._found += itertools.islice(self._rest, missing)
-            except BaseException as error:  # interrupted: what is left is not known ever after
+            except BaseException as error:  # interrupted: the rest remains unknown
                 self._error = error
                 raise
             self._is_done |= missing is None or len(self._found) < before + missing
 
-    def _look(self, count: int | None) -> int:
-        """Search on until so many are found; return how many are, at least.
+    def _available(self, count: int | None) -> int:
+        """Search until ``count`` candidates are found; return the number found, maybe more.
 
-        :raises SearchLimitReached: if the budget ran out before one was
+        :raises SearchLimitReached: if the budget ran out before one was found
         """
-        self._pull(count)
+        self._search(count)
         if not self._found and self.cut_short:
             raise exceptions.SearchLimitReached(self.budget)
         return len(self._found)
@@ -140,23 +136,23 @@ class Candidates(Sequence[Candidate], Shared):
     def _at(self, place: int) -> Candidate:
         hit = self._found[place]
         if not isinstance(hit, Candidate):
-            # two threads may both build it: they are equal
-            hit = self._found[place] = self._build(hit)
+            # two threads may both build it: the results are equal
+            hit = self._found[place] = hit()
         return hit
 
     def __bool__(self) -> bool:
-        return self._look(1) > 0
+        return self._available(1) > 0
 
     def __len__(self) -> int:
-        return self._look(None)
+        return self._available(None)
 
     def __iter__(self) -> Iterator[Candidate]:
-        self._look(1)
+        self._available(1)  # an error is raised here, not at the first step
         return self._every()
 
     def _every(self) -> Iterator[Candidate]:
         place = 0
-        while place < len(self._found) or self._look(place + 1) > place:
+        while place < len(self._found) or self._available(place + 1) > place:
             yield self._at(place)
             place += 1
 
@@ -169,15 +165,15 @@ class Candidates(Sequence[Candidate], Shared):
     def __getitem__(self, index: int | slice) -> Candidate | tuple[Candidate, ...]:
         if isinstance(index, slice):
             end = index.stop
-            is_near = all(part is None or part >= 0 for part in (index.start, end, index.step))
-            known = self._look(end if is_near and end is not None else None)
-            return tuple(self._at(place) for place in range(*index.indices(known)))
+            is_forward = all(part is None or part >= 0 for part in (index.start, end, index.step))
+            count = self._available(end if is_forward and end is not None else None)
+            return tuple(self._at(place) for place in range(*index.indices(count)))
         place = operator.index(index)
-        known = self._look(place + 1 if place >= 0 else None)
-        return self._at(range(known)[place])
+        count = self._available(place + 1 if place >= 0 else None)
+        return self._at(range(count)[place])
 
     def __repr__(self) -> str:
-        self._pull(None)
+        self._search(None)
         short = ", cut short" if self.cut_short else ""
         return f"<Candidates: {len(self._found)} for {self.request}{short}>"
 
@@ -193,7 +189,6 @@ def _unpickled(
     return Candidates(
         iter(found),
         request,
-        build=found.__getitem__,  # of none: all are built
         explain=lambda: explanation,
         ended=lambda: ended,
         options=options,

@@ -1,24 +1,26 @@
 """The search over all trees, within a limit and a budget.
 
-Hosts are looked at in the order asked for, and take turns: the first candidate of each, then the
-second of those that have one. No host starves the others: at first each may take no more than a
-small share of the budget, and the few that need more come again at the end, with what is left. What
-is found is given in the order of turns, then of hosts.
+Hosts take turns, in the order of the request: the first candidate of each host, then the second of
+those that have one. At first no host may take more than a small share of the budget. The few that
+need more are searched again at the end, with the rest of it. Candidates come in the order of turns,
+then of hosts.
 
-Nothing is looked for before somebody looks at it. Where a request only counts, no amount is split
-and nothing meets, arrays decide all hosts at once; a candidate is built when it is looked at.
+Nothing is searched before its result is read. Where a request only counts, no amount is divided and
+no two classes use the same inventory, arrays decide all hosts at once; a candidate is built when it
+is read.
 
 Rejected: all candidates of a host before the next host, with which one host of many ways fills the
 limit; equal shares of the budget for all hosts, which are too small for the few hard ones and
 unused by the others; a merge by how good each candidate is, for which every one has to be found
-before the first can be given.
+before the first is returned.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+import heapq
+from collections.abc import Hashable, Iterable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 
@@ -27,14 +29,14 @@ from resource_objects.requests import Request
 from resource_objects.resources.backtracking import CutShort
 from resource_objects.resources.budget import Budget
 from resource_objects.search import limits
-from resource_objects.search.candidate import Candidate
+from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidates import Candidates, Hit
 from resource_objects.search.conditions.near import UNCONSTRAINED
 from resource_objects.search.explain import Explanation
-from resource_objects.search.feasibility import Outlooks, SearchOutcome, UnheldFleet
+from resource_objects.search.feasibility import SearchOutcome, UnheldFleet
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
-from resource_objects.search.problem import Direct, Problem, direct, lay, possible
+from resource_objects.search.problem import direct, lay, possible
 from resource_objects.search.tree_search import TreeSearch, Wider, counted_candidate
 
 #: Steps that one host may take before the others had their turn.
@@ -44,278 +46,257 @@ FIRST_TURN = 1000
 def search(
     fleet: Fleet, request: Request, options: Options, *, at: str | None = None
 ) -> Candidates:
-    """Return the candidates of a request, to be found when somebody looks at them.
+    """Return the candidates of a request, to be found when they are read.
 
     Cost: a vectorised pass over the fleet; then a microsecond per host that arrays decide and some
-    8 to build its candidate when it is looked at, some 200 for each other that may hold it where
-    the decision is easy; never more than ``budget`` steps.
+    8 to build its candidate when it is read, some 200 for each other host that may satisfy the
+    request where the decision is easy; never more than ``budget`` steps.
     """
-    within = limits.under(fleet.in_force(), options.limits)
-    outlooks = functools.partial(UnheldFleet, fleet, request, options)
-    run = _Run(lay(request, within, options.filters), options, outlooks)
+    turns = _Turns(fleet, request, options)
     return Candidates(
-        run.hits(),
+        turns.hits(),
         request,
-        build=run.build,
-        explain=run.explain,
-        ended=run.ended,
+        explain=turns.explain,
+        ended=turns.ended,
         options=options,
         at=at,
     )
 
 
-class _Run:
-    """One search while it runs."""
+class _Turn(NamedTuple):
+    """A tree to be searched. Turns are sorted by the first two figures."""
 
-    def __init__(
-        self, problem: Problem, options: Options, outlooks: Callable[[], Outlooks]
-    ) -> None:
-        self.problem = problem
-        self.outlooks = outlooks
-        self.limit = options.limit
-        self.per_host = options.per_host
-        self.preference = Preference(
-            problem.fleet, problem.request, options.order, options.seed, options.keeps
-        )
-        self.budget = Budget(options.budget)
-        self.possible = possible(problem)
-        self.direct = direct(problem, self.preference.is_plain, of_each=self.per_host != 1)
-        self.count = 0
-        self.found: set[int] = set()  # trees with a candidate
-        self.seen: set[int] = set()  # trees of which it is known whether they have a candidate
-        self.refused: list[int] = []
-        self.undecided: list[int] = []
-        self.cut_short: list[int] = []  # a larger share of the budget would not help
-        self.is_cut_short = False  # some host may have more candidates than were found
-        self.of_pools: set[Hashable] = set()  # what no tree gives any of itself
-        #: of the trees that were looked at: of how few places, and in which order
-        self.place: dict[int, tuple[int, int]] = {}
-        self.looks = itertools.count()
-        #: trees that may have further candidates, None for one that arrays decided
-        self.waiting: dict[int, TreeSearch | None] = {}
-        self.by_pools: dict[tuple[int, ...], int] = {}  # trees that only these serve: the first
-        self.like: dict[int, list[int]] = {}  # the others of the same pools
-        self.near = self._near()  # where few places are best: of how few each tree may be next
-        self.is_last = False  # what takes too long now comes not again
-        #: steps that are left to what is asked without few places
-        self.reserve = 0 if self.near is None else options.budget // 2
-        self.begun: dict[int, TreeSearch] = {}  # trees that may have something of more places
+    places: int  #: the number of places that it needs at least; 0 if few places are not requested
+    position: int  #: among the trees, in the order of the request
+    tree: int
+    search: TreeSearch | None = None  #: None: to be begun
 
-    def _near(self) -> dict[int, int] | None:
-        near = self.problem.near
-        if near is None or near.is_required:
-            return None
-        return dict(zip(self.possible.tolist(), near.least()[self.possible].tolist(), strict=True))
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the limit was reached."""
-        return self.count == self.limit
+class _Turns:
+    """One search over all trees while it runs."""
+
+    def __init__(self, fleet: Fleet, request: Request, options: Options) -> None:
+        self._options = options
+        self._feasibility = functools.partial(UnheldFleet, fleet, request, options)
+        limited = limits.under(fleet.in_force(), options.limits)
+        self._problem = problem = lay(request, limited, options.filters)
+        self._preference = Preference(limited, request, options.order, options.seed, options.keeps)
+        self._budget = Budget(options.budget)
+        self._possible = possible(problem)
+        self._direct = direct(problem, self._preference.is_plain, of_each=options.per_host != 1)
+        self._is_near = problem.near is not None and not problem.near.is_required
+        #: where few places are preferred, steps for the search without this preference
+        self._reserve = options.budget // 2 if self._is_near else 0
+        self._waiting: list[_Turn] = []  # where few places are preferred, a heap
+        self._further: list[_Turn] = []  # of trees that may have further candidates
+        self._count = 0  # of candidates
+        self._with_candidate: set[int] = set()
+        self._decided: list[int] = []  # with a candidate or without
+        self._refused: list[int] = []
+        self._undecided: list[_Turn] = []
+        self._exhausted: list[_Turn] = []  # undecided, and a larger budget would not help
+        self._may_have_more = False  # some tree may have more candidates than were found
+        self._pool_keys: set[Hashable] = set()  # of the candidates that pools alone provide
+        self._first_by_pools: dict[tuple[int, ...], int] = {}
+        self._same_pools: dict[int, list[int]] = {}  # by the first tree, the others
 
     def hits(self) -> Iterator[Hit]:
-        """Yield what is found, by turns, then in the order of the trees."""
-        trees = self.preference.trees(self.possible)
-        late: list[
-            tuple[tuple[int, int], Hit]
-        ] = []  # comes after what a host that needs more may still have
-        for place, hit in self._first(trees, FIRST_TURN):
-            if self.undecided:
-                late.append((place, hit))
+        """Yield the candidates by turns, then in the order of the trees."""
+        deferred: list[tuple[_Turn, Hit]] = []  # they follow those of a tree that needs more steps
+        for turn, hit in self._first_candidates(self._all_turns(), FIRST_TURN):
+            if self._undecided:
+                deferred.append((turn, hit))
             else:
                 yield hit
-        again, self.undecided = self.undecided, []
-        self.is_last = True
-        late += self._first(again, self.budget.left)
-        for _, hit in sorted(late, key=lambda one: one[0]):
+        again, self._undecided = self._undecided, []
+        deferred += self._first_candidates(self._in_order(again), None)
+        for _, hit in sorted(deferred, key=lambda one: one[0][:2]):
             yield hit
-        self.undecided += self.cut_short
-        turn = 1
-        while self.waiting and not self.is_full and turn != self.per_host:
-            yield from self._further(sorted(self.waiting, key=self.place.__getitem__))
-            turn += 1
-
-    def build(self, tree: int) -> Candidate:
-        """Return the candidate of a tree that arrays decided."""
-        assert self.direct is not None, "arrays decided some"
-        return counted_candidate(self.problem, tree, self.direct.givers(tree))
+        self._undecided += self._exhausted
+        self._further.sort(key=lambda turn: turn[:2])
+        number = 1
+        while self._further and not self._is_full and number != self._options.per_host:
+            yield from self._next_candidates()
+            number += 1
 
     def ended(self) -> tuple[int, bool]:
-        """Return the steps that were taken, and whether some host may have more than was found."""
-        return self.budget.spent, bool(self.undecided) or self.is_cut_short
+        """Return the steps that were taken, and whether there may be more candidates."""
+        return self._budget.spent, bool(self._undecided) or self._may_have_more
 
     def explain(self) -> Explanation:
-        """Return why hosts were left out, when all that is to be found was found."""
-        ruled_out = self.problem.is_told.copy()
-        ruled_out[self.possible] = False
-        ruled_out[self._with_like(self.refused)] = True
-        ruled_out &= self.problem.is_told
-        told = ruled_out.copy()
-        told[self.possible] = True
-        told[self._with_like(self.refused)] &= self.problem.is_told[self._with_like(self.refused)]
-        undecided = sorted(self._with_like(self.undecided))
-        decided = len(self._with_like(self.seen))
+        """Return why hosts have no candidate, after all candidates were found."""
+        problem = self._problem
+        undecided = self._with_same_pools(turn.tree for turn in self._undecided)
+        passing = np.zeros_like(problem.is_told)
+        passing[self._possible] = True
+        passing[self._with_same_pools(self._refused)] = False
+        told: Booleans = problem.is_told | passing
+        unseen = len(self._possible) - len(self._with_same_pools(self._decided)) - len(undecided)
         outcome = SearchOutcome(
             told=told,
-            refused=np.flatnonzero(ruled_out),
-            undecided=tuple(undecided),
-            unseen=len(self.possible) - decided - len(undecided) if self.is_full else 0,
-            budget=self.budget.allowed,
-            outlooks=self.outlooks,
+            refused=np.flatnonzero(problem.is_told & ~passing),
+            undecided=tuple(sorted(undecided)),
+            unseen=unseen if self._is_full else 0,
+            budget=self._budget.allowed,
+            outlooks=self._feasibility,
         )
-        return Explanation(self.problem, outcome)
+        return Explanation(problem, outcome)
 
-    def _with_like(self, trees: Iterable[int]) -> list[int]:
-        """Return some trees, and those that find what they find."""
-        return [each for tree in trees for each in (tree, *self.like.get(tree, ()))]
+    @property
+    def _is_full(self) -> bool:
+        """Whether the limit was reached."""
+        return self._count == self._options.limit
 
-    def _first(self, trees: Sequence[int], most: int) -> Iterator[tuple[tuple[int, int], Hit]]:
-        """Yield the first candidate of each with its place, with at most ``most`` steps for one.
+    # --- the first candidate of each tree ---
 
-        Where few places are best, those of the fewest come first, of whichever tree.
+    def _all_turns(self) -> Iterator[_Turn]:
+        trees = self._preference.trees(self._possible)
+        near = self._problem.near
+        if near is None or not self._is_near:
+            return (_Turn(0, position, tree) for position, tree in enumerate(trees))
+        least = near.least()
+        turns = (_Turn(int(least[tree]), position, tree) for position, tree in enumerate(trees))
+        return self._in_order(turns)
+
+    def _in_order(self, turns: Iterable[_Turn]) -> Iterator[_Turn]:
+        """Yield turns, those of the fewest places first, with those that are added meanwhile."""
+        self._waiting = sorted(turns, key=lambda turn: turn[:2])
+        while self._waiting:
+            yield heapq.heappop(self._waiting)
+
+    def _first_candidates(
+        self, turns: Iterator[_Turn], most: int | None
+    ) -> Iterator[tuple[_Turn, Hit]]:
+        """Yield the first candidate of each tree.
+
+        :param most: the steps that one tree may take; None for all, without another try
         """
-        if self.near is None:
-            yield from self._turn(trees, most, 0)
-            return
-        left = list(trees)
-        while left and not self.is_full:
-            count = min([self.near[tree] for tree in left])
-            yield from self._turn([tree for tree in left if self.near[tree] == count], most, count)
-            left = [tree for tree in left if self.near[tree] > count]
-            if left and not self.budget.left:
-                self.undecided.extend(left)
+        direct = self._direct
+        for turn in turns:
+            if self._is_full:
                 return
-
-    def _turn(
-        self, trees: Sequence[int], most: int, count: int
-    ) -> Iterator[tuple[tuple[int, int], Hit]]:
-        """Yield the first candidate of some trees with its place, of so many places or fewer."""
-        direct = self.direct
-        for number, tree in enumerate(trees):
-            if self.is_full:
+            if self._has_same_pools(turn.tree):
+                continue
+            if direct is not None and direct.decides[turn.tree]:
+                yield turn, self._decided_by_arrays(turn)
+            elif not self._budget.left:
+                self._undecided += [turn, *turns]
                 return
-            if self._is_served_alike(tree):
-                continue
-            place = self.place.setdefault(tree, (count, next(self.looks)))
-            if direct is not None and direct.decides[tree]:
-                self._note(tree, direct)
-                yield place, tree
-                continue
-            if not self.budget.left:
-                self.undecided.extend(trees[number:])
-                return
-            spare = self._spare(tree)
-            if not spare:
-                self._widen(tree, UNCONSTRAINED, None)
-                continue
-            hit = self._tried(tree, min(most, spare))
-            if hit is not None:
-                yield place, hit
+            elif not self._spare(turn):
+                self._widen(turn, UNCONSTRAINED)
+            else:
+                hit = self._searched(turn, most)
+                if hit is not None:
+                    yield turn, hit
 
-    def _spare(self, tree: int) -> int:
-        """Return how many steps a tree may take, so that each can be asked without few places."""
-        is_near = self.near is not None and self.near[tree] < UNCONSTRAINED
-        return max(0, self.budget.left - self.reserve) if is_near else self.budget.left
+    def _decided_by_arrays(self, turn: _Turn) -> Hit:
+        direct, tree = self._direct, turn.tree
+        assert direct is not None, "arrays decided some"
+        self._decided.append(tree)
+        self._count += 1
+        if direct.is_only is not None and self._options.per_host != 1 and not direct.is_only[tree]:
+            self._with_candidate.add(tree)
+            self._further.append(turn)
+        return lambda: counted_candidate(self._problem, tree, direct.givers(tree))
 
-    def _tried(self, tree: int, most: int) -> Hit | None:
-        """Return the first candidate of a tree, None if there is none or the steps ran out."""
-        least = None if self.near is None else self.near[tree]
-        hosting: TreeSearch | None = self.begun.pop(tree, None)
-        if hosting is None:
-            hosting = TreeSearch(self.problem, tree, self.preference, least)
+    def _spare(self, turn: _Turn) -> int:
+        """Return the steps that a tree may take: some remain for the search without few places."""
+        is_near = self._is_near and turn.places < UNCONSTRAINED
+        return max(0, self._budget.left - self._reserve) if is_near else self._budget.left
+
+    def _searched(self, turn: _Turn, most: int | None) -> Hit | None:
+        """Return the first candidate of a tree, None if there is none or it is not known yet."""
+        spare = self._spare(turn)
+        search = turn.search
+        if search is None:
+            places = turn.places if self._is_near else None
+            search = TreeSearch(self._problem, turn.tree, self._preference, places)
         try:
-            hit = self._step(tree, hosting, most)
+            hit = self._next(turn.tree, search, spare if most is None else min(most, spare))
         except SearchLimitReached as error:
-            is_own = isinstance(error, CutShort)
-            is_near = least is not None and least < UNCONSTRAINED
-            if not is_near or not (is_own or self.is_last or not self._spare(tree)):
-                (self.cut_short if is_own else self.undecided).append(tree)
-                return None
-            hit, hosting = Wider(UNCONSTRAINED), None
-        if isinstance(hit, Wider):
-            self._widen(tree, hit.places, hosting)
+            is_final = isinstance(error, CutShort)
+            is_near = self._is_near and turn.places < UNCONSTRAINED
+            if is_near and (is_final or most is None or not self._spare(turn)):
+                self._widen(turn, UNCONSTRAINED)
+            else:
+                (self._exhausted if is_final else self._undecided).append(
+                    turn._replace(search=None)
+                )
             return None
-        self.seen.add(tree)
-        if hit is not None and self.per_host != 1:
-            self.waiting[tree] = hosting
+        if isinstance(hit, Wider):
+            self._widen(turn, hit.places, search)
+            return None
+        self._decided.append(turn.tree)
+        if hit is not None and self._options.per_host != 1:
+            self._further.append(turn._replace(search=search))
         return hit
 
-    def _widen(self, tree: int, places: int, hosting: TreeSearch | None) -> None:
-        """Let a tree be looked at again when it is the turn of so many places.
+    def _widen(self, turn: _Turn, places: int, search: TreeSearch | None = None) -> None:
+        """Add a turn of a tree for when the others with this number of places have theirs.
 
-        :param hosting: None if it took too long to find out that it cannot be fewer
+        :param search: None if the budget does not suffice to find out whether fewer are enough
         """
-        assert self.near is not None, "it was asked for few places"
-        self.near[tree] = places
-        if hosting is None:
-            self.is_cut_short = True
-        else:
-            self.begun[tree] = hosting
-        del self.place[tree]
+        self._may_have_more |= search is None
+        heapq.heappush(self._waiting, _Turn(places, turn.position, turn.tree, search))
 
-    def _note(self, tree: int, direct: Direct) -> None:
-        """Count the first candidate of a tree that arrays decide; it is built when looked at."""
-        self.seen.add(tree)
-        self.found.add(tree)
-        self.count += 1
-        if direct.is_only is not None and self.per_host != 1 and not direct.is_only[tree]:
-            self.waiting[tree] = None
+    def _has_same_pools(self, tree: int) -> bool:
+        """Return whether a tree before has the same candidates, because only pools provide them.
 
-    def _is_served_alike(self, tree: int) -> bool:
-        """Return whether a tree finds what one before it finds, because only pools give.
-
-        Where no host needs to give anything itself, trees that keep nothing of what is asked find
-        the same candidates if they are linked to the same pools.
+        This is so where no host needs to provide anything itself, for trees without inventories of
+        the request that are linked to the same pools.
         """
-        problem = self.problem
+        problem = self._problem
         if problem.rules.host_gives or not problem.fleet.pools or problem.has_own[tree]:
             return False
-        first = self.by_pools.setdefault(tuple(problem.fleet.pools.of_tree(tree)), tree)
+        first = self._first_by_pools.setdefault(tuple(problem.fleet.pools.of_tree(tree)), tree)
         if first != tree:
-            self.like.setdefault(first, []).append(tree)
+            self._same_pools.setdefault(first, []).append(tree)
         return first != tree
 
-    def _further(self, trees: Sequence[int]) -> Iterator[Hit]:
-        """Yield one more candidate of each."""
-        for tree in trees:
-            if self.is_full:
+    def _with_same_pools(self, trees: Iterable[int]) -> list[int]:
+        """Return some trees, and those that have the same candidates."""
+        return [each for tree in trees for each in (tree, *self._same_pools.get(tree, ()))]
+
+    # --- further candidates ---
+
+    def _next_candidates(self) -> Iterator[Hit]:
+        """Yield one more candidate of each tree that has one."""
+        turns, self._further = self._further, []
+        for turn in turns:
+            if self._is_full:
                 return
+            search = turn.search
             try:
-                hit = self._step(tree, self._taken_up(tree), self.budget.left)
+                if search is None:
+                    search = TreeSearch(self._problem, turn.tree, self._preference)
+                    search.next(self._budget, self._budget.left)  # the one decided by arrays
+                hit = self._next(turn.tree, search, self._budget.left)
                 while isinstance(hit, Wider):
-                    hit = self._step(tree, self._taken_up(tree), self.budget.left)
+                    hit = self._next(turn.tree, search, self._budget.left)
             except SearchLimitReached:
-                self.is_cut_short = True
-                hit = None
-            if hit is None:
-                del self.waiting[tree]
-            else:
+                self._may_have_more = True
+                continue
+            if hit is not None:
+                self._further.append(turn._replace(search=search))
                 yield hit
 
-    def _taken_up(self, tree: int) -> TreeSearch:
-        """Return the search on a tree, after what was found of it."""
-        known = self.waiting[tree]
-        if known is None:
-            known = self.waiting[tree] = TreeSearch(self.problem, tree, self.preference)
-            known.next(self.budget, self.budget.left)  # what arrays have found already
-        return known
-
-    def _step(self, tree: int, hosting: TreeSearch, most: int) -> Hit | Wider | None:
+    def _next(self, tree: int, search: TreeSearch, most: int) -> Hit | Wider | None:
         """Return the next candidate of a tree, None if there is none.
 
-        What pools alone give is found once, by whichever tree comes first.
+        A candidate of pools alone is returned once, for the first tree that has it.
         """
         is_of_others = False
-        while (found := hosting.next(self.budget, most)) is not None:
+        while (found := search.next(self._budget, most)) is not None:
             if isinstance(found, Wider):
                 return found
-            if found.is_of_pools and not self.problem.rules.host_gives:
-                if found.key in self.of_pools:
+            if found.is_of_pools and not self._problem.rules.host_gives:
+                if found.key in self._pool_keys:
                     is_of_others = True
                     continue
-                self.of_pools.add(found.key)
-            self.found.add(tree)
-            self.count += 1
+                self._pool_keys.add(found.key)
+            self._with_candidate.add(tree)
+            self._count += 1
             return found.candidate
-        if tree not in self.found and not is_of_others:
-            self.refused.append(tree)
+        if tree not in self._with_candidate and not is_of_others:
+            self._refused.append(tree)
         return None
