@@ -179,7 +179,7 @@ class GangSearch:
         scarce = min(self.kinds, key=lambda kind: np.count_nonzero(kind.most))
         able = np.flatnonzero(np.logical_or.reduce([kind.most > 0 for kind in self.kinds]))
         #: the hosts in the order of preference
-        self._order = integers(self._preference(scarce.problem).trees(able)[:])
+        self._order = integers(list(self._preference(scarce.problem).trees(able)))
         self._held: dict[tuple[int, Counts], _Found] = {}  # what hosts can hold
         self._compiled: dict[int, Problem] = {}  # kinds over the scenario as it is now
 

@@ -1,4 +1,4 @@
-"""In which order hosts are looked at, and found."""
+"""The order of hosts, and of the providers of a host."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.placements import least_exclusive
 
-#: The orders there are.
+#: The values of ``Order.by``.
 ORDERS = ("name", "pack", "spread", "random")
-#: What each of some hosts is worth to who places a request, as a scheduler's weighers say it.
+#: The worth of some hosts, by their trees, as the weighers of a scheduler compute it.
 Weigh: TypeAlias = "Callable[[Fleet, Request, Integers], Figures]"
-#: How many of the best are shuffled where a seed is given and nothing else is said.
+#: The number of best hosts that are shuffled by a seed, by default.
 AMONG = 10
 #: The greatest weight and worth: sums of these are exact enough, and never too large.
 MOST = 1e12
@@ -36,20 +36,20 @@ MOST = 1e12
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Order:
-    """In which order hosts are looked at, and found.
+    """The order in which hosts are searched and returned.
 
     :param by: ``name``; ``pack``: the fullest first, as they would be with the request; ``spread``:
-        the emptiest first; ``random``: by the seed alone, 0 unless told
-    :param weights: by resource class, how much its fullness counts (1 unless told); classes that
-        are not asked for count too if they are named
-    :param preferred: by trait, how much it is worth that the host has a provider with it: hosts are
-        first in the order of these sums, then in that of ``by``; below 0 it is unwelcome
-    :param weigh: what hosts are worth besides, by their trees: who is worth more comes first,
-        after what is preferred and before what ``by`` says
-    :param among: with a seed, so many of the best are shuffled, then the next so many, so that
-        many who ask at once do not all take the same host
+        the emptiest first; ``random``: by the seed alone, by default 0
+    :param weights: by resource class, the weight of its fullness, by default 1; classes that are
+        not requested count too if they are named
+    :param preferred: by trait, the worth of a host that has a provider with it: the hosts with the
+        greatest sums come first, before ``by`` decides; a trait below 0 is unwelcome
+    :param weigh: the worth of hosts, by their trees: hosts of greater worth come first, after
+        ``preferred`` and before ``by``
+    :param among: with a seed, this number of best hosts is shuffled, then the same number of next
+        ones, so that simultaneous requests do not all take the same host
 
-    :raises InvalidInput: for what is no such thing
+    :raises InvalidInput: for invalid arguments
 
     >>> Order("pack", weights={"VCPU": 2}, preferred={"CUSTOM_SSD": 1})
     Order(by='pack', weights={'VCPU': 2.0}, preferred={'CUSTOM_SSD': 1.0}, among=None)
@@ -79,20 +79,20 @@ class Order:
             raise exceptions.InvalidInput("request", "among", self.among, "an integer of 1 or more")
 
     @classmethod
-    def of(cls, given: Any) -> Self:
-        """Return ``given`` itself if it is an order already, else the one of that name."""
-        if isinstance(given, cls):
-            return given
+    def of(cls, order: Any) -> Self:
+        """Return an order itself, or the order of a name."""
+        if isinstance(order, cls):
+            return order
         kind: Any = cls  # classes hash
-        return _orders(kind)[given] if isinstance(given, str) and given in ORDERS else cls(given)
+        return _orders(kind)[order] if isinstance(order, str) and order in ORDERS else cls(order)
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is the order of names, and who of a host comes first that of its tree."""
+        """Whether it is the order of names, with the providers of a host in their own order."""
         return self.by == "name" and not self.preferred
 
     def block(self, seed: int | None) -> int:
-        """Return how many of the best are shuffled: 1 for none."""
+        """Return the number of best hosts that are shuffled: 1 for none."""
         if seed is None:
             return 1
         return AMONG if self.among is None else self.among
@@ -100,7 +100,7 @@ class Order:
 
 @functools.cache
 def _orders(cls: type[Order]) -> dict[str, Any]:
-    """Return the orders that a name alone says."""
+    """Return the orders that have a name only."""
     return {name: cls(name) for name in ORDERS}
 
 
@@ -111,46 +111,46 @@ def check_seed(seed: object) -> int | None:
     return seed
 
 
-def _figures(what: str, given: object, least: float) -> FrozenDict:
-    if not isinstance(given, Mapping):
-        raise exceptions.InvalidInput("request", what, given, "a mapping of names to numbers")
-    for name, value in given.items():
+def _figures(label: str, figures: object, least: float) -> FrozenDict:
+    if not isinstance(figures, Mapping):
+        raise exceptions.InvalidInput("request", label, figures, "a mapping of names to numbers")
+    for name, value in figures.items():
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         if not is_number or not least <= value <= MOST:
             expected = f"a number from {least:.0f} to {MOST:.0f}"
-            raise exceptions.InvalidInput("request", f"{what} {name}", value, expected)
-    return FrozenDict({name: float(value) for name, value in given.items()})
+            raise exceptions.InvalidInput("request", f"{label} {name}", value, expected)
+    return FrozenDict({name: float(value) for name, value in figures.items()})
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Options:
-    """How a search is made, beside what is asked."""
+    """The options of a search."""
 
     limit: int | None
     per_host: int | None
     order: Order
     seed: int | None
     budget: int
-    #: the most that may be used of some inventories in all, by the uuids of their providers
+    #: the maximum use of some inventories in total, by the uuids of their providers
     limits: UseLimits = UNLIMITED
-    #: what else hosts have to meet, in the order in which it is told
+    #: further conditions on hosts, in the order in which they are explained
     filters: tuple[LaysFilter, ...] = ()
-    #: the uuids of providers that come first: a consumer uses them, and is changed in place
+    #: the uuids of providers that come first: those of a consumer that is changed in place
     keeps: frozenset[str] = frozenset()
 
     def within(self, limits: UseLimits) -> Options:
-        """Return how the same is searched under limits besides."""
+        """Return the same options with further limits."""
         if not limits:
             return self
         return dataclasses.replace(self, limits=tighter(self.limits, limits))
 
     def again(self, chance: int) -> Options:
-        """Return how a search is made anew after others took all that it found.
+        """Return the options for another search after others allocated all that was found.
 
-        They search in the same order, so who looks again in that order meets them again. It is
-        shuffled instead, among four times as many of the best each time.
+        Others search in the same order and would allocate the same again. So hosts are shuffled,
+        among four times as many of the best each time.
 
-        :param chance: the seed, if there was none; else the next one is taken
+        :param chance: the seed, if there was none; else the next one is used
         """
         seed = chance if self.seed is None else self.seed + 1
         order = dataclasses.replace(self.order, among=4 * self.order.block(seed))
@@ -158,11 +158,10 @@ class Options:
 
 
 # --- preference ---------------------------------------------------------------------------------
-# The order in which trees are looked at, and who of a tree comes first, by figures of a fleet.
 
 
 class Preference:
-    """An order, with a seed, over a fleet and for a request."""
+    """An order over the figures of a fleet: of its trees, and of the providers of a tree."""
 
     def __init__(
         self,
@@ -179,29 +178,33 @@ class Preference:
         self._order = order
         self._seed = seed
         self._request = request
-        self._worth = self._worths()
 
     @property
     def is_plain(self) -> bool:
-        """Whether who of a host stands first comes first."""
+        """Whether the providers of a host stay in their order."""
         return self._order.is_plain and self._seed is None and not self._keeps
 
-    def trees(self, possible: Integers) -> Sequence[int]:
-        """Return trees in the order in which they are looked at.
+    # --- trees ---
 
-        Cost: a pass over the fleet; all are only put in order if somebody looks beyond the first.
+    def trees(self, possible: Integers) -> Iterator[int]:
+        """Yield trees in order.
+
+        Cost: a pass over the fleet for the first :data:`FIRST`; then all are sorted.
         """
         if (self.is_plain and self._order.weigh is None) or not len(possible):
-            return Ranked(possible[:FIRST].tolist(), len(possible), possible.tolist)
+            yield from possible[:FIRST].tolist()
+            yield from possible[FIRST:].tolist()
+            return
         rng = np.random.default_rng(self._seed or 0)
         keys: list[Any] = [possible]
         if self._order.by == "random":
             keys.append(rng.random(len(possible)))
         elif self._order.by != "name":
-            keys.append(self.sign * self._fullness()[possible])
+            fullness = self._fleet.fullness(self._weights, self._counts)
+            keys.append(self.sign * fullness[possible])
         if self._order.weigh is not None:
             keys.append(-self._order.weigh(self._fleet, self._request, possible))
-        if self._worth is not None:
+        if self._order.preferred:
             keys.append(-self._worth_of_trees()[possible])
         block = 1 if self._order.by == "random" else self._order.block(self._seed)
         luck = rng.random(len(possible)) if block > 1 else None
@@ -214,58 +217,45 @@ class Preference:
             return found.tolist()  # type: ignore[no-any-return]
 
         best = _first(keys, FIRST)
-        # of the last block that is begun nobody knows yet who is in it
-        count = len(best) // block * block
-        return Ranked(ordered(best)[:count], len(possible), lambda: ordered(slice(None)))
+        count = len(best) // block * block  # the last block may lack some of its trees
+        yield from ordered(best)[:count]
+        if count < len(possible):
+            yield from ordered(slice(None))[count:]
+
+    def _worth_of_trees(self) -> Figures:
+        """Return, by tree, the worth of the traits that its providers have, each trait once."""
+        found = np.zeros(len(self._fleet.hosts))
+        for trait, worth in self._order.preferred.items():
+            has = np.zeros(len(found), dtype=np.bool_)
+            has[self._fleet.tree[self._having(trait)]] = True
+            found += worth * has
+        return found
+
+    # --- providers of a tree ---
 
     def of_sources(self, demand: TreeDemand, tree: int) -> TreeDemand:
         """Return the same demand with the preferred sources first, own ones before pools.
 
-        Of placements those come first that exclude the fewest others.
+        Placements that exclude the fewest others come first.
         """
-        if self.is_plain:
-            return self._with_placements_in_order(demand)
-        numbers = list(demand.numbers)
-        rows = self._fleet.inventories
-        capacity, free = rows.capacity[numbers].tolist(), rows.free[numbers].tolist()
-        providers = rows.provider[numbers].tolist()
-        luck = self._luck(tree, len(numbers))
-        worth = [0.0 if self._worth is None else float(self._worth[p]) for p in providers]
-
-        def key(place: int) -> tuple[Any, ...]:
-            full = 1 - free[place] / capacity[place] if capacity[place] else 1.0
-            is_new = providers[place] not in self._keeps
-            return place >= demand.own, is_new, -worth[place], self.sign * full, luck[place], place
-
-        order = sorted(range(len(numbers)), key=key)
-        return self._with_placements_in_order(permuted(demand, order))
-
-    def _with_placements_in_order(self, demand: TreeDemand) -> TreeDemand:
+        if not self.is_plain:
+            rows, numbers = self._fleet.inventories, list(demand.numbers)
+            figures = zip(rows.capacity[numbers].tolist(), rows.free[numbers].tolist(), strict=True)
+            full = [1 - free / capacity if capacity else 1.0 for capacity, free in figures]
+            demand = permuted(demand, self._ranked(tree, rows.provider[numbers].tolist(), full))
         if not demand.draws or len(demand.numbers) < 2:
             return demand
         order = least_exclusive(self._fleet, demand.numbers, demand.amount)
         return demand if order == sorted(order) else permuted(demand, order)
 
     def of_providers(self, tree: int, providers: Sequence[int]) -> list[int]:
-        """Return providers with who is preferred first, of the tree itself before pools."""
-        if self.is_plain:
-            return self._placements_in_order(providers)
-        full = self._by_provider
-        luck = self._luck(tree, len(providers))
+        """Return providers with the preferred first, those of the tree before pools.
 
-        def key(place: int) -> tuple[Any, ...]:
-            provider = providers[place]
-            worth = 0.0 if self._worth is None else float(self._worth[provider])
-            is_pool = int(self._fleet.tree[provider]) != tree
-            is_new = provider not in self._keeps
-            return is_pool, is_new, -worth, self.sign * full(provider), luck[place], place
-
-        return self._placements_in_order(
-            [providers[place] for place in sorted(range(len(providers)), key=key)]
-        )
-
-    def _placements_in_order(self, providers: Sequence[int]) -> list[int]:
-        """Return providers with placements that exclude the fewest others first."""
+        Placements that exclude the fewest others come first.
+        """
+        if not self.is_plain:
+            full = [self._fullness(provider) for provider in providers]
+            providers = [providers[place] for place in self._ranked(tree, providers, full)]
         if not self._fleet.shares:
             return list(providers)
         of = equivalence(self._fleet).inventories
@@ -274,43 +264,56 @@ class Preference:
         order = least_exclusive(self._fleet, numbers, len(providers))
         return [providers[place] for place in order]
 
-    @functools.cached_property
-    def _counts(self) -> dict[str, int]:
-        """What is asked for as counts, over all groups."""
-        every: Any = self._request.resources.items()
-        return {kind.name: int(amount) for kind, amount in every if not kind.is_located}
+    def _ranked(self, tree: int, providers: Sequence[int], full: Sequence[float]) -> list[int]:
+        """Return the places of providers in the order of preference.
+
+        :param full: how full each is; ``pack`` and ``spread`` decide by it
+        """
+        luck = [0.0] * len(providers)
+        if self._seed is not None:
+            rng = random.Random(self._seed * 1_000_003 + tree)
+            luck = [rng.random() for _ in providers]
+        worth = self._worth
+
+        def key(place: int) -> tuple[Any, ...]:
+            provider = providers[place]
+            return (
+                int(self._fleet.tree[provider]) != tree,
+                provider not in self._keeps,
+                0.0 if worth is None else -float(worth[provider]),
+                self.sign * full[place],
+                luck[place],
+            )
+
+        return sorted(range(len(providers)), key=key)
 
     @property
     def sign(self) -> int:
-        """By what fullness is multiplied so that the smallest comes first; 0: it is nothing."""
+        """The factor of fullness with which the smallest comes first; 0: it does not matter."""
         return {"pack": -1, "spread": 1}.get(self._order.by, 0)
 
-    def _luck(self, tree: int, count: int) -> list[float]:
-        """Return what decides between equal ones: a seed, or nothing."""
-        if self._seed is None:
-            return [0.0] * count
-        rng = random.Random(self._seed * 1_000_003 + tree)
-        return [rng.random() for _ in range(count)]
+    @functools.cached_property
+    def _counts(self) -> dict[str, int]:
+        """The requested counts, over all groups."""
+        every: Any = self._request.resources.items()
+        return {kind.name: int(amount) for kind, amount in every if not kind.is_located}
 
+    @functools.cached_property
     def _weights(self) -> dict[str, float]:
         return {**dict.fromkeys(self._counts, 1.0), **self._order.weights}
 
-    def _fullness(self) -> Figures:
-        """Return how full each tree would be with the request, over its classes by weight."""
-        return self._fleet.fullness(self._weights(), self._counts)
-
-    def _by_provider(self, provider: int) -> float:
-        """Return how full a provider is, over the classes that count."""
-        rows, weights = self._fleet.inventories, self._weights()
-        total = 0.0
+    def _fullness(self, provider: int) -> float:
+        """Return how full a provider is, over its classes by weight."""
+        rows, total = self._fleet.inventories, 0.0
         for number in equivalence(self._fleet).inventories(provider):
-            weight = weights.get(self._fleet.class_of(number), 0.0)
+            weight = self._weights.get(self._fleet.class_of(number), 0.0)
             if weight and rows.capacity[number]:
                 total += weight * (1 - float(rows.free[number]) / float(rows.capacity[number]))
         return total
 
-    def _worths(self) -> Figures | None:
-        """Return what the traits of each provider are worth, None where none is preferred."""
+    @functools.cached_property
+    def _worth(self) -> Figures | None:
+        """By provider, the worth of its traits; None if no trait is preferred."""
         if not self._order.preferred:
             return None
         found = np.zeros(len(self._fleet.names))
@@ -318,25 +321,16 @@ class Preference:
             found += worth * self._having(trait)
         return found
 
-    def _worth_of_trees(self) -> Figures:
-        """Return what the traits that providers of each tree have are worth, each trait once."""
-        found = np.zeros(len(self._fleet.hosts))
-        for trait, worth in self._order.preferred.items():
-            has = np.zeros(len(found), dtype=np.bool_)
-            has[self._fleet.tree[self._having(trait)]] = True
-            found += worth * has
-        return found
-
     def _having(self, trait: str) -> Booleans:
         return self._fleet.having(self._fleet.traits, (trait,))
 
 
-#: So many trees are put in order at first; most searches end long before.
+#: The number of trees that are sorted at first; most searches end long before.
 FIRST = 64
 
 
 def _first(keys: Sequence[Any], count: int) -> Integers:
-    """Return the places of so many lowest values, by several keys of which the last counts most.
+    """Return the places of the ``count`` lowest values by several keys, the last most significant.
 
     >>> from resource_objects.search.arrays import integers
     >>> _first([integers([3, 1, 2, 0]), integers([5, 5, 5, 9])], 2).tolist()
@@ -348,59 +342,30 @@ def _first(keys: Sequence[Any], count: int) -> Integers:
     if not others:  # places of trees, mostly in order already
         is_sorted = bool((key[1:] >= key[:-1]).all())
         return np.arange(count) if is_sorted else np.argpartition(key, count)[:count]
-    most = _lowest(key, count)
-    lower, alike = np.flatnonzero(key < most), np.flatnonzero(key == most)
-    return np.concatenate((lower, alike[_first([k[alike] for k in others], count - len(lower))]))
+    bound = _lowest(key, count)
+    lower, equal = np.flatnonzero(key < bound), np.flatnonzero(key == bound)
+    return np.concatenate((lower, equal[_first([k[equal] for k in others], count - len(lower))]))
 
 
 def _lowest(key: Any, count: int) -> Any:
-    """Return the lowest value but so many, less one.
+    """Return the greatest of the ``count`` lowest values.
 
     Most hosts are often alike, and partitioning equal values takes longer than sorting them.
     """
     for _ in range(3):
         least = key.min()
-        alike = int(np.count_nonzero(key == least))
-        if alike >= count:
+        equal = int(np.count_nonzero(key == least))
+        if equal >= count:
             return least
-        key, count = key[key > least], count - alike
+        key, count = key[key > least], count - equal
     return np.partition(key, count - 1)[count - 1]
 
 
-class Ranked(Sequence[int]):
-    """Trees in order, of which the first are known; the rest is, when somebody looks there.
-
-    >>> list(Ranked([5, 3], 4, lambda: [5, 3, 9, 1])), Ranked([5], 2, lambda: [5, 4])[1:]
-    ([5, 3, 9, 1], [4])
-    """
-
-    __slots__ = ("_all", "_count", "_known")
-
-    def __init__(self, first: list[int], count: int, every: Callable[[], list[int]]) -> None:
-        self._known = first
-        self._count = count
-        self._all = every
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._every()[index]
-
-    def __iter__(self) -> Iterator[int]:
-        first = self._known
-        yield from first
-        if len(first) < self._count:
-            yield from self._every()[len(first) :]
-
-    def _every(self) -> list[int]:
-        if len(self._known) < self._count:  # two threads may both do it, alike
-            self._known = self._all()
-        return self._known
-
-
 def permuted(demand: TreeDemand, order: Sequence[int]) -> TreeDemand:
-    """Return the same asked with the sources in another order."""
+    """Return the same demand with the sources in another order.
+
+    :param order: by new place, the place before
+    """
     place = {before: now for now, before in enumerate(order)}
 
     def moved(some: int) -> int:
