@@ -27,7 +27,7 @@ from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.conditions.base import OWN, LaysFilter
-from resource_objects.search.conditions.located import LocatedCondition, most_of_parts
+from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.demands import Supply, TreeDemand, members
 from resource_objects.search.distribution import Counts, Domain, LinearBound, maximal, within_bound
 from resource_objects.search.fleet import Fleet
@@ -130,7 +130,7 @@ def upper_bounds(problem: Problem, capacity: CapacityByHost, most: int) -> Integ
     if problem.named:
         np.minimum(bounds, problem.named.most(len(bounds)), out=bounds)
     for condition in problem.located:
-        np.minimum(bounds, most_of_parts(condition.demand, len(bounds)), out=bounds)
+        np.minimum(bounds, condition.most(), out=bounds)
     return bounds
 
 

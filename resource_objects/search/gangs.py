@@ -34,8 +34,7 @@ from resource_objects.resources.budget import Budget
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.disabled import disabled_for
-from resource_objects.search.conditions.located import may_hold
-from resource_objects.search.demands import LocatedFleetDemand
+from resource_objects.search.conditions.located import LocatedCondition, may_hold
 from resource_objects.search.distribution import Counts, Domain, Remaining, distribute, most_of_kind
 from resource_objects.search.explain import Explanation, Stage
 from resource_objects.search.feasibility import SearchOutcome, UnheldFleet
@@ -495,12 +494,14 @@ class GangSearch:
 
         :raises SearchLimitReached: if it is unknown
         """
-        by_class: dict[str, list[LocatedFleetDemand]] = {}
+        by_class: dict[str, list[LocatedCondition]] = {}
         for kind, count in zip(self.kinds, counts, strict=True):
-            for one in kind.problem.located:
-                by_class.setdefault(one.demand.resource_class, []).extend([one.demand] * count)
+            for condition in kind.problem.located:
+                by_class.setdefault(condition.name, []).extend([condition] * count)
         if not all(
-            may_hold(demands, tree, self.budget) for demands in by_class.values() if demands
+            may_hold(conditions, tree, self.budget)
+            for conditions in by_class.values()
+            if conditions
         ):
             return None
         unbounded = Remaining(Domain(str(tree)), counts)

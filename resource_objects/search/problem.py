@@ -48,7 +48,7 @@ from resource_objects.search.conditions.disabled import (
 )
 from resource_objects.search.conditions.groups import Groups
 from resource_objects.search.conditions.host import HostCondition, HostGives
-from resource_objects.search.conditions.located import LocatedCondition, Nearness
+from resource_objects.search.conditions.located import AffinityCheck, LocatedCondition
 from resource_objects.search.conditions.near import SingleDomain, TopologyConstraint
 from resource_objects.search.conditions.together import Contention, Together
 from resource_objects.search.conditions.traits import RequiredTraits
@@ -131,8 +131,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
         for one in wanted(request)
     ]
     classes = tuple(ClassCondition(fleet, rules, one) for one in demands)
-    trees = len(fleet.hosts)
-    where = tuple(LocatedCondition(one, trees) for one in lay_located(fleet, amounts_of, laid))
+    where = tuple(LocatedCondition(one) for one in lay_located(fleet, amounts_of, laid))
     named = lay_groups(fleet, request, laying, rules)
     of_host: list[Condition] = [] if disabled is None else [HostInService(fleet, disabled)]
     of_host += [
@@ -151,7 +150,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     for condition in of_host:
         is_host[~condition.mask()] = False
     traits = RequiredTraits(fleet, rules, tuple(one.label for one in laid.some), (*classes, *where))
-    nearness = Nearness(where) if len(where) > 1 else None
+    nearness = AffinityCheck(where) if len(where) > 1 else None
     together = Together(fleet, classes, where, traits)
     of_unnamed: list[Condition] = [*classes, *where]
     of_unnamed += [] if nearness is None else [nearness]

@@ -17,8 +17,7 @@ from resource_objects.search.conditions.amounts import (
     left_of,
 )
 from resource_objects.search.conditions.base import OWN, Cut, Partial
-from resource_objects.search.conditions.located import LocatedCondition, Nearness
-from resource_objects.search.conditions.located import drawing as drawing_of_located
+from resource_objects.search.conditions.located import AffinityCheck, LocatedCondition
 from resource_objects.search.conditions.overdrawn import overdrawn
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
@@ -34,7 +33,7 @@ class Contention:
     fleet: Fleet
     classes: Sequence[ClassCondition]
     located: Sequence[LocatedCondition]
-    nearness: Nearness | None
+    nearness: AffinityCheck | None
 
     rule = Rule.CAPACITY
 
@@ -43,7 +42,7 @@ class Contention:
         if not self.fleet.shares or not (len(self.classes) > 1 or self.located):
             return np.ones(len(self.fleet.hosts), dtype=np.bool_)
         every = [drawing(self.fleet, one.demand) for one in self.classes]
-        every += [each for one in self.located for each in drawing_of_located(one.demand)]
+        every += [each for one in self.located for each in one.drawing()]
         return ~contended(self.fleet, every)
 
     def cuts(self) -> Iterable[Cut]:
