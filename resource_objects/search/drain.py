@@ -1,18 +1,19 @@
-"""A drain, rehearsed: if these hosts go, who can be placed again, where, and who cannot and why.
+"""The rehearsal of a drain: where the consumers of some providers could be placed again.
 
-Everybody who holds something there is placed anew, as a whole, by the request it was made for: its
-topology and devices too. The largest come first. Where somebody finds no place beside the others,
-all is begun again with those first that found none. If that does not place everybody, the exact
-search for all at once does (:mod:`~resource_objects.search.gangs`), or says that nothing can
-(:attr:`Rehearsal.is_certain`); then what left the fewest is told. Whom to leave so that the fewest
-are left is as hard as packing, and not searched exactly.
+Each consumer is placed as a whole, by the request of its claim, topology and devices included, in a
+scenario where the providers are disabled. The largest consumers come first. If some find no place,
+all are placed again with these first. If a few such rounds leave consumers without a place, the
+exact search for all at once (:mod:`~resource_objects.search.gangs`) places them, or proves that not
+all can be placed (:attr:`Rehearsal.is_certain`). Then the round that left the fewest is the answer.
+To leave as few as possible is as hard as bin packing, and is not searched exactly.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
@@ -24,23 +25,21 @@ from resource_objects.search.explain import Explanation
 from resource_objects.search.scenario import Scenario
 from resource_objects.search.script import Requests, counts_held, made_for, without
 
-#: So many candidates are looked at for each.
-FEW = 4
-#: So often all is begun again with those first that found no place.
+#: The maximum number of candidates that are tried for each consumer.
+MOST_CANDIDATES = 4
+#: The maximum number of rounds.
 ROUNDS = 4
-#: What is said of a search for one consumer, and not of one for all at once.
-_OF_ONE = ("limit", "per_host")
-
-_Options: TypeAlias = Mapping[str, Any]
+#: The options of a search for one consumer that a search for all at once does not have.
+_OF_ONE_CONSUMER = ("limit", "per_host")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Placed:
-    """A consumer that finds another place."""
+    """A consumer that can be placed elsewhere."""
 
     consumer: str
     request: Request
-    held: str  #: what it holds now, as text
+    held: str  #: its allocations, as text
     candidate: Candidate
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,20 +57,16 @@ class Placed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Stuck:
-    """A consumer that finds none, and why.
-
-    ``is_certain`` says that it would find none if nobody else came from there; else others that
-    leave were before it. ``cut_short`` that the search ended before it was known: neither yes nor
-    no.
-    """
+    """A consumer without another place, and the reasons."""
 
     consumer: str
     request: Request
     held: str
-    why: tuple[str, ...]  #: lines: of each host, what stands in the way
+    why: tuple[str, ...]  #: a line for each host, with its reasons
+    #: whether it has no place even if no other consumer is moved; else others were placed before it
     is_certain: bool
-    cut_short: bool = False
-    #: the same of each host, and the picture that it is of; None if no search could be made
+    cut_short: bool = False  #: whether the search was cut short, so that the answer is unknown
+    #: the reasons as data, and the snapshot that they are of; None without a search
     explanation: Explanation | None = dataclasses.field(default=None, repr=False, compare=False)
     picture: Any = dataclasses.field(default=None, repr=False, compare=False)
 
@@ -92,27 +87,24 @@ class Stuck:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Rehearsal:
-    """What would become of those who hold something at providers that go. True if all find a place.
-
-    ``scenario`` is how it would be then: the providers are out of service, and who can has moved.
-    ``is_certain`` tells that it is known: all find a place, or not all can, whichever they take.
-    """
+    """The consumers of drained providers, placed and stuck. True if all are placed."""
 
     providers: tuple[str, ...]
     placed: tuple[Placed, ...]
     stuck: tuple[Stuck, ...]
+    #: the providers are disabled in it, and the placed consumers are moved
     scenario: Scenario
-    is_certain: bool
-    budget: int  #: steps that each search might take
+    is_certain: bool  #: whether all are placed, or it is proved that not all can be
+    budget: int  #: the maximum number of steps of each search
 
     def __bool__(self) -> bool:
         return not self.stuck
 
     def require(self) -> None:
-        """Raise unless all find a place.
+        """Raise an exception unless all consumers are placed.
 
-        :raises NoCandidates: naming who finds none and why, if it is known that not all can
-        :raises SearchLimitReached: if that is not known
+        :raises NoCandidates: with the stuck consumers and their reasons, if not all can be placed
+        :raises SearchLimitReached: if that is unknown
         """
         if self.stuck and not self.is_certain:
             raise SearchLimitReached(self.budget, len(self.placed))
@@ -121,7 +113,7 @@ class Rehearsal:
 
     @property
     def plan(self) -> Plan:
-        """What ``ledger.apply`` does to make it so, in one transaction."""
+        """The plan of the drain: ``ledger.apply`` carries it out in one transaction."""
         return self.scenario.diff()
 
     def to_dict(self) -> dict[str, Any]:
@@ -134,195 +126,195 @@ class Rehearsal:
         }
 
     def __str__(self) -> str:
-        return "\n".join(map(str, (*self.placed, *self.stuck))) or "nobody is there"
+        return "\n".join(map(str, (*self.placed, *self.stuck))) or "no allocations to move"
 
 
 def rehearse(
     scenario: Scenario, providers: Sequence[str], requests: Requests, **options: Any
 ) -> Rehearsal:
-    """Return what would become of those who hold something at some providers or below them.
+    """Return where the consumers of some providers, and of those below them, could be placed.
 
-    Cost: for each of them a search, and copies of three columns.
+    Cost: for each consumer and round a search, and copies of three columns.
 
-    :param scenario: it stays as it is
-    :param requests: what consumers were made for; where nobody says, the counts they hold
-    :param options: as for ``snapshot.candidates``, the budget among them
-    :raises NotFound: if one of them is not there
+    :param scenario: left unchanged
+    :param requests: the requests of consumers; for the others the allocated counts are requested
+    :param options: as for ``snapshot.candidates``, with the budget
+    :raises NotFound: for an unknown provider
     """
-    return _Drain(scenario, tuple(dict.fromkeys(providers)), requests, options).answer()
+    return _Drain(scenario, tuple(dict.fromkeys(providers)), requests, options).rehearse()
 
 
 @dataclasses.dataclass(slots=True)
 class _Round:
-    """How it is after everybody was placed who could be, in some order."""
+    """A scenario in which the consumers were placed one after the other."""
 
     scenario: Scenario
-    went: dict[str, Candidate] = dataclasses.field(default_factory=dict)
-    left: list[str] = dataclasses.field(default_factory=list)
+    placed: dict[str, Candidate] = dataclasses.field(default_factory=dict)
+    unplaced: list[str] = dataclasses.field(default_factory=list)
 
 
 class _Drain:
-    """A drain while it is rehearsed."""
+    """The rehearsal of a drain."""
 
     def __init__(
         self,
         scenario: Scenario,
         providers: tuple[str, ...],
         requests: Requests,
-        options: _Options,
+        options: dict[str, Any],
     ) -> None:
-        self.scenario, self.providers, self.options = scenario, providers, options
-        self.begun = self._begin()
-        self.leaving = self._there()
-        #: what each was made for; of the others the counts they hold are asked for
-        self.known = {
-            name: one for name in self.leaving if (one := made_for(self.begun, requests, name))
-        }
-        self.wanted = {
-            name: self.known.get(name) or counts_held(self.begun, name) for name in self.leaving
+        self.before, self.providers, self.options = scenario, providers, options
+        self.scenario = self._with_disabled_providers()
+        self.consumers = self._consumers()
+        #: the request of each consumer, as far as it is known
+        self.known: dict[str, Request] = {}
+        for name in self.consumers:
+            if (request := made_for(self.scenario, requests, name)) is not None:
+                self.known[name] = request
+        self.requests = {
+            name: self.known.get(name) or counts_held(self.scenario, name)
+            for name in self.consumers
         }
 
-    def answer(self) -> Rehearsal:
-        """Return what becomes of each."""
+    def rehearse(self) -> Rehearsal:
+        """Return the rehearsal."""
         best, is_certain = self._best()
-        went = sorted(best.went.items())
-        stuck = tuple(self._stuck(name, best.scenario) for name in sorted(best.left))
+        stuck = tuple(self._stuck(name, best.scenario) for name in sorted(best.unplaced))
         return Rehearsal(
             self.providers,
-            tuple(Placed(name, self.wanted[name], self._held(name), one) for name, one in went),
+            tuple(
+                Placed(name, self.requests[name], self._held(name), candidate)
+                for name, candidate in sorted(best.placed.items())
+            ),
             stuck,
             best.scenario,
             is_certain or any(one.is_certain for one in stuck),
             self.options["budget"],
         )
 
-    def _begin(self) -> Scenario:
-        """Return a fork in which the providers are out of service."""
-        found = self.scenario.fork()
+    def _with_disabled_providers(self) -> Scenario:
+        scenario = self.before.fork()
         for name in self.providers:
-            found.disable(name, reason="drained")
-        return found
+            scenario.disable(name, reason="drained")
+        return scenario
 
-    def _there(self) -> tuple[str, ...]:
-        """Return who holds something at the providers, or below them."""
-        fleet = self.begun.snapshot._fleet
+    def _consumers(self) -> tuple[str, ...]:
+        """Return the consumers of the providers and of those below them."""
+        fleet = self.scenario.snapshot.fleet
         roots = {fleet.place_by_key[provider_key(name)] for name in self.providers}
-        inside = [
+        drained = [
             place
             for tree in sorted({int(fleet.tree[root]) for root in roots})
             for place in fleet.of_tree(tree)
             if not roots.isdisjoint(fleet.upwards(place))
         ]
-        return tuple(sorted({who for _, _, who, _ in fleet.allocations.of(inside)}))
+        return tuple(sorted({consumer for _, _, consumer, _ in fleet.allocations.of(drained)}))
 
     def _held(self, name: str) -> str:
-        held = self.begun.held(name).held
+        held = self.scenario.held(name).held
         return ", ".join(f"{use.resource_class}={use.amount} of {use.provider}" for use in held)
 
     def _size(self, name: str) -> int:
-        """Return how much of all there is a consumer holds, in millionths: of its dearest class.
+        """Return the dominant share of a consumer: the largest part of a class, in millionths.
 
-        As in dominant resource fairness (Ghodsi and others, NSDI 2011).
+        Source: A. Ghodsi et al., "Dominant Resource Fairness", NSDI 2011.
         """
-        total: dict[str, int] = {}
-        for use in self.begun.held(name).held:
-            total[use.resource_class] = total.get(use.resource_class, 0) + use.amount
-        fleet = self.begun.snapshot._fleet
+        total = Counter[str]()
+        for use in self.scenario.held(name).held:
+            total[use.resource_class] += use.amount
+        fleet = self.scenario.snapshot.fleet
         return max(
-            10**6 * amount // max(1, int(fleet.rows(each).capacity.sum()))
-            for each, amount in total.items()
+            10**6 * amount // max(1, int(fleet.rows(kind).capacity.sum()))
+            for kind, amount in total.items()
         )
 
-    # --- who goes where ---
+    # --- placements ---
 
     def _best(self) -> tuple[_Round, bool]:
-        """Return what leaves the fewest, and whether it is known that nothing leaves fewer."""
-        order = sorted(self.leaving, key=lambda name: (-self._size(name), name))
-        best = self._in_turn(order)
+        """Return the round that leaves the fewest, and whether no other can leave fewer."""
+        by_size = sorted(self.consumers, key=lambda name: (-self._size(name), name))
+        order, best = by_size, self._place_in_order(by_size)
         for _ in range(ROUNDS - 1):
-            again = [*best.left, *(name for name in order if name not in best.left)]
+            unplaced = best.unplaced
+            again = [*unplaced, *(name for name in order if name not in unplaced)]
             if again == order:
                 break
             order = again
-            best = min(best, self._in_turn(order), key=lambda one: len(one.left))
-        if not best.left:
-            return best, True
-        return self._at_once(best)
+            best = min(best, self._place_in_order(order), key=lambda one: len(one.unplaced))
+        return (best, True) if not best.unplaced else self._place_at_once(best)
 
-    def _in_turn(self, order: Iterable[str]) -> _Round:
-        """Place who leaves, one beside the others."""
-        done = _Round(self._begin())
+    def _place_in_order(self, order: Iterable[str]) -> _Round:
+        done = _Round(self._with_disabled_providers())
         for name in order:
             before = len(done.scenario)
             done.scenario.release(name)
-            taken = self._taken(done.scenario, name)
-            if taken is None:
+            candidate = self._claim_first(done.scenario, name)
+            if candidate is None:
                 done.scenario.undo(before)
-                done.left.append(name)
+                done.unplaced.append(name)
             else:
-                done.went[name] = taken
+                done.placed[name] = candidate
         return done
 
-    def _taken(self, scenario: Scenario, name: str) -> Candidate | None:
-        """Take the first candidate for a consumer; None if there is none that may be taken."""
+    def _claim_first(self, scenario: Scenario, name: str) -> Candidate | None:
+        """Claim the first candidate that can be claimed for a consumer; None if there is none."""
+        options = {"limit": MOST_CANDIDATES, **self.options}
         try:
-            for one in scenario.candidates(self.wanted[name], **{"limit": FEW, **self.options}):
+            for candidate in scenario.candidates(self.requests[name], **options):
                 try:
-                    self._take(scenario, name, one)
-                except exceptions.CapacityException:  # a search may not see all that a claim does
+                    self._claim(scenario, name, candidate)
+                except exceptions.CapacityException:  # a claim may check more than a search
                     continue
-                return one
-        except (SearchLimitReached, exceptions.InvalidInput):  # it is told why when all is over
+                return candidate
+        except (SearchLimitReached, exceptions.InvalidInput):  # explained at the end
             pass
         return None
 
-    def _take(self, scenario: Scenario, name: str, one: Candidate) -> None:
-        """Take a candidate, and keep what the consumer was made for, if that is known."""
+    def _claim(self, scenario: Scenario, name: str, candidate: Candidate) -> None:
+        """Claim a candidate, with the request of the consumer if it is known."""
         request = self.known.get(name)
-        found = one if request is None else Chosen(one, request)
-        scenario.claim(name, found, limits=self.options.get("limits"))
+        chosen = candidate if request is None else Chosen(candidate, request)
+        scenario.claim(name, chosen, limits=self.options.get("limits"))
 
-    def _at_once(self, best: _Round) -> tuple[_Round, bool]:
-        """Return places for all, if the search for all at once finds some."""
-        names = {f"{number}": name for number, name in enumerate(self.leaving)}
-        gang = Gang([Member(number, self.wanted[name]) for number, name in names.items()])
-        said = {name: one for name, one in self.options.items() if name not in _OF_ONE}
-        done = _Round(self._begin())
-        for name in self.leaving:
+    def _place_at_once(self, best: _Round) -> tuple[_Round, bool]:
+        """Return a round that places all consumers, if the search for all at once finds one."""
+        names = {f"{number}": name for number, name in enumerate(self.consumers)}
+        gang = Gang([Member(number, self.requests[name]) for number, name in names.items()])
+        options = {key: v for key, v in self.options.items() if key not in _OF_ONE_CONSUMER}
+        done = _Round(self._with_disabled_providers())
+        for name in self.consumers:
             done.scenario.release(name)
         try:
-            fit = done.scenario.snapshot.fit_gang(gang, **said)
-            for number, one in fit.candidates.items():
-                done.went[names[number]] = one
-                self._take(done.scenario, names[number], one)
+            fit = done.scenario.snapshot.fit_gang(gang, **options)
+            for number, candidate in fit.candidates.items():
+                done.placed[names[number]] = candidate
+                self._claim(done.scenario, names[number], candidate)
         except (SearchLimitReached, exceptions.InvalidInput, exceptions.CapacityException):
             return best, False
         return (done, True) if fit else (best, True)
 
-    # --- who does not ---
+    # --- reasons ---
 
     def _stuck(self, name: str, after: Scenario) -> Stuck:
-        """Return why a consumer finds no place: at all, or beside the others."""
-        alone = without(self.begun, *self.leaving)
+        """Return why a consumer has no place: at all, or next to the other consumers."""
+        alone = without(self.scenario, *self.consumers)
         for scenario, is_certain in ((alone, True), (without(after, name), False)):
             try:
-                found = scenario.candidates(self.wanted[name], **{"limit": 1, **self.options})
-                if not found:
-                    why = found.explain()
-                    return self._told(
-                        name,
-                        str(why),
-                        is_certain=is_certain,
-                        explanation=why,
-                        picture=scenario.snapshot,
+                candidates = scenario.candidates(
+                    self.requests[name], **{"limit": 1, **self.options}
+                )
+                if not candidates:
+                    why, snapshot = candidates.explain(), scenario.snapshot
+                    return self._make_stuck(
+                        name, str(why), is_certain=is_certain, explanation=why, picture=snapshot
                     )
-            except exceptions.InvalidInput as error:  # it was claimed of a host, not searched
-                return self._told(name, str(error))
+            except exceptions.InvalidInput as error:  # it was claimed at a host, without a search
+                return self._make_stuck(name, str(error))
             except SearchLimitReached:
-                told = f"cut short after {found.budget} steps"
-                return self._told(name, told, cut_short=True)
-        return self._told(name, "others that leave were before it; it fits where one would go")
+                budget = self.options["budget"]
+                return self._make_stuck(name, f"cut short after {budget} steps", cut_short=True)
+        return self._make_stuck(name, "no candidate of a short search could be claimed")
 
-    def _told(self, name: str, why: str, *, is_certain: bool = False, **more: Any) -> Stuck:
+    def _make_stuck(self, name: str, why: str, *, is_certain: bool = False, **facts: Any) -> Stuck:
         lines = tuple(why.splitlines())
-        return Stuck(name, self.wanted[name], self._held(name), lines, is_certain, **more)
+        return Stuck(name, self.requests[name], self._held(name), lines, is_certain, **facts)

@@ -7,7 +7,7 @@ host like an existing one, which is the question of an autoscaler.
 
 The cost of a change is the weight of its kind (:data:`COSTS`) times its size. The cheapest changes
 are tried first, each in a scenario, until nothing cheaper than the best can follow. Arrays exclude
-most of them before: consumers that release too little (:mod:`.leaving`), ratios that are not
+most of them before: consumers that release too little (:mod:`.releases`), ratios that are not
 enough, hosts that are equal. A trial is about one tree and its pools, for no candidate spans more.
 Bisections find the largest amount and the least ratio.
 """

@@ -89,7 +89,7 @@ def test_a_search_that_ends_early_is_no_no():
 
 def test_nobody_is_there_and_nobody_of_that_name():
     with lab(4) as ledger:
-        assert str(ledger.snapshot().rehearse_drain("host0")) == "nobody is there"
+        assert str(ledger.snapshot().rehearse_drain("host0")) == "no allocations to move"
         with raises_code("ProviderNotFound"):
             ledger.snapshot().rehearse_drain("host9")
 
