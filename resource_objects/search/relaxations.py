@@ -581,7 +581,7 @@ class _RelaxationSearch:
             host = fleet.hosts[tree]
             # a new host may be served by pools, or serve others as one
             fork = self.snapshot.fork if fleet.pools else partial(self._fork, [tree])
-            change = Change("add", (next(free_name(fleet.hosts, host)), "like", host))
+            change = Change("add", (free_name(fleet.hosts, host), "like", host))
             yield self._trial("add", host, f"one more host like {host}", change=change, fork=fork)
 
 

@@ -1,42 +1,41 @@
-"""A script of changes, a line each: what somebody tries in a scenario, as text.
+"""A script: changes of a scenario as lines of text.
 
-==========================================  ======================================================
-``claim NAME REQUEST``                      take the first candidate of a request: amounts, or all
-                                            that a query string of Placement says
-``move NAME HOST``                          let a consumer hold what it was made for on that host,
-                                            with what its pools give it
-``release NAME``                            give back all that a consumer holds
-``drain PROVIDER ...``                      take it out of service, and move who holds something
-``add NAME like HOST``                      add a host with all that another one has, and nobody
-``add NAME INVENTORIES``                    add a host with these inventories
-``add NAME INVENTORIES below PROVIDER``     add a provider below another one
-``remove PROVIDER``                         remove a provider with all below it
-``resize PROVIDER INVENTORIES``             other inventories of some classes: ``VCPU=16``
-``reparent PROVIDER PARENT``                put it below another one; ``-``: make it a root
-``disable PROVIDER [REASON]``               take it out of service; ``enable PROVIDER`` ends that
-``disable-unit PROVIDER UNIT [REASON]``     take one device of it; ``enable-unit PROVIDER UNIT``
-==========================================  ======================================================
+========================================  ========================================================
+``claim NAME REQUEST``                    claim the first candidate of a request: amounts, or a
+                                          query string of Placement
+``move NAME HOST``                        place a consumer again on a host, by its request, with
+                                          allocations from the pools of the host
+``release NAME``                          release all allocations of a consumer
+``drain PROVIDER ...``                    disable providers, and move their consumers
+``add NAME like HOST``                    add a host with the definitions of another one
+``add NAME INVENTORIES``                  add a host with these inventories
+``add NAME INVENTORIES below PROVIDER``   add a provider below another one
+``remove PROVIDER``                       remove a provider, with all providers below it
+``resize PROVIDER INVENTORIES``           replace the inventories of some classes: ``VCPU=16``
+``reparent PROVIDER PARENT``              move a provider to a new parent; ``-`` makes it a root
+``disable PROVIDER [REASON]``             disable a provider
+``enable PROVIDER``                       enable a provider
+========================================  ========================================================
 
-Words are parted as a shell parts them: a name with a space stands in quotes. Empty lines, and what
-follows a ``#`` at the beginning of a word, say nothing.
+Words are split as by a shell: a name with a space is quoted. Empty lines are ignored, and so is the
+rest of a line after a ``#`` at the beginning of a word.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import re
 import shlex
 import uuid as uuids
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from typing import TypeAlias
 
 from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
 from resource_objects.providers import Provider
 from resource_objects.providers.orders import StoredRequest
-from resource_objects.providers.provider import Share
 from resource_objects.reasons import sentences
 from resource_objects.requests import Request, query
 from resource_objects.resources import Amounts
@@ -44,13 +43,25 @@ from resource_objects.search.candidate import Chosen
 from resource_objects.search.conditions.host import OnlyHost
 from resource_objects.search.scenario import Scenario
 
-#: What consumers were made for, by name.
+#: The requests of consumers, by name.
 Requests: TypeAlias = Mapping[str, Request]
 
-#: Nobody said what anybody was made for.
-_NONE: Requests = FrozenDict()
+#: The forms of the words after each verb. Lowercase words are literal; the last word may repeat.
+VERBS: Mapping[str, tuple[str, ...]] = {
+    "claim": ("NAME REQUEST",),
+    "move": ("NAME HOST",),
+    "release": ("NAME",),
+    "drain": ("PROVIDER ...",),
+    "add": ("NAME like HOST", "NAME INVENTORIES", "NAME INVENTORIES below PROVIDER"),
+    "remove": ("PROVIDER",),
+    "resize": ("PROVIDER INVENTORIES",),
+    "reparent": ("PROVIDER PARENT",),
+    "disable": ("PROVIDER [REASON]",),
+    "enable": ("PROVIDER",),
+}
+#: The verbs for which the requests of consumers matter.
+MOVING = ("move", "drain")
 
-_MANY = 99
 _COMMENT = re.compile(r"(?:^|\s)#.*")
 
 
@@ -58,7 +69,7 @@ _COMMENT = re.compile(r"(?:^|\s)#.*")
 class Change:
     """One line of a script: a verb and its words.
 
-    :raises InvalidInput: if it is no change
+    :raises InvalidInput: for an unknown verb or other words
 
     >>> Change.parse("resize host0 VCPU=16")
     Change(verb='resize', words=('host0', 'VCPU=16'))
@@ -70,15 +81,19 @@ class Change:
     words: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        one = VERBS.get(self.verb)
-        if one is None:
+        if self.verb not in VERBS:
             raise exceptions.InvalidInput("text", "change", str(self), f"one of {', '.join(VERBS)}")
-        if not one.least <= len(self.words) <= one.most or not one.is_said(self.words):
-            raise exceptions.InvalidInput("text", "change", str(self), f"{self.verb} {one.told}")
+        forms = VERBS[self.verb]
+        if not any(_has_form(self.words, form.split()) for form in forms):
+            expected = f"{self.verb} {', '.join(forms)}"
+            raise exceptions.InvalidInput("text", "change", str(self), expected)
 
     @classmethod
     def parse(cls, line: str) -> Change:
-        """Return the change that a line says."""
+        """Return the change of a line.
+
+        :raises InvalidInput: for a line without a valid change
+        """
         try:
             verb, *words = shlex.split(_COMMENT.sub("", line)) or [""]
         except ValueError:
@@ -88,156 +103,96 @@ class Change:
     def __str__(self) -> str:
         return shlex.join((self.verb, *self.words))
 
-    def apply(self, scenario: Scenario, requests: Requests = _NONE) -> None:
-        """Make this change in a scenario. Errors are those of its methods.
+    def apply(self, scenario: Scenario, requests: Mapping[str, Request] = FrozenDict()) -> None:
+        """Make this change in a scenario. Errors are those of the methods of the scenario.
 
-        :param requests: what consumers were made for, for those that move
+        :param requests: the requests of consumers that move
         """
-        VERBS[self.verb].done(scenario, requests, *self.words)
+        match (self.verb, *self.words):
+            case "claim", name, text:
+                is_query = text.startswith("resources") and ":" in text
+                request = query.parse(text).request if is_query else Request(text)
+                scenario.claim(name, scenario.candidates(request))
+            case "move", name, host:
+                _move(scenario, requests, name, host)
+            case "drain", *providers:
+                scenario.drain(*providers, requests=requests)
+            case "add", name, "like", host:
+                scenario.add(clone(scenario.tree(host), name))
+            case "add", name, inventories, *below:
+                provider = Provider(name, inventories, uuid=_uuid_of(name))
+                scenario.add(provider, below=below[1] if below else None)
+            case "reparent", provider, parent:
+                scenario.reparent(provider, None if parent == "-" else parent)
+            case "disable", provider, *reason:
+                scenario.disable(provider, reason=" ".join(reason) or "tried")
+            case verb, *words:
+                getattr(scenario, verb)(*words)
+
+
+def _has_form(words: Collection[str], form: list[str]) -> bool:
+    if form[-1] in ("...", "[REASON]"):
+        return len(words) >= len(form) - 1
+    pairs = zip(words, form, strict=False)
+    return len(words) == len(form) and all(
+        word == expected for word, expected in pairs if expected.islower()
+    )
 
 
 def read_script(text: str | Iterable[str]) -> tuple[Change, ...]:
-    """Return the changes that a script says.
+    """Return the changes of a script.
 
-    :raises InvalidInput: naming the line that is none
+    :raises InvalidInput: with the number of the invalid line
 
-    >>> [str(one) for one in read_script("release job-1  # for a day\\n\\nenable host0")]
+    >>> [str(change) for change in read_script("release job-1  # for a day\\n\\nenable host0")]
     ['release job-1', 'enable host0']
     """
-    lines = text.splitlines() if isinstance(text, str) else text
-    found: list[Change] = []
-    for number, line in enumerate(lines, 1):
+    changes: list[Change] = []
+    for number, line in enumerate(text.splitlines() if isinstance(text, str) else text, 1):
         if _COMMENT.sub("", line).strip():
             try:
-                found.append(Change.parse(line))
+                changes.append(Change.parse(line))
             except exceptions.InvalidInput as error:
-                if not error.is_about("text"):
-                    raise
-                raise exceptions.InvalidInput(
-                    "text", f"line {number}", line.strip(), error.expected
-                ) from None
-    return tuple(found)
-
-
-# --- how each is done -----------------------------------------------------------------------------
-
-
-def _claim(scenario: Scenario, requests: Requests, name: str, asked: str) -> None:
-    is_query = asked.startswith("resources") and ":" in asked
-    request = query.parse(asked).request if is_query else Request(asked)
-    scenario.claim(name, scenario.candidates(request))
+                field = f"line {number}"
+                raise exceptions.InvalidInput("text", field, line.strip(), error.expected) from None
+    return tuple(changes)
 
 
 def _move(scenario: Scenario, requests: Requests, name: str, host: str) -> None:
     known, root = made_for(scenario, requests, name), scenario.tree(host).name
-    asked = known or counts_held(scenario, name)
-    on_host = functools.partial(OnlyHost, root)  # what its pools give it goes along
-    found = without(scenario, name).candidates(asked, limit=1, filters=[on_host])
-    if not found:
-        why = found.explain().of(root)
-        told = "; ".join(sentences(why))
-        raise exceptions.NoCandidates(f"no candidate for {name} on {root}", told, why)
-    scenario.move(name, Chosen(found[0], asked) if known else found[0])
-
-
-def _release(scenario: Scenario, requests: Requests, name: str) -> None:
-    scenario.release(name)
-
-
-def _drain(scenario: Scenario, requests: Requests, *names: str) -> None:
-    scenario.drain(*names, requests=requests)
-
-
-def _add(scenario: Scenario, requests: Requests, name: str, what: str, *more: str) -> None:
-    if len(more) == 1:
-        scenario.add(clone(scenario.tree(more[0]), name))
-    else:
-        below = more[1] if more else None
-        scenario.add(Provider(name, what, uuid=_uuid_of(name)), below=below)
-
-
-def _is_addition(words: tuple[str, ...]) -> bool:
-    return len(words) == 2 or (words[1] == "like" if len(words) == 3 else words[2] == "below")
-
-
-def _remove(scenario: Scenario, requests: Requests, name: str) -> None:
-    scenario.remove(name)
-
-
-def _resize(scenario: Scenario, requests: Requests, name: str, to: str) -> None:
-    scenario.resize(name, to)
-
-
-def _reparent(scenario: Scenario, requests: Requests, name: str, to: str) -> None:
-    scenario.reparent(name, None if to == "-" else to)
-
-
-def _disable(scenario: Scenario, requests: Requests, name: str, *reason: str) -> None:
-    scenario.disable(name, reason=" ".join(reason) or "tried")
-
-
-def _enable(scenario: Scenario, requests: Requests, name: str) -> None:
-    scenario.enable(name)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Verb:
-    """What may stand at the beginning of a line."""
-
-    done: Callable[..., None]
-    told: str  #: the words that follow
-    least: int
-    most: int
-    is_said: Callable[[tuple[str, ...]], bool] = bool
-
-
-#: All verbs.
-VERBS: Mapping[str, Verb] = {
-    "claim": Verb(_claim, "NAME REQUEST", 2, 2),
-    "move": Verb(_move, "NAME HOST", 2, 2),
-    "release": Verb(_release, "NAME", 1, 1),
-    "drain": Verb(_drain, "PROVIDER ...", 1, _MANY),
-    "add": Verb(
-        _add,
-        "NAME like HOST, NAME INVENTORIES, or NAME INVENTORIES below PROVIDER",
-        2,
-        4,
-        _is_addition,
-    ),
-    "remove": Verb(_remove, "PROVIDER", 1, 1),
-    "resize": Verb(_resize, "PROVIDER INVENTORIES", 2, 2),
-    "reparent": Verb(_reparent, "PROVIDER PARENT, or -", 2, 2),
-    "disable": Verb(_disable, "PROVIDER [REASON]", 1, _MANY),
-    "enable": Verb(_enable, "PROVIDER", 1, 1),
-}
-
-#: Verbs that need to know what consumers were made for.
-MOVING = ("move", "drain")
+    request = known or counts_held(scenario, name)
+    on_host = partial(OnlyHost, root)  # with its pools, unlike in_tree
+    candidates = without(scenario, name).candidates(request, limit=1, filters=[on_host])
+    if not candidates:
+        reasons = candidates.explain().of(root)
+        explanation = "; ".join(sentences(reasons))
+        raise exceptions.NoCandidates(f"no candidate for {name} on {root}", explanation, reasons)
+    scenario.move(name, Chosen(candidates[0], request) if known else candidates[0])
 
 
 def without(scenario: Scenario, *consumers: str) -> Scenario:
-    """Return a fork in which some consumers hold nothing: where one may go, as if it were new."""
-    found = scenario.fork()
+    """Return a fork in which some consumers are released."""
+    fork = scenario.fork()
     for consumer in consumers:
-        found.release(consumer)
-    return found
+        fork.release(consumer)
+    return fork
 
 
 def made_for(scenario: Scenario, requests: Requests, consumer: str) -> Request | None:
-    """Return what a consumer was made for: here, or else as somebody says; None if nobody does.
+    """Return the request of a consumer: of its claim in the scenario, or a stated one, or None.
 
-    :raises NotFound: if it holds nothing
-    :raises InvalidInput: for what is no request
+    :raises NotFound: if it has no allocations
+    :raises InvalidInput: for an invalid request
     """
-    kept = scenario.held(consumer).request
-    if isinstance(kept, StoredRequest):
-        return kept.request
-    said = requests.get(consumer)
-    return None if said is None else Request.of(said)
+    stored = scenario.held(consumer).request
+    if isinstance(stored, StoredRequest):
+        return stored.request
+    stated = requests.get(consumer)
+    return None if stated is None else Request.of(stated)
 
 
 def counts_held(scenario: Scenario, consumer: str) -> Request:
-    """Return the counts that a consumer holds, as a request."""
+    """Return a request for the counts that are allocated to a consumer."""
     counts: dict[str, int] = {}
     for use in scenario.held(consumer).held:
         counts[use.resource_class] = counts.get(use.resource_class, 0) + use.amount
@@ -245,52 +200,38 @@ def counts_held(scenario: Scenario, consumer: str) -> Request:
 
 
 def clone(host: Provider, name: str) -> Provider:
-    """Return a host with all that another one has, and nobody on it, under another name.
+    """Return a host with the definitions of another one, under another name, without allocations.
 
-    Providers below it are named after it. Always the same uuids for the same names.
+    The providers below it are named after it. The same names have the same uuids.
 
     >>> host = Provider("host0", "VCPU=8", children=[Provider("host0/gpu0", "PGPU=1")])
-    >>> print(*(one.name for one in clone(host, "host9").walk()))
+    >>> print(*(provider.name for provider in clone(host, "host9").walk()))
     host9 host9/gpu0
     """
-    names = {one.name: _renamed(one.name, host.name, name) for one in host.walk()}
 
-    def made(one: Provider) -> Provider:
-        shares = [
-            Share(
-                resource_class=share.resource_class,
-                of=names[share.of],
-                of_class=share.of_class,
-                factor=share.factor,
-            )
-            for share in one.shares
-        ]
+    def renamed(old: str) -> str:
+        return name + old.removeprefix(host.name) if old.startswith(host.name) else f"{name}/{old}"
+
+    def copied(provider: Provider) -> Provider:
         return Provider(
-            names[one.name],
-            one.inventories,
-            traits=one.traits,
-            uuid=_uuid_of(names[one.name]),
-            aggregates=one.aggregates,
-            shares=shares,
-            children=map(made, one.children),
+            renamed(provider.name),
+            provider.inventories,
+            traits=provider.traits,
+            uuid=_uuid_of(renamed(provider.name)),
+            aggregates=provider.aggregates,
+            shares=[share.replace(of=renamed(share.of)) for share in provider.shares],
+            children=map(copied, provider.children),
         )
 
-    return made(host)
-
-
-def _renamed(one: str, host: str, name: str) -> str:
-    return name + one.removeprefix(host) if one.startswith(host) else f"{name}/{one}"
+    return copied(host)
 
 
 def _uuid_of(name: str) -> str:
-    """Return a uuid that is always the same for a name: the same script is the same scenario."""
+    """Return the uuid of a new provider: the same script makes the same scenario."""
     return str(uuids.uuid5(uuids.NAMESPACE_URL, f"resource-objects:{name}"))
 
 
-def free_name(known: Iterable[str], like: str) -> Iterator[str]:
-    """Yield names for hosts like one, none of which is known."""
-    taken = set(known)
-    for number in itertools.count(1):
-        name = f"{like}-like-{number}"
-        if name not in taken:
-            yield name
+def free_name(known: Collection[str], host: str) -> str:
+    """Return a name for a host like another one that is not in use."""
+    names = (f"{host}-like-{number}" for number in itertools.count(1))
+    return next(name for name in names if name not in known)

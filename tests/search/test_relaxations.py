@@ -52,7 +52,7 @@ def naive_added(snapshot, request):
     fleet, found = snapshot.fleet, set()
     for tree, host in enumerate(fleet.hosts):
         scenario = snapshot.fork()
-        change = Change("add", (next(free_name(fleet.hosts, host)), "like", host))
+        change = Change("add", (free_name(fleet.hosts, host), "like", host))
         try:
             change.apply(scenario)
         except exceptions.Conflict as error:
