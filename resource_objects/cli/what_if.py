@@ -298,7 +298,7 @@ def bundle_text(bundle: Bundle) -> str:
 
     found = bundle.ask()
     answer = [str(one) for one in found] if found else str(found.explain()).splitlines()
-    drawn = render.usage_tree(bundle.picture().usage(), render.UNICODE)
+    drawn = render.usage_tree(bundle.snapshot().usage(), render.UNICODE)
     said = ", ".join(f"{name} {value}" for name, value in sorted(bundle.options.items()))
     asked = f"asked: {bundle.request}" + (f" ({said})" if said else "")
     head = [asked, *(f"  {line}" for line in answer), "", *drawn.splitlines()]

@@ -16,7 +16,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.cli.what_if import bundle_text
 from resource_objects.search import Order, Snapshot
-from resource_objects.search.bundle import PARTS, answer_of, shown
+from resource_objects.search.bundle import PARTS, answer_of, outcome_of
 from resource_objects.testing.refusals import raises_code
 from tests.search.doors import WORLDS, Doors
 from tests.support.drawn_bundles import drawn
@@ -51,7 +51,7 @@ def test_a_saved_question_gives_the_same_answer_after_loading(fleets, seed):
     assert said(again.ask()) == said(bundle.ask()) == said(found)
     assert again.holds()
     small = Snapshot.load(again.shrunk().to_json())
-    assert small.holds() and shown(small.ask()) == shown(found)
+    assert small.holds() and outcome_of(small.ask()) == outcome_of(found)
     check_smallest(small)
     event(f"{fleets.__name__}, {'some' if found else 'none'}")
 
@@ -76,12 +76,12 @@ def asked(chance, snapshot):
 
 def check_smallest(bundle):
     """Leave out each thing alone: the answer is another one then, or the picture none."""
-    wanted = shown(bundle.ask())
-    for things, without in PARTS:
-        for one in things(bundle.columns):
-            fewer = dataclasses.replace(bundle, columns=without(bundle.columns, [one]))
+    wanted = outcome_of(bundle.ask())
+    for part in PARTS:
+        for one in part.list_all(bundle.columns):
+            fewer = dataclasses.replace(bundle, columns=part.without(bundle.columns, [one]))
             try:
-                found = shown(fewer.ask())
+                found = outcome_of(fewer.ask())
             except exceptions.ResourceObjectsError:
                 continue
             assert found != wanted, (one, wanted)
