@@ -1,7 +1,7 @@
-"""A consumer that is changed in place keeps the devices, partitions and CPUs that it can.
+"""A change of a consumer in place: it keeps the devices, partitions and CPUs that it can.
 
-A search is free to choose others that are as good. So one host is searched again, in which the
-consumer uses nothing, with the providers first that it used.
+A search may choose others that are as good. So its first host is searched again, without the use of
+the consumer, and with the providers that it uses first.
 """
 
 from __future__ import annotations
@@ -25,28 +25,27 @@ MOST_PARTS = 32
 
 
 def kept_in_place(
-    found: Candidates,
+    candidates: Candidates,
     uses: Iterable[Use],
     without: Callable[[str], Scenario],
     staying: Callable[[str, Mapping[str, Amount]], Mapping[str, Amount]],
 ) -> Iterator[Chosen]:
-    """Yield a candidate on the host of the first one, with what its consumer uses there already.
+    """Yield a candidate on the host of the first one with what its consumer uses there.
 
-    None if the first one keeps all that it needs. Cost: a search of one host; where a placed amount
-    is another one, a search for each part that is added to those in use.
+    None if the first one keeps all that it needs. Cost: a search of one host; if a placed amount
+    changes, a search for each part that is added to those in use.
 
-    :param uses: what the consumer uses
-    :param without: given a host, returns a scenario of it in which the consumer uses nothing
-    :param staying: given a host and placed amounts, returns those that the consumer has there
-        already, assigned
+    :param uses: the use of the consumer
+    :param without: returns a scenario of a host in which the consumer uses nothing
+    :param staying: returns which of some placed amounts the consumer has on a host, assigned
     """
-    first, used = found[0], {use.key: use for use in uses}
+    first, used = candidates[0], {use.key: use for use in uses}
     if not _is_lost(first, used):
         return
-    options = dataclasses.replace(found.options, keeps=frozenset(uuid for uuid, _ in used))
+    options = dataclasses.replace(candidates.options, keeps=frozenset(uuid for uuid, _ in used))
     scenario = without(first.host)
     _enable(scenario, used.values())
-    request = found.request
+    request = candidates.request
     if first.located:
         amounts = {
             name: amount
@@ -54,35 +53,36 @@ def kept_in_place(
             if name in first.located.names() and not amount.is_assigned
         }
         request = _assigned(request, staying(first.host, amounts))
-    for trial in dict.fromkeys((request, found.request)):
+    for trial in dict.fromkeys((request, candidates.request)):
         for snapshot in _snapshots(scenario, _unused_parts(scenario, trial, options.keeps)):
             try:
-                candidates = snapshot.searched(trial, options)[:1]
+                best = snapshot.searched(trial, options)[:1]
             except exceptions.SearchLimitReached:
                 continue
-            for candidate in candidates:
-                yield Chosen(_with_units(candidate, used), found.request)
+            for candidate in best:
+                yield Chosen(_with_units(candidate, used), candidates.request)
                 return
 
 
 def _is_lost(first: Candidate, used: Mapping[Key, Use]) -> bool:
-    """Return True if a consumer would lose something that it uses of the classes of a candidate.
+    """Return True if the consumer would lose an inventory or a unit of the classes of a candidate.
 
-    What the host itself provides is the same wherever it is allocated.
+    Amounts of the host itself are the same wherever they are allocated.
     """
-    if all(one.provider == first.host and not one.units for one in first.allocations):
+    allocations = first.allocations
+    if all(a.provider == first.host and not a.units for a in allocations):
         return False
-    classes = {one.resource_class for one in first.allocations}
+    classes = {allocation.resource_class for allocation in allocations}
     lost = {key for key in used if key[1] in classes}
-    for one in first.allocations:
-        key = one.provider_uuid or "", one.resource_class
-        if key in used and set(one.units) <= set(used[key].units):
+    for allocation in allocations:
+        key = allocation.provider_uuid or "", allocation.resource_class
+        if key in used and set(allocation.units) <= set(used[key].units):
             lost.discard(key)
     return bool(lost)
 
 
 def _enable(scenario: Scenario, uses: Iterable[Use]) -> None:
-    """Enable what a consumer uses: it may keep what was disabled since."""
+    """Enable the providers that a consumer uses: it may keep them although they are disabled."""
     fleet = scenario.snapshot.fleet
     for use in uses:
         place = fleet.place_by_key.get(use.provider_uuid)
@@ -130,8 +130,8 @@ def _snapshots(scenario: Scenario, parts: Sequence[str]) -> Iterator[Any]:
 
 
 def _with_units(candidate: Candidate, used: Mapping[Key, Use]) -> Candidate:
-    """Return a candidate with the units that its consumer has, where any unit will do."""
-    if candidate.located:  # it says which units
+    """Return a candidate with the units of its consumer, if the request names none."""
+    if candidate.located:  # its units are assigned
         return candidate
     allocations = []
     for allocation in candidate.allocations:

@@ -1,4 +1,4 @@
-"""Placements of partitions: which of them exclude which others, and why none of them is free.
+"""Placements of partitions: the order in which they are used, and the reason that none is free.
 
 A GPU partition begins at certain memory slices. Each such placement is a provider with one unit of
 the profile, which shares the slices of the device that it occupies
@@ -19,7 +19,7 @@ from resource_objects.search.fleet import Fleet
 
 
 def placements(fleet: Fleet) -> Booleans:
-    """Return which inventories are placements, by number; made when it is first asked for.
+    """Return which inventories are placements, by number. Computed once for a fleet.
 
     A placement is a single unit that uses at least one inventory of one unit of another provider: a
     position on a device, such as a memory slice of a GPU.
@@ -56,50 +56,47 @@ def least_exclusive(fleet: Fleet, inventories: Sequence[int | None], amount: int
     :param amount: the maximum number that a consumer uses: this many are chosen one after the
         other, each as if those before it were used
     """
-    together: dict[Hashable, list[int]] = {}
+    by_profile: dict[Hashable, list[int]] = {}
     for position, inventory in enumerate(inventories):
         key: Hashable = ~position
         if inventory is not None and (device := device_of(fleet, inventory)) is not None:
             key = device, fleet.class_of(inventory)
-        together.setdefault(key, []).append(position)
-    found: list[int] = []
-    for some in together.values():
-        placements = {
-            position: one for position in some if (one := inventories[position]) is not None
-        }
-        found += _of_device(fleet, placements, amount) if some[1:] else some
-    return found
+        by_profile.setdefault(key, []).append(position)
+    order: list[int] = []
+    for positions in by_profile.values():
+        placements = {at: number for at in positions if (number := inventories[at]) is not None}
+        order += _of_device(fleet, placements, amount) if positions[1:] else positions
+    return order
 
 
 def _of_device(fleet: Fleet, placements: Mapping[int, int], amount: int) -> list[int]:
     """Return the positions of the placements of one profile on a device, as they are chosen."""
     uses = {number: dict(fleet.shares.of(number)) for number in placements.values()}
-    left = {target: fleet.left(target) for some in uses.values() for target in some}
-    others = {source for target in left for source, _ in fleet.shares.into(target)}
-    for other in others:
-        uses.setdefault(other, dict(fleet.shares.of(other)))
-    open_ = {number for number in {*others, *uses} if fleet.inventories.free[number] > 0}
+    free = {target: fleet.left(target) for slices in uses.values() for target in slices}
+    sources = {source for target in free for source, _ in fleet.shares.into(target)}
+    uses |= {source: dict(fleet.shares.of(source)) for source in sources - uses.keys()}
+    available = {number for number in uses if fleet.inventories.free[number] > 0}
 
     def excluded(number: int) -> set[int]:
         """Return the placements that cannot be used next to one more."""
-        after = {target: left[target] - factor for target, factor in uses[number].items()}
+        after = {target: free[target] - factor for target, factor in uses[number].items()}
         return {
             other
-            for other in open_
+            for other in available
             if other == number
             or any(after[target] < uses[other].get(target, 0) for target in after)
         }
 
     chosen: list[int] = []
     for _ in range(min(amount, len(placements))):
-        able = [position for position, number in placements.items() if number in open_]
+        able = [position for position, number in placements.items() if number in available]
         if not able:
             break
         best = min(able, key=lambda position: len(excluded(placements[position])))
         chosen.append(best)
-        open_ -= excluded(placements[best])
+        available -= excluded(placements[best])
         for target, factor in uses[placements[best]].items():
-            left[target] -= factor
+            free[target] -= factor
     return chosen + [position for position in placements if position not in chosen]
 
 
@@ -112,13 +109,13 @@ def no_placement(
     amount: int,
     inventories: Sequence[int],
     free: int,
-    beside: Iterable[tuple[str, int]] = (),
+    requested: Iterable[tuple[str, int]] = (),
 ) -> Reason:
     """Return the reason that too few placements of a profile are free.
 
     :param inventories: the placements of the profile
     :param free: how many of them can be used together
-    :param beside: the profiles that are requested too, with their amounts
+    :param requested: the other requested profiles, with their amounts
     """
     devices = {device_of(fleet, inventory) for inventory in inventories}
     device = devices.pop() if len(devices) == 1 else None
@@ -128,7 +125,7 @@ def no_placement(
         for target, _ in fleet.shares.of(inventory)
         for source, _ in fleet.shares.into(target)
     }
-    others = " and ".join(f"{name}={count}" for name, count in beside)
+    others = " and ".join(f"{name}={count}" for name, count in requested)
     return Reason(
         Rule.CAPACITY,
         amount,
