@@ -40,11 +40,10 @@ from resource_objects.search.conditions.base import (
     semantics_of,
 )
 from resource_objects.search.conditions.disabled import (
-    Counting,
-    HostInService,
-    PartsInService,
+    DisabledParts,
+    EnabledHost,
     disabled_for,
-    in_service,
+    enabled,
 )
 from resource_objects.search.conditions.groups import Groups
 from resource_objects.search.conditions.host import HostCondition, HostGives
@@ -123,7 +122,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     if rules.affinity_needs_cells:
         _check_affinity(amounts_of, request.near)
     disabled = disabled_for(fleet, request)
-    laying = Laying(fleet, rules, () if disabled is None else [in_service(fleet, disabled)])
+    laying = Laying(fleet, rules, () if disabled is None else [enabled(fleet, disabled)])
     group = request.unnamed
     laid = laying.of_group(group)
     demands = [
@@ -133,7 +132,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     classes = tuple(ClassCondition(fleet, rules, one) for one in demands)
     where = tuple(LocatedCondition(one) for one in lay_located(fleet, amounts_of, laid))
     named = lay_groups(fleet, request, laying, rules)
-    of_host: list[Condition] = [] if disabled is None else [HostInService(fleet, disabled)]
+    of_host: list[Condition] = [] if disabled is None else [EnabledHost(fleet, disabled)]
     of_host += [
         HostCondition(fleet, *one, classes)
         for one in (
@@ -172,8 +171,8 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
             of_groups.append(SingleDomain(near, request.near, groups))
     of_groups += [] if groups is None else [groups]
     if disabled is not None or fleet.removed_units:
-        counting = Counting(fleet, demands, [one.demand for one in where], named.kinds)
-        of_groups.append(PartsInService(fleet, rules, counting))
+        placed = [one.demand for one in where]
+        of_groups.append(DisabledParts(fleet, rules, demands, placed, named.kinds))
     return Problem(
         fleet,
         request,

@@ -1,10 +1,9 @@
-"""What is out of service gives nothing: a host that is disabled, or something below it.
+"""Conditions on disabled providers: nothing is allocated of them, or of the providers below them.
 
-Where a host is disabled, or something above what is searched, it is ruled out by itself and told
-so. Where only something below it is, that gives nothing to anybody (:func:`in_service`), and is
-told beside whatever then stands against the host. Who requires the trait
-``COMPUTE_STATUS_DISABLED`` asks for what is disabled, and is bound by none of this; what it finds
-is claimed by who overrides it.
+A disabled host is refused for that alone. Disabled providers below a host provide nothing
+(:func:`enabled`); if the host is refused, those that the request could use are listed with the
+other reasons. A request that requires the trait ``COMPUTE_STATUS_DISABLED`` is for disabled
+providers, and none of this applies to it. A claim of what it finds has to override the state.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -40,27 +38,32 @@ from resource_objects.search.named_groups import GroupKind
 
 
 def disabled_for(fleet: Fleet, request: Request) -> Booleans | None:
-    """Return which providers a request may not have since they are out of service; None: none.
+    """Return the providers that a request may not use because they are disabled; None: none are.
 
-    Cost: nothing where nothing is disabled; else a pass over the providers.
+    Cost: a pass over the providers if any is disabled.
     """
     if not fleet.disabled:
         return None
-    named = {*request.root_required}
+    required = {*request.root_required}
     for group in request.groups:
-        named.update(group.required, *group.any_of)
-        named.update(trait for _, required, _ in group.traits_of for trait in required)
-    return None if TRAIT in named else fleet.out_of_service()
+        required.update(group.required, *group.any_of)
+        required.update(trait for _, traits, _ in group.traits_of for trait in traits)
+    return None if TRAIT in required else fleet.out_of_service()
 
 
-def in_service(fleet: Fleet, disabled: Booleans) -> Qualification:
-    """Return who may give anything: who is not out of service."""
+def enabled(fleet: Fleet, disabled: Booleans) -> Qualification:
+    """Return the condition that providers are enabled."""
     return Qualification(Rule.DISABLED, "", np.stack([~disabled] * roles_of(fleet)))
 
 
+def _reason(fleet: Fleet, place: int) -> Reason:
+    facts = fleet.disabled[place].facts
+    return Reason(Rule.DISABLED, 1, 0, 0, where=fleet.names[place], disabled=facts)
+
+
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class HostInService:
-    """A host is in service, as a whole."""
+class EnabledHost:
+    """The host as a whole is enabled."""
 
     fleet: Fleet
     disabled: Booleans  #: by provider
@@ -68,41 +71,38 @@ class HostInService:
     rule = Rule.DISABLED
 
     def mask(self) -> Booleans:
-        """Return which hosts are in service."""
+        """Return the enabled hosts."""
         return ~self.disabled[self.fleet.roots]
 
     def cuts(self) -> Iterator[Cut]:
         """Yield one cut."""
         yield Cut(self.mask(), self.rule)
 
-    def holds(self, tree: int) -> bool:
-        """Return whether a host is in service."""
-        return not self.disabled[self.fleet.roots[tree]]
-
     def find(self, findings: Findings, hosts: Booleans) -> None:
         """Add the reasons of some hosts, one by one."""
         findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
-        """Return why it is not: each that is disabled, from the host upwards."""
-        if self.holds(host.tree):
-            return []
-        every = self.fleet.upwards(int(self.fleet.roots[host.tree]))
-        return [_told(self.fleet, place) for place in every if place in self.fleet.disabled]
+        """Return each disabled provider from the host upwards."""
+        upwards = self.fleet.upwards(int(self.fleet.roots[host.tree]))
+        return [_reason(self.fleet, place) for place in upwards if place in self.fleet.disabled]
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class PartsInService:
-    """Some of a host, or a pool of its, may be out of service: told where it lacks something.
+@dataclasses.dataclass(frozen=True, eq=False)
+class DisabledParts:
+    """The disabled providers and removed devices of a host, listed if the host is refused.
 
-    Only of what would count is it told, were it in service (:class:`Counting`). That it gives
-    nothing, the conditions on who gives say, and of removed devices the figures
-    (:meth:`.Fleet.in_force`); nobody is ruled out here.
+    They exclude no host themselves: the other conditions know that they provide nothing. Listed are
+    those that the request could use if they were enabled and nothing were allocated: they meet its
+    conditions and are large enough. The rule lists too many rather than too few: a required trait
+    that some class has to answer for excludes a provider only if no other class of the tree can.
     """
 
     fleet: Fleet
     rules: Semantics
-    counting: Counting
+    demands: Sequence[FleetDemand]
+    located: Sequence[LocatedFleetDemand]
+    kinds: Sequence[GroupKind]
 
     rule = Rule.DISABLED
 
@@ -119,136 +119,108 @@ class PartsInService:
         findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
-        """Return what is disabled of what was asked for, if something else is told already."""
+        """Return the disabled providers and removed devices, if the host has another reason."""
         if not any(host.told.values()):
             return []
-        fleet, able = self.fleet, self.counting.able
-        givers = (*fleet.of_tree(host.tree), *pools_of(fleet, self.rules, host.tree))
-        found = {place: None for giver in givers if able[giver] for place in fleet.upwards(giver)}
-        told = [_told(fleet, place) for place in found if place in fleet.disabled]
-        if fleet.removed_units:
-            told += self._units(host.tree)
-        return told
-
-    def _units(self, tree: int) -> Iterator[Reason]:
-        """Yield the removed devices that would count for the request."""
-        fleet = self.fleet
-        for place in fleet.of_tree(tree):
-            for unit, resource_class in fleet.removed_units.get(place, {}).items():
-                if self.counting.counts(tree, place, unit, resource_class):
-                    yield unit_removed(unit, fleet.names[place])
-
-
-class Counting:
-    """What would count for a request, were it in service: who meets all else that is asked of it.
-
-    By the conditions on who gives and by size, which is what there is, not what is free. Told is
-    too much rather than too little: a trait that some class has to answer for is asked of a
-    provider only where no other class of its tree can. Worked out when somebody is refused.
-    """
-
-    def __init__(
-        self,
-        fleet: Fleet,
-        demands: Sequence[FleetDemand],
-        located: Sequence[LocatedFleetDemand],
-        kinds: Sequence[GroupKind],
-    ) -> None:
-        self._fleet = fleet
-        self._demands = demands
-        self._located = located
-        self._kinds = kinds
+        fleet, here = self.fleet, self.fleet.of_tree(host.tree)
+        providers = (*here, *pools_of(fleet, self.rules, host.tree))
+        usable = [provider for provider in providers if self.usable[provider]]
+        places = dict.fromkeys(place for provider in usable for place in fleet.upwards(provider))
+        return [
+            *(_reason(fleet, place) for place in places if place in fleet.disabled),
+            *(
+                unit_removed(unit, fleet.names[place])
+                for place in here
+                if self.usable[place]
+                for unit, name in fleet.removed_units.get(place, {}).items()
+                if self._is_requested(host.tree, place, unit, name)
+            ),
+        ]
 
     @functools.cached_property
-    def able(self) -> Booleans:
-        """Which providers would give something that is asked for."""
-        fleet = self._fleet
+    def usable(self) -> Booleans:
+        """By provider, whether the request could use it if it were enabled and free."""
+        fleet = self.fleet
         found = np.zeros(len(fleet.names), dtype=np.bool_)
-        asked = [self._of_count(one) for one in self._demands]
-        asked += [_of_located(one) for one in self._located]
-        for number, some in enumerate(asked):
-            gives = some.gives
-            for trait, has in enumerate(some.has_required):
-                elsewhere = np.zeros(len(fleet.hosts), dtype=np.bool_)
-                for other in asked[:number] + asked[number + 1 :]:
-                    answers = other.gives & other.has_required[trait]
-                    elsewhere[fleet.tree[other.provider[answers]]] = True
-                gives = gives & (has | elsewhere[fleet.tree[some.provider]])
-            found[some.provider[gives]] = True
-        for kind in self._kinds:
-            found |= self._of_kind(kind)
+        sources = [*map(self._sources_of_count, self.demands), *map(_parts_of, self.located)]
+        providing = [provides for _, provides, _ in sources]
+        for trait in range(len(sources[0][2]) if sources else 0):
+            answers = np.zeros((len(sources), len(fleet.hosts)), dtype=np.bool_)
+            for number, (provider, provides, has) in enumerate(sources):
+                answers[number, fleet.tree[provider[provides & has[trait]]]] = True
+            for number, (provider, _, has) in enumerate(sources):
+                others: Booleans = np.delete(answers, number, axis=0).any(axis=0)
+                providing[number] = providing[number] & (has[trait] | others[fleet.tree[provider]])
+        for (provider, _, _), provides in zip(sources, providing, strict=True):
+            found[provider[provides]] = True
+        for kind in self.kinds:
+            conditions = [one for one in kind.conditions if one.rule is not Rule.DISABLED]
+            able: Booleans = np.logical_or.reduce(met(fleet, conditions))
+            for rows, amount in kind.classes:
+                is_large = np.zeros_like(able)
+                is_large[rows.provider[self._is_large(rows, amount) & ~rows.is_part]] = True
+                able &= is_large
+            found |= able
         return found
 
-    def counts(self, tree: int, place: int, unit: str, resource_class: str) -> bool:
-        """Return True if a removed device would count."""
-        fleet = self._fleet
-        if not self.able[place]:
-            return False
-        number = fleet.number(place, resource_class)
-        used_by = [] if number is None else fleet.shares.into(number)
-        names = {resource_class, *(fleet.class_of(source) for source, _ in used_by)}
-        if any(
-            one.resource_class in names and (not one.units or unit in one.units)
-            for one in self._demands
-        ):
-            return True
-        if any(not names.isdisjoint(kind.names) for kind in self._kinds):
-            return True
-        return any(self._is_asked(one, tree, place, unit) for one in self._located)
+    def _sources_of_count(self, demand: FleetDemand) -> _Sources:
+        rows = demand.rows
+        provides = demand.is_device | self._is_large(rows, demand.amount)
+        is_barred = [flags[OWN] for flags in demand.is_barred]
+        provides = provides & ~rows.is_part & _meets(rows.provider, demand.barriers, is_barred)
+        if demand.has_pools:  # the conditions on pools differ
+            provides |= self.fleet.is_pool[rows.provider]
+        return rows.provider, provides, [has[OWN] for has in demand.has_required]
 
-    def _is_asked(self, one: LocatedFleetDemand, tree: int, place: int, unit: str) -> bool:
-        view = self._fleet.view(one.resource_class, tree)
-        if view is None or place not in view.places:
-            return False
-        inventory = view.located.inventory
-        return not isinstance(inventory, Identified) or inventory.is_asked(one.amount, unit)
-
-    def _of_count(self, one: FleetDemand) -> _Asked:
-        rows = one.rows
-        gives = ~one.rows.is_part & (one.is_device | self._could_give(rows, one.amount))
-        for (rule, _), barred in zip(one.barriers, one.is_barred, strict=True):
-            if rule is not Rule.DISABLED:
-                gives &= ~barred[OWN]
-        if one.has_pools:  # to other trees by rules of their own
-            gives |= self._fleet.is_pool[rows.provider]
-        return _Asked(rows.provider, gives, tuple(has[OWN] for has in one.has_required))
-
-    def _of_kind(self, kind: GroupKind) -> Booleans:
-        conditions = [one for one in kind.conditions if one.rule is not Rule.DISABLED]
-        found: Booleans = np.logical_or.reduce(met(self._fleet, conditions))
-        for rows, amount in kind.classes:
-            enough = np.zeros_like(found)
-            enough[rows.provider[self._could_give(rows, amount) & ~rows.is_part]] = True
-            found &= enough
-        return found
-
-    def _could_give(self, rows: ClassRows, amount: int) -> Booleans:
-        """Return which inventories are large enough, with the removed units in them."""
+    def _is_large(self, rows: ClassRows, amount: int) -> Booleans:
+        """Return the inventories with capacity for an amount, removed devices included."""
         capacity = rows.capacity.copy()
-        for place, classes in self._fleet.removed_units.items():
-            for resource_class in classes.values():
-                number = self._fleet.number(place, resource_class)
+        for place, classes in self.fleet.removed_units.items():
+            for name in classes.values():
+                number = self.fleet.number(place, name)
                 if number is not None and 0 <= number - rows.first < len(capacity):
                     capacity[number - rows.first] += 1
         return rows.could_give(amount, capacity)
 
+    def _is_requested(self, tree: int, place: int, unit: str, name: str) -> bool:
+        """Return True if a removed device is of a class that the request asks for."""
+        fleet = self.fleet
+        number = fleet.number(place, name)
+        used_by = [] if number is None else fleet.shares.into(number)
+        names = {name, *(fleet.class_of(source) for source, _ in used_by)}
+        return (
+            any(
+                demand.resource_class in names and unit in (demand.units or (unit,))
+                for demand in self.demands
+            )
+            or any(not names.isdisjoint(kind.names) for kind in self.kinds)
+            or any(self._is_of_placed(demand, tree, place, unit) for demand in self.located)
+        )
 
-class _Asked(NamedTuple):
-    """Of one class, who could give it: parallel arrays."""
+    def _is_of_placed(self, demand: LocatedFleetDemand, tree: int, place: int, unit: str) -> bool:
+        view = self.fleet.view(demand.resource_class, tree)
+        if view is None or place not in view.places:
+            return False
+        inventory = view.located.inventory
+        return not isinstance(inventory, Identified) or inventory.is_asked(demand.amount, unit)
 
-    provider: Integers
-    gives: Booleans
-    has_required: tuple[Booleans, ...]
+
+#: The providers of a class, which of them could provide it, and by required trait which have it.
+_Sources = tuple[Integers, Booleans, Sequence[Booleans]]
 
 
-def _of_located(one: LocatedFleetDemand) -> _Asked:
-    gives = np.ones(len(one.parts.provider), dtype=np.bool_)
-    for (rule, _), barred in zip(one.barriers, one.is_barred, strict=True):
+def _parts_of(demand: LocatedFleetDemand) -> _Sources:
+    providers = demand.parts.provider
+    meets = _meets(providers, demand.barriers, demand.is_barred)
+    return providers, meets, demand.has_required
+
+
+def _meets(
+    providers: Integers, conditions: Iterable[tuple[Rule, str]], is_barred: Iterable[Booleans]
+) -> Booleans:
+    """Return the providers that meet all conditions but that they are enabled."""
+    found = np.ones(len(providers), dtype=np.bool_)
+    for (rule, _), flags in zip(conditions, is_barred, strict=True):
         if rule is not Rule.DISABLED:
-            gives &= ~barred
-    return _Asked(one.parts.provider, gives, one.has_required)
-
-
-def _told(fleet: Fleet, place: int) -> Reason:
-    facts = fleet.disabled[place].facts
-    return Reason(Rule.DISABLED, 1, 0, 0, where=fleet.names[place], disabled=facts)
+            found &= ~flags
+    return found
