@@ -1,9 +1,10 @@
-"""What is asked: requests and their groups. Pure: no I/O.
+"""Requests for resources: amounts with conditions on their providers. Pure: no I/O.
 
 ==================  ===============================================================================
-``request``         Request and RequestGroup: the whole question, its groups and their conditions
-``gang``            Gang and Member: many at once, all or nothing, near or far from each other
-``query``           a request in Placement's query string, both ways
+``request``         Request and RequestGroup
+``conditions``      the table of their conditions: arguments, stored values, plain data, text
+``query``           a request as a query string of Placement
+``gang``            Gang and Member: several requests that are placed at once or not at all
 ==================  ===============================================================================
 """
 

@@ -1,9 +1,10 @@
-"""The gang: several members asked for at once, all or nothing, and how near or far they stand."""
+"""Gangs: several members that are placed at once or not at all, near each other or apart."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
@@ -14,16 +15,17 @@ from resource_objects.requests.request import Request, RequestLike, read_keys
 
 _invalid_request = functools.partial(InvalidInput, "request")
 
-#: The level of a host itself: the innermost of all.
+#: The level of hosts, the innermost of all.
 HOST = "host"
 
 
 @dataclasses.dataclass(frozen=True, slots=True, init=False)
 class Member:
-    """So many consumers that ask for the same, as a part of a gang.
+    """A number of consumers with the same request, as a part of a gang.
 
-    A *level* is what kind of place an aggregate is, such as ``rack``
-    (``ledger.names.aggregates.ensure("r7", level="rack")``); ``host`` is the host itself.
+    A *level* is the kind of an aggregate, such as ``rack``
+    (``ledger.names.aggregates.ensure("r7", level="rack")``); each aggregate of that level is a
+    domain. ``host`` is the level of hosts.
 
     >>> worker = Member("worker", "VCPU=4,PGPU=1", count=8, at_most={"host": 2})
     >>> print(worker)
@@ -35,8 +37,8 @@ class Member:
     name: str
     request: Request
     count: int
-    at_most: Mapping[str, int]  #: by level, how many one place may get of these
-    together: str | None  #: the level of which one place gets all of these; None: any
+    at_most: Mapping[str, int]  #: by level, the maximum number of these in one domain
+    together: str | None  #: the level of which one domain gets all of these; None: any
 
     def __init__(
         self,
@@ -53,23 +55,23 @@ class Member:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """One for each: the name itself if there is one, else with numbers from 0."""
+        """The names of the consumers: the name itself for one, else with numbers from 0."""
         if self.count == 1:
             return (self.name,)
         return tuple(f"{self.name}-{number}" for number in range(self.count))
 
     def __str__(self) -> str:
-        many = f"{self.count} " if self.count > 1 else ""
-        return f"{many}{self.name} of {self.request}{_told(self.together, self.at_most)}"
+        count = f"{self.count} " if self.count > 1 else ""
+        return ", ".join([f"{count}{self.name} of {self.request}", *_levels_of(self)])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Gang:
     """Members that are placed all at once or not at all.
 
-    Each argument after the members is for all of them: ``at_most`` counts them together.
+    ``together`` and ``at_most`` apply to all members as a whole.
 
-    :raises InvalidInput: for what is no such thing, or contradicts itself
+    :raises InvalidInput: for invalid members or bounds, and for a contradiction
 
     >>> gang = Gang([Member("driver", "VCPU=2"), Member("worker", "VCPU=4,PGPU=1", count=8)],
     ...             together="rack", at_most={"host": 4})
@@ -89,60 +91,61 @@ class Gang:
     def __post_init__(self) -> None:
         if not isinstance(self.members, list | tuple) or not self.members:
             raise _invalid_request("gang", self.members, "a list of members")
-        for one in self.members:
-            if not isinstance(one, Member):
-                raise _invalid_request("gang", one, "a Member")
+        for member in self.members:
+            if not isinstance(member, Member):
+                raise _invalid_request("gang", member, "a Member")
         _set(self, members=tuple(self.members), at_most=_bounds(self.at_most))
         _set(self, together=_level(self.together))
-        seen: set[str] = set()
-        for name in (name for one in self.members for name in one.names):
-            if name in seen:
+        counts = Counter(name for member in self.members for name in member.names)
+        for name, count in counts.items():
+            if count > 1:
                 raise _invalid_request("gang", name, "each member once")
-            seen.add(name)
         _check_count("members", self.count)
         _check_together(self.together, self.at_most, self.count, "gang")
-        for one in self.members:
-            _check_together(self.together, one.at_most, one.count, f"member {one.name}")
-            _check_together(one.together, self.at_most, one.count, f"member {one.name}")
+        for member in self.members:
+            what = f"member {member.name}"
+            _check_together(self.together, member.at_most, member.count, what)
+            _check_together(member.together, self.at_most, member.count, what)
 
     @property
     def count(self) -> int:
-        """How many are placed in all."""
-        return sum(one.count for one in self.members)
+        """The number of consumers of all members."""
+        return sum(member.count for member in self.members)
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """The levels that are named, but for that of hosts, each once."""
-        every = [self.together, *self.at_most]
-        for one in self.members:
-            every += [one.together, *one.at_most]
-        return tuple(dict.fromkeys(level for level in every if level not in (None, HOST)))
+        """The levels of the gang and its members, other than that of hosts, each once."""
+        levels = [self.together, *self.at_most]
+        for member in self.members:
+            levels += [member.together, *member.at_most]
+        return tuple(dict.fromkeys(level for level in levels if level not in (None, HOST)))
 
     @classmethod
-    def from_dict(cls, given: Any) -> Self:
-        """Return a gang of plain data, as a file says it.
+    def from_dict(cls, data: Any) -> Self:
+        """Return the gang of plain data, such as that of a file.
 
         >>> print(Gang.from_dict({"members": {"worker": {"request": "PGPU=1", "count": 2}},
         ...                       "together": "rack"}))
         2 worker of PGPU=1; all in one rack
 
-        :raises InvalidInput: naming what is wrong, also keys that mean nothing
+        :raises InvalidInput: for invalid data, and for unknown keys
         """
-        known = read_keys("gang", given, ("members", "together", "at_most"))
-        members = known.pop("members", None)
-        if not isinstance(members, Mapping):
-            raise _invalid_request("members", members, "{name: what it asks}")
-        every = []
-        for name, one in members.items():
-            said = read_keys(f"member {name}", one, ("request", "count", "at_most", "together"))
-            if "request" not in said:
-                raise _invalid_request(f"member {name}", dict(said), "a request")
-            every.append(Member(name, **said))
-        return cls(every, **known)
+        arguments = read_keys("gang", data, ("members", "together", "at_most"))
+        by_name = arguments.pop("members", None)
+        if not isinstance(by_name, Mapping):
+            raise _invalid_request("members", by_name, "{name: what it asks}")
+        members = []
+        for name, member in by_name.items():
+            what, keys = f"member {name}", ("request", "count", "at_most", "together")
+            options = read_keys(what, member, keys)
+            if "request" not in options:
+                raise _invalid_request(what, options, "a request")
+            members.append(Member(name, **options))
+        return cls(members, **arguments)
 
     def __str__(self) -> str:
-        told = _told(self.together, self.at_most, "all ").removeprefix(", ")
-        return "; ".join([*map(str, self.members), *([told] if told else [])])
+        levels = ", ".join(_levels_of(self, "all "))
+        return "; ".join([*map(str, self.members), *filter(None, [levels])])
 
 
 def _set(value: Any, **fields: object) -> None:
@@ -159,23 +162,21 @@ def _level(level: object) -> str | None:
     return None if level is None else names.label(level, "level")
 
 
-def _bounds(given: object) -> FrozenDict:
-    if not isinstance(given, Mapping):
-        raise _invalid_request("at_most", given, "{level: how many}")
-    for level, count in given.items():
+def _bounds(at_most: object) -> FrozenDict:
+    if not isinstance(at_most, Mapping):
+        raise _invalid_request("at_most", at_most, "{level: how many}")
+    for level, count in at_most.items():
         _check_count(f"at_most {names.label(level, 'level')}", count)
-    return FrozenDict(given)
+    return FrozenDict(at_most)
 
 
 def _check_together(level: str | None, at_most: Mapping[str, int], count: int, what: str) -> None:
-    """Refuse to ask for all in one place that may not have them all."""
+    """Raise for members that need one domain of a level with a bound below their number."""
     if level is not None and at_most.get(level, count) < count:
-        raise _invalid_request(
-            what, f"all in one {level}", f"at least {count} per {level}, not {at_most[level]}"
-        )
+        expected = f"at least {count} per {level}, not {at_most[level]}"
+        raise _invalid_request(what, f"all in one {level}", expected)
 
 
-def _told(level: str | None, at_most: Mapping[str, int], every: str = "") -> str:
-    parts = [f"{every}in one {level}"] if level else []
-    parts += [f"at most {count} per {name}" for name, count in at_most.items()]
-    return "".join(f", {part}" for part in parts)
+def _levels_of(part: Member | Gang, every: str = "") -> list[str]:
+    together = [f"{every}in one {part.together}"] if part.together else []
+    return together + [f"at most {count} per {level}" for level, count in part.at_most.items()]

@@ -168,7 +168,10 @@ def test_two_command_lines_do_not_share_their_groups():
         ("VCPU=1 --same-subtree _A", "same_subtree: got ['_A']"),
         ("VCPU=1 --same-subtree ,", "--same-subtree: got ','"),
         ("VCPU=1 --root-required CUSTOM_A,CUSTOM_B", "--root-required: got 'CUSTOM_A,CUSTOM_B'"),
-        ("VCPU=1 --near socket", "near: got 'socket', expected numa, or the trait of who stands"),
+        (
+            "VCPU=1 --near socket",
+            "near: got 'socket', expected numa, or the trait of ",
+        ),
         (
             "VCPU=1 --near-policy required",
             "near_policy: got 'required', expected a level beside it",
