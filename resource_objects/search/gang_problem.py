@@ -33,7 +33,7 @@ from resource_objects.search.distribution import Counts, Domain, LinearBound, ma
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import View
 from resource_objects.search.problem import Problem, counts_alone, lay, possible
-from resource_objects.search.tree_search import ClassShare, candidate, counted_candidate
+from resource_objects.search.tree_search import ClassShare, candidate
 
 _EMPTY = integers(())
 #: Steps of the budget for one decision about the devices of a host.
@@ -223,8 +223,6 @@ class FirstFit:
         if problem.rules.host_gives and not has_own:
             return None
         used |= more
-        if len(shares) == len(problem.demands):
-            return counted_candidate(problem, tree, [share.provider for share in shares])
         return candidate(problem, tree, shares)
 
     def _first(self, demand: TreeDemand, used: Mapping[int, int]) -> Supply:

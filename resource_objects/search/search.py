@@ -30,6 +30,7 @@ from resource_objects.resources.backtracking import CutShort
 from resource_objects.resources.budget import Budget
 from resource_objects.search import limits
 from resource_objects.search.arrays import Booleans
+from resource_objects.search.candidate import Candidate
 from resource_objects.search.candidates import Candidates, Hit
 from resource_objects.search.conditions.near import UNCONSTRAINED
 from resource_objects.search.explain import Explanation
@@ -37,7 +38,7 @@ from resource_objects.search.feasibility import SearchOutcome, UnheldFleet
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import direct, lay, possible
-from resource_objects.search.tree_search import TreeSearch, Wider, counted_candidate
+from resource_objects.search.tree_search import ClassShare, TreeSearch, Wider, candidate
 
 #: Steps that one host may take before the others had their turn.
 FIRST_TURN = 1000
@@ -197,7 +198,14 @@ class _Turns:
         if direct.is_only is not None and self._options.per_host != 1 and not direct.is_only[tree]:
             self._with_candidate.add(tree)
             self._further.append(turn)
-        return lambda: counted_candidate(self._problem, tree, direct.givers(tree))
+        return functools.partial(self._built, tree)
+
+    def _built(self, tree: int) -> Candidate:
+        """Return the candidate of a tree that arrays decided."""
+        assert self._direct is not None, "arrays decided some"
+        demands = zip(self._problem.demands, self._direct.givers(tree), strict=True)
+        parts = [ClassShare(n, place, ask.amount) for n, (ask, place) in enumerate(demands)]
+        return candidate(self._problem, tree, parts)
 
     def _spare(self, turn: _Turn) -> int:
         """Return the steps that a tree may take: some remain for the search without few places."""
