@@ -14,7 +14,7 @@ import numpy as np
 
 from resource_objects.reasons import Rule
 from resource_objects.search.arrays import Booleans
-from resource_objects.search.conditions.base import OWN, POOL, Cut, sums
+from resource_objects.search.conditions.base import OWN, POOL, Check, sums
 from resource_objects.search.conditions.disabled import disabled_for
 from resource_objects.search.feasibility import Outlooks, SearchOutcome
 from resource_objects.search.fleet import ClassRows, Fleet
@@ -87,7 +87,7 @@ def _why(problem: Problem, outcome: SearchOutcome, line: Callable[[int], str]) -
     """Return the part of the request after which no host is left; if there is none, of one why."""
     left, hosts = outcome.told, outcome.hosts
     for condition in problem.conditions:
-        for cut in condition.cuts():
+        for cut in condition.checks():
             passing = left & cut.passing
             if left.any() and not passing.any():
                 count = int(np.count_nonzero(left))
@@ -126,7 +126,7 @@ _WORDS = {
 }
 
 
-def _of_cut(problem: Problem, cut: Cut, left: Booleans) -> str:
+def _of_cut(problem: Problem, cut: Check, left: Booleans) -> str:
     """Return what one part asks for that none of the hosts before it has."""
     group = f" for group {cut.group}" if cut.group else ""
     if cut.rule is Rule.CAPACITY and cut.amount is not None:
@@ -141,7 +141,7 @@ def _of_cut(problem: Problem, cut: Cut, left: Booleans) -> str:
     return words.format(resource=cut.resource, label=cut.label or cut.rule.value) + group
 
 
-def _amount(problem: Problem, cut: Cut, left: Booleans, group: str) -> str:
+def _amount(problem: Problem, cut: Check, left: Booleans, group: str) -> str:
     """Return how much none has, and the most that there is."""
     assert cut.amount is not None, "it is a question of amounts"
     words = f" {cut.words}" if cut.words else ""
@@ -163,11 +163,11 @@ class Most(NamedTuple):
     is_limited: bool = False  #: less is there to be had than there is
 
 
-def _most_free(problem: Problem, cut: Cut, left: Booleans) -> Most:
+def _most_free(problem: Problem, cut: Check, left: Booleans) -> Most:
     """Return the most of a class that one provider has free that may give it to some hosts."""
     fleet, rows = problem.fleet, cut.rows
     assert rows is not None, "it is a question of amounts"
-    may = np.stack([~rows.is_part] * 2) if cut.may is None else cut.may
+    may = np.stack([~rows.is_part] * 2) if cut.allowed is None else cut.allowed
     may = may & _in_service(problem, rows)
     able = may[OWN] & left[rows.tree]
     if len(may) > 1 and fleet.pools:
@@ -183,12 +183,12 @@ def _most_free(problem: Problem, cut: Cut, left: Booleans) -> Most:
     return Most(int(free[entry]), where, _is_limited(fleet, rows, able))
 
 
-def most_together(problem: Problem, cut: Cut, left: Booleans) -> Most:
+def most_together(problem: Problem, cut: Check, left: Booleans) -> Most:
     """Return the most free of a class at one provider, or at devices that may share an amount."""
     alone, rows, fleet = _most_free(problem, cut, left), cut.rows, problem.fleet
-    if cut.together is None or rows is None:
+    if cut.divisible is None or rows is None:
         return alone
-    some = cut.together & left[rows.tree] & _in_service(problem, rows)
+    some = cut.divisible & left[rows.tree] & _in_service(problem, rows)
     each = sums(rows.free[some].clip(0), rows.tree[some], len(left))
     tree = int(each.argmax())
     if each[tree] < alone.amount:

@@ -17,7 +17,7 @@ from resource_objects.names import in_natural_order
 from resource_objects.reasons import Reason, Rule, sentences
 from resource_objects.search.answer import answer, most_together
 from resource_objects.search.arrays import Booleans, Integers, integers
-from resource_objects.search.conditions.base import Cut
+from resource_objects.search.conditions.base import Check
 from resource_objects.search.feasibility import Outlook, Outlooks, SearchOutcome
 from resource_objects.search.host_reasons import HostReasons, needs_decision
 from resource_objects.search.problem import Problem
@@ -164,7 +164,8 @@ class Explanation(Shared):
         if len(alone) > MOST_ALONE:  # those that fail by the fewest parts, as arrays see it
             failed = np.zeros(len(self._hosts), dtype=np.int64)
             for condition in self._problem.conditions:
-                failed += ~condition.mask()
+                if (passing := condition.mask()) is not None:
+                    failed += ~passing
             alone = alone[np.argsort(failed[alone], kind="stable")][:MOST_ALONE]
         lacks = many.lacks()
         self._find(alone.tolist())
@@ -392,8 +393,8 @@ def stages(problem: Problem, told: Booleans, refused: Integers) -> Iterator[Stag
     left = told
     decided = np.ones(len(left), dtype=np.bool_)
     decided[refused] = False
-    every = (cut for condition in problem.conditions for cut in condition.cuts())
-    for cut in itertools.chain(every, [Cut(decided, Rule.TOGETHER)]):
+    every = (cut for condition in problem.conditions for cut in condition.checks())
+    for cut in itertools.chain(every, [Check(decided, Rule.TOGETHER)]):
         most = None if cut.rows is None else most_together(problem, cut, left).amount
         before, left = left, left & cut.passing
         yield Stage(

@@ -23,7 +23,7 @@ from resource_objects.search.conditions.base import (
     Partial,
     Semantics,
     excluded,
-    is_about_trait,
+    label_field,
     pools_of,
     sums,
 )
@@ -342,7 +342,7 @@ class Findings:
     ) -> None:
         """Add that no provider of some hosts meets a condition on providers."""
         rule, label = qualification
-        subject = {"trait" if is_about_trait(rule) else "unit": label}
+        subject = {label_field(rule): label}
         at = np.flatnonzero(hosts)
         self.add(condition, rule, at, requested, resource=resource, group=group, **subject)
 

@@ -134,7 +134,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     named = lay_groups(fleet, request, laying, rules)
     of_host: list[Condition] = [] if disabled is None else [EnabledHost(fleet, disabled)]
     of_host += [
-        HostCondition(fleet, *one, classes)
+        HostCondition(*one, classes)
         for one in (
             *laying.of_root(request.root_required, request.root_forbidden),
             *laying.of_host(group),
@@ -147,7 +147,8 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     having += [fleet.tree[kind.own] for kind in named.kinds if not kind.classes]
     is_host, is_told, has_own = _looked_at(fleet, having, rules)
     for condition in of_host:
-        is_host[~condition.mask()] = False
+        if (passing := condition.mask()) is not None:
+            is_host &= passing
     traits = RequiredTraits(fleet, rules, tuple(one.label for one in laid.some), (*classes, *where))
     nearness = AffinityCheck(where) if len(where) > 1 else None
     together = Together(fleet, classes, where, traits)
@@ -392,8 +393,8 @@ def possible(problem: Problem) -> Integers:
         passing &= near.mask()
     else:
         for condition in problem.conditions:
-            if np.count_nonzero(passing):  # which costs a tenth of any(), and is asked often
-                passing &= condition.mask()
+            if np.count_nonzero(passing) and (mask := condition.mask()) is not None:
+                passing &= mask
         if near is not None:
             passing |= problem.is_host & near.mask()
     found = np.flatnonzero(passing)

@@ -11,7 +11,7 @@ import pytest
 from resource_objects.reasons import Rule
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
-from resource_objects.search.conditions.base import Cut
+from resource_objects.search.conditions.base import Check
 from resource_objects.search.explain import Explanation
 from resource_objects.search.host_reasons import HostReasons, find_reasons, labels, needs_decision
 from tests.search.worlds import case, held_by
@@ -68,8 +68,8 @@ class Odd:
     def among(self, trees):
         return trees % 2 == 0
 
-    def cuts(self):
-        yield Cut(self.mask(), self.rule)
+    def checks(self):
+        yield Check(self.mask(), self.rule)
 
     def holds(self, tree):
         return tree % 2 == 0

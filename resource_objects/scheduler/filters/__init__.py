@@ -28,7 +28,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.base import Cut
+from resource_objects.search.conditions.base import Check, HostFilter
 from resource_objects.search.findings import Findings
 
 T = TypeVar("T")
@@ -102,7 +102,7 @@ class NamedFilter:
     filter: Filter
 
 
-class FilterCondition:
+class FilterCondition(HostFilter):
     """A filter as a condition of the search, for one request over one fleet.
 
     A filter that fails on any host and may be skipped passes all hosts, also those that it refused.
@@ -144,9 +144,9 @@ class FilterCondition:
                 return passing
         return self._mask[trees]
 
-    def cuts(self) -> Iterator[Cut]:
+    def checks(self) -> Iterator[Check]:
         """Yield one cut."""
-        yield Cut(self.among(np.arange(len(self._hosts))), self.rule, label=self.name)
+        yield Check(self.among(np.arange(len(self._hosts))), self.rule, label=self.name)
 
     def holds(self, tree: int) -> bool:
         """Return True if a host passes."""

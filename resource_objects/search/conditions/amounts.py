@@ -24,7 +24,8 @@ from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.conditions.base import (
     OWN,
     POOL,
-    Cut,
+    Check,
+    Condition,
     Semantics,
     excluded,
     in_words,
@@ -368,7 +369,7 @@ def enough_of_class(fleet: Fleet, ask: FleetDemand, trait: int | None = None) ->
 
 
 @dataclasses.dataclass(eq=False)
-class ClassCondition:
+class ClassCondition(Condition):
     """Enough of a class: one source gives all of it, or devices share it."""
 
     fleet: Fleet
@@ -390,29 +391,29 @@ class ClassCondition:
         """Return the same of the sources that have a required trait, None for all."""
         return enough_of_class(self.fleet, self.demand, trait)
 
-    def cuts(self) -> Iterator[Cut]:
+    def checks(self) -> Iterator[Check]:
         """Yield whether the class is there, then each condition on sources, then the amount."""
         demand, rows = self.demand, self.demand.rows
         name, amount = demand.resource_class, demand.amount
         able = np.stack((~rows.is_part, self.fleet.is_pool[rows.provider]))[: len(demand.allowed)]
         parts = demand.is_device & ~rows.is_part if demand.is_split else None
         found = demand.trees(self.fleet, able)
-        yield Cut(found, Rule.NO_INVENTORY, "", name, amount=amount, rows=rows, together=parts)
+        yield Check(found, Rule.NO_INVENTORY, "", name, amount=amount, rows=rows, divisible=parts)
         for number, (rule, label) in enumerate(demand.barriers):
             able = able & ~demand.is_barred[number]
             words = f"{name} {in_words(demand.barriers[: number + 1])}"
-            yield Cut(demand.trees(self.fleet, able), rule, "", name, label, words)
+            yield Check(demand.trees(self.fleet, able), rule, "", name, label, words)
         yield self._cut(self.mask(), demand.allowed)
 
-    def cut_of_trait(self, trait: int, label: str) -> Cut:
+    def check_of_trait(self, trait: int, label: str) -> Check:
         """Return the cut that enough is to be had of who has a required trait."""
         cut = self._cut(self.enough(trait), self.demand.having(trait))
         words = in_words([*self.demand.barriers, (Rule.TRAIT_MISSING, label)])
         return cut._replace(label=label, words=words)
 
-    def _cut(self, passing: Booleans, may: Booleans) -> Cut:
+    def _cut(self, passing: Booleans, may: Booleans) -> Check:
         demand = self.demand
-        return Cut(
+        return Check(
             passing,
             self.rule,
             "",
@@ -420,8 +421,8 @@ class ClassCondition:
             words=in_words(demand.barriers),
             amount=demand.amount,
             rows=demand.rows,
-            may=may,
-            together=may[OWN] & demand.is_device if demand.is_split else None,
+            allowed=may,
+            divisible=may[OWN] & demand.is_device if demand.is_split else None,
         )
 
     def had(self, trait: int) -> Booleans:

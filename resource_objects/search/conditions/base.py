@@ -1,8 +1,8 @@
-"""By whose rules a request is read: the compatibility table, one field per row.
+"""The rules by which a request is read, and the conditions on hosts and providers that it has.
 
-Nothing in the search asks *whose* rules apply, only what a row says; so each row can be seen, and
-tested, by itself. Rows in which both columns agree, because the rule of Placement is right or is a
-bug that nobody wants back, are no fields; ``doc/source/explanation/compatibility.rst`` tells all.
+The search asks only for the value of a rule, never whose rules apply, so each rule can be tested
+individually. A rule on which both columns agree is no field;
+``doc/source/explanation/compatibility.rst`` lists all of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -25,45 +25,44 @@ if TYPE_CHECKING:
 
 
 class Reach(enum.Enum):
-    """The providers whose aggregates apply to a provider."""
+    """The providers whose membership of an aggregate counts for a provider."""
 
     ITSELF = "its own"
-    ROOT = "its own, and those of its root"
-    ABOVE = "its own, and those of its ancestors"
+    ROOT = "its own, or its root's"
+    ABOVE = "its own, or that of any provider above it"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Semantics:
     """The rules by which a request is read."""
 
-    #: a count of the unnamed group may be given by several devices of a tree
+    #: several devices of a tree may provide a count of the unnamed group together
     splits_devices: bool
-    #: a host's own providers have the traits of those above them too
+    #: providers have the traits of the providers above them, for their own tree
     inherits_traits: bool
     #: aggregates of a provider, for the unnamed group
     unnamed_reach: Reach
     #: aggregates of a provider, for a named group
     named_reach: Reach
-    #: aggregates of a pool that gives to another tree
+    #: aggregates of a pool that provides to another tree
     pool_reach: Reach
-    #: where the unnamed group has to be in several aggregates, one provider is in all of them: who
-    #: gives, or one that counts for it
+    #: if the unnamed group requires several aggregates, a single provider is in all of them
     members_at_once: bool
-    #: an aggregate that the unnamed group must not be in keeps away the pools of a root that is
+    #: a root in an aggregate that the unnamed group forbids excludes the pools of its tree too
     root_keeps_pools_out: bool
-    #: the tree that the unnamed group has to be of is the host
+    #: the tree that the unnamed group requires is the host
     in_tree_is_host: bool
-    #: what is found has a host that gives something itself
+    #: the host of a candidate provides something itself
     host_gives: bool
-    #: who says how near devices have to be asks for host cells too; else it means nothing
+    #: an affinity of devices is invalid without host cells; else it is ignored
     affinity_needs_cells: bool
-    #: a tree that is named and not there is an error, not an empty answer
+    #: an unknown tree is an error; else there are no candidates
     refuses_unknown_trees: bool
-    #: candidates per host unless told otherwise; None for all
+    #: the default number of candidates of a host; None: all
     per_host: int | None
 
 
-#: What requests made in Python have.
+#: The rules of requests made in Python.
 OURS = Semantics(
     splits_devices=True,
     inherits_traits=True,
@@ -79,7 +78,7 @@ OURS = Semantics(
     per_host=1,
 )
 
-#: What requests in the words of Placement or Nova have: its rules, less its bugs.
+#: The rules of requests in the terms of Placement or Nova: Placement's, without its bugs.
 PLACEMENT = Semantics(
     splits_devices=False,
     inherits_traits=False,
@@ -107,8 +106,22 @@ def semantics_of(request: Request) -> Semantics:
     return PLACEMENT if request.compatibility == "placement" else OURS
 
 
+# --- providers ------------------------------------------------------------------------------------
+
+#: The roles of a provider: it provides to its own tree, or as a pool to other trees.
+OWN, POOL = 0, 1
+
+
+def roles_of(fleet: Fleet) -> int:
+    """Return the number of roles that providers can have."""
+    return 2 if fleet.pools else 1
+
+
 def pools_of(fleet: Fleet, rules: Semantics, tree: int) -> list[int]:
-    """Return the pools of other trees that may give to a tree; by our rules none to a pool's."""
+    """Return the pools of other trees that may provide to a tree.
+
+    If a host has to provide something itself, none may provide to the tree of a pool.
+    """
     if rules.host_gives and tree in fleet.pools.trees:
         return []
     return [pool for pool in fleet.pools.of_tree(tree) if int(fleet.tree[pool]) != tree]
@@ -120,99 +133,11 @@ def trees_of(fleet: Fleet, provider: Integers, provides: Booleans) -> Booleans:
     :param provider: of each
     :param provides: by role (see :class:`Qualification`) and provider or inventory
     """
-    found = np.zeros(len(fleet.hosts), dtype=np.bool_)
-    found[fleet.tree[provider[provides[OWN]]]] = True
+    trees = np.zeros(len(fleet.hosts), dtype=np.bool_)
+    trees[fleet.tree[provider[provides[OWN]]]] = True
     if len(provides) > 1 and len(pools := provider[provides[POOL]]):
-        found |= fleet.pools.linked_to(pools, len(found))
-    return found
-
-
-# --- conditions ---------------------------------------------------------------------------------
-# What a request asks of a host is a list of conditions (``problem.Problem.conditions``). The
-# prefilter, the stages and the explanation walk that list; none knows what a condition is about.
-
-
-class Cut(NamedTuple):
-    """What one part of a condition leaves of the hosts, for the stages of an explanation."""
-
-    passing: Booleans  #: by tree
-    rule: Rule
-    group: str | None = None  #: suffixes of the groups it is about, "" for the unnamed one
-    resource: str | None = None
-    label: str | None = None  #: the trait, aggregate or provider it is about
-    words: str = ""  #: the conditions on who gives, this one and those before it
-    amount: int | None = None  #: how much is asked for
-    rows: ClassRows | None = None  #: of whose inventories the most free is told
-    may: Booleans | None = None  #: by role, which of them may provide it; None: all
-    together: Booleans | None = None  #: of which of them a tree may give it in parts
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Partial:
-    """One host while its reasons are collected."""
-
-    tree: int
-    #: by the condition of each class: who may give it where the required traits are had, as bits
-    sources: Mapping[Condition, int]
-    told: Mapping[Condition, bool]  #: of the conditions so far, whether it has reasons by them
-
-
-def label_of(rule: Rule, resource: str | None, trait: str | None, filter: str | None) -> str:
-    """Return what hosts that fail by some rule are counted by."""
-    match rule:
-        case Rule.TRAIT_MISSING:
-            return f"{resource} with {trait}"
-        case Rule.TRAIT_FORBIDDEN:
-            return f"{resource} without {trait}"
-    if resource is None:  # about the host, or about groups as a whole
-        return " ".join(one for one in (rule.value, filter or trait) if one)
-    return resource
-
-
-class Condition(Protocol):
-    """A condition on hosts: as a filter over the fleet, as stages, and as reasons."""
-
-    @property
-    def rule(self) -> Rule:
-        """The rule that fails where it is not met."""
-
-    def mask(self) -> Booleans:
-        """Return, by tree, False where it is surely not met. Cost: some passes over arrays."""
-
-    def cuts(self) -> Iterable[Cut]:
-        """Return what each part of it leaves of the hosts, in order."""
-
-    def find(self, findings: Findings, hosts: Booleans) -> None:
-        """Add the reasons by which some hosts do not meet it.
-
-        A condition on several parts adds nothing where a part failed already.
-        """
-
-
-class HostFilter(Condition, Protocol):
-    """A condition of a caller, such as a scheduler's filter."""
-
-    def among(self, trees: Integers) -> Booleans:
-        """Return which of some hosts meet it: exactly, parallel to these."""
-
-    def holds(self, tree: int) -> bool:
-        """Return whether a host meets it."""
-
-
-#: Lays a condition that others bring over a fleet, for a request: once for each search.
-LaysFilter: TypeAlias = Callable[[Fleet, Request], HostFilter]
-
-
-# --- who gives ----------------------------------------------------------------------------------
-# The conditions of a group on who gives, laid over a fleet.
-#
-# A provider meets a condition or not, and it may matter to whom it gives: its own tree, or as a
-# pool another one. What counts for it besides itself (the providers above, its root) is by the
-# rules of the request (:class:`Semantics`).
-
-
-#: The roles of a provider: it provides to its own tree, or as a pool to other trees.
-OWN, POOL = 0, 1
+        trees |= fleet.pools.linked_to(pools, len(trees))
+    return trees
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -224,25 +149,33 @@ class Qualification:
     """
 
     rule: Rule  #: that fails where it is not met
-    label: str  #: the trait, aggregate or provider it is about
+    label: str  #: the trait, aggregate or provider of the condition
     met: Booleans  #: by role and provider
+
+
+def met(fleet: Fleet, conditions: Iterable[Qualification]) -> Booleans:
+    """Return, by role, the providers that meet all of some conditions."""
+    flags = np.ones((roles_of(fleet), len(fleet.names)), dtype=np.bool_)
+    for condition in conditions:
+        flags &= condition.met
+    return flags
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Qualifications:
-    """The conditions of one group on who gives."""
+    """The conditions of one group on providers."""
 
-    each: tuple[Qualification, ...]  #: met by everybody who gives
-    some: tuple[Qualification, ...]  #: each met by all who give some class
+    each: tuple[Qualification, ...]  #: met by each provider
+    some: tuple[Qualification, ...]  #: each met by all providers of some class
 
 
 class Laying:
-    """How conditions are laid over a fleet by some rules."""
+    """The conditions of groups on the providers of a fleet, by the rules of a request."""
 
     def __init__(
         self, fleet: Fleet, rules: Semantics, always: Sequence[Qualification] = ()
     ) -> None:
-        """:param always: what is asked of everybody who gives, whatever the request says"""
+        """:param always: the conditions on each provider that do not depend on a group"""
         self._fleet = fleet
         self._rules = rules
         self._always = tuple(always)
@@ -251,89 +184,93 @@ class Laying:
     def of_group(self, group: RequestGroup) -> Qualifications:
         """Return the conditions of a group. Cost: a pass over the providers for each.
 
-        A group that asks for nothing stands for a provider itself: what is above it does not count.
+        A group without resources requires a provider itself: those above it do not count.
 
-        :raises NotFound: for a tree that is not there, if the rules refuse that
+        :raises NotFound: for an unknown tree, if the rules refuse that
         """
         itself_only = not group.resources
         each = [*self._always]
-        each += [self.lacking(trait, itself_only) for trait in sorted(group.forbidden)]
-        each += self._of_aggregates(group, self._reaches(group))
+        each += [self._lacking(trait, itself_only) for trait in sorted(group.forbidden)]
+        each += self._of_aggregates(group)
         if group.in_tree is not None:
-            inside = self._fleet.tree == self._tree(group.in_tree)
-            met = np.stack([inside] * self._roles)
-            each.append(Qualification(Rule.OTHER_TREE, group.in_tree, met))
-        needed = [self.having((trait,), itself_only) for trait in sorted(group.required)]
-        needed += [self.having(some, itself_only) for some in group.any_of]
+            is_inside = self._fleet.tree == self._tree(group.in_tree)
+            each.append(
+                Qualification(Rule.OTHER_TREE, group.in_tree, np.stack([is_inside] * self._roles))
+            )
+        required = [self._having((trait,), itself_only) for trait in sorted(group.required)]
+        required += [self._having(traits, itself_only) for traits in group.any_of]
         if group.suffix:
-            return Qualifications((*each, *needed), ())
-        return Qualifications(tuple(each), tuple(needed))
+            return Qualifications((*each, *required), ())
+        return Qualifications(tuple(each), tuple(required))
+
+    def of_class(self, group: RequestGroup, resource_class: str) -> Iterator[Qualification]:
+        """Yield the further conditions on providers of a resource class."""
+        for name, required, forbidden in group.traits_of:
+            if name == resource_class:
+                yield from (self._having((trait,)) for trait in sorted(required))
+                yield from (self._lacking(trait) for trait in sorted(forbidden))
 
     def of_host(self, group: RequestGroup) -> Iterator[tuple[Rule, str, Booleans]]:
-        """Yield what the unnamed group's conditions ask of the host, with flags by tree.
+        """Yield the conditions of the unnamed group on the host, with flags by tree.
 
-        By Placement's rules a root that must not be a member rules out pools as well, and what is
-        to come of a tree has it as its host.
+        Only Placement's rules have some: for a root in a forbidden aggregate, which excludes pools
+        too, and for the tree that is required.
         """
         fleet, rules = self._fleet, self._rules
         if rules.root_keeps_pools_out:
             for name in sorted(group.not_member_of):
-                met = ~fleet.having(fleet.aggregates, (name,))[fleet.tops]
-                yield Rule.AGGREGATE_FORBIDDEN, name, met
+                is_member = fleet.having(fleet.aggregates, (name,))
+                yield Rule.AGGREGATE_FORBIDDEN, name, ~is_member[fleet.tops]
         if rules.in_tree_is_host and group.in_tree is not None:
-            met = np.arange(len(fleet.hosts)) == self._tree(group.in_tree)
-            yield Rule.OTHER_TREE, group.in_tree, met
+            is_host = np.arange(len(fleet.hosts)) == self._tree(group.in_tree)
+            yield Rule.OTHER_TREE, group.in_tree, is_host
 
-    def of_class(self, group: RequestGroup, resource_class: str) -> Iterator[Qualification]:
-        """Yield what else who gives a class must meet."""
-        for name, required, forbidden in group.traits_of:
-            if name == resource_class:
-                yield from (self.having((trait,)) for trait in sorted(required))
-                yield from (self.lacking(trait) for trait in sorted(forbidden))
-
-    def having(self, traits: Iterable[str], itself_only: bool = False) -> Qualification:
-        """Return who has one of some traits."""
-        told = tuple(sorted(traits))
-        itself = self._fleet.having(self._fleet.traits, told)
-        inherits = self._rules.inherits_traits and not itself_only
-        own = self._fleet.below(itself) if inherits else itself
-        met = np.stack((own, itself)[: self._roles])
-        return Qualification(Rule.TRAIT_MISSING, " or ".join(told), met)
-
-    def lacking(self, trait: str, itself_only: bool = False) -> Qualification:
-        """Return who has not a trait."""
-        return Qualification(Rule.TRAIT_FORBIDDEN, trait, ~self.having((trait,), itself_only).met)
-
-    def _reaches(self, group: RequestGroup) -> tuple[Reach, Reach]:
-        """Return whose aggregates count for who gives to its own tree, and to another."""
-        if not group.resources and group.suffix:
-            return Reach.ITSELF, Reach.ITSELF
-        rules = self._rules
-        return rules.named_reach if group.suffix else rules.unnamed_reach, rules.pool_reach
-
-    def _of_aggregates(
-        self, group: RequestGroup, reaches: tuple[Reach, Reach]
-    ) -> Iterator[Qualification]:
+    def of_root(
+        self, required: Iterable[str], forbidden: Iterable[str]
+    ) -> Iterator[tuple[Rule, str, Booleans]]:
+        """Yield the conditions on the roots themselves, with flags by tree."""
         fleet = self._fleet
-        together = [fleet.having(fleet.aggregates, some) for some in group.member_of]
-        if together and self._rules.members_at_once and not group.suffix:
-            label = ", ".join(" or ".join(sorted(some)) for some in group.member_of)
-            every = np.logical_and.reduce(together)
-            yield self._members(Rule.AGGREGATE_MISSING, label, every, reaches)
-        else:
-            for some, itself in zip(group.member_of, together, strict=True):
-                label = " or ".join(sorted(some))
-                yield self._members(Rule.AGGREGATE_MISSING, label, itself, reaches)
-        for name in sorted(group.not_member_of):
-            itself = fleet.having(fleet.aggregates, (name,))
-            found = self._members(Rule.AGGREGATE_FORBIDDEN, name, itself, reaches)
-            yield dataclasses.replace(found, met=~found.met)
+        for trait in sorted(required):
+            has_trait = fleet.having(fleet.traits, (trait,))[fleet.tops]
+            yield Rule.ROOT_TRAIT_MISSING, trait, has_trait
+        for trait in sorted(forbidden):
+            has_trait = fleet.having(fleet.traits, (trait,))[fleet.tops]
+            yield Rule.ROOT_TRAIT_FORBIDDEN, trait, ~has_trait
 
-    def _members(
-        self, rule: Rule, label: str, itself: Booleans, reaches: tuple[Reach, Reach]
-    ) -> Qualification:
-        met = [self._reached(itself, reach) for reach in reaches[: self._roles]]
-        return Qualification(rule, label, np.stack(met))
+    def _having(self, traits: Iterable[str], itself_only: bool = False) -> Qualification:
+        """Return the condition that a provider has one of some traits."""
+        names = sorted(traits)
+        itself = self._fleet.having(self._fleet.traits, names)
+        inherits = self._rules.inherits_traits and not itself_only
+        has_one = self._fleet.below(itself) if inherits else itself
+        by_role = np.stack((has_one, itself)[: self._roles])
+        return Qualification(Rule.TRAIT_MISSING, " or ".join(names), by_role)
+
+    def _lacking(self, trait: str, itself_only: bool = False) -> Qualification:
+        has_trait = self._having((trait,), itself_only).met
+        return Qualification(Rule.TRAIT_FORBIDDEN, trait, ~has_trait)
+
+    def _of_aggregates(self, group: RequestGroup) -> Iterator[Qualification]:
+        fleet, rules = self._fleet, self._rules
+        reaches = (rules.named_reach if group.suffix else rules.unnamed_reach), rules.pool_reach
+        if not group.resources and group.suffix:
+            reaches = Reach.ITSELF, Reach.ITSELF
+
+        def members(itself: Booleans) -> Booleans:
+            return np.stack([self._reached(itself, reach) for reach in reaches[: self._roles]])
+
+        required = [
+            (" or ".join(sorted(names)), fleet.having(fleet.aggregates, names))
+            for names in group.member_of
+        ]
+        if required and rules.members_at_once and not group.suffix:
+            labels, flags = zip(*required, strict=True)
+            required = [(", ".join(labels), np.logical_and.reduce(flags))]
+        for label, itself in required:
+            yield Qualification(Rule.AGGREGATE_MISSING, label, members(itself))
+        for name in sorted(group.not_member_of):
+            is_member = members(fleet.having(fleet.aggregates, (name,)))
+            yield Qualification(Rule.AGGREGATE_FORBIDDEN, name, ~is_member)
 
     def _reached(self, itself: Booleans, reach: Reach) -> Booleans:
         if reach is Reach.ITSELF:
@@ -343,7 +280,7 @@ class Laying:
         return itself | itself[self._fleet.tops][self._fleet.tree]
 
     def _tree(self, key: str) -> int:
-        """Return the tree of a provider, -1 if it is not there and that is no error."""
+        """Return the tree of a provider; -1 if it is unknown and that is no error."""
         place = self._fleet.place_of(key)
         if place is not None:
             return self._fleet.true_tree(place)
@@ -351,44 +288,110 @@ class Laying:
             raise exceptions.NotFound("provider", key)
         return -1
 
-    def of_root(
-        self, required: Iterable[str], forbidden: Iterable[str]
-    ) -> Iterator[tuple[Rule, str, Booleans]]:
-        """Yield the conditions on the roots themselves, with flags by tree."""
-        fleet = self._fleet
-        for rule, traits in (
-            (Rule.ROOT_TRAIT_MISSING, required),
-            (Rule.ROOT_TRAIT_FORBIDDEN, forbidden),
-        ):
-            for trait in sorted(traits):
-                has = fleet.having(fleet.traits, (trait,))[fleet.tops]
-                yield rule, trait, has if rule is Rule.ROOT_TRAIT_MISSING else ~has
+
+# --- hosts ----------------------------------------------------------------------------------------
+# A request is a list of conditions on hosts (``problem.Problem.conditions``). The prefilter, the
+# stages and the reasons walk that list without knowing any of them.
 
 
-def roles_of(fleet: Fleet) -> int:
-    """Return the number of roles that providers can have."""
-    return 2 if fleet.pools else 1
+class Check(NamedTuple):
+    """The hosts that pass one part of a condition: a stage of an explanation."""
+
+    passing: Booleans  #: by tree
+    rule: Rule
+    group: str | None = None  #: suffixes of the groups, "" for the unnamed one; None: the host
+    resource: str | None = None
+    label: str | None = None  #: the trait, aggregate or provider
+    words: str = ""  #: this condition on providers and those before it
+    amount: int | None = None  #: the requested amount
+    rows: ClassRows | None = None  #: the inventories of which the most that is free is reported
+    allowed: Booleans | None = None  #: by role, which of them may provide it; None: all
+    divisible: Booleans | None = None  #: which of them may provide it in parts; None: none
 
 
-def met(fleet: Fleet, conditions: Iterable[Qualification]) -> Booleans:
-    """Return, by role and provider, who meets all of some conditions."""
-    found = np.ones((roles_of(fleet), len(fleet.names)), dtype=np.bool_)
-    for condition in conditions:
-        found &= condition.met
-    return found
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Partial:
+    """One host while its reasons are collected."""
+
+    tree: int
+    #: by class of the unnamed group, the sources that may provide it, as bits: with the traits that
+    #: only they can answer for
+    sources: Mapping[Condition, int]
+    told: Mapping[Condition, bool]  #: by condition so far, whether it has reasons
 
 
-# --- reasons ------------------------------------------------------------------------------------
+class Condition:
+    """A condition on hosts: a filter over the fleet, stages, and reasons.
+
+    A condition that decides host by host overrides :meth:`reasons` in place of :meth:`find`.
+    """
+
+    rule: Rule  #: that fails where it is not met
+
+    def mask(self) -> Booleans | None:
+        """Return, by tree, False where it is surely not met; None: arrays rule out no host."""
+        return None
+
+    def checks(self) -> Iterable[Check]:
+        """Return the stages, of which the last has the hosts of :meth:`mask`."""
+        passing = self.mask()
+        return () if passing is None else (Check(passing, self.rule),)
+
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add the reasons by which some hosts do not meet it.
+
+        A condition on several parts adds none where a part failed already.
+        """
+        findings.add_decided(self, hosts, self.reasons)
+
+    def reasons(self, host: Partial) -> list[Reason]:
+        """Return the reasons by which one host does not meet it."""
+        raise NotImplementedError
+
+
+class HostFilter(Condition):
+    """A condition of a caller, such as a scheduler's filter."""
+
+    def mask(self) -> Booleans:
+        """Return, by tree, False where it is surely not met."""
+        raise NotImplementedError
+
+    def among(self, trees: Integers) -> Booleans:
+        """Return which of some hosts meet it: exactly, parallel to these."""
+        raise NotImplementedError
+
+    def holds(self, tree: int) -> bool:
+        """Return True if a host meets it."""
+        return bool(self.among(np.array([tree]))[0])
+
+
+#: Makes a condition of a caller over a fleet, for a request: once for each search.
+LaysFilter: TypeAlias = Callable[[Fleet, Request], HostFilter]
+
+
+# --- reasons --------------------------------------------------------------------------------------
 
 
 def sums(values: Any, tree: Integers, trees: int) -> Integers:
-    """Return the sum of some values for each tree, exactly."""
-    found = np.zeros(trees, dtype=np.int64)
-    np.add.at(found, tree, values)
-    return found
+    """Return the sum of values for each tree, exactly."""
+    total = np.zeros(trees, dtype=np.int64)
+    np.add.at(total, tree, values)
+    return total
 
 
-#: The rules that are about a trait; what others are about is a name of another kind.
+def label_of(rule: Rule, resource: str | None, trait: str | None, filter_name: str | None) -> str:
+    """Return the label by which hosts that fail by a rule are counted."""
+    match rule:
+        case Rule.TRAIT_MISSING:
+            return f"{resource} with {trait}"
+        case Rule.TRAIT_FORBIDDEN:
+            return f"{resource} without {trait}"
+    if resource is None:  # about the host, or about groups as a whole
+        return " ".join(filter(None, (rule.value, filter_name or trait)))
+    return resource
+
+
+#: The rules whose label is a trait.
 _OF_TRAITS = frozenset(
     {
         Rule.TRAIT_MISSING,
@@ -399,12 +402,12 @@ _OF_TRAITS = frozenset(
 )
 
 
-def is_about_trait(rule: Rule) -> bool:
-    """Return whether the label of a condition is a trait."""
-    return rule in _OF_TRAITS
+def label_field(rule: Rule) -> str:
+    """Return the field of a reason that has the label of a condition."""
+    return "trait" if rule in _OF_TRAITS else "unit"
 
 
-#: What is asked by a condition, in words.
+#: The words before the label of a condition on providers.
 _WORDS = {
     Rule.TRAIT_MISSING: "with",
     Rule.TRAIT_FORBIDDEN: "without",
@@ -415,36 +418,8 @@ _WORDS = {
 }
 
 
-def excluded(
-    conditions: Sequence[tuple[Rule, str]],
-    flags: Sequence[Booleans],
-    amount: int,
-    resource_class: str,
-    host: str,
-) -> list[Reason]:
-    """Return what leaves nobody to give a class: nothing if the conditions leave somebody.
-
-    Told is each condition that nobody meets. Where each is met by somebody, they exclude each
-    other: then those without which somebody would be left are one reason.
-
-    :param flags: by condition, who does not meet it
-    """
-    alone = [one for one, some in zip(conditions, flags, strict=True) if some.all()]
-    if alone:
-        return [unmet(rule, label, amount, resource_class, host) for rule, label in alone]
-    needed = [number for number, some in enumerate(flags) if some.any()]
-    if not needed or not np.logical_or.reduce([flags[n] for n in needed]).all():
-        return []
-    for number in tuple(needed):
-        rest = [other for other in needed if other != number]
-        if np.logical_or.reduce([flags[n] for n in rest]).all():
-            needed = rest
-    words = in_words(conditions[n] for n in needed)
-    return [Reason(Rule.CONDITIONS, amount, 0, 0, resource_class, host, unit=words)]
-
-
 def in_words(conditions: Iterable[tuple[Rule, str]]) -> str:
-    """Return conditions on who gives in words.
+    """Return conditions on providers in words.
 
     >>> in_words([(Rule.TRAIT_MISSING, "CUSTOM_A"), (Rule.AGGREGATE_MISSING, "rack1")])
     'with CUSTOM_A in rack1'
@@ -454,7 +429,34 @@ def in_words(conditions: Iterable[tuple[Rule, str]]) -> str:
 
 
 def unmet(rule: Rule, label: str, amount: int, resource_class: str | None, host: str) -> Reason:
-    """Return a reason about one condition that nobody meets."""
-    if is_about_trait(rule):
-        return Reason(rule, amount, 0, 0, resource_class, host, trait=label)
-    return Reason(rule, amount, 0, 0, resource_class, host, unit=label)
+    """Return the reason that no provider meets a condition."""
+    field: dict[str, Any] = {label_field(rule): label}
+    return Reason(rule, amount, 0, 0, resource_class, host, **field)
+
+
+def excluded(
+    conditions: Sequence[tuple[Rule, str]],
+    flags: Sequence[Booleans],
+    amount: int,
+    resource_class: str,
+    host: str,
+) -> list[Reason]:
+    """Return the conditions that leave no provider of a class; nothing if they leave one.
+
+    Each condition that no provider meets is a reason. If there is none, conditions exclude each
+    other: those without which a provider would be left are one reason.
+
+    :param flags: by condition, the providers that do not meet it
+    """
+    failed = [each for each, unmet_by in zip(conditions, flags, strict=True) if unmet_by.all()]
+    if failed:
+        return [unmet(rule, label, amount, resource_class, host) for rule, label in failed]
+    needed = [number for number, unmet_by in enumerate(flags) if unmet_by.any()]
+    if not needed or not np.logical_or.reduce([flags[number] for number in needed]).all():
+        return []
+    for number in tuple(needed):
+        others = [other for other in needed if other != number]
+        if np.logical_or.reduce([flags[other] for other in others]).all():
+            needed = others
+    words = in_words(conditions[number] for number in needed)
+    return [Reason(Rule.CONDITIONS, amount, 0, 0, resource_class, host, unit=words)]

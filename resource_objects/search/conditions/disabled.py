@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import FleetDemand
 from resource_objects.search.conditions.base import (
     OWN,
-    Cut,
+    Condition,
     Partial,
     Qualification,
     Semantics,
@@ -32,7 +32,6 @@ from resource_objects.search.conditions.base import (
     roles_of,
 )
 from resource_objects.search.demands import LocatedFleetDemand
-from resource_objects.search.findings import Findings
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.named_groups import GroupKind
 
@@ -61,8 +60,8 @@ def _reason(fleet: Fleet, place: int) -> Reason:
     return Reason(Rule.DISABLED, 1, 0, 0, where=fleet.names[place], disabled=facts)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class EnabledHost:
+@dataclasses.dataclass(frozen=True, eq=False)
+class EnabledHost(Condition):
     """The host as a whole is enabled."""
 
     fleet: Fleet
@@ -74,14 +73,6 @@ class EnabledHost:
         """Return the enabled hosts."""
         return ~self.disabled[self.fleet.roots]
 
-    def cuts(self) -> Iterator[Cut]:
-        """Yield one cut."""
-        yield Cut(self.mask(), self.rule)
-
-    def find(self, findings: Findings, hosts: Booleans) -> None:
-        """Add the reasons of some hosts, one by one."""
-        findings.add_decided(self, hosts, self.reasons)
-
     def reasons(self, host: Partial) -> list[Reason]:
         """Return each disabled provider from the host upwards."""
         upwards = self.fleet.upwards(int(self.fleet.roots[host.tree]))
@@ -89,7 +80,7 @@ class EnabledHost:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class DisabledParts:
+class DisabledParts(Condition):
     """The disabled providers and removed devices of a host, listed if the host is refused.
 
     They exclude no host themselves: the other conditions know that they provide nothing. Listed are
@@ -105,18 +96,6 @@ class DisabledParts:
     kinds: Sequence[GroupKind]
 
     rule = Rule.DISABLED
-
-    def mask(self) -> Booleans:
-        """Return all hosts."""
-        return np.ones(len(self.fleet.hosts), dtype=np.bool_)
-
-    def cuts(self) -> Iterable[Cut]:
-        """Return none."""
-        return ()
-
-    def find(self, findings: Findings, hosts: Booleans) -> None:
-        """Add the reasons of some hosts, one by one."""
-        findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return the disabled providers and removed devices, if the host has another reason."""

@@ -18,7 +18,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.matching import matched
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import Shortage
-from resource_objects.search.conditions.base import OWN, Cut, in_words, pools_of
+from resource_objects.search.conditions.base import OWN, Check, Condition, in_words, pools_of
 from resource_objects.search.demands import Source, TreeDemand
 from resource_objects.search.findings import Findings, Pairs
 from resource_objects.search.fleet import ClassRows
@@ -33,8 +33,8 @@ def _keeping(rows: ClassRows, providers: int) -> Booleans:
     return found
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Groups:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Groups(Condition):
     """The named groups are given, each by one provider, beside what is asked without a name."""
 
     named: Named
@@ -48,13 +48,13 @@ class Groups:
         """Return which hosts may give them all."""
         return self.named.possible(self.beside)
 
-    def cuts(self) -> Iterator[Cut]:
+    def checks(self) -> Iterator[Check]:
         """Yield, kind by kind, what is there, each condition, what gives enough; then all."""
         for kind in self.named.kinds:
             yield from self._of_kind(kind)
-        yield Cut(self.mask(), self.rule)
+        yield Check(self.mask(), self.rule)
 
-    def _of_kind(self, kind: GroupKind) -> Iterator[Cut]:
+    def _of_kind(self, kind: GroupKind) -> Iterator[Check]:
         fleet, group = self.named.fleet, _told([kind])
         own, pooled = np.ones((2, len(fleet.names)), dtype=np.bool_)
         for number, (name, (rows, amount)) in enumerate(
@@ -63,7 +63,9 @@ class Groups:
             keeps = _keeping(rows, len(own))
             own, pooled = own & keeps, pooled & keeps
             found, words = self._of_providers(own, pooled), " and ".join(kind.names[:number])
-            yield Cut(found, Rule.NO_INVENTORY, group, name, words=words, amount=amount, rows=rows)
+            yield Check(
+                found, Rule.NO_INVENTORY, group, name, words=words, amount=amount, rows=rows
+            )
         said = [(one.rule, one.label) for one in kind.conditions]
         of = kind.names[0] if len(kind.names) == 1 else None
         classes = " and ".join(kind.names) or "provider"
@@ -71,7 +73,7 @@ class Groups:
             own, pooled = own & one.met[OWN], pooled & one.met[-1]
             words = f"{classes} {in_words(said[:number])}"
             found = self._of_providers(own, pooled)
-            yield Cut(found, one.rule, group, of, one.label, words)
+            yield Check(found, one.rule, group, of, one.label, words)
         given = dict.fromkeys(kind.names, "")
         for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
             able = np.zeros(len(own), dtype=np.bool_)
@@ -81,7 +83,7 @@ class Groups:
             beside = " and ".join(one + given[one] for one in given if one != name)
             given[name] = f"={amount}"
             parts = [f"beside {beside}" if beside else "", in_words(said)]
-            yield Cut(
+            yield Check(
                 self._of_providers(own, pooled),
                 Rule.CAPACITY,
                 group,
@@ -89,7 +91,7 @@ class Groups:
                 words=" ".join(filter(None, parts)),
                 amount=amount,
                 rows=rows,
-                may=may,
+                allowed=may,
             )
 
     def _of_providers(self, own: Booleans, pooled: Booleans) -> Booleans:

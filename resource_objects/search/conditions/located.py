@@ -24,15 +24,15 @@ from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.base import Cut, Partial, excluded, in_words
+from resource_objects.search.conditions.base import Check, Condition, Partial, excluded, in_words
 from resource_objects.search.demands import LocatedFleetDemand, LocatedTreeDemand, Placing
-from resource_objects.search.findings import Findings, HostSet, Sources
+from resource_objects.search.findings import HostSet, Sources
 from resource_objects.search.fleet import ClassRows
 from resource_objects.search.tree_solver import may_provide
 
 
 @dataclasses.dataclass(eq=False)
-class LocatedCondition:
+class LocatedCondition(Condition):
     """A placed amount fits on the host."""
 
     demand: LocatedFleetDemand
@@ -147,14 +147,14 @@ class LocatedCondition:
 
     # --- stages ---
 
-    def cuts(self) -> Iterator[Cut]:
+    def checks(self) -> Iterator[Check]:
         """Yield one cut."""
-        yield Cut(self.mask(), self.rule, "", self.name, words=in_words(self.demand.barriers))
+        yield Check(self.mask(), self.rule, "", self.name, words=in_words(self.demand.barriers))
 
-    def cut_of_trait(self, trait: int, label: str) -> Cut:
+    def check_of_trait(self, trait: int, label: str) -> Check:
         """Return the cut that parts with a required trait may have enough."""
         words = in_words([*self.demand.barriers, (Rule.TRAIT_MISSING, label)])
-        return Cut(self.enough(trait), self.rule, "", self.name, label, words)
+        return Check(self.enough(trait), self.rule, "", self.name, label, words)
 
     # --- one tree ---
 
@@ -174,10 +174,6 @@ class LocatedCondition:
     def can(self, tree: int, parts: int) -> bool:
         """Return whether it fits on a set of parts, or deciding that takes too long."""
         return may_provide(self.demand.fleet, tree, (), [self.of_tree(tree).only(parts)])
-
-    def find(self, findings: Findings, hosts: Booleans) -> None:
-        """Add the reasons of some hosts, one by one."""
-        findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return why it does not fit on the parts with the traits that it has to answer for."""
@@ -244,25 +240,13 @@ def may_hold(conditions: Sequence[LocatedCondition], tree: int, budget: Budget) 
     return next(solutions(start, expand, budget, lambda state: state), False)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class AffinityCheck:
+@dataclasses.dataclass(frozen=True, eq=False)
+class AffinityCheck(Condition):
     """Placed amounts that have to be near each other are, where each fits individually."""
 
     each: Sequence[LocatedCondition]
 
     rule = Rule.AFFINITY
-
-    def mask(self) -> Booleans:
-        """Return all hosts: arrays do not decide it."""
-        return np.ones(len(self.each[0].demand.fleet.hosts), dtype=np.bool_)
-
-    def cuts(self) -> Iterable[Cut]:
-        """Return none: the joint decision includes it."""
-        return ()
-
-    def find(self, findings: Findings, hosts: Booleans) -> None:
-        """Add the reasons of some hosts, one by one."""
-        findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return why the amounts do not fit near each other."""

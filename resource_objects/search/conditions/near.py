@@ -36,12 +36,11 @@ from resource_objects.resources.distances import DistanceTable, distance_table, 
 from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition, having_free
-from resource_objects.search.conditions.base import OWN, POOL, Condition, Cut, Partial
+from resource_objects.search.conditions.base import OWN, POOL, Check, Condition, Partial
 from resource_objects.search.conditions.groups import Groups
 from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, bits
-from resource_objects.search.findings import Findings
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.named_groups import Named
 from resource_objects.search.order import Preference
@@ -384,8 +383,8 @@ class TreeDomains:
 # --- the condition --------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class SingleDomain:
+@dataclasses.dataclass(frozen=True, eq=False)
+class SingleDomain(Condition):
     """All of a request is provided by one domain of a level."""
 
     constraint: TopologyConstraint
@@ -403,13 +402,9 @@ class SingleDomain:
         """Return the hosts that seem to have a domain with enough of everything."""
         return self.constraint.mask()
 
-    def cuts(self) -> Iterator[Cut]:
+    def checks(self) -> Iterator[Check]:
         """Yield one cut."""
-        yield Cut(self.mask(), self.rule, label=self.label)
-
-    def find(self, findings: Findings, hosts: Booleans) -> None:
-        """Add the reasons of some hosts, one by one."""
-        findings.add_decided(self, hosts, self.reasons)
+        yield Check(self.mask(), self.rule, label=self.label)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return what the best domain lacks, if the host meets every other condition."""

@@ -16,18 +16,17 @@ from resource_objects.search.conditions.amounts import (
     from_pools,
     left_of,
 )
-from resource_objects.search.conditions.base import OWN, Cut, Partial
+from resource_objects.search.conditions.base import OWN, Condition, Partial
 from resource_objects.search.conditions.located import AffinityCheck, LocatedCondition
 from resource_objects.search.conditions.overdrawn import overdrawn
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
-from resource_objects.search.findings import Findings
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.tree_solver import may_provide
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Contention:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Contention(Condition):
     """Classes that draw on the same inventories fit there together."""
 
     fleet: Fleet
@@ -37,21 +36,17 @@ class Contention:
 
     rule = Rule.CAPACITY
 
-    def mask(self) -> Booleans:
-        """Return which hosts have room where classes can only draw on one inventory."""
+    def mask(self) -> Booleans | None:
+        """Return the hosts with enough where classes can only use one inventory."""
         if not self.fleet.shares or not (len(self.classes) > 1 or self.located):
-            return np.ones(len(self.fleet.hosts), dtype=np.bool_)
+            return None
         every = [drawing(self.fleet, one.demand) for one in self.classes]
         every += [each for one in self.located for each in one.drawing()]
         return ~contended(self.fleet, every)
 
-    def cuts(self) -> Iterable[Cut]:
-        """Return none: it is one of what is decided together."""
+    def checks(self) -> tuple[()]:
+        """Return none: it is part of the last stage."""
         return ()
-
-    def find(self, findings: Findings, hosts: Booleans) -> None:
-        """Add the reasons of some hosts, one by one."""
-        findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return what too much is drawn on by those that are not short by themselves."""
@@ -67,8 +62,8 @@ class Contention:
         return overdrawn(self.fleet, tree, here, parts)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Together:
+@dataclasses.dataclass(frozen=True, eq=False)
+class Together(Condition):
     """All of the unnamed group is given, with each required trait answered for: the decision."""
 
     fleet: Fleet
@@ -78,14 +73,6 @@ class Together:
 
     rule = Rule.TOGETHER
 
-    def mask(self) -> Booleans:
-        """Return all hosts: what can be said of the fleet, the other conditions say."""
-        return np.ones(len(self.fleet.hosts), dtype=np.bool_)
-
-    def cuts(self) -> Iterable[Cut]:
-        """Return none: what it leaves is what is found."""
-        return ()
-
     def holds(self, tree: int) -> bool:
         """Return whether it can be given, or whether that takes too long to find out."""
         return may_provide(self.fleet, tree, *self._here(tree, len(self.traits.required)))
@@ -93,10 +80,6 @@ class Together:
     def _here(self, tree: int, traits: int) -> tuple[list[TreeDemand], list[LocatedTreeDemand]]:
         here = [one.of_tree(tree).with_traits(traits) for one in self.classes]
         return here, [one.of_tree(tree).with_traits(traits) for one in self.located]
-
-    def find(self, findings: Findings, hosts: Booleans) -> None:
-        """Add the reasons of some hosts, one by one."""
-        findings.add_decided(self, hosts, self.reasons)
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return, if nothing else fails, the first trait not to be had beside those before it."""

@@ -15,7 +15,7 @@ import numpy as np
 from resource_objects.reasons import Reason, Rule
 from resource_objects.search.arrays import Booleans, integers
 from resource_objects.search.conditions.amounts import ClassCondition
-from resource_objects.search.conditions.base import Condition, Cut, Semantics, in_words
+from resource_objects.search.conditions.base import Check, Condition, Semantics, in_words
 from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.demands import bits
 from resource_objects.search.findings import Findings, HostSet
@@ -23,7 +23,7 @@ from resource_objects.search.fleet import Fleet
 
 
 @dataclasses.dataclass(eq=False)
-class RequiredTraits:
+class RequiredTraits(Condition):
     """Each required trait is had by all who give some class."""
 
     fleet: Fleet
@@ -44,20 +44,20 @@ class RequiredTraits:
                 found &= self._answered(number)
         return found
 
-    def cuts(self) -> Iterator[Cut]:
+    def checks(self) -> Iterator[Check]:
         """Yield for each trait whether somebody who may give has it, and then whether enough."""
         for number, label in enumerate(self.required):
             had = [one.had(number) for one in self.classes]
             found = np.logical_or.reduce(had)
             name = self.classes[0].name if len(self.classes) == 1 else None
             words = f"{' or '.join(one.name for one in self.classes)} {self._said(label)}"
-            yield Cut(found, self.rule, "", name, label, words)
+            yield Check(found, self.rule, "", name, label, words)
             able = [one for one, some in zip(self.classes, had, strict=True) if some.any()]
             passing = self._answered(number)
             if len(able) == 1:
-                yield able[0].cut_of_trait(number, label)._replace(passing=passing)
+                yield able[0].check_of_trait(number, label)._replace(passing=passing)
             else:
-                yield Cut(passing, Rule.CAPACITY, "", label=label, words=words)
+                yield Check(passing, Rule.CAPACITY, "", label=label, words=words)
 
     def _said(self, label: str) -> str:
         """Return a required trait in words, with what is asked of everybody who gives."""
