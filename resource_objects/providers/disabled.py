@@ -11,7 +11,7 @@ A *removed unit* is a device that the host no longer has while it is still alloc
 from the description of the inventory. After its release it is not allocated again.
 
 Placement's users know a disabled compute node by the trait ``COMPUTE_STATUS_DISABLED``, which
-:func:`~resource_objects.search.fleet_build.read` and the lists derive. The trait is never stored.
+:func:`~resource_objects.search.fleet_io.read` and the lists derive. The trait is never stored.
 """
 
 from __future__ import annotations

@@ -10,14 +10,15 @@
 ``findings``        the reasons of a set of hosts while conditions report them
 ``feasibility``     whether a host could, if nobody held anything
 ``order``           Order: which host comes first, and who of a host
-``fleet``           the picture as NumPy arrays: providers, inventories, shares, pools, holders
-``holders``         who holds what, put in order when somebody asks
+``fleet``           Fleet: providers, inventories and allocations of a snapshot as NumPy arrays
+``relations``       traits and aggregates, shares and pools of a fleet, as arrays
+``holders``         the allocations and allocated units of providers
 ``located_views``   views of placed resources, such as NUMA topologies, over trees
-``host_usage``      who has what, host by host: what people look at
-``equivalence``     providers that are equal, of which one is considered
+``host_usage``      what is used and free of each host, and by which consumers
+``equivalence``     classes of equal providers, of which a search considers one
 ``scenario``        Scenario: a fork of a snapshot, in which one may try things
-``taking``          a fleet after somebody took or gave back something
-``redefining``      a fleet after changes of definitions, as a scenario tries them
+``usage``           a fleet with other usage, or with limits
+``splice``          a fleet with other trees, or with other definitions
 ``relaxations``     the smallest changes after which a candidate exists
 ``relaxed_request`` a request that asks for less: without a condition, or of an amount
 ``in_place``        a change of a consumer that keeps its devices, partitions and CPUs
@@ -25,14 +26,11 @@
 ``drain``           who could be placed again if hosts went, and who could not
 ``bundle``          a question as a file, shrunk to what its answer needs
 ``script``          changes as lines of text: what is tried in a scenario
-``fleet_columns``   columns of the arrays: the way back from ``fleet_build``
-``limits``          a fleet under totals that a scheduler sets for one claim
-``places``          the places of a level, such as NUMA cells: what is near what
+``places``          the domains of a topology level, such as NUMA cells
 ``placements``      placements of GPU partitions: which of them exclude which others
-``fleet_build``     how the arrays are made from columns
-``refresh``         from one snapshot to the next, by what was changed
-``replacing``       other trees in the place of some, in every array
-``arrays``          what all of these are made of
+``fleet_io``        columns to fleets, and back
+``refresh``         the next snapshot, from the last one and the changes after it
+``arrays``          arrays that cannot be written, and mappings in layers
 ``problem``         one request compiled against one fleet, and the prefilter over all hosts
 ``conditions``      what a request asks of a host, each condition in a file of its own
 ``search``          the search over all hosts, within a limit and a budget

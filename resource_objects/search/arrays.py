@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import bisect
 import io
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from resource_objects import exceptions
+
+if TYPE_CHECKING:
+    from resource_objects.search.splice import Splice
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -103,7 +105,6 @@ class PlaceIndex:
 
 K = TypeVar("K")
 V = TypeVar("V")
-T = TypeVar("T")
 
 
 class Overlay(Generic[K, V]):
@@ -172,148 +173,3 @@ class Keys:
         order, ordered = self._sorted
         found = np.minimum(ordered.searchsorted(keys), len(ordered) - 1)
         return np.where(ordered[found] == keys, order[found], -1)
-
-
-#: The places from ``start`` to before ``stop`` of something old give way to those from ``first`` to
-#: before ``end`` of something new: ``(start, stop, first, end)``.
-Cut: TypeAlias = tuple[int, int, int, int]
-#: Of fewer cuts the pieces are put together one by one, of more by one array of indices.
-FEW_CUTS = 200
-
-
-class Splice:
-    """Where parts of something old give way to parts of something new.
-
-    >>> splice = Splice(5, [(1, 3, 0, 1), (5, 5, 1, 3)])
-    >>> splice.of(integers([10, 11, 12, 13, 14]), integers([90, 91, 92])).tolist()
-    [10, 90, 13, 14, 91, 92]
-    >>> splice.listed("abcde", "xyz")
-    ('a', 'x', 'd', 'e', 'y', 'z')
-    >>> splice.old().tolist(), splice.new().tolist()
-    ([0, -1, -1, 2, 3], [1, 4, 5])
-    """
-
-    __slots__ = ("_count", "_cuts", "_pick")
-
-    def __init__(self, count: int, cuts: Sequence[Cut]) -> None:
-        """:param count: how many the old ones are
-
-        :param cuts: in order; they take up all the new ones, which are in the same order
-        """
-        self._count = count
-        self._cuts = cuts
-        self._pick: Integers | None = None
-        if len(cuts) > FEW_CUTS:
-            self._pick = self._pieces(np.arange(count), count + np.arange(self._new_count))
-
-    @property
-    def _new_count(self) -> int:
-        return self._cuts[-1][3] if self._cuts else 0
-
-    def of(self, old: Any, new: Any) -> Any:
-        """Return an array with parts replaced, which cannot be written.
-
-        Cost: a copy of it; nothing is sorted.
-        """
-        if self._pick is not None:
-            return frozen(np.concatenate((old, new))[self._pick])
-        return frozen(self._pieces(old, new))
-
-    def _pieces(self, old: Any, new: Any) -> Any:
-        at, pieces = 0, list[Any]()
-        for start, stop, first, end in self._cuts:
-            pieces += (old[at:start], new[first:end])
-            at = stop
-        return np.concatenate((*pieces, old[at:]))
-
-    def listed(self, old: Sequence[T], new: Sequence[T]) -> tuple[T, ...]:
-        """Return a sequence with parts replaced. Cost: a copy of it."""
-        differ = [c for c in self._cuts if tuple(old[c[0] : c[1]]) != tuple(new[c[2] : c[3]])]
-        if not differ:
-            return tuple(old)
-        found = list(old)
-        if self._pick is not None:
-            found += new
-            return tuple([found[place] for place in self._pick.tolist()])
-        for start, stop, first, end in reversed(differ):
-            found[start:stop] = new[first:end]
-        return tuple(found)
-
-    def old(self) -> Integers:
-        """Return where the old ones stand now, -1 for those that gave way."""
-        at, moved, pieces = 0, 0, list[Integers]()
-        for start, stop, first, end in self._cuts:
-            pieces += (np.arange(at + moved, start + moved), np.full(stop - start, -1))
-            at, moved = stop, moved + (end - first) - (stop - start)
-        return np.concatenate((*pieces, np.arange(at + moved, self._count + moved)))
-
-    def new(self) -> Integers:
-        """Return where the new ones stand."""
-        moved, pieces = 0, [integers(())]
-        for start, stop, first, end in self._cuts:
-            pieces.append(np.arange(start + moved, start + moved + end - first))
-            moved += (end - first) - (stop - start)
-        return np.concatenate(pieces)
-
-
-class Moves:
-    """The order of a fleet in which some trees of an old one are replaced by those of a new one.
-
-    Trees stand in the order of the names of their hosts, as in every fleet; within a tree nothing
-    moves. Places that are no more are -1.
-    """
-
-    def __init__(
-        self,
-        old: Sequence[str],
-        new: Sequence[str],
-        trees: tuple[Integers, Integers],
-        gone: Sequence[int],
-    ) -> None:
-        """:param old: the names of the hosts of the old fleet
-
-        :param new: those of the new one, none of which stays in the old one
-        :param trees: of the providers of each
-        :param gone: which trees of the old one are taken out, in order
-        """
-        #: trees of the old fleet that give way to trees of the new one
-        self.cuts = _cuts(old, new, gone)
-        self.trees = Splice(len(old), self.cuts)
-        self.providers = Splice(len(trees[0]), self.within(*trees))
-        #: the places of the providers of the old fleet, and of the new one
-        self.old: Integers = self.providers.old()
-        self.new: Integers = self.providers.new()
-        #: the tree of each provider
-        self.tree: Integers = self.providers.of(
-            self.trees.old()[trees[0]], self.trees.new()[trees[1]]
-        )
-
-    def within(
-        self, old: Integers, new: Integers, old_first: int = 0, new_first: int = 0
-    ) -> list[Cut]:
-        """Return the cuts of something that stands in the order of trees.
-
-        :param old: the trees of the old ones, the first of which has the number ``old_first``
-        """
-        if not self.cuts:
-            return []
-        bounds = np.array(self.cuts)
-        at = old.searchsorted(bounds[:, :2]) + old_first
-        here = new.searchsorted(bounds[:, 2:]) + new_first
-        return [(*a, *b) for a, b in zip(at.tolist(), here.tolist(), strict=True)]
-
-
-def _cuts(old: Sequence[str], new: Sequence[str], gone: Sequence[int]) -> list[Cut]:
-    """Return which trees give way to which."""
-    # between two hosts of the old fleet is room for any number of new ones
-    came = [bisect.bisect_left(old, name) for name in new]
-    left = set(gone)
-    cuts: list[Cut] = []
-    for number, (at, name) in enumerate(zip(came, new, strict=True)):
-        is_again = at in left and old[at] == name
-        left -= {at} if is_again else set()
-        cuts.append((at, at + is_again, number, number + 1))
-    for tree in left:
-        before = bisect.bisect_right(came, tree)
-        cuts.append((tree, tree + 1, before, before))
-    return sorted(cuts)

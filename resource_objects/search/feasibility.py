@@ -12,14 +12,14 @@ import numpy as np
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.requests import Request
 from resource_objects.resources.budget import Budget
-from resource_objects.search import limits
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.base import OWN
-from resource_objects.search.fleet import Fleet, unheld
+from resource_objects.search.fleet import Fleet
 from resource_objects.search.host_reasons import needs_decision
 from resource_objects.search.order import Options, Order, Preference
 from resource_objects.search.problem import Problem, direct, lay, possible
 from resource_objects.search.tree_search import TreeSearch, Wider
+from resource_objects.search.usage import with_limits
 
 
 class Outlook(enum.StrEnum):
@@ -91,7 +91,7 @@ class UnheldFleet:
 
     def __init__(self, fleet: Fleet, request: Request, options: Options) -> None:
         """:param fleet: as it is kept, with all units"""
-        then = limits.under(unheld(fleet).in_force(), options.limits)
+        then = with_limits(fleet.released().in_force(), options.limits)
         self._problem = lay(request, then, options.filters)
         self._code = np.full(len(then.hosts), _NEVER, dtype=np.int8)
         self._code[possible(self._problem)] = _OPEN

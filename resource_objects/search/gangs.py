@@ -40,11 +40,11 @@ from resource_objects.search.explain import Explanation, Stage
 from resource_objects.search.feasibility import SearchOutcome, UnheldFleet
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import CapacityByHost, GangProblem, Kind, Levels
-from resource_objects.search.limits import under
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Problem, lay
 from resource_objects.search.scenario import Scenario
 from resource_objects.search.tree_search import TreeSearch, Wider
+from resource_objects.search.usage import with_limits
 
 #: The first hosts that are considered have room for ``needed * 2`` members, and 16 follow them.
 _SPARE_FACTOR, _SPARE_HOSTS = 2, 16
@@ -209,7 +209,7 @@ class GangSearch:
         return None
 
     def _fleet_now(self) -> Fleet:
-        return under(self.scenario.snapshot.fleet, self.options.limits)
+        return with_limits(self.scenario.snapshot.fleet, self.options.limits)
 
     def _preference(self, problem: Problem) -> Preference:
         options = self.options

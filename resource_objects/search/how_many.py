@@ -38,10 +38,10 @@ from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import CapacityByHost, kinds_of, upper_bounds
 from resource_objects.search.gangs import GangSearch
 from resource_objects.search.host_classes import HostClasses
-from resource_objects.search.limits import under
 from resource_objects.search.order import Options
 from resource_objects.search.problem import lay
 from resource_objects.search.scenario import Scenario
+from resource_objects.search.usage import with_limits
 
 #: The name of the member of a mix that was passed as a request.
 ONLY_MEMBER = "request"
@@ -257,7 +257,7 @@ class _OneRequest:
 
     def __init__(self, scenario: Scenario, mix: Gang, options: Options) -> None:
         self.scenario, self.mix, self.options = scenario, mix, options
-        self.fleet = under(scenario.snapshot.fleet, options.limits)
+        self.fleet = with_limits(scenario.snapshot.fleet, options.limits)
         self.member = mix.members[0]
         self.counted = CountedRequest(lay(self.member.request, self.fleet))
         self.budget = Budget(options.budget)
@@ -389,7 +389,7 @@ class _Mix:
 
     def __init__(self, scenario: Scenario, mix: Gang, options: Options) -> None:
         self.scenario, self.mix, self.options = scenario, mix, options
-        self.fleet = under(scenario.snapshot.fleet, options.limits)
+        self.fleet = with_limits(scenario.snapshot.fleet, options.limits)
         self.capacity = CapacityByHost(self.fleet)
         self.budget = Budget(options.budget)
         self.kinds = kinds_of(mix, self.capacity)

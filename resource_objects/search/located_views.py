@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import operator
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -21,10 +21,8 @@ from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.tree_shape import NO_EXCLUSIONS, Exclusions, TreeShape
 from resource_objects.search.arrays import (
     Integers,
-    Moves,
     Overlay,
     PlaceIndex,
-    Splice,
     coded,
     frozen,
     integers,
@@ -58,25 +56,6 @@ class Parts:
         entry = int(self.provider.searchsorted(provider))
         is_stored = entry < len(self.provider) and self.provider[entry] == provider
         return self.shapes[self.shape[entry]] if is_stored else ()
-
-    def spliced(self, new: Parts, moves: Moves) -> Parts:
-        """Return the parts of the trees that stay and of the new trees."""
-        splice = Splice(len(self.tree), moves.within(self.tree, new.tree))
-        shapes = tuple(dict.fromkeys((*self.shapes, *new.shapes)))
-        number = {shape: code for code, shape in enumerate(shapes)}
-        shape = splice.of(self.shape, integers([number[s] for s in new.shapes])[new.shape])
-        used = np.flatnonzero(np.bincount(shape, minlength=len(shapes))).tolist()
-        ordered = sorted(used, key=lambda code: "\n".join(shapes[code]))
-        rank = np.zeros(len(shapes), dtype=np.int64)
-        rank[ordered] = np.arange(len(ordered))
-        provider = splice.of(moves.old[self.provider], moves.new[new.provider])
-        return Parts(
-            provider,
-            frozen(moves.tree[provider]),
-            frozen(rank[shape]),
-            tuple([shapes[code] for code in ordered]),
-            splice.listed(self.descriptions, new.descriptions),
-        )
 
 
 _NOTHING: Integers = frozen(integers(()))
@@ -122,7 +101,7 @@ class _TreeDefinition:
     __slots__ = ("_providers", "root", "shape")
 
     def __init__(self, fleet: Fleet, tree: int, root: int) -> None:
-        from resource_objects.search.fleet_columns import columns_of  # it needs this module
+        from resource_objects.search.fleet_io import columns_of  # it needs this module
 
         is_cut = tree == fleet.within and fleet.above  # its parts may be at what is above the cut
         trees = {tree, int(fleet.tree[fleet.above[0]])} if is_cut else {tree}
@@ -187,16 +166,18 @@ class ViewCache:
         #: in place of ``_views`` for each tree whose usage changed, or that was added
         self._changed: Overlay[int, dict[int, LocatedViews]] = Overlay({})
 
-    def after(self, changed: Iterable[int]) -> ViewCache:
+    def after(self, changed: Collection[int]) -> ViewCache:
         """Return a cache without the views over some trees. Cost: linear in these."""
+        if not changed:
+            return self
         cache = ViewCache(self._definitions)
         cache._views, cache._changed = self._views, self._changed.with_({k: {} for k in changed})
         return cache
 
-    def spliced(self, removed: Collection[int], added: Iterable[int]) -> ViewCache:
+    def spliced(self, removed: Collection[int], added: Collection[int]) -> ViewCache:
         """Return a cache without some trees, and for new trees. Cost: linear in what is cached."""
-        cache = self.after(added)
-        cache._definitions = {k: d for k, d in self._definitions.items() if k not in removed}
+        cache = ViewCache({k: d for k, d in self._definitions.items() if k not in removed})
+        cache._views, cache._changed = self._views, self._changed.with_({k: {} for k in added})
         return cache
 
     def without_usage(self) -> ViewCache:

@@ -68,7 +68,7 @@ class GroupKind:
     @functools.cached_property
     def would(self) -> tuple[Booleans, Booleans]:
         """The providers of one group if nothing were allocated: for their own tree, for others."""
-        able, free = np.ones(len(self.own), dtype=np.bool_), self.fleet.unheld_free
+        able, free = np.ones(len(self.own), dtype=np.bool_), self.fleet.released_free
         for rows, amount in self.classes:
             is_enough = rows.could_give(amount, free[rows.first : rows.first + len(rows.tree)])
             able &= _by_provider(self.fleet, rows, is_enough & ~rows.is_part)

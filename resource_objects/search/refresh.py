@@ -1,9 +1,9 @@
 """The next snapshot, from the last one and the changes after it.
 
 * If only allocations changed, the feed states the amounts and units, and no tree is read: the
-  changes go into copies of three columns (:func:`.used_since`).
+  changes go into copies of three columns (:func:`.with_use`).
 * If definitions changed, or providers were disabled or enabled, their trees are read, and replace
-  those of the last snapshot in copies of all columns (:func:`.replaced`).
+  those of the last snapshot in copies of all columns (:func:`.with_trees`).
 * If a name was renamed or removed, the feed does not reach back, or too many trees changed,
   everything is read.
 
@@ -19,13 +19,12 @@ from typing import Self
 
 from resource_objects.providers.changed import Changed, Touched
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.orders import Change
-from resource_objects.search import fleet_build
+from resource_objects.search import fleet_io
 from resource_objects.search.arrays import Overlay
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.replacing import replaced
 from resource_objects.search.snapshot import Refresh, Snapshot
-from resource_objects.search.taking import used_since
+from resource_objects.search.splice import with_trees
+from resource_objects.search.usage import InventoryChange, with_use
 
 #: Changed trees are read on their own if they are at most so many, or ...
 FEW_TREES = 64
@@ -51,7 +50,7 @@ class RefreshableSnapshot:
 
         :param changes: the number of changes since the snapshot before, if there was one
         """
-        fleet = fleet_build.read(columns)
+        fleet = fleet_io.read(columns)
         refreshed = Refresh(changes, len(fleet.hosts), "read")
         return cls(Snapshot._of(fleet, columns.cursor, refreshed), Overlay(_hosts(fleet)))
 
@@ -92,15 +91,15 @@ class RefreshableSnapshot:
         uses = self._uses(touched)
         if uses is not None:
             trees_used = len({int(old.tree[place]) for _, place, _ in uses})
-            fleet = used_since(old, uses) if uses else old
+            fleet = with_use(old, uses) if uses else old
             refreshed = Refresh(changed.changes, trees_used, "patched")
             return RefreshableSnapshot(
                 Snapshot._of(fleet, changed.cursor, refreshed), self._host_of
             )
-        new = fleet_build.read(columns)
+        new = fleet_io.read(columns)
         hosts = self._hosts_of({*touched.changed, *columns.providers.uuid})
         trees = sorted(_tree_of(old, host) for host in hosts)
-        fleet = replaced(old, new, trees)
+        fleet = with_trees(old, new, trees)
         removed = {old.uuids[place]: None for tree in trees for place in old.of_tree(tree)}
         refreshed = Refresh(changed.changes, len(new.hosts), "replaced")
         return RefreshableSnapshot(
@@ -108,7 +107,7 @@ class RefreshableSnapshot:
             self._host_of.with_({**removed, **_hosts(new)}),
         )
 
-    def _uses(self, touched: Touched) -> list[tuple[int, int, Change]] | None:
+    def _uses(self, touched: Touched) -> list[InventoryChange] | None:
         """Return the changes of allocations, with the numbers of their inventory and provider.
 
         None if the definition of an inventory changed too, or was not in this snapshot.
@@ -116,7 +115,7 @@ class RefreshableSnapshot:
         if touched.is_wide or touched.definitions or touched.disabled:
             return None
         fleet = self.snapshot._fleet
-        uses: list[tuple[int, int, Change]] = []
+        uses: list[InventoryChange] = []
         for use in touched.uses:
             uuid, name = use.key
             rows = fleet.classes.get(name)

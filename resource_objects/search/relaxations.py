@@ -35,11 +35,10 @@ from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.weakening import Step, Weakening
-from resource_objects.search import fleet_build
-from resource_objects.search.arrays import frozen
+from resource_objects.search import fleet_io
 from resource_objects.search.candidate import Candidate
-from resource_objects.search.fleet import ClassRows, Fleet, with_figures
-from resource_objects.search.fleet_columns import columns_of
+from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.fleet_io import columns_of
 from resource_objects.search.problem import lay, possible
 from resource_objects.search.relaxed_request import (
     amounts_of,
@@ -417,7 +416,7 @@ class _RelaxationSearch:
         if key not in self._parts:
             if len(self._parts) > 256:
                 self._parts.clear()
-            self._parts[key] = fleet_build.read(columns_of(fleet, key))
+            self._parts[key] = fleet_io.read(columns_of(fleet, key))
         return self._parts[key]
 
     def _fork(self, trees: Collection[int]) -> Scenario:
@@ -524,14 +523,10 @@ class _RelaxationSearch:
     def _possible_without_bound(self, own: ClassRows, counts: Request | None) -> Any:
         """Return which trees might satisfy the request if a class had unbounded capacity."""
         fleet = self.fleet.in_force()
-        rows = fleet.inventories
         here = slice(own.first, own.first + len(own.tree))
-        capacity = rows.capacity.copy()
+        capacity = fleet.inventories.capacity.copy()
         capacity[here] = np.maximum(capacity[here], 0) + MAX_AMOUNT // 4
-        free = fleet.shares.left(capacity - rows.used)
-        high = np.minimum(free, rows.max_unit) // rows.step_size * rows.step_size
-        figures = {"capacity": frozen(capacity), "free": frozen(free), "high": frozen(high)}
-        unbounded = with_figures(fleet, dataclasses.replace(rows, **figures))
+        unbounded = fleet.with_figures(capacity=capacity)
         is_placed = any(
             resource(name).is_located or amount.locates
             for group in self.request.groups

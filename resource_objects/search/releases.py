@@ -14,7 +14,7 @@ import numpy as np
 
 from resource_objects.requests import Request
 from resource_objects.search.arrays import Booleans
-from resource_objects.search.fleet import Fleet, unheld
+from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import CapacityByHost, totals_of
 from resource_objects.search.problem import lay, located_of, possible
 
@@ -34,7 +34,7 @@ def feasible_without_consumers(
 
     :param in_force: whether disabled units stay disabled
     """
-    released = unheld(fleet)
+    released = fleet.released()
     is_feasible = np.zeros(len(fleet.hosts), dtype=np.bool_)
     is_feasible[possible(lay(request, released.in_force() if in_force else released))] = True
     return is_feasible

@@ -51,11 +51,10 @@ from resource_objects.resources import InventoriesLike, resource
 from resource_objects.search.candidate import Candidate, Chosen
 from resource_objects.search.candidates import Candidates
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.fleet_columns import columns_of
+from resource_objects.search.fleet_io import columns_of
 from resource_objects.search.in_place import kept_in_place
-from resource_objects.search.limits import uuids_in
-from resource_objects.search.redefining import redefine, spliced, trees_with
-from resource_objects.search.taking import NO_MOMENT, decided, used_since
+from resource_objects.search.splice import columns_with, with_columns, with_definitions
+from resource_objects.search.usage import NO_MOMENT, settle, uuids_in, with_use
 
 if TYPE_CHECKING:
     from resource_objects.search.drain import Rehearsal
@@ -235,7 +234,7 @@ class Scenario:
         places.update(self._place(allocation.provider) for allocation in first.allocations)
 
         def without(host: str) -> Scenario:
-            columns = in_place(trees_with(fleet, places), name)
+            columns = in_place(columns_with(fleet, places), name)
             return type(self._base)(columns, at=candidates.at or host).fork()
 
         for chosen in kept_in_place(candidates, record.held, without, lambda *_: {}):
@@ -345,7 +344,7 @@ class Scenario:
         :raises InvalidTree: if the rest of its tree has shares of one of them
         """
         place = self._place(provider)
-        columns, uuid = trees_with(self._fleet, [place]), self._fleet.uuids[place]
+        columns, uuid = columns_with(self._fleet, [place]), self._fleet.uuids[place]
         tree = tree_of(stored_definitions(columns), uuid)
         self._redefine(columns, Plan(edited(tree, {}, uuid)[0]))
 
@@ -363,7 +362,7 @@ class Scenario:
         fields = changed_fields(name, inventories, traits, aggregates)
         keys = [provider] if parent is None or parent is ... else [provider, parent]
         places = [self._place(key) for key in keys]
-        columns = trees_with(self._fleet, places)
+        columns = columns_with(self._fleet, places)
         uuid, *above = (self._fleet.uuids[place] for place in places)
         if parent is not ...:
             fields["parent_uuid"] = above[0] if above else None
@@ -413,7 +412,7 @@ class Scenario:
     ) -> None:
         place = self._place(provider)
         order = DisableOrder(self._fleet.uuids[place], reason, until)
-        self._redefine(trees_with(self._fleet, [place]), Plan(disabling=(order,)))
+        self._redefine(columns_with(self._fleet, [place]), Plan(disabling=(order,)))
 
     def _place(self, provider: str) -> int:
         place = self._fleet.place_by_key.get(provider_key(provider))
@@ -423,7 +422,7 @@ class Scenario:
 
     def _tree_of(self, provider: str) -> tuple[Columns, Provider, Provider]:
         """Return the tree of a provider as columns, its root, and the provider."""
-        columns = trees_with(self._fleet, [self._place(provider)])
+        columns = columns_with(self._fleet, [self._place(provider)])
         match = find(columns, provider_key(provider))
         if match is None:
             raise exceptions.NotFound("provider", provider)
@@ -498,7 +497,7 @@ class Scenario:
         elif isinstance(step, _UsageStep):
             self._use([(number, place, _inverse(change)) for number, place, change in step.uses])
         else:
-            self._fleet = spliced(self._fleet, step.hosts_after, step.before)
+            self._fleet = with_columns(self._fleet, step.hosts_after, step.before)
             self._snapshot = None
 
     def __len__(self) -> int:
@@ -517,8 +516,8 @@ class Scenario:
         if not plan:
             return
         if not columns.providers.provider_id and self._fleet.within is not None:
-            columns = trees_with(self._fleet, ())
-        fleet, before, hosts_after = redefine(self._fleet, columns, plan)
+            columns = columns_with(self._fleet, ())
+        fleet, before, hosts_after = with_definitions(self._fleet, columns, plan)
         providers = before.providers
         parents = zip(providers.name, providers.parent_id, strict=True)
         roots = [name for name, parent in parents if parent is None]
@@ -528,13 +527,13 @@ class Scenario:
     def _write(self, order: ConsumerOrder, limits: UseLimits = UNLIMITED) -> None:
         name, fleet = order.consumer, self._fleet
         record = self._record(name)
-        uses, self._records[name] = decided(fleet, order, record, limits)
+        uses, self._records[name] = settle(fleet, order, record, limits)
         hosts = frozenset([fleet.hosts[int(fleet.tree[place])] for _, place, _ in uses])
         self._steps.append(_UsageStep(uses, name, record, hosts))
         self._use(uses)
 
     def _use(self, uses: Sequence[tuple[int, int, Change]]) -> None:
-        self._fleet = used_since(self._fleet, uses, in_place=self._snapshot is None)
+        self._fleet = with_use(self._fleet, uses, in_place=self._snapshot is None)
         self._snapshot = None
 
     def _limits(self, value: Limited) -> UseLimits:

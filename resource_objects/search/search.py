@@ -28,7 +28,6 @@ from resource_objects.exceptions import SearchLimitReached
 from resource_objects.requests import Request
 from resource_objects.resources.backtracking import CutShort
 from resource_objects.resources.budget import Budget
-from resource_objects.search import limits
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.candidates import Candidates, Hit
@@ -39,6 +38,7 @@ from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import direct, lay, possible
 from resource_objects.search.tree_search import ClassShare, TreeSearch, Wider, candidate
+from resource_objects.search.usage import with_limits
 
 #: Steps that one host may take before the others had their turn.
 FIRST_TURN = 1000
@@ -79,7 +79,7 @@ class _Turns:
     def __init__(self, fleet: Fleet, request: Request, options: Options) -> None:
         self._options = options
         self._feasibility = functools.partial(UnheldFleet, fleet, request, options)
-        limited = limits.under(fleet.in_force(), options.limits)
+        limited = with_limits(fleet.in_force(), options.limits)
         self._problem = problem = lay(request, limited, options.filters)
         self._preference = Preference(limited, request, options.order, options.seed, options.keeps)
         self._budget = Budget(options.budget)

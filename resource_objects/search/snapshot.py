@@ -22,16 +22,16 @@ from resource_objects.providers.plan import Plan
 from resource_objects.providers.usage import Usage, usage_of
 from resource_objects.requests import Gang, Request, RequestLike
 from resource_objects.resources import Resource, resource
-from resource_objects.search import fleet_build, host_usage, search
+from resource_objects.search import fleet_io, host_usage, search
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidates import Candidates
 from resource_objects.search.conditions.base import LaysFilter, semantics_of
 from resource_objects.search.fleet import ClassRows, Fleet
-from resource_objects.search.fleet_columns import columns_of
+from resource_objects.search.fleet_io import columns_of
 from resource_objects.search.host_usage import HostUsage
-from resource_objects.search.limits import uuids_in
 from resource_objects.search.order import Options, Order, check_seed
 from resource_objects.search.scenario import Scenario, plan_between
+from resource_objects.search.usage import uuids_in
 
 if TYPE_CHECKING:
     from resource_objects.search.bundle import Bundle
@@ -120,7 +120,7 @@ class Snapshot(Shared):
         :raises InvalidTree: if the parents of a provider form a cycle
         :raises NotFound: if ``at`` is not in the columns
         """
-        fleet = fleet_build.read(columns, at)
+        fleet = fleet_io.read(columns, at)
         self._set(fleet, columns.cursor, Refresh(0, len(fleet.hosts), "read"), at)
 
     @classmethod

@@ -67,7 +67,6 @@ def _providers(fleet: Fleet) -> dict[str, Any]:
         "roots": fleet.roots.tolist(),
         "traits": {name: having.tolist() for name, having in fleet.traits.items()},
         "aggregates": {name: having.tolist() for name, having in fleet.aggregates.items()},
-        "listed": [counts.tolist() for counts in fleet.listed],
         "within": (fleet.within, fleet.above),
         "disabled": {place: one.facts for place, one in sorted(fleet.disabled.items())},
         "removed units": dict(sorted(fleet.removed_units.items())),

@@ -9,7 +9,7 @@ from resource_objects.providers import Provider
 from resource_objects.reasons import Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
-from resource_objects.search.fleet_build import read
+from resource_objects.search.fleet_io import read
 from resource_objects.search.host_reasons import find_reasons
 from resource_objects.search.problem import lay
 from tests.search import generated

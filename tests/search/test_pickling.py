@@ -13,7 +13,7 @@ import resource_objects as ro
 from resource_objects.requests import Gang, Member, Request
 from resource_objects.scheduler import Scheduler
 from resource_objects.search import Candidates, Explanation, Snapshot
-from resource_objects.search.fleet_columns import columns_of
+from resource_objects.search.fleet_io import columns_of
 from tests.search import device_fleets, numa_fleets, worlds
 from tests.support.lengths import some
 

@@ -22,10 +22,10 @@ from resource_objects.providers.columns import (
     trees,
 )
 from resource_objects.providers.provider import Share
-from resource_objects.search import Snapshot, arrays, fleet_build, holders
+from resource_objects.search import Snapshot, arrays, fleet_io, holders, splice
 from resource_objects.search.refresh import RefreshableSnapshot
-from resource_objects.search.replacing import replaced
 from resource_objects.search.snapshot import Refresh
+from resource_objects.search.splice import with_trees
 from tests.ledger.device_hosts import gpu, host_of
 from tests.ledger.fleet_pictures import picture_of
 
@@ -114,27 +114,27 @@ def test_a_tree_with_another_definition_is_replaced(what: str) -> None:
     if what == "another class":  # nobody shares what goes
         before = changed(before, "shares", lambda rows: rows.clear())
     after = changed(before, table, change)
-    old = fleet_build.read(before)
-    new = fleet_build.read(of_tree(after, "host00" if what == "name" else host))
+    old = fleet_io.read(before)
+    new = fleet_io.read(of_tree(after, "host00" if what == "name" else host))
     tree = old.hosts.index(host)
-    assert shown(replaced(old, new, [tree])) == shown(fleet_build.read(after))
+    assert shown(with_trees(old, new, [tree])) == shown(fleet_io.read(after))
 
 
 @pytest.mark.parametrize("host", ["host0", "host1", "host2"])
 def test_a_tree_with_the_same_definition_may_be_replaced(host: str) -> None:
     columns = lab()
-    old, new = fleet_build.read(columns), fleet_build.read(of_tree(columns, host))
+    old, new = fleet_io.read(columns), fleet_io.read(of_tree(columns, host))
     tree = old.hosts.index(host)
-    assert shown(replaced(old, new, [tree])) == shown(old)
+    assert shown(with_trees(old, new, [tree])) == shown(old)
 
 
 def test_everything_may_go_and_come() -> None:
     columns = lab()
-    fleet, nothing = fleet_build.read(columns), fleet_build.read(Columns())
+    fleet, nothing = fleet_io.read(columns), fleet_io.read(Columns())
     every, none = [0, 1, 2], list[int]()
-    assert shown(replaced(fleet, nothing, every)) == shown(nothing)
-    assert shown(replaced(nothing, fleet, none)) == shown(fleet)
-    assert shown(replaced(fleet, fleet, every)) == shown(fleet)
+    assert shown(with_trees(fleet, nothing, every)) == shown(nothing)
+    assert shown(with_trees(nothing, fleet, none)) == shown(fleet)
+    assert shown(with_trees(fleet, fleet, every)) == shown(fleet)
 
 
 def test_a_snapshot_says_how_it_came_to_be() -> None:
@@ -206,29 +206,29 @@ def test_a_splice_is_what_slices_of_a_list_are(data: st.DataObject) -> None:
         expected[start:stop] = new[first:end]
     for few in (0, 100):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(arrays, "FEW_CUTS", few)
-            splice = arrays.Splice(len(old), cuts)
-        assert splice.of(arrays.integers(old), arrays.integers(new)).tolist() == expected
-        assert splice.listed(old, new) == tuple(expected)
-    stays = {now: old[was] for was, now in enumerate(splice.old().tolist()) if now >= 0}
-    comes = dict(zip(splice.new().tolist(), new, strict=True))
+            patch.setattr(splice, "FEW_CUTS", few)
+            spliced = splice.Splice(len(old), cuts)
+        assert spliced.of(arrays.integers(old), arrays.integers(new)).tolist() == expected
+        assert spliced.listed(old, new) == tuple(expected)
+    stays = {now: old[was] for was, now in enumerate(spliced.old().tolist()) if now >= 0}
+    comes = dict(zip(spliced.new().tolist(), new, strict=True))
     assert [({**stays, **comes})[place] for place in range(len(expected))] == expected
 
 
 @pytest.mark.parametrize("few", [0, 1_000], ids=["by one index", "in pieces"])
 def test_many_trees_at_once_are_as_read_anew(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrays, "FEW_CUTS", few)
+    monkeypatch.setattr(splice, "FEW_CUTS", few)
     before = lab()
-    old = fleet_build.read(before)
+    old = fleet_io.read(before)
     other = changed(before, "traits", lambda rows: rows.clear())
     other = changed(other, "inventories", lambda rows: rows[0].__setitem__(8, 99))
     for hosts in (["host0", "host2"], ["host1"], ["host0", "host1", "host2"]):
-        some = fleet_build.read(_of_providers(other, frozenset(_ids(other, hosts))))
-        after = replaced(old, some, [old.hosts.index(host) for host in hosts])
-        gone = replaced(after, some, [after.hosts.index(host) for host in hosts])
+        some = fleet_io.read(_of_providers(other, frozenset(_ids(other, hosts))))
+        after = with_trees(old, some, [old.hosts.index(host) for host in hosts])
+        gone = with_trees(after, some, [after.hosts.index(host) for host in hosts])
         assert shown(after) == shown(gone)
         assert (
-            shown(replaced(after, old, [0, 1, 2])) == shown(old) == shown(fleet_build.read(before))
+            shown(with_trees(after, old, [0, 1, 2])) == shown(old) == shown(fleet_io.read(before))
         )
 
 
@@ -272,18 +272,18 @@ def _waiting(snapshot: Snapshot) -> int:
 def test_a_refresh_looks_at_no_provider_but_those_it_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Columns are copied in pieces; nothing goes through the fleet provider by provider."""
     columns = many(2_000, 1)
-    old = fleet_build.read(columns)
-    new = fleet_build.read(_of_providers_of(columns, [1_000]))
+    old = fleet_io.read(columns)
+    new = fleet_io.read(_of_providers_of(columns, [1_000]))
     calls = 0
 
     def counted(*_: object) -> None:
         nonlocal calls
         calls += 1
 
-    replaced(old, new, [1_000])  # what is imported the first time is not counted
+    with_trees(old, new, [1_000])  # what is imported the first time is not counted
     sys.setprofile(counted)
     try:
-        replaced(old, new, [1_000])
+        with_trees(old, new, [1_000])
     finally:
         sys.setprofile(None)
     assert calls < 2_000
