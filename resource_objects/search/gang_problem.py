@@ -314,27 +314,27 @@ def domains_of_level(levels: Levels, level: str, fleet: Fleet) -> dict[str, Inte
 
     :raises InvalidInput: if there is none, or a host is in two of them
     """
-    is_host = np.ones(len(fleet.hosts), dtype=np.bool_)
+    names, count = sorted(levels.get(level, ())), len(fleet.hosts)
+    members = [fleet.aggregates.get(name, _EMPTY) for name in names]
+    number = np.repeat(np.arange(len(names)), [len(places) for places in members])
+    tree = fleet.tree[np.concatenate([_EMPTY, *members])]
+    is_host = np.ones(count, dtype=np.bool_)
     is_host[list(fleet.pools.trees)] = False  # a pool may serve several domains
-    domains = {}
-    for name in sorted(levels.get(level, ())):
-        trees = np.unique(fleet.tree[fleet.aggregates.get(name, _EMPTY)])
-        if is_host[trees].any():
-            domains[name] = trees[is_host[trees]]
-    if not domains:
+    number, tree = np.divmod(np.unique((number * count + tree)[is_host[tree]]), max(count, 1))
+    if not len(tree):
         raise exceptions.InvalidInput(
             "request", "level", level, "one that aggregates with hosts in them have"
         )
-    domain_of = np.full(len(fleet.hosts), -1)
-    for number, (name, trees) in enumerate(domains.items()):
-        twice = trees[domain_of[trees] >= 0]
-        if len(twice):
-            host, other = fleet.hosts[int(twice[0])], list(domains)[int(domain_of[twice[0]])]
-            raise exceptions.InvalidInput(
-                "request", level, f"{host} in {other} and in {name}", f"each host in one {level}"
-            )
-        domain_of[trees] = number
-    return domains
+    is_second = np.ones(len(tree), dtype=np.bool_)
+    is_second[np.unique(tree, return_index=True)[1]] = False
+    if is_second.any():
+        at = int(is_second.argmax())
+        host, other = fleet.hosts[int(tree[at])], names[int(number[(tree == tree[at]).argmax()])]
+        in_two = f"{host} in {other} and in {names[int(number[at])]}"
+        raise exceptions.InvalidInput("request", level, in_two, f"each host in one {level}")
+    starts = np.flatnonzero(np.diff(number, prepend=-1))
+    domains = np.split(tree, starts[1:])
+    return dict(zip([names[n] for n in number[starts].tolist()], domains, strict=True))
 
 
 def nested(domains: Iterable[BoundedDomain], hosts: int) -> list[BoundedDomain]:

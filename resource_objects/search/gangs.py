@@ -178,7 +178,7 @@ class GangSearch:
         scarce = min(self.kinds, key=lambda kind: np.count_nonzero(kind.most))
         able = np.flatnonzero(np.logical_or.reduce([kind.most > 0 for kind in self.kinds]))
         #: the hosts in the order of preference
-        self._order = integers(list(self._preference(scarce.problem).trees(able)))
+        self._order = np.concatenate(list(self._preference(scarce.problem).sorted_parts(able)))
         self._held: dict[tuple[int, Counts], _Found] = {}  # what hosts can hold
         self._compiled: dict[int, Problem] = {}  # kinds over the scenario as it is now
 
@@ -260,20 +260,20 @@ class GangSearch:
                 has_room &= self.problem.capacity.free(name)[hosts] >= total
             able = hosts[has_room]
             return list(able[np.argsort(self._rank[able], kind="stable")].reshape(-1, 1))
-        domains = [
-            trees
-            for trees in self._within(level, hosts).values()
-            if len(trees)
-            and all(self.kinds[kind].most[trees].sum() >= need[kind] for kind in kinds)
-        ]
-        return sorted(domains, key=lambda trees: int(self._rank[trees].min()))
-
-    def _within(self, level: str, hosts: Integers) -> dict[str, Integers]:
-        """Return the domains of a level with the hosts that are among some."""
-        is_included = np.zeros(len(self.problem.fleet.hosts), dtype=np.bool_)
-        is_included[hosts] = True
-        domains = self.problem.domains[level]
-        return {name: trees[is_included[trees]] for name, trees in domains.items()}
+        domain_of = np.full(len(self._rank), -1)
+        for number, trees in enumerate(self.problem.domains[level].values()):
+            domain_of[trees] = number
+        inside = hosts[domain_of[hosts] >= 0]
+        inside = inside[np.argsort(domain_of[inside], kind="stable")]
+        starts = np.flatnonzero(np.diff(domain_of[inside], prepend=-1))
+        if not len(starts):
+            return []
+        sums = [np.add.reduceat(self.kinds[kind].most[inside], starts) for kind in kinds]
+        is_able = [of_kind >= need[kind] for kind, of_kind in zip(kinds, sums, strict=True)]
+        able = np.flatnonzero(np.logical_and.reduce(is_able))
+        rank = np.minimum.reduceat(self._rank[inside], starts)[able]
+        domains = np.split(inside, starts[1:])
+        return [domains[number] for number in able[np.argsort(rank, kind="stable")].tolist()]
 
     # --- distribution and realisation ---
 
@@ -600,7 +600,11 @@ class GangSearch:
             most = np.minimum.reduce([np.ones(len(hosts)), *parts])
             best = hosts[[int(most.argmax())]] if len(hosts) else hosts
             return best, self.problem.fleet.hosts[int(best[0])] if len(best) else None
-        domains = self._within(level, hosts)
+        is_included = np.zeros(len(self.problem.fleet.hosts), dtype=np.bool_)
+        is_included[hosts] = True
+        domains = {
+            name: trees[is_included[trees]] for name, trees in self.problem.domains[level].items()
+        }
 
         def fits(name: str) -> list[float]:
             sums = ((kind, self.kinds[kind].most[domains[name]].sum()) for kind in kinds)

@@ -191,9 +191,14 @@ class Preference:
 
         Cost: a pass over the fleet for the first :data:`FIRST`; then all are sorted.
         """
+        for part in self.sorted_parts(possible):
+            yield from part.tolist()
+
+    def sorted_parts(self, possible: Integers) -> Iterator[Integers]:
+        """Yield the first :data:`FIRST` trees in order, then all others."""
         if (self.is_plain and self._order.weigh is None) or not len(possible):
-            yield from possible[:FIRST].tolist()
-            yield from possible[FIRST:].tolist()
+            yield possible[:FIRST]
+            yield possible[FIRST:]
             return
         rng = np.random.default_rng(self._seed or 0)
         keys: list[Any] = [possible]
@@ -209,18 +214,18 @@ class Preference:
         block = 1 if self._order.by == "random" else self._order.block(self._seed)
         luck = rng.random(len(possible)) if block > 1 else None
 
-        def ordered(some: Any) -> list[int]:
-            found = possible[some][np.lexsort([key[some] for key in keys])]
+        def ordered(some: Any) -> Integers:
+            found: Integers = possible[some][np.lexsort([key[some] for key in keys])]
             if luck is not None:
                 places = np.arange(len(found)) // min(block, len(possible))
                 found = found[np.lexsort((luck[: len(found)], places))]
-            return found.tolist()  # type: ignore[no-any-return]
+            return found
 
         best = _first(keys, FIRST)
         count = len(best) // block * block  # the last block may lack some of its trees
-        yield from ordered(best)[:count]
+        yield ordered(best)[:count]
         if count < len(possible):
-            yield from ordered(slice(None))[count:]
+            yield ordered(slice(None))[count:]
 
     def _worth_of_trees(self) -> Figures:
         """Return, by tree, the worth of the traits that its providers have, each trait once."""
