@@ -36,13 +36,13 @@ from resource_objects.resources import Amount, resource
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.weakening import Step, Weakening
 from resource_objects.search import fleet_io
+from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.fleet_io import columns_of
 from resource_objects.search.problem import lay, possible
 from resource_objects.search.relaxed_request import (
     amounts_of,
-    counts_of,
     dropped_conditions,
     placed_reductions,
     with_count,
@@ -163,68 +163,6 @@ class Relaxations(Sequence[Relaxation]):
         return "\n".join(lines) or "no single change helps"
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class RelaxationOptions:
-    """The options of :meth:`.Snapshot.relaxations`.
-
-    :raises InvalidInput: for an invalid option
-    """
-
-    k: int
-    costs: Mapping[str, Fraction | int] | None
-    priorities: Mapping[str, int]
-    protected: Collection[str]
-    ends: Mapping[str, datetime.datetime]
-    now: datetime.datetime
-    kinds: Collection[str] | None
-    budget: int
-    tries: int
-
-    def __post_init__(self) -> None:
-        def check(field: str, value: object, is_valid: bool, expected: str) -> None:
-            if not is_valid:
-                raise exceptions.InvalidInput("request", field, value, expected)
-
-        for field, number in (("k", self.k), ("tries", self.tries)):
-            check(field, number, type(number) is int and number >= 1, "an integer of 1 or more")
-        for field, kinds in (("costs", self.costs), ("kinds", self.kinds)):
-            for kind in kinds or ():
-                check(field, kind, kind in COSTS, f"some of {', '.join(COSTS)}")
-        for kind, cost in (self.costs or {}).items():
-            is_number = isinstance(cost, int | Fraction) and not isinstance(cost, bool)
-            expected = "an integer or fraction > 0"
-            check(f"cost of {kind}", cost, is_number and cost > 0, expected)
-        for name, priority in self.priorities.items():
-            is_valid = type(priority) is int and priority >= 0
-            check(f"priority of {name}", priority, is_valid, "an integer >= 0")
-        is_list = not isinstance(self.protected, str)
-        check("protected", self.protected, is_list, "a list of names")
-
-    def cost(self, kind: str, size: Fraction | int) -> Fraction:
-        """Return the cost of a change."""
-        return Fraction((self.costs or {}).get(kind, COSTS[kind])) * size
-
-
-def relaxations(snapshot: Snapshot, request: Request, options: RelaxationOptions) -> Relaxations:
-    """Return the smallest changes after which a request has a candidate."""
-    search = _RelaxationSearch(snapshot, request, options)
-    if search.candidate(snapshot, request) is not None:
-        return Relaxations((), fits=True, cut_short=False, tries=search.tries)
-    if search.is_cut_short:
-        raise SearchLimitReached(options.budget)
-    smallest: list[Relaxation] = []
-    order = operator.attrgetter("cost", "kind", "subject")
-    for trial in sorted(search.trials(), key=order):
-        if len(smallest) == options.k and trial.cost >= smallest[-1].cost:
-            break
-        relaxation = trial.run()
-        if relaxation is not None:
-            bisect.insort(smallest, relaxation, key=order)
-            del smallest[options.k :]
-    cut_short = search.is_cut_short
-    return Relaxations(smallest, fits=False, cut_short=cut_short, tries=search.tries)
-
-
 class _Trial(NamedTuple):
     cost: Fraction  # a lower bound
     kind: str
@@ -232,28 +170,79 @@ class _Trial(NamedTuple):
     run: Callable[[], Relaxation | None]
 
 
-class _RelaxationSearch:
-    """The trials of one request, and the state that they share."""
+@dataclasses.dataclass(eq=False)
+class RelaxationSearch:
+    """The search of :meth:`.Snapshot.relaxations`, with its arguments.
 
-    def __init__(self, snapshot: Snapshot, request: Request, options: RelaxationOptions) -> None:
-        self.snapshot, self.request, self.options = snapshot, request, options
-        self.fleet = fleet = snapshot._fleet
-        self.kinds = frozenset(COSTS if options.kinds is None else options.kinds)
+    :raises InvalidInput: for an invalid argument
+    """
+
+    snapshot: Snapshot
+    request: Request
+    k: int
+    costs: Mapping[str, Fraction | int]
+    priorities: Mapping[str, int]
+    protected: Collection[str]
+    ends: Mapping[str, datetime.datetime]
+    now: datetime.datetime
+    kinds: Collection[str]
+    budget: int
+    max_tries: int
+
+    def __post_init__(self) -> None:
+        self._check()
+        self.fleet = fleet = self.snapshot._fleet
         self.tries = 0
         self.is_cut_short = False
         #: the request without near: the arrays decide which trees might satisfy it
-        self.anywhere = request.replace(near=None, near_policy=None)
+        self.anywhere = self.request.replace(near=None, near_policy=None)
         self._pool_trees = {int(tree) for tree in fleet.tree[fleet.pools.providers].tolist()}
         #: a search in the tree of an unknown provider is refused, so every part has these trees
         self._in_trees = {
             fleet.true_tree(place)
-            for group in request.groups
+            for group in self.request.groups
             if group.in_tree is not None and (place := fleet.place_of(group.in_tree)) is not None
         }
         self._released: set[str] = set()  # consumers after whose release there is a candidate
         self._parts: dict[tuple[int, ...], Fleet] = {}
 
-    def trials(self) -> Iterator[_Trial]:
+    def _check(self) -> None:
+        def check(field: str, value: object, is_valid: bool, expected: str) -> None:
+            if not is_valid:
+                raise exceptions.InvalidInput("request", field, value, expected)
+
+        for field, number in (("k", self.k), ("tries", self.max_tries)):
+            check(field, number, type(number) is int and number >= 1, "an integer of 1 or more")
+        for field, kinds in (("costs", self.costs), ("kinds", self.kinds)):
+            for kind in kinds:
+                check(field, kind, kind in COSTS, f"some of {', '.join(COSTS)}")
+        for kind, cost in self.costs.items():
+            is_number = isinstance(cost, int | Fraction) and not isinstance(cost, bool)
+            check(f"cost of {kind}", cost, is_number and cost > 0, "an integer or fraction > 0")
+        for name, priority in self.priorities.items():
+            is_valid = type(priority) is int and priority >= 0
+            check(f"priority of {name}", priority, is_valid, "an integer >= 0")
+        is_list = not isinstance(self.protected, str)
+        check("protected", self.protected, is_list, "a list of names")
+
+    def answer(self) -> Relaxations:
+        """Return the smallest changes after which there is a candidate."""
+        if self.candidate(self.snapshot, self.request) is not None:
+            return Relaxations((), fits=True, cut_short=False, tries=self.tries)
+        if self.is_cut_short:
+            raise SearchLimitReached(self.budget)
+        smallest: list[Relaxation] = []
+        order = operator.attrgetter("cost", "kind", "subject")
+        for trial in sorted(self._trials(), key=order):
+            if len(smallest) == self.k and trial.cost >= smallest[-1].cost:
+                break
+            relaxation = trial.run()
+            if relaxation is not None:
+                bisect.insort(smallest, relaxation, key=order)
+                del smallest[self.k :]
+        return Relaxations(smallest, fits=False, cut_short=self.is_cut_short, tries=self.tries)
+
+    def _trials(self) -> Iterator[_Trial]:
         """Yield all trials of the requested kinds."""
         yield from self._without_conditions()
         yield from self._placed_reductions()
@@ -263,18 +252,22 @@ class _RelaxationSearch:
             yield from self._enabled()
         if "add" in self.kinds:
             yield from self._added()
-        if not self.kinds.isdisjoint(["release", "wait"]):
+        if "release" in self.kinds or "wait" in self.kinds:
             yield from self._released_consumers()
         if "ratio" in self.kinds:
             yield from self._larger_ratios()
 
+    def cost(self, kind: str, size: Fraction | int) -> Fraction:
+        """Return the cost of a change."""
+        return Fraction(self.costs.get(kind, COSTS[kind])) * size
+
     def candidate(self, state: Snapshot | Scenario, request: Request) -> Candidate | None:
         """Return a candidate, None if there is none or the tries are exhausted."""
-        if self.tries >= self.options.tries:
+        if self.tries >= self.max_tries:
             self.is_cut_short = True
             return None
         self.tries += 1
-        candidates = state.candidates(request, limit=1, budget=self.options.budget)
+        candidates = state.candidates(request, limit=1, budget=self.budget)
         try:
             return candidates[0] if candidates else None
         except SearchLimitReached:
@@ -315,7 +308,7 @@ class _RelaxationSearch:
             return None
         if candidate is None:
             return None
-        cost = self.options.cost(kind, size)
+        cost = self.cost(kind, size)
         return Relaxation(kind, subject, description, cost, request, change, candidate, is_smallest)
 
     def _trial(
@@ -323,7 +316,7 @@ class _RelaxationSearch:
     ) -> _Trial:
         """Return a trial of a change of size 1."""
         run = partial(self._attempt, kind, subject, description, 1, *make, **change)
-        return _Trial(self.options.cost(kind, 1), kind, subject, run)
+        return _Trial(self.cost(kind, 1), kind, subject, run)
 
     # --- changes of the request ---
 
@@ -338,7 +331,7 @@ class _RelaxationSearch:
         """Yield the reductions of placed amounts, of which the first step that fits counts."""
         for way, make in placed_reductions(self.request):
             if way.kind in self.kinds:
-                cost = self.options.cost(way.kind, way.step(1).size)
+                cost = self.cost(way.kind, way.step(1).size)
                 run = partial(first_step, way, partial(self._reduce, way, make))
                 yield _Trial(cost, way.kind, way.subject, run)
 
@@ -365,7 +358,7 @@ class _RelaxationSearch:
                 if not amount.locates and name not in implied and len(records) == 1:
                     requested = records[0].amount
                     run = partial(self._largest_count, group, name, requested)
-                    cost = self.options.cost("amount", Fraction(1, requested))
+                    cost = self.cost("amount", Fraction(1, requested))
                     yield _Trial(cost, "amount", name, run)
 
     def _largest_count(self, group: RequestGroup, name: str, requested: int) -> Relaxation | None:
@@ -439,24 +432,23 @@ class _RelaxationSearch:
 
     def _released_consumers(self) -> Iterator[_Trial]:
         """Yield the release of each consumer, or the end of its claim if that is cheaper."""
-        options = self.options
-        requested = {name: sum(counts) for name, counts in amounts_of(self.request).items()}
+        requested = amounts_of(self.request)
         fractions: dict[tuple[int, ...], Fraction] = {}
         for consumer, held, trees in release_candidates(
             self.fleet, self.anywhere, self._pool_trees
         ):
             sizes: dict[str, Fraction] = {}
-            if "wait" in self.kinds and consumer in options.ends:
-                left = (options.ends[consumer] - options.now) // datetime.timedelta(seconds=1)
+            if "wait" in self.kinds and consumer in self.ends:
+                left = (self.ends[consumer] - self.now) // datetime.timedelta(seconds=1)
                 sizes["wait"] = Fraction(max(left, 0), 3600)
-            if "release" in self.kinds and consumer not in options.protected:
+            if "release" in self.kinds and consumer not in self.protected:
                 own = tuple([sum([of.get(name, 0) for of in held.values()]) for name in requested])
                 if own not in fractions:
                     parts = map(Fraction, own, requested.values())
                     fractions[own] = max(parts, default=Fraction(1))
-                sizes["release"] = fractions[own] * (1 + options.priorities.get(consumer, 0))
+                sizes["release"] = fractions[own] * (1 + self.priorities.get(consumer, 0))
             if sizes:
-                cost, kind = min((options.cost(kind, size), kind) for kind, size in sizes.items())
+                cost, kind = min((self.cost(kind, size), kind) for kind, size in sizes.items())
                 for tree in trees:
                     run = partial(self._release, kind, consumer, sizes[kind], {tree, *held})
                     yield _Trial(cost, kind, consumer, run)
@@ -466,7 +458,7 @@ class _RelaxationSearch:
     ) -> Relaxation | None:
         if consumer in self._released:  # it helps on another tree
             return None
-        end = self.options.ends.get(consumer)
+        end = self.ends.get(consumer)
         relaxation = self._attempt(
             kind,
             consumer,
@@ -481,8 +473,13 @@ class _RelaxationSearch:
 
     def _larger_ratios(self) -> Iterator[_Trial]:
         """Yield larger ratios, of which the least that fits counts; never of devices or cells."""
-        fleet, counts = self.fleet.in_force(), counts_of(self.request)
-        amounts = {} if counts is None else amounts_of(counts)
+        fleet = self.fleet.in_force()
+        amounts: dict[str, list[int]] = {}
+        for group in self.request.groups:
+            for name, amount in group.resources.counted().by_name():
+                if not resource(name).is_located and not amount.locates:
+                    for record in amount.to_records(name):
+                        amounts.setdefault(record.resource_class, []).append(record.amount)
         requested = {name: sum(parts) for name, parts in amounts.items()}
         implied = {
             name
@@ -496,20 +493,20 @@ class _RelaxationSearch:
             for place, shape in zip(table.provider.tolist(), table.shape.tolist(), strict=True)
             for name in table.shapes[shape]
         }
-        for name, amount in requested.items():
+        for name, count in requested.items():
             rows = fleet.classes.get(name)
             if rows is None or is_device(name):  # a device exists once
                 continue
             least = 1 if name in implied else min(amounts[name])
             bases = rows.total - rows.reserved
             is_open = (bases > 0) & ~rows.is_part & ~rows.is_single
-            is_open &= self._possible_without_bound(rows, counts)[rows.tree]
+            is_open &= self._possible_without_bound(rows)[rows.tree]
             for entry in np.flatnonzero(is_open).tolist():
                 place, used = int(rows.provider[entry]), int(rows.used[entry])
                 # the present capacity is not enough
                 low = used + (1 if rows.is_below[entry] else least)
                 low = max(low, int(rows.capacity[entry]) + 1)
-                high = used + amount
+                high = used + count
                 if fleet.shares:  # other amounts of the request may use it, too
                     high += _shared_use(fleet, rows.first + entry, requested)
                 base, ratio = int(bases[entry]), int(rows.ratio[entry])
@@ -518,23 +515,17 @@ class _RelaxationSearch:
                     attempt = partial(self._raise_ratio, place, name, base, ratio)
                     run = partial(_least, low, max(high, low), attempt)
                     subject = f"{name} of {fleet.names[place]}"
-                    yield _Trial(self.options.cost("ratio", size), "ratio", subject, run)
+                    yield _Trial(self.cost("ratio", size), "ratio", subject, run)
 
-    def _possible_without_bound(self, own: ClassRows, counts: Request | None) -> Any:
+    def _possible_without_bound(self, own: ClassRows) -> Booleans:
         """Return which trees might satisfy the request if a class had unbounded capacity."""
         fleet = self.fleet.in_force()
         here = slice(own.first, own.first + len(own.tree))
         capacity = fleet.inventories.capacity.copy()
         capacity[here] = np.maximum(capacity[here], 0) + MAX_AMOUNT // 4
         unbounded = fleet.with_figures(capacity=capacity)
-        is_placed = any(
-            resource(name).is_located or amount.locates
-            for group in self.request.groups
-            for name, amount in group.resources.by_name()
-        )
-        request = self.anywhere if is_placed or counts is None else counts
         is_possible = np.zeros(len(fleet.hosts), dtype=np.bool_)
-        is_possible[possible(lay(request, unbounded))] = True
+        is_possible[possible(lay(self.anywhere, unbounded))] = True
         if is_possible.any():
             is_possible[list(self._pool_trees)] = True
         return is_possible

@@ -14,37 +14,15 @@ from resource_objects.resources import Amount, Amounts, resource
 from resource_objects.resources.weakening import Weakening
 
 
-def amounts_of(request: Request) -> dict[str, list[int]]:
-    """Return the requested amounts of each class, one of each group."""
-    amounts: dict[str, list[int]] = {}
+def amounts_of(request: Request) -> dict[str, int]:
+    """Return the requested amount of each class, over all groups."""
+    amounts: dict[str, int] = {}
     for group in request.groups:
         for name, amount in group.resources.by_name():
             records = ((record.resource_class, record.amount) for record in amount.to_records(name))
             for resource_class, count in amount.located.items() or records:
-                amounts.setdefault(resource_class, []).append(count)
+                amounts[resource_class] = amounts.get(resource_class, 0) + count
     return amounts
-
-
-def counts_of(request: Request) -> Request | None:
-    """Return the request for the counts alone, without placement; None if there are none.
-
-    A host that cannot satisfy it cannot satisfy the whole request.
-    """
-    groups = []
-    for group in request.groups:
-        counts = {
-            name: amount.with_beside(())
-            for name, amount in group.resources.counted().by_name()
-            if not resource(name).is_located and not amount.locates
-        }
-        traits_of = tuple(condition for condition in group.traits_of if condition[0] in counts)
-        groups.append(group.replace(resources=Amounts(counts), traits_of=traits_of))
-    if not groups[0].resources:  # conditions of the group are about its amounts
-        groups[0] = RequestGroup()
-    named = tuple(group for group in groups[1:] if group.resources)
-    if not named and not groups[0].resources:
-        return None
-    return request.replace(groups=(groups[0], *named), same_subtree=(), near=None, near_policy=None)
 
 
 #: The conditions of a group that are sets of names, or tuples of sets: field, kind and description.

@@ -158,45 +158,38 @@ class Snapshot(Shared):
     ) -> Candidates:
         """Return the candidates of a request: the complete ways in which hosts can satisfy it.
 
-        The search finds a host if any choice of its providers satisfies the request. Each class of
-        the unnamed group comes from one provider. Several devices (providers below the root, of a
-        device class or with one unit each) may share an amount. Each named group comes from one
-        provider. Each part obeys the unit rules of its provider, and all parts together fit
-        wherever they share capacity. A required trait must be on every provider that provides a
-        class, or on one of its ancestors; a forbidden trait on none of them. The same holds for
-        aggregates.
+        The search finds a host if any choice of its providers satisfies the request:
 
-        A placed amount (a topology, devices) is assigned to cells and devices in one decision, and
-        the counts that it implies are not requested again. ``Candidate.located`` has the assigned
-        amounts. An amount that is assigned already fits only exactly there. A count comes from the
-        host as a whole, a count of devices from the providers of the devices: ``Allocation.units``
-        names them.
-
-        So each of two devices needs a required trait that devices have, and so does a network card
-        of the same group. ``devices("PGPU", traits=["CUSTOM_H100"])`` is a condition on some
-        devices only, and on their own traits. ``traits_of={"DISK_GB": ["CUSTOM_SSD"]}`` is a
-        condition on the providers of one class.
-
-        A linked pool may provide a class or a group; providers of the tree come first. Only a
-        pool's own traits count. A host must provide something itself. What only pools have is found
-        once, at the pool that has all of it.
+        - Each class of the unnamed group comes from one provider. Several devices (providers below
+          the root, of a device class or with one unit each) may share an amount. Each named group
+          comes from one provider. Each part obeys the unit rules of its provider, and all parts
+          together fit wherever they share capacity.
+        - A required trait must be on every provider that provides a class or on an ancestor of it,
+          a forbidden trait on none of them. The same holds for aggregates. So each of two devices
+          needs a trait that devices have, and so does a network card of the same group. A condition
+          on some devices only is ``devices("PGPU", traits=["CUSTOM_H100"])``, and on one class
+          ``traits_of={"DISK_GB": ["CUSTOM_SSD"]}``.
+        - A placed amount (a topology, devices) is assigned to cells and devices in one decision
+          (``Candidate.located``); the counts that it implies are not requested again. An assigned
+          amount fits only exactly there. A count of devices comes from their providers, named by
+          ``Allocation.units``; any other count from the host as a whole.
+        - A linked pool may provide a class or a group; providers of the tree come first. Only a
+          pool's own traits count. A host must provide something itself: what only pools have is
+          found once, at the pool that has all of it.
+        - With ``Request.near`` the hosts that need the fewest domains of the level come first, or
+          one domain must be enough. Capacity outside all domains does not count. Cells then provide
+          the counts that they share with their host, several cells where one is too small.
+        - Disabled providers and those below them are excluded until their time ends, also in older
+          snapshots, unless the request requires ``COMPUTE_STATUS_DISABLED``.
 
         A request with ``compatibility="placement"`` follows the rules of Placement instead
-        (:mod:`~resource_objects.search.conditions.base` lists the differences).
+        (:mod:`~resource_objects.search.conditions.base` lists the differences). Equal providers are
+        considered once. The same snapshot, request and options give the same answer.
 
-        With ``Request.near`` the hosts that need the fewest domains of the level come first, or one
-        domain must be enough. Capacity that a host has outside all domains does not count. Cells
-        then provide the counts that they share with their host, several cells where one is too
-        small.
-
-        Disabled providers and those below them are excluded until their time ends, also in older
-        snapshots, unless the request requires ``COMPUTE_STATUS_DISABLED``.
-
-        Equal providers are considered once. The same snapshot, request and options give the same
-        answer. Cost: milliseconds to exclude the hosts that do not fit, however many. For each
-        other host: 1 microsecond, and 8 to build a candidate, if it is about counts alone; 200 with
-        devices, traits of several providers or named groups; 500 with a topology. The cost grows
-        with the limit, not with the number of possible candidates.
+        Cost: milliseconds to exclude the hosts that do not fit, however many. For each other host:
+        1 microsecond, and 8 to build a candidate, if it is about counts alone; 200 with devices,
+        traits of several providers or named groups; 500 with a topology. It grows with the limit,
+        not with the number of possible candidates.
 
         :param limit: the maximum number of candidates; None for all
         :param per_host: the maximum number per host; None for one, or for all if the request
@@ -213,17 +206,19 @@ class Snapshot(Shared):
         :raises InvalidInput: for an invalid request, or a limit or budget below 1
         :raises NotFound: for an unknown provider in ``in_tree`` or in limits
         """
-        wanted = Request.of(request)
+        request = Request.of(request)
         options = self._options(
-            None if limit is None else _positive("limit", limit),
-            semantics_of(wanted).per_host if per_host is None else _positive("per_host", per_host),
+            limit=None if limit is None else _positive("limit", limit),
+            per_host=semantics_of(request).per_host
+            if per_host is None
+            else _positive("per_host", per_host),
             order=order,
             seed=seed,
             budget=budget,
             limits=limits,
             filters=filters,
         )
-        return self.searched(wanted, options)
+        return self.searched(request, options)
 
     def searched(self, request: Request, options: Options) -> Candidates:
         """Return the candidates of a request, searched with the options of another search."""
@@ -259,7 +254,7 @@ class Snapshot(Shared):
         from resource_objects.search.gangs import fit_gang  # most processes place no gang
 
         options = self._options(
-            None, 1, order=order, seed=seed, budget=budget, limits=limits, filters=filters
+            order=order, seed=seed, budget=budget, limits=limits, filters=filters
         )
         return fit_gang(self.fork(), gang, levels, options)
 
@@ -287,21 +282,19 @@ class Snapshot(Shared):
         """
         from resource_objects.search.how_many import how_many, mix_of
 
-        options = self._options(
-            None, 1, order="name", seed=None, budget=budget, limits=limits, filters=()
-        )
+        options = self._options(budget=budget, limits=limits)
         return how_many(self.fork(), mix_of(request), options)
 
     def _options(
         self,
-        limit: int | None,
-        per_host: int | None,
         *,
-        order: Order | str,
-        seed: int | None,
+        limit: int | None = None,
+        per_host: int | None = 1,
+        order: Order | str = "name",
+        seed: int | None = None,
         budget: int,
         limits: arguments.Limited,
-        filters: Iterable[LaysFilter],
+        filters: Iterable[LaysFilter] = (),
     ) -> Options:
         return Options(
             limit,
@@ -378,20 +371,21 @@ class Snapshot(Shared):
         job-1 released: VCPU=8 of host0
         one more host like host0: VCPU=8 of host0-like-1
         """
-        from resource_objects.search.relaxations import RelaxationOptions, relaxations
+        from resource_objects.search.relaxations import COSTS, RelaxationSearch
 
-        options = RelaxationOptions(
-            k=k,
-            costs=costs,
-            priorities=priorities,
-            protected=protected,
-            ends=ends,
-            now=clock.now() if now is None else arguments.moment("now", now),
-            kinds=kinds,
-            budget=_positive("budget", budget),
-            tries=tries,
-        )
-        return relaxations(self, Request.of(request), options)
+        return RelaxationSearch(
+            self,
+            Request.of(request),
+            k,
+            costs or {},
+            priorities,
+            protected,
+            ends,
+            clock.now() if now is None else arguments.moment("now", now),
+            tuple(COSTS) if kinds is None else kinds,
+            _positive("budget", budget),
+            tries,
+        ).answer()
 
     def when(
         self,
