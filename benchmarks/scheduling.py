@@ -27,7 +27,7 @@ from resource_objects.resources.numa import HostCell, NUMATopologyInventory, num
 from resource_objects.resources.pci import DeviceRequest, DeviceSpec
 from resource_objects.scheduler import Pipeline, RequestSpec, Scheduler
 from resource_objects.scheduler.pipeline import PipelineRun
-from resource_objects.scheduler.reports import Reports
+from resource_objects.scheduler.states import Reports
 
 HOSTS, MANY = 10_000, 100_000
 ROUNDS = 7

@@ -55,17 +55,17 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "isolated": "resource_objects.scheduler.filters.aggregates:Isolated",
         "aggregate_metadata": "resource_objects.scheduler.filters.aggregates:AggregateMetadata",
         "aggregate_ratios": "resource_objects.scheduler.filters.aggregates:AggregateRatios",
-        "capabilities": "resource_objects.scheduler.filters.capabilities:Capabilities",
-        "affinity": "resource_objects.scheduler.filters.affinity:Affinity",
+        "capabilities": "resource_objects.scheduler.filters.statistics:Capabilities",
+        "affinity": "resource_objects.scheduler.filters.hosts:Affinity",
         "statistics": "resource_objects.scheduler.filters.statistics:Statistics",
         "reported": "resource_objects.scheduler.filters.statistics:Reported",
     },
     "resource_objects.scheduler.weighers": {
-        "free": "resource_objects.scheduler.weighers.free:FreeResources",
-        "devices": "resource_objects.scheduler.weighers.devices:FreeDevices",
-        "statistics": "resource_objects.scheduler.weighers.statistics:Statistics",
-        "traits": "resource_objects.scheduler.weighers.traits:PreferredTraits",
-        "soft_affinity": "resource_objects.scheduler.weighers.affinity:SoftAffinity",
+        "free": "resource_objects.scheduler.weighers.hosts:FreeResources",
+        "devices": "resource_objects.scheduler.weighers.hosts:FreeDevices",
+        "statistics": "resource_objects.scheduler.weighers.hosts:Statistics",
+        "traits": "resource_objects.scheduler.weighers.hosts:PreferredTraits",
+        "soft_affinity": "resource_objects.scheduler.weighers.hosts:SoftAffinity",
         "fragmentation": "resource_objects.scheduler.weighers.fragmentation:Fragmentation",
     },
 }
@@ -88,7 +88,9 @@ def load(namespace: str, name: str) -> Any:
     found = _entry_points(namespace).get(name, ())
     if len(found) > 1:
         raise PluginError(namespace, name, f"declared by several: {', '.join(sorted(found))}")
-    path = found[0] if found else BUILT_IN.get(namespace, {}).get(name)
+    path = found[0] if found else None
+    if path is None or path.startswith("resource_objects."):  # metadata may be of an older checkout
+        path = BUILT_IN.get(namespace, {}).get(name, path)
     if path is None:
         raise PluginError(
             namespace, name, f"no such plug-in; {offered(namespace, name)}", is_installed=False

@@ -116,7 +116,7 @@ def _sets(of: Callable[[str, Any], frozenset[str]], expected: str) -> Callable[[
     """Return a function that reads sets in a fixed order, each once."""
 
     def read(name: str, argument: Any) -> tuple[frozenset[str], ...]:
-        sets = (of(name, some) for some in _items(name, argument, expected))
+        sets = (of(name, item) for item in _items(name, argument, expected))
         return tuple(sorted(dict.fromkeys(sets), key=sorted))
 
     return read
@@ -161,7 +161,7 @@ def signed(required: Iterable[str], forbidden: Iterable[str]) -> list[str]:
 
 
 def _sorted_sets(sets: Iterable[Iterable[str]]) -> list[list[str]]:
-    return [sorted(some) for some in sets]
+    return [sorted(names) for names in sets]
 
 
 def _plain_traits_of(traits_of: Iterable[TraitsOf]) -> dict[str, list[str]]:
@@ -182,7 +182,7 @@ def _line(name: str, plain: Any) -> list[str]:
 
 
 def _alternatives(name: str, plain: list[list[str]]) -> list[str]:
-    return _line(name, ["|".join(some) for some in plain])
+    return _line(name, ["|".join(names) for names in plain])
 
 
 _TRAITS = Form(_traits, sorted, _line)
@@ -216,7 +216,7 @@ REQUEST: dict[str, Form] = {
     "same_subtree": Form(
         _sets(_suffixes, "a list of lists of suffixes"),
         _sorted_sets,
-        lambda name, plain: [f"{name}={','.join(some)}" for some in plain],
+        lambda name, plain: [f"{name}={','.join(suffixes)}" for suffixes in plain],
     ),
     "root_required": _TRAITS,
     "root_forbidden": _TRAITS,
@@ -253,31 +253,31 @@ def lines(table: Mapping[str, Form], owner: object) -> list[str]:
 
 def characters(values: Iterable[Any]) -> int:
     """Return the number of characters in nested collections of names."""
-    return sum(len(one) if isinstance(one, str) else characters(one) for one in values)
+    return sum(len(value) if isinstance(value, str) else characters(value) for value in values)
 
 
 # --- contradictions -------------------------------------------------------------------------------
 
 
-def check_traits(where: str, required: frozenset[str], forbidden: frozenset[str]) -> None:
+def check_traits(label: str, required: frozenset[str], forbidden: frozenset[str]) -> None:
     """Raise for an unknown trait, and for traits that are both required and forbidden."""
     known_traits(required)
     known_traits(forbidden)
     if both := sorted(required & forbidden):
-        raise _invalid_request(f"{where}forbidden", both, "traits that are not required too")
+        raise _invalid_request(f"{label}forbidden", both, "traits that are not required too")
 
 
 def check_alternatives(
-    what: str, sets: Iterable[frozenset[str]], excluded: frozenset[str], expected: str
+    name: str, sets: Iterable[frozenset[str]], excluded: frozenset[str], expected: str
 ) -> None:
     """Raise for alternatives that are all excluded."""
-    for some in sets:
-        if not some - excluded:
-            raise _invalid_request(what, sorted(some), f"at least one {expected}")
+    for alternatives in sets:
+        if not alternatives - excluded:
+            raise _invalid_request(name, sorted(alternatives), f"at least one {expected}")
 
 
-def refuse_as_request(where: str, error: InvalidInput) -> NoReturn:
+def refuse_as_request(label: str, error: InvalidInput) -> NoReturn:
     """Raise an error about an amount as an error about the request with that amount."""
     if not error.is_about("amount"):
         raise error
-    raise _invalid_request(where + error.what, error.value, error.expected) from error
+    raise _invalid_request(label + error.what, error.value, error.expected) from error

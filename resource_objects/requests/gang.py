@@ -103,9 +103,9 @@ class Gang:
         _check_count("members", self.count)
         _check_together(self.together, self.at_most, self.count, "gang")
         for member in self.members:
-            what = f"member {member.name}"
-            _check_together(self.together, member.at_most, member.count, what)
-            _check_together(member.together, self.at_most, member.count, what)
+            label = f"member {member.name}"
+            _check_together(self.together, member.at_most, member.count, label)
+            _check_together(member.together, self.at_most, member.count, label)
 
     @property
     def count(self) -> int:
@@ -136,10 +136,10 @@ class Gang:
             raise _invalid_request("members", by_name, "{name: what it asks}")
         members = []
         for name, member in by_name.items():
-            what, keys = f"member {name}", ("request", "count", "at_most", "together")
-            options = read_keys(what, member, keys)
+            label, keys = f"member {name}", ("request", "count", "at_most", "together")
+            options = read_keys(label, member, keys)
             if "request" not in options:
-                raise _invalid_request(what, options, "a request")
+                raise _invalid_request(label, options, "a request")
             members.append(Member(name, **options))
         return cls(members, **arguments)
 
@@ -153,9 +153,9 @@ def _set(value: Any, **fields: object) -> None:
         object.__setattr__(value, name, field)
 
 
-def _check_count(what: str, count: object) -> None:
+def _check_count(name: str, count: object) -> None:
     if type(count) is not int or not 1 <= count <= MAX_AMOUNT:
-        raise _invalid_request(what, count, f"an integer from 1 to {MAX_AMOUNT}")
+        raise _invalid_request(name, count, f"an integer from 1 to {MAX_AMOUNT}")
 
 
 def _level(level: object) -> str | None:
@@ -170,13 +170,13 @@ def _bounds(at_most: object) -> FrozenDict:
     return FrozenDict(at_most)
 
 
-def _check_together(level: str | None, at_most: Mapping[str, int], count: int, what: str) -> None:
+def _check_together(level: str | None, at_most: Mapping[str, int], count: int, label: str) -> None:
     """Raise for members that need one domain of a level with a bound below their number."""
     if level is not None and at_most.get(level, count) < count:
         expected = f"at least {count} per {level}, not {at_most[level]}"
-        raise _invalid_request(what, f"all in one {level}", expected)
+        raise _invalid_request(label, f"all in one {level}", expected)
 
 
-def _levels_of(part: Member | Gang, every: str = "") -> list[str]:
-    together = [f"{every}in one {part.together}"] if part.together else []
+def _levels_of(part: Member | Gang, prefix: str = "") -> list[str]:
+    together = [f"{prefix}in one {part.together}"] if part.together else []
     return together + [f"at most {count} per {level}" for level, count in part.at_most.items()]

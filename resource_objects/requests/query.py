@@ -168,11 +168,11 @@ def _group_pairs(group: RequestGroup) -> Iterator[tuple[str, str]]:
         yield f"resources{suffix}", ",".join(amounts)
     if group.required or group.forbidden:
         yield f"required{suffix}", ",".join(signed(group.required, group.forbidden))
-    for some in group.any_of:
-        yield f"required{suffix}", f"in:{','.join(sorted(some))}"
+    for traits in group.any_of:
+        yield f"required{suffix}", f"in:{','.join(sorted(traits))}"
     key = f"member_of{suffix}"
-    for some in group.member_of:
-        yield key, _format_aggregates(key, some)
+    for aggregates in group.member_of:
+        yield key, _format_aggregates(key, aggregates)
     if group.not_member_of:
         yield key, f"!{_format_aggregates(key, group.not_member_of)}"
     if group.in_tree is not None:
@@ -203,8 +203,8 @@ def _request_pairs(request: Request) -> Iterator[tuple[str, str]]:
     elif len(request.named) > 1:
         expected = "none or isolate: a query with several named groups needs a policy"
         raise _invalid_request("group_policy", None, expected)
-    for some in request.same_subtree:
-        yield "same_subtree", ",".join(sorted(some))
+    for suffixes in request.same_subtree:
+        yield "same_subtree", ",".join(sorted(suffixes))
     if request.root_required or request.root_forbidden:
         yield "root_required", ",".join(signed(request.root_required, request.root_forbidden))
 
@@ -281,8 +281,8 @@ def _check_groups(groups: Mapping[str, Values], wide: Values) -> None:
     listed = f"{', '.join(named[:_NAMED]) or 'there are none'}{more}"
     texts = wide.get("same_subtree", ())
     subtrees = [read_suffixes("same_subtree", text) for text in texts]
-    for text, some in zip(texts, subtrees, strict=True):
-        if not some <= groups.keys():
+    for text, suffixes in zip(texts, subtrees, strict=True):
+        if not suffixes <= groups.keys():
             expected = f"suffixes of groups of the query: {listed}"
             raise _invalid_request("same_subtree", text, expected)
     linked = frozenset[str]().union(*subtrees)
@@ -328,13 +328,13 @@ def _read_required(key: str, texts: Iterable[str]) -> dict[str, Any]:
         if text.startswith("in:"):
             any_of.append(read_any_trait(key, text))
         else:
-            some, excluded = read_traits(key, text)
-            required, forbidden = required | some, forbidden | excluded
+            included, excluded = read_traits(key, text)
+            required, forbidden = required | included, forbidden | excluded
     _check_conflict(key, required, forbidden)
-    for some in any_of:
-        if some <= forbidden:
+    for traits in any_of:
+        if traits <= forbidden:
             expected = "at least one trait that is not forbidden too"
-            raise _invalid_request(key, f"in:{','.join(sorted(some))}", expected)
+            raise _invalid_request(key, f"in:{','.join(sorted(traits))}", expected)
     return {"required": required, "forbidden": forbidden, "any_of": any_of}
 
 
@@ -342,15 +342,15 @@ def _read_member_of(key: str, texts: Iterable[str]) -> dict[str, Any]:
     member_of: list[frozenset[str]] = []
     not_member_of = frozenset[str]()
     for text in texts:
-        some, is_forbidden = read_aggregates(key, text)
+        aggregates, is_forbidden = read_aggregates(key, text)
         if is_forbidden:
-            not_member_of |= some
+            not_member_of |= aggregates
         else:
-            member_of.append(some)
-    for some in member_of:
-        if some <= not_member_of:
+            member_of.append(aggregates)
+    for aggregates in member_of:
+        if aggregates <= not_member_of:
             expected = "at least one aggregate that is not forbidden too"
-            raise _invalid_request(key, _format_aggregates(key, some), expected)
+            raise _invalid_request(key, _format_aggregates(key, aggregates), expected)
     return {"member_of": member_of, "not_member_of": not_member_of}
 
 

@@ -247,21 +247,21 @@ class Request(base.ResourceObject, frozen=True):
         if len(self.groups) > MAX_GROUPS:
             raise _invalid_request("groups", len(self.groups), f"at most {MAX_GROUPS}")
         length = sum([group._length() for group in self.groups])
-        own = (self.root_required, self.root_forbidden, self.same_subtree)
-        length += conditions.characters(own)
+        of_request = (self.root_required, self.root_forbidden, self.same_subtree)
+        length += conditions.characters(of_request)
         if length > MAX_LENGTH:
             expected = f"at most {MAX_LENGTH} in all names"
             raise _invalid_request("request", f"{length} characters", expected)
 
     def _check_subtrees(self, suffixes: list[str]) -> None:
-        for some in self.same_subtree:
-            unknown = sorted(some.difference(suffixes))
-            if unknown or not some:
+        for linked in self.same_subtree:
+            unknown = sorted(linked.difference(suffixes))
+            if unknown or not linked:
                 expected = f"suffixes of groups, of {sorted(suffixes)}"
                 raise _invalid_request("same_subtree", unknown, expected)
-        in_some = frozenset[str]().union(*self.same_subtree)
+        in_subtree = frozenset[str]().union(*self.same_subtree)
         for group in self.named:
-            if not group.resources and group.suffix not in in_some:
+            if not group.resources and group.suffix not in in_subtree:
                 expected = "an amount, or its suffix in same_subtree"
                 raise _invalid_request(f"group {group.suffix}", "nothing", expected)
 
@@ -385,44 +385,44 @@ class RequestGroup(base.ResourceObject, frozen=True):
         if self.suffix and not _SUFFIX.fullmatch(self.suffix):
             expected = "1 to 64 of A-Z, a-z, 0-9, _ and -, or nothing"
             raise _invalid_request("suffix", self.suffix, expected)
-        where = f"group {self.suffix}: " if self.suffix else ""
-        self._check_amounts(where)
+        label = f"group {self.suffix}: " if self.suffix else ""
+        self._check_amounts(label)
         known_traits(frozenset().union(*self.any_of))
-        conditions.check_traits(where, self.required, self.forbidden)
+        conditions.check_traits(label, self.required, self.forbidden)
         for name, excluded, expected in (
             ("any_of", self.forbidden, "trait that is not forbidden"),
             ("member_of", self.not_member_of, "aggregate that is not excluded"),
         ):
             sets = getattr(self, name)
-            conditions.check_alternatives(f"{where}{name}", sets, excluded, expected)
-        self._check_classes(where)
+            conditions.check_alternatives(f"{label}{name}", sets, excluded, expected)
+        self._check_classes(label)
 
-    def _check_amounts(self, where: str) -> None:
+    def _check_amounts(self, label: str) -> None:
         for kind, amount in self.resources.items():
             if amount.is_negative:
-                raise _invalid_request(f"{where}{kind.name}", amount, "an amount above 0")
+                raise _invalid_request(f"{label}{kind.name}", amount, "an amount above 0")
             if self.suffix and (amount.locates or kind.is_located):
                 expected = "a count: a placed amount belongs to the unnamed group"
-                raise _invalid_request(f"{where}{kind.name}", amount, expected)
+                raise _invalid_request(f"{label}{kind.name}", amount, expected)
         try:
             self.resources.counted()
         except InvalidInput as error:
-            conditions.refuse_as_request(where, error)
+            conditions.refuse_as_request(label, error)
 
-    def _check_classes(self, where: str) -> None:
+    def _check_classes(self, label: str) -> None:
         classes = {name for name, _ in self.resources.by_name()}
         for name, required, forbidden in self.traits_of:
             if resource(name).name not in classes:
                 expected = "classes that the group requests, each once"
-                raise _invalid_request(f"{where}traits_of", name, expected)
+                raise _invalid_request(f"{label}traits_of", name, expected)
             classes.remove(name)
-            conditions.check_traits(f"{where}{name}: ", required, forbidden)
+            conditions.check_traits(f"{label}{name}: ", required, forbidden)
             both = sorted(required & self.forbidden)
             if self.suffix:  # one provider provides all of it
                 both += sorted(forbidden & self.required)
             if both:
                 expected = "traits that do not contradict the group's"
-                raise _invalid_request(f"{where}traits_of {name}", both, expected)
+                raise _invalid_request(f"{label}traits_of {name}", both, expected)
 
     def __str__(self) -> str:
         name = f"{self.suffix}: " if self.suffix else ""
@@ -441,28 +441,28 @@ def _call(name: str, amounts: Amounts, arguments: Mapping[str, Any]) -> str:
     return f"{name}({', '.join(parts)})"
 
 
-def read_keys(what: str, data: object, keys: tuple[str, ...]) -> dict[str, Any]:
+def read_keys(name: str, data: object, keys: tuple[str, ...]) -> dict[str, Any]:
     """Return a mapping of plain data.
 
     :raises InvalidInput: for anything else, and for unknown keys
     """
     if not isinstance(data, Mapping):
-        raise _invalid_request(what, data, f"a mapping with {', '.join(keys)}")
+        raise _invalid_request(name, data, f"a mapping with {', '.join(keys)}")
     for key in data:
         if key not in keys:
-            raise _invalid_request(f"{what}: key", key, f"one of {', '.join(keys)}")
+            raise _invalid_request(f"{name}: key", key, f"one of {', '.join(keys)}")
     return dict(data)
 
 
-def _amounts(what: str, data: object) -> Amounts:
+def _amounts(name: str, data: object) -> Amounts:
     """Return the amounts of text, or of a mapping to counts or text."""
     if isinstance(data, str):
         return Amounts.parse(data)
     if not isinstance(data, Mapping):
-        raise _invalid_request(what, data, "text such as VCPU=2, or {class: amount}")
+        raise _invalid_request(name, data, "text such as VCPU=2, or {class: amount}")
     return Amounts(
         {
-            name: resource(name).parse_amount(value) if isinstance(value, str) else value
-            for name, value in data.items()
+            cls: resource(cls).parse_amount(value) if isinstance(value, str) else value
+            for cls, value in data.items()
         }
     )

@@ -5,8 +5,7 @@
 ``filters``         conditions on hosts
 ``weighers``        preferences between hosts
 ``request_spec``    RequestSpec: a request with the conditions that only a scheduler knows
-``states``          HostStates: the view that filters and weighers have of a snapshot
-``reports``         Reports: statistics of agents, read when a filter or weigher needs them
+``states``          HostStates: the view of a snapshot that filters and weighers have; Reports
 ``driver``          Scheduler: select_destinations
 ``gangs``           place_gang: all members at once, or none
 ``replay``          a trace of jobs on a ledger

@@ -23,8 +23,8 @@ from resource_objects.scheduler.pipeline import (
     Weighers,
     with_members,
 )
-from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
+from resource_objects.scheduler.states import Reports
 from resource_objects.scheduler.weighers import finite
 from resource_objects.search import Candidate, Candidates, Explanation, Order, Snapshot
 from resource_objects.search.candidate import Chosen
@@ -246,9 +246,9 @@ def _least(at_least: int | None, count: int) -> int:
     return at_least
 
 
-def _number(what: str, value: Any, least: int) -> int:
+def _number(name: str, value: Any, least: int) -> int:
     if type(value) is not int or value < least:
-        raise exceptions.InvalidInput("field", what, value, f"an integer of {least} or more")
+        raise exceptions.InvalidInput("field", name, value, f"an integer of {least} or more")
     return value
 
 
@@ -361,7 +361,7 @@ class _Run:
             refresh = self._refresh if isinstance(self._given.group, str) else None
             self._filtering = PipelineRun(self._pipeline, self._spec, self._reports, refresh)
         self._searched = snapshot.candidates(
-            self._spec.wanted,
+            self._spec.full_request,
             limit=1 + self._alternates + SPARE,
             per_host=1,
             order=self._filtering.order(self._order),
@@ -427,7 +427,7 @@ class _Run:
         options = self.search(snapshot, 0).options
         assert self._filtering is not None, "set by the search"
         return snapshot.fit_gang(
-            Gang([Member("member", self._spec.wanted, count)], together=HOST),
+            Gang([Member("member", self._spec.full_request, count)], together=HOST),
             order=options.order,
             seed=options.seed,
             limits=self._filtering.limits(snapshot.fleet),
@@ -475,13 +475,13 @@ class _Run:
         self, snapshot: Snapshot, plan: Mapping[str, Candidates]
     ) -> dict[str, Destination]:
         """Claim the candidates of consumers in one transaction, without a retry."""
-        wanted: Mapping[str, Any] = plan
+        claimable: Mapping[str, Any] = plan
         options = _owner(self._given)
         if self._spec.group is not None:  # another candidate may be next to the wrong members
-            wanted = {name: Chosen(answer[0], answer.request) for name, answer in plan.items()}
+            claimable = {name: Chosen(answer[0], answer.request) for name, answer in plan.items()}
             limits = None if self._filtering is None else self._filtering.limits(snapshot.fleet)
             options |= {"if_generation": True, "limits": limits}
-        claims = self._ledger.claim_all(wanted, **options)
+        claims = self._ledger.claim_all(claimable, **options)
         return {
             consumer: self._destination(claim, plan[consumer], snapshot.fleet)
             for consumer, claim in zip(plan, claims, strict=True)
@@ -501,8 +501,8 @@ class _Run:
             except CapacityException as error:
                 self._release([destination])
                 self._refused[destination.host] = str(error)
-                tried = {**self._spec.tried, destination.host: str(error)}
-                self._spec = self._spec.replace(tried=tried)
+                refusals = {**self._spec.tried, destination.host: str(error)}
+                self._spec = self._spec.replace(tried=refusals)
                 self._filtering = None
             except BaseException:
                 self._release([destination])
@@ -524,8 +524,8 @@ class _Run:
 
     def _destination(self, claim: Claim, candidates: Candidates, fleet: Fleet) -> Destination:
         host = _host_of(claim, fleet)
-        others = [one for one in candidates[: 2 + self._alternates] if one.host != host]
-        alternates = tuple(others[: self._alternates])
+        further = [option for option in candidates[: 2 + self._alternates] if option.host != host]
+        alternates = tuple(further[: self._alternates])
         limits = _limits_of(host, candidates, fleet)
         return Destination(claim.consumer, host, claim.allocations, alternates, claim, limits)
 
@@ -543,8 +543,8 @@ class _Run:
     def _no_host(self, consumers: Sequence[str], placed: int) -> NoCandidates:
         """Return the refusal of the first consumer that could not be placed."""
         count, why = len(consumers), self._explanation
-        some = f", {placed} of {count} could be placed" if count > 1 else ""
-        text = f"no host for {consumers[placed]}{some}"
+        of_all = f", {placed} of {count} could be placed" if count > 1 else ""
+        text = f"no host for {consumers[placed]}{of_all}"
         return NoCandidates(_Refusal(text, self._pipeline, self._failed, why), why)
 
     @property
@@ -574,5 +574,5 @@ def _limits_of(host: str, candidates: Candidates, fleet: Fleet) -> dict[str, int
 def _host_of(claim: Claim, fleet: Fleet) -> str:
     keys = [allocation.provider_uuid or allocation.provider for allocation in claim.allocations]
     trees = [int(fleet.tree[fleet.place_by_key[key]]) for key in keys if key in fleet.place_by_key]
-    own = [tree for tree in trees if tree not in fleet.pools.trees] or trees
-    return fleet.hosts[own[0]]
+    hosts = [tree for tree in trees if tree not in fleet.pools.trees] or trees
+    return fleet.hosts[hosts[0]]

@@ -18,8 +18,8 @@ from resource_objects.ledger import Ledger
 from resource_objects.requests import Gang, Request
 from resource_objects.requests.gang import HOST
 from resource_objects.scheduler.pipeline import Pipeline, PipelineRun, with_members
-from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
+from resource_objects.scheduler.states import Reports
 from resource_objects.search.snapshot import DEFAULT_BUDGET
 
 if TYPE_CHECKING:
@@ -173,8 +173,10 @@ def _place(
             if result:
                 return number, result, limits
             refusals.append(result)
-        explanations = (one.explanation for refusal in refusals for one in refusal.shortages)
-        reasons = next((one for one in explanations if one is not None), None)
+        explanations = (
+            shortage.explanation for refusal in refusals for shortage in refusal.shortages
+        )
+        reasons = next((answer for answer in explanations if answer is not None), None)
         lines = "\n".join(map(str, refusals))
         raise NoCandidates(f"no place for the gang:\n{lines}", reasons=reasons or ())
 
@@ -184,7 +186,9 @@ def _place(
 
     def claim(snapshot: Snapshot) -> PlacedGang:
         number, result, limits = first_fit(snapshot)
-        candidates = {f"{consumers}/{name}": one for name, one in result.candidates.items()}
+        candidates = {
+            f"{consumers}/{name}": candidate for name, candidate in result.candidates.items()
+        }
         claims = ledger.claim_all(candidates, if_generation=if_generation, limits=limits, **owner)
         return PlacedGang(result, number, dict(zip(result.candidates, claims, strict=True)))
 
@@ -226,8 +230,8 @@ class GangPipelineRun:
         for member in gang.members:
             spec = common.replace(request=member.request)
             run = PipelineRun(self._pipeline, spec, self._reports)
-            self._runs.setdefault(spec.wanted, run)
-            members.append(dataclasses.replace(member, request=spec.wanted))
+            self._runs.setdefault(spec.full_request, run)
+            members.append(dataclasses.replace(member, request=spec.full_request))
         together, at_most = gang.together, dict(gang.at_most)
         group = common.server_group
         if group is not None and group.policy == "affinity":

@@ -26,10 +26,9 @@ from resource_objects.scheduler.filters import (
     LimitingFilter,
     NamedFilter,
 )
-from resource_objects.scheduler.filters.affinity import Affinity
-from resource_objects.scheduler.reports import Reports
+from resource_objects.scheduler.filters.hosts import Affinity
 from resource_objects.scheduler.request_spec import RequestSpec
-from resource_objects.scheduler.states import HostStates
+from resource_objects.scheduler.states import HostStates, Reports
 from resource_objects.scheduler.weighers import NamedWeigher, Weigher, weigh
 from resource_objects.search.arrays import Integers
 from resource_objects.search.conditions.base import HostFilter, LaysFilter
@@ -133,7 +132,7 @@ def _filter(entry: tuple[Any, Any]) -> NamedFilter:
     if isinstance(plugin, NamedFilter):
         return plugin
     if isinstance(plugin, str):
-        return NamedFilter(plugin, _made(FILTERS, plugin, settings, Filter))
+        return NamedFilter(plugin, _load(FILTERS, plugin, settings, Filter))
     _require(plugin, "refuses")
     return NamedFilter(type(plugin).__name__, plugin)
 
@@ -146,12 +145,12 @@ def _weigher(entry: tuple[Any, Any]) -> NamedWeigher:
     options = {"multiplier": settings} if is_multiplier else dict(_mapping(plugin, settings))
     multiplier = options.pop("multiplier", 1.0)
     if isinstance(plugin, str):
-        return NamedWeigher(plugin, _made(WEIGHERS, plugin, options, Weigher), multiplier)
+        return NamedWeigher(plugin, _load(WEIGHERS, plugin, options, Weigher), multiplier)
     _require(plugin, "weigh")
     return NamedWeigher(type(plugin).__name__, plugin, multiplier)
 
 
-def _made(namespace: str, name: str, settings: Any, kind: type[Any]) -> Any:
+def _load(namespace: str, name: str, settings: Any, kind: type[Any]) -> Any:
     options = dict(_mapping(name, settings))
     return plugins.make(namespace, name, kind, options, what=kind.__name__.lower())
 
@@ -217,10 +216,10 @@ class PipelineRun:
             if isinstance(named.filter, LimitingFilter):
                 for name, by_tree in self._limits_of(named.name, named.filter, hosts).items():
                     of_class = fleet.rows(name)
-                    own = np.flatnonzero(fleet.parent[of_class.provider] == of_class.provider)
-                    bounds = by_tree[of_class.tree[own]]
-                    is_less = bounds < rows.capacity[own + of_class.first]
-                    providers = of_class.provider[own][is_less].tolist()
+                    of_root = np.flatnonzero(fleet.parent[of_class.provider] == of_class.provider)
+                    bounds = by_tree[of_class.tree[of_root]]
+                    is_less = bounds < rows.capacity[of_root + of_class.first]
+                    providers = of_class.provider[of_root][is_less].tolist()
                     for provider, bound in zip(providers, bounds[is_less].tolist(), strict=True):
                         by_class = limits.setdefault(fleet.uuids[provider], {})
                         by_class[name] = min(bound, by_class.get(name, bound))
@@ -298,8 +297,8 @@ def group_filters(
 
     def spec() -> RequestSpec:
         stored = ledger.groups.get(group)
-        others = dataclasses.replace(stored, members=stored.members - {consumer})
-        return RequestSpec(request, group=others)
+        group_ = dataclasses.replace(stored, members=stored.members - {consumer})
+        return RequestSpec(request, group=group_)
 
     affinity = NamedFilter("affinity", Affinity())
     return PipelineRun(Pipeline((affinity,)), spec(), Reports(ledger), spec).filters()

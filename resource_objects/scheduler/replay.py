@@ -138,12 +138,12 @@ class Trace:
         half of the others a part of one, a few several.
         """
         chance = random.Random(seed)
-        made = []
+        trace_hosts = []
         for number in range(hosts):
             gpus = chance.choice([2, 4, 8, 8])
             cpus = gpus * chance.choice([12, 16])
-            made.append(TraceHost(f"host-{number:04}", cpus * 1000, cpus * 6144, gpus))
-        return cls(made, [_random_job(number, chance) for number in range(jobs)])
+            trace_hosts.append(TraceHost(f"host-{number:04}", cpus * 1000, cpus * 6144, gpus))
+        return cls(trace_hosts, [_random_job(number, chance) for number in range(jobs)])
 
 
 def _random_job(number: int, chance: random.Random) -> TraceJob:
@@ -244,7 +244,7 @@ class Replay:
     seconds: float
     #: after each job that started: the requested and the allocated thousandths of GPUs
     arrived: tuple[int, ...] = ()
-    held: tuple[int, ...] = ()
+    allocated: tuple[int, ...] = ()
 
     @property
     def rate(self) -> float:
@@ -295,13 +295,13 @@ def replay(
         raise InvalidInput("field", "share", share, "(number from 0, how many processes)")
     jobs = sorted(trace.jobs, key=lambda job: job.created)[number::processes]
     running = _Running(ledger, name, Order.of(order), pipeline)
-    held = []
+    allocated = []
     start = time.perf_counter()
     with _Races() as races:
         for started, job in enumerate(jobs, 1):
             running.release_until(job.created)
             running.start(job)
-            held.append(running.gpu_parts)
+            allocated.append(running.gpu_parts)
             if progress is not None:
                 progress(started, len(jobs))
         running.release_until(float("inf"))
@@ -309,7 +309,7 @@ def replay(
     placed, released = running.placed, running.released
     arrived = tuple(itertools.accumulate(job.gpu_parts for job in jobs))
     refused = len(jobs) - placed
-    return Replay(placed, refused, released, races.count, seconds, arrived, tuple(held))
+    return Replay(placed, refused, released, races.count, seconds, arrived, tuple(allocated))
 
 
 class _Running:
@@ -426,7 +426,7 @@ def plot_replays(
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     axes = figure.add_subplot()
     for label, result in replays.items():
-        percent = [100 * held / gpu_parts for held in result.held]
+        percent = [100 * allocated / gpu_parts for allocated in result.allocated]
         axes.plot(percent, linewidth=1, label=f"{label}: {result.refused} refused")
     axes.legend()
     axes.set_xlabel("jobs that started")

@@ -106,7 +106,7 @@ class RequestSpec:
         return self.group if isinstance(self.group, ServerGroup) else None
 
     @property
-    def wanted(self) -> Request:
+    def full_request(self) -> Request:
         """The request with the traits of the image: of its providers, or of the host."""
         traits, request = self.image_traits, self.request
         if not traits:
@@ -117,8 +117,8 @@ class RequestSpec:
         return request.with_unnamed(group.replace(required=group.required | traits))
 
 
-def _label(what: str, value: str | None) -> str | None:
-    return None if value is None else names.label(value, what)
+def _label(name: str, value: str | None) -> str | None:
+    return None if value is None else names.label(value, name)
 
 
 def _hosts(hosts: object) -> frozenset[str]:
@@ -127,10 +127,10 @@ def _hosts(hosts: object) -> frozenset[str]:
     return frozenset(map(names.provider_name, hosts))
 
 
-def _texts(what: str, texts: object) -> FrozenDict:
+def _texts(name: str, texts: object) -> FrozenDict:
     if not isinstance(texts, Mapping):
-        raise InvalidInput("field", what, texts, "a mapping of keys to texts")
+        raise InvalidInput("field", name, texts, "a mapping of keys to texts")
     for key, value in texts.items():
         if not isinstance(key, str) or not isinstance(value, str):
-            raise InvalidInput("field", f"{what} {key}", value, "a text")
+            raise InvalidInput("field", f"{name} {key}", value, "a text")
     return FrozenDict(texts)

@@ -1,20 +1,25 @@
-"""The view that filters and weighers have of a snapshot: one host, or all hosts as arrays."""
+"""The view that filters and weighers have of a snapshot and of the reports of agents."""
 
 from __future__ import annotations
 
+import datetime
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import numpy as np
 
+from resource_objects.exceptions import InvalidInput
+from resource_objects.ledger import Ledger
 from resource_objects.providers.definition import inventories_of
-from resource_objects.providers.statistics import Statistic
+from resource_objects.providers.statistics import Statistic, StatisticsByProvider
 from resource_objects.resources import Inventories, Inventory
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.records import InventoryRecord
-from resource_objects.scheduler.reports import Reports
-from resource_objects.search.arrays import Booleans, Figures, Integers
+from resource_objects.search.arrays import Booleans, Figures, Integers, frozen
 from resource_objects.search.fleet import Fleet
+
+#: Later than every report.
+_END_OF_TIME = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
 
 
 class HostStates(Mapping[str, "HostState"]):
@@ -204,13 +209,13 @@ class HostState:
             here = rows.of_tree(self.tree)
             entries = [entry for entry in range(here.start, here.stop) if not rows.is_part[entry]]
             if entries:
-                each = [fleet.record(rows.first + entry) for entry in entries]
+                of_entries = [fleet.record(rows.first + entry) for entry in entries]
                 shares = rows.is_below if is_device(name) else rows.is_single
                 highs = [max(0, int(rows.high[entry])) for entry in entries]
                 together = sum(
                     high for high, entry in zip(highs, entries, strict=True) if shares[entry]
                 )
-                records.append(_sum(each, highs, together))
+                records.append(_sum(of_entries, highs, together))
         by_name: dict[str, Inventory] = dict(inventories_of(records).by_name())
         for kind in fleet.parts:
             view = fleet.view(kind, self.tree)
@@ -256,3 +261,72 @@ def _sum(records: list[InventoryRecord], highs: list[int], together: int) -> Inv
         capacity,
         sum(record.used for record in records),
     )
+
+
+# --- reports --------------------------------------------------------------------------------------
+
+
+class Reports:
+    """The reports of all agents, read from the ledger when they are first needed, then cached.
+
+    Hosts that reported nothing are absent. Without a ledger there are no reports.
+    """
+
+    def __init__(self, ledger: Ledger | None = None) -> None:
+        self._ledger = ledger
+        self._by_name: dict[str, dict[str, Statistic]] = {}
+        self._figures: dict[str, tuple[tuple[str, ...], Figures]] = {}
+
+    def of(self, name: str) -> Mapping[str, Statistic]:
+        """Return a statistic by host. Cost: one query for each name."""
+        if name not in self._by_name:
+            by_host: StatisticsByProvider = {}
+            if self._ledger is not None:
+                by_host = self._ledger.statistics.read(names=[name])
+            self._by_name[name] = {host: values[name] for host, values in by_host.items()}
+        return self._by_name[name]
+
+    def figures(self, name: str, hosts: tuple[str, ...]) -> Figures:
+        """Return a statistic of hosts as numbers; NaN for a text, and if it is not reported."""
+        cached = self._figures.get(name)
+        if cached is None or cached[0] is not hosts:
+            statistics = self.of(name)
+            values = [_number(statistics.get(host)) for host in hosts]
+            cached = self._figures[name] = hosts, frozen(np.array(values, dtype=np.float64))
+        return cached[1]
+
+    @functools.cached_property
+    def statistics(self) -> StatisticsByProvider:
+        """Every statistic of every host. Cost: one query."""
+        return {} if self._ledger is None else self._ledger.statistics.read()
+
+    def require_reported(self, name: str) -> None:
+        """Raise unless some host reports a statistic: a name that no host reports is misspelled.
+
+        :raises InvalidInput: if no host reports it
+        """
+        if not self.of(name):
+            reported = ", ".join(sorted(set().union(*self.statistics.values())))
+            expected = f"one that a host reports: {reported or 'none'}"
+            raise InvalidInput("field", "statistic", name, expected)
+
+    @functools.cached_property
+    def seconds_since_report(self) -> Mapping[str, float]:
+        """The age of the last report by host, by the clock of the ledger.
+
+        Cost: a list of all hosts that ever reported.
+        """
+        if self._ledger is None:
+            return {}
+        now = self._ledger.now()
+        return {
+            provider.name: (now - provider.reported_at).total_seconds()
+            for provider in self._ledger.providers(reported_before=_END_OF_TIME)
+            if provider.reported_at is not None and provider.parent is None
+        }
+
+
+def _number(statistic: Statistic | None) -> float:
+    if statistic is None or isinstance(statistic.value, str):
+        return float("nan")
+    return float(statistic.value)

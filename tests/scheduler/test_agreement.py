@@ -12,8 +12,7 @@ import resource_objects as ro
 from resource_objects import plugins
 from resource_objects.scheduler.filters.operators import ValueCondition
 from resource_objects.scheduler.pipeline import FILTERS, WEIGHERS, Pipeline
-from resource_objects.scheduler.reports import Reports
-from resource_objects.scheduler.states import HostStates
+from resource_objects.scheduler.states import HostStates, Reports
 from tests.scheduler import fleets
 from tests.support.lengths import some
 
@@ -47,8 +46,8 @@ def accepts_project(host, spec, tenants, confined):
 
 
 def is_not_isolated(host, spec, traits):
-    required = {trait for group in spec.wanted.groups for trait in group.required}
-    required |= spec.wanted.root_required
+    required = {trait for group in spec.full_request.groups for trait in group.required}
+    required |= spec.full_request.root_required
     return all(required >= {*traits[name]} for name in host.aggregates & traits.keys())
 
 

@@ -16,8 +16,7 @@ from resource_objects.providers.statistics import Statistic
 from resource_objects.scheduler import RequestSpec, Scheduler
 from resource_objects.scheduler.filters.operators import ValueCondition
 from resource_objects.scheduler.pipeline import Pipeline
-from resource_objects.scheduler.reports import Reports
-from resource_objects.scheduler.states import HostStates
+from resource_objects.scheduler.states import HostStates, Reports
 from resource_objects.testing.refusals import raises_code
 from tests.scheduler import fleets
 

@@ -163,10 +163,10 @@ def slow_fragmentation(counts: list[int], devices: list[int], tasks: list[Task])
     found = 0.0
     for one in tasks:
         free = [left for left in devices if left > 0]
-        enough = sum(left >= one.each for left in free)
+        enough = sum(left >= one.size for left in free)
         has_cpus = counts[0] >= one.counts["cpu"] or not one.counts["cpu"]
         holds = one.devices and enough >= one.devices and has_cpus
-        lost = sum(left for left in free if left < one.each) if holds else sum(free)
+        lost = sum(left for left in free if left < one.size) if holds else sum(free)
         found += one.weight / total * lost
     return found
 
@@ -195,11 +195,11 @@ def test_fragmentation_of_all_hosts_at_once_is_that_of_each(
         here, cpus = devices[number].tolist(), counts[number].tolist()
         before = slow_fragmentation(cpus, here, usual)
         assert found[number] == pytest.approx(before)
-        if task.devices == 1 and task.each < 10:
+        if task.devices == 1 and task.size < 10:
             ways = {
-                place: [left - task.each * (n == place) for n, left in enumerate(here)]
+                place: [left - task.size * (n == place) for n, left in enumerate(here)]
                 for place, left in enumerate(here)
-                if left >= task.each
+                if left >= task.size
             }
         else:
             whole = [place for place, left in enumerate(here) if left == 10][: task.devices]

@@ -19,10 +19,10 @@ from resource_objects.providers.columns import AllocationColumns, Columns, UnitC
 from resource_objects.providers.disabled import Disabled
 from resource_objects.requests import Request
 from resource_objects.scheduler.filters import NamedFilter
-from resource_objects.scheduler.filters.affinity import Affinity
+from resource_objects.scheduler.filters.hosts import Affinity
 from resource_objects.scheduler.pipeline import Pipeline, PipelineRun
-from resource_objects.scheduler.reports import Reports
 from resource_objects.scheduler.request_spec import RequestSpec
+from resource_objects.scheduler.states import Reports
 from resource_objects.search import Snapshot
 from tests.search import device_fleets, generated, numa_fleets
 from tests.search.test_near import machines

@@ -1,11 +1,9 @@
-"""Filters: conditions on hosts that a site sets, one module for each topic.
+"""Filters: conditions on hosts that a site sets, by topic.
 
 ==================  ===============================================================================
-``hosts``           hosts that the request names: only, forced, ignored, refused before
+``hosts``           hosts that the request names; members of a server group together or apart
 ``aggregates``      availability zones, tenants, reserved hosts, metadata, ratios
-``capabilities``    capabilities of hosts as extra specs request them
-``affinity``        members of a server group on one host, or on different hosts
-``statistics``      statistics that agents report, and when they reported
+``statistics``      capabilities and statistics that agents report, and when they reported
 ``operators``       the conditions on values that extra specs use
 ==================  ===============================================================================
 
@@ -165,16 +163,14 @@ class FilterCondition(HostFilter):
     def _reasons(self, tree: int) -> list[Reason]:
         if self.holds(tree):
             return []
-        where, why = self._hosts.hosts[tree], self._refusal(tree)
+        name, why = self._hosts.hosts[tree], self._refusal(tree)
         if why is None and self._failures is None:
             expected = "it passes the host, but not where it decides all hosts at once"
-            raise FilterFailed(self.name, where, expected)
+            raise FilterFailed(self.name, name, expected)
         if why is None:
             why = "is refused, and it failed to say why"
         holders = self._holders(tree)
-        return [
-            Reason(self.rule, 1, 0, 0, where=where, holders=holders, unit=why, filter=self.name)
-        ]
+        return [Reason(self.rule, 1, 0, 0, where=name, holders=holders, unit=why, filter=self.name)]
 
     def _holders(self, tree: int) -> tuple[tuple[str, int], ...]:
         if not isinstance(self._filter, NamingFilter):

@@ -79,9 +79,9 @@ class Tenants(ArrayFilter):
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
         """Return the aggregates that are reserved for others, or for the project."""
-        others = host.aggregates & self._tenants.keys()
-        if others:
-            return f"is reserved for the projects of {', '.join(sorted(others))}"
+        reserving = host.aggregates & self._tenants.keys()
+        if reserving:
+            return f"is reserved for the projects of {', '.join(sorted(reserving))}"
         reserved = ", ".join(sorted(self._reserved_for(spec.project)))
         return f"is not of {reserved}, where {spec.project} has to be"
 
@@ -117,7 +117,7 @@ class Isolated(ArrayFilter):
         return f"is reserved for requests with the traits of {', '.join(reserved)}"
 
     def _reserved_for_others(self, spec: RequestSpec) -> list[str]:
-        request = spec.wanted
+        request = spec.full_request
         required = request.root_required.union(*(group.required for group in request.groups))
         return [name for name, traits in self._traits.items() if not traits <= required]
 
@@ -214,19 +214,19 @@ class AggregateRatios(ArrayFilter):
         return limits
 
 
-def _mapping(what: str, setting: Any) -> Mapping[str, Any]:
+def _mapping(name: str, setting: Any) -> Mapping[str, Any]:
     if setting is None:
         return {}
     if not isinstance(setting, Mapping):
-        raise InvalidInput("field", what, setting, "a mapping")
+        raise InvalidInput("field", name, setting, "a mapping")
     return setting
 
 
-def _sets(what: str, setting: Any) -> dict[str, frozenset[str]]:
+def _sets(setting_name: str, setting: Any) -> dict[str, frozenset[str]]:
     """Return a setting that maps names to lists of names."""
     sets: dict[str, frozenset[str]] = {}
-    for name, values in _mapping(what, setting).items():
+    for name, values in _mapping(setting_name, setting).items():
         if isinstance(values, str) or not isinstance(values, Iterable):
-            raise InvalidInput("field", f"{what} of {name}", values, "a list of names")
+            raise InvalidInput("field", f"{setting_name} of {name}", values, "a list of names")
         sets[str(name)] = frozenset(map(str, values))
     return sets

@@ -1,11 +1,7 @@
-"""Weighers: preferences between hosts, one module for each.
+"""Weighers: preferences between hosts.
 
 ==================  ===============================================================================
-``free``            free resources: pack or spread
-``devices``         hosts with free devices last, unless the request needs devices
-``statistics``      statistics that agents report
-``traits``          welcome and unwelcome traits
-``affinity``        members of a soft server group on one host, or on different hosts
+``hosts``           free resources, devices, traits, statistics, members of a soft server group
 ``fragmentation``   devices that stay most useful for the usual requests (FGD)
 ==================  ===============================================================================
 
@@ -153,14 +149,14 @@ def _weights(named: NamedWeigher, hosts: HostStates, spec: RequestSpec, trees: I
     return weights
 
 
-def finite(what: str, value: Any) -> float:
+def finite(name: str, value: Any) -> float:
     """Return the number of a setting.
 
     :raises InvalidInput: if it is not a finite number
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not math.isfinite(value):
-        raise _invalid_field(what, value, "a number")
+        raise _invalid_field(name, value, "a number")
     return float(value)
 
 

@@ -39,13 +39,13 @@ _invalid_field = functools.partial(InvalidInput, "field")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Task:
-    """A usual task: counts of the host, and ``each`` parts of each of ``devices`` devices.
+    """A usual task: counts of the host, and ``size`` parts of each of ``devices`` devices.
 
     Parts of less than a whole device are always of one device; 0 and 0 for no device.
     """
 
     counts: Mapping[str, int]
-    each: int
+    size: int
     devices: int
     weight: float = 1.0
 
@@ -56,7 +56,7 @@ class Workload:
 
     classes: Sequence[str]  #: the columns of the counts
     counts: Integers  #: ``(tasks, classes)``
-    each: Integers
+    size: Integers
     devices: Integers
     weight: Figures
 
@@ -67,7 +67,7 @@ class Workload:
         return cls(
             classes,
             np.array([[task.counts.get(name, 0) for name in classes] for task in tasks]),
-            np.array([task.each for task in tasks]),
+            np.array([task.size for task in tasks]),
             np.array([task.devices for task in tasks]),
             weight / weight.sum(),
         )
@@ -85,7 +85,7 @@ def fragmentation(counts: Integers, devices: Integers, workload: Workload) -> Fi
     Cost: some passes over hosts x devices x tasks.
     """
     free = np.maximum(devices, 0)[:, :, None]  # hosts, devices, tasks
-    is_enough = free >= workload.each
+    is_enough = free >= workload.size
     holds = workload.have_counts(counts) & (is_enough.sum(1) >= workload.devices)
     lost = np.where(is_enough, 0, free).sum(1)
     result: Figures = np.where(holds, lost, free.sum(1)) @ workload.weight
@@ -110,12 +110,12 @@ def growth(
     """
     if before is None:
         before = fragmentation(counts, devices, workload)
-    rest = counts - np.array([task.counts.get(name, 0) for name in workload.classes])
-    if task.devices == 1 and task.each < parts:
-        return _growth_of_part(task, rest, devices, workload, before)
+    remaining = counts - np.array([task.counts.get(name, 0) for name in workload.classes])
+    if task.devices == 1 and task.size < parts:
+        return _growth_of_part(task, remaining, devices, workload, before)
     is_whole = devices >= parts
     used = is_whole & (is_whole.cumsum(1) <= task.devices)
-    after = fragmentation(rest, devices - used * parts, workload)
+    after = fragmentation(remaining, devices - used * parts, workload)
     has_capacity = is_whole.sum(1) >= task.devices
     return np.where(has_capacity, after - before, np.inf), np.full(len(counts), -1)
 
@@ -125,16 +125,16 @@ def _growth_of_part(
 ) -> tuple[Figures, Integers]:
     """Return growth and device of a part of one: compared are all devices of each host."""
     free = np.maximum(devices, 0)
-    is_enough = free[:, :, None] >= workload.each
+    is_enough = free[:, :, None] >= workload.size
     lost = np.where(is_enough, 0, free[:, :, None])
-    rest = (free - task.each)[:, :, None]
-    is_enough_after = rest >= workload.each
+    remaining = (free - task.size)[:, :, None]
+    is_enough_after = remaining >= workload.size
     fitting = is_enough.sum(1)[:, None, :] - is_enough + is_enough_after
-    lost_after = lost.sum(1)[:, None, :] - lost + np.where(is_enough_after, 0, rest)
+    lost_after = lost.sum(1)[:, None, :] - lost + np.where(is_enough_after, 0, remaining)
     holds = workload.have_counts(counts)[:, None, :] & (fitting >= workload.devices)
-    total = (free.sum(1) - task.each)[:, None, None]
+    total = (free.sum(1) - task.size)[:, None, None]
     after = np.where(holds, lost_after, total) @ workload.weight
-    grown = np.where(devices >= task.each, after - before[:, None], np.inf)
+    grown = np.where(devices >= task.size, after - before[:, None], np.inf)
     device = grown.argmin(1)
     return grown[np.arange(len(device)), device], device
 
@@ -180,8 +180,10 @@ class Fragmentation(ArrayWeigher):
 
         :raises InvalidInput: for parts of more than one device, or both parts and whole devices
         """
-        every: Any = amounts.items()
-        counts = {kind.name: int(amount) for kind, amount in every if not kind.is_located}
+        amounts_of_kinds: Any = amounts.items()
+        counts = {
+            kind.name: int(amount) for kind, amount in amounts_of_kinds if not kind.is_located
+        }
         whole = counts.pop(self._whole, 0)
         part = 0 if self._part is None else counts.pop(self._part, 0)
         if part > self._parts or (part and whole):

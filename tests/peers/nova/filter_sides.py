@@ -21,7 +21,7 @@ from resource_objects.providers import ServerGroup
 from resource_objects.providers.statistics import Statistic
 from resource_objects.scheduler import HostStates, RequestSpec
 from resource_objects.scheduler.pipeline import FILTERS
-from resource_objects.scheduler.reports import Reports
+from resource_objects.scheduler.states import Reports
 from tests.peers.nova.numa_sides import objects
 
 PROJECTS = ("red", "green", "blue")
