@@ -96,7 +96,7 @@ class TreeSearch:
     def _by_places(self, near: TopologyConstraint) -> Iterator[TreeCandidate | Wider]:
         """Yield the candidates of few places, those of the fewest first."""
         here = TreeDomains(near, self._tree, self._preference)
-        for count in range(self._least, 2 if near.is_required else here.most + 1):
+        for count in range(self._least, 2 if near.is_required else len(here.domains) + 1):
             if count > self._least:
                 yield Wider(count)
             for among in here.sets(count, self._purse):

@@ -128,7 +128,7 @@ class DisabledParts(Condition):
             for number, (provider, provides, has) in enumerate(sources):
                 answers[number, fleet.tree[provider[provides & has[trait]]]] = True
             for number, (provider, _, has) in enumerate(sources):
-                others: Booleans = np.delete(answers, number, axis=0).any(axis=0)
+                others = np.logical_or.reduce(np.delete(answers, number, axis=0))
                 providing[number] = providing[number] & (has[trait] | others[fleet.tree[provider]])
         for (provider, _, _), provides in zip(sources, providing, strict=True):
             found[provider[provides]] = True

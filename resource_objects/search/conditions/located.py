@@ -41,6 +41,7 @@ class LocatedCondition(Condition):
     is_of_devices = False  # a missing trait is reported of the counts of devices first
 
     def __post_init__(self) -> None:
+        self.fleet = self.demand.fleet
         self._last: LocatedTreeDemand | None = None
         self._free: dict[str, Integers] = {}
 
@@ -66,7 +67,7 @@ class LocatedCondition(Condition):
     def free(self, name: str) -> Integers:
         """Return the free amount of a class at each part, 0 without an inventory."""
         if name not in self._free:
-            rows, wanted = self.demand.fleet.rows(name), self.providers
+            rows, wanted = self.fleet.rows(name), self.providers
             found = np.zeros(len(wanted), dtype=np.int64)
             if len(rows.provider):
                 at = np.minimum(rows.provider.searchsorted(wanted), len(rows.provider) - 1)
@@ -77,7 +78,7 @@ class LocatedCondition(Condition):
 
     def _sum(self, names: Iterable[str], parts: Booleans) -> Integers:
         """Return, by tree, the free amount of classes at some parts."""
-        found = np.zeros(len(self.demand.fleet.hosts), dtype=np.int64)
+        found = np.zeros(len(self.fleet.hosts), dtype=np.int64)
         for name in names:
             np.add.at(found, self.demand.parts.tree, np.where(parts, self.free(name).clip(0), 0))
         return found
@@ -100,7 +101,7 @@ class LocatedCondition(Condition):
         able = demand.allowed if trait is None else demand.allowed & demand.has_required[trait]
 
         def count(some: Booleans) -> Integers:
-            return np.bincount(parts.tree[some], minlength=len(demand.fleet.hosts))
+            return np.bincount(parts.tree[some], minlength=len(self.fleet.hosts))
 
         found: Booleans = count(able) >= max(1, len(self.pieces))
         equal = Counter(
@@ -118,7 +119,7 @@ class LocatedCondition(Condition):
 
     def most(self) -> Integers:
         """Return, by tree, an upper bound of how often the amount fits."""
-        found = np.full(len(self.demand.fleet.hosts), MAX_AMOUNT)
+        found = np.full(len(self.fleet.hosts), MAX_AMOUNT)
         total = Counter[str]()
         for piece in self.pieces:
             total.update({name: min(b.get(name, 0) for b in piece) for name in piece[0]})
@@ -135,13 +136,13 @@ class LocatedCondition(Condition):
         demand = self.demand
         providers = self.providers[demand.allowed]
         for name, count in {**demand.amount.of_host, **demand.amount.of_parts}.items():
-            rows = demand.fleet.rows(name)
+            rows = self.fleet.rows(name)
             yield count, rows, np.isin(rows.provider, providers)
 
     def had(self, trait: int) -> Booleans:
         """Return, by tree, whether a part that may be used has a required trait, full or not."""
         able = self.demand.allowed & self.demand.has_required[trait]
-        found = np.zeros(len(self.demand.fleet.hosts), dtype=np.bool_)
+        found = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
         found[self.demand.parts.tree[able]] = True
         return found
 
@@ -173,7 +174,7 @@ class LocatedCondition(Condition):
 
     def can(self, tree: int, parts: int) -> bool:
         """Return whether it fits on a set of parts, or deciding that takes too long."""
-        return may_provide(self.demand.fleet, tree, (), [self.of_tree(tree).only(parts)])
+        return may_provide(self.fleet, tree, (), [self.of_tree(tree).only(parts)])
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return why it does not fit on the parts with the traits that it has to answer for."""
@@ -240,13 +241,13 @@ def may_hold(conditions: Sequence[LocatedCondition], tree: int, budget: Budget) 
     return next(solutions(start, expand, budget, lambda state: state), False)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class AffinityCheck(Condition):
     """Placed amounts that have to be near each other are, where each fits individually."""
 
-    each: Sequence[LocatedCondition]
-
     rule = Rule.AFFINITY
+
+    def __init__(self, each: Sequence[LocatedCondition]) -> None:
+        self.each = each
 
     def reasons(self, host: Partial) -> list[Reason]:
         """Return why the amounts do not fit near each other."""

@@ -23,8 +23,7 @@ import dataclasses
 import functools
 import heapq
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -108,7 +107,7 @@ class TopologyConstraint:
         self.traits = RequiredTraits(self.fleet, named.rules, required, (*self.classes, *located))
         self.named = named
         #: by class, placed amount and kind of named group
-        self.needs = [*self._needs_of_classes(), *self._needs_of_located(), *self._needs_of_kinds()]
+        self.needs = list(self._needs())
         #: by tree, whether anything is bound
         self.is_bound = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
         for need in self.needs:
@@ -137,36 +136,28 @@ class TopologyConstraint:
     def _is_bound(self, providers: Integers) -> Booleans:
         return self.level.binds(self.fleet.tree[providers], providers)
 
-    def _needs_of_classes(self) -> Iterator[_Need]:
+    def _needs(self) -> Iterator[_Need]:
+        """Yield the need of each class, placed amount and kind of named group."""
+        level = self.level
         for condition, allowed in zip(self.classes, self._answering(), strict=True):
             demand, rows = condition.demand, condition.demand.rows
             provided = np.where(demand.is_device, rows.high, 0)
             provided = np.where(demand.gives_all, demand.amount, provided)
-            yield _Need(
-                self.level,
-                demand.amount,
-                self.level.of[rows.provider],
-                np.where(allowed & (rows.low <= rows.high), provided, 0).clip(0),
-                self._is_bound(rows.provider),
-                np.where(demand.allowed[OWN], rows.capacity, 0),
-            )
-
-    def _needs_of_located(self) -> Iterator[_Need]:
-        """Yield that a domain has at least one part for each placed amount."""
-        for condition in self.located:
-            providers, allowed = condition.providers, condition.demand.allowed
-            domain = np.where(allowed, self.level.of[providers], -1)
+            provided = np.where(allowed & (rows.low <= rows.high), provided, 0).clip(0)
+            capacity = np.where(demand.allowed[OWN], rows.capacity, 0)
+            domain, is_bound = level.of[rows.provider], self._is_bound(rows.provider)
+            yield _Need(level, demand.amount, domain, provided, is_bound, capacity)
+        for placed in self.located:  # at least one part of it is in a domain
+            domain = np.where(placed.demand.allowed, level.of[placed.providers], -1)
             provided = np.zeros_like(domain)
             provided[np.unique(domain, return_index=True)[1]] = 1  # the first part of each domain
-            yield _Need(self.level, 1, domain, provided, self._is_bound(providers))
-
-    def _needs_of_kinds(self) -> Iterator[_Need]:
+            yield _Need(level, 1, domain, provided, self._is_bound(placed.providers))
         for kind in self.named.kinds:
             is_bound = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
             for rows, _ in kind.classes:
                 is_bound |= self._is_bound(rows.provider[~rows.is_part])
             provided = np.where(kind.own, self.named.each(kind), 0)
-            yield _Need(self.level, kind.count, self.level.of, provided, is_bound)
+            yield _Need(level, kind.count, level.of, provided, is_bound)
 
     def _answering(self) -> list[Booleans]:
         """Return the inventories that may provide each class.
@@ -248,15 +239,15 @@ class TreeDomains:
                 providing = need.domain[sources[need.provided[sources] > 0]].tolist()
                 order.update(dict.fromkeys(domain for domain in providing if domain in here))
         #: the domains that provide something
-        self._domains = list(order)
+        self.domains = list(order)
         sign = 0 if preference is None else preference.sign
         if sign:  # the fullest first, or the emptiest
-            self._domains.sort(
+            self.domains.sort(
                 key=lambda domain: (
                     -sign * sum(int(need.sums[domain]) / need.amount for need in self._needs)
                 )
             )
-        at = np.array(self._domains, dtype=np.int64)
+        at = np.array(self.domains, dtype=np.int64)
         #: by bound need, the amount, and the most that each domain provides
         self._sums = [(need.amount, need.sums[at].tolist()) for need in self._needs]
 
@@ -269,11 +260,6 @@ class TreeDomains:
             yield np.arange(here.start, here.stop)
         for providers in self._options:
             yield np.array(providers, dtype=np.int64)
-
-    @property
-    def most(self) -> int:
-        """The number of domains that provide something."""
-        return len(self._domains)
 
     @property
     def splits_counts(self) -> bool:
@@ -315,7 +301,7 @@ class TreeDomains:
 
         :raises SearchLimitReached: if the budget runs out first
         """
-        domains = self._domains
+        domains = self.domains
         table = self._distances if 1 < count < len(domains) else None
         by_distance = sets_by_distance(table, count) if table is not None else ()
         if by_distance:
@@ -352,7 +338,7 @@ class TreeDomains:
     def _distances(self) -> DistanceTable | None:
         """The distances between the cells that the domains are, None if they are equal."""
         constraint = self._constraint
-        fleet, cells = constraint.fleet, constraint.level.cell[self._domains].tolist()
+        fleet, cells = constraint.fleet, constraint.level.cell[self.domains].tolist()
         for kind in fleet.parts if max(cells) >= 0 else ():
             view = fleet.view(kind, self._tree)
             known = None if view is None else cell_map_of(view.located.inventory)
@@ -383,20 +369,18 @@ class TreeDomains:
 # --- the condition --------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
 class SingleDomain(Condition):
     """All of a request is provided by one domain of a level."""
 
-    constraint: TopologyConstraint
-    level: str
-    groups: Groups | None  #: the named groups, whose own reasons come first
-
     rule = Rule.NEAR
 
-    @property
-    def label(self) -> str:
-        """The name of a domain of the level."""
-        return "NUMA cell" if self.level == CELLS else self.level
+    def __init__(self, constraint: TopologyConstraint, level: str, groups: Groups | None) -> None:
+        """:param groups: the condition on the named groups, whose reasons come first"""
+        self.fleet = constraint.fleet
+        self.constraint = constraint
+        self.groups = groups
+        #: the name of a domain of the level
+        self.label = "NUMA cell" if level == CELLS else level
 
     def mask(self) -> Booleans:
         """Return the hosts that seem to have a domain with enough of everything."""
@@ -407,115 +391,61 @@ class SingleDomain(Condition):
         yield Check(self.mask(), self.rule, label=self.label)
 
     def reasons(self, host: Partial) -> list[Reason]:
-        """Return what the best domain lacks, if the host meets every other condition."""
+        """Return what the nearest domain lacks, if the host meets every other condition."""
         constraint, tree = self.constraint, host.tree
         if any(host.told.values()) or not (self.groups is None or self.groups.holds(tree)):
             return []
-        fleet = constraint.fleet
+        name = self.fleet.hosts[tree]
         if not constraint.is_bound[tree]:
-            return [Reason(Rule.NO_PLACE, 1, 0, 0, where=fleet.hosts[tree], unit=self.label)]
+            return [Reason(Rule.NO_PLACE, 1, 0, 0, where=name, unit=self.label)]
         domains = TreeDomains(constraint, tree)
         domain = domains.nearest()
-        classes, located, _ = domains.within(frozenset((domain,)))
-        sources = constraint.traits.sources(tree)
-        found = [
-            *self._of_classes(tree, classes, sources),
-            *self._of_located(tree, domain, located, sources),
-            *self._of_kinds(tree, domain),
-        ]
+        found = [*self._of_unnamed(tree, domains, domain), *self._of_kinds(tree, domain)]
         if found:
-            return [self._in_domain(reason, domain, fleet.hosts[tree]) for reason in found]
-        at_once = Reason(Rule.NEAR_AT_ONCE, 1, 0, 0, where=fleet.hosts[tree], unit=self.label)
-        holders = fleet.there(constraint.inventories(tree))
-        return [dataclasses.replace(at_once, holders=holders)]
+            return [self._in_domain(reason, domain, name) for reason in found]
+        holders = self.fleet.there(constraint.inventories(tree))
+        return [Reason(Rule.NEAR_AT_ONCE, 1, 0, 0, None, name, holders, unit=self.label)]
 
-    def _of_classes(
-        self, tree: int, demands: Sequence[TreeDemand], sources: Mapping[Condition, int]
-    ) -> Iterator[Reason]:
-        """Yield the reasons of each count that the domain does not provide."""
-        for condition, demand in zip(self.constraint.classes, demands, strict=True):
-            some, rows = demand.allowed & sources[condition], condition.demand.rows
-            if some:
+    def _of_unnamed(self, tree: int, domains: TreeDomains, domain: int) -> Iterator[Reason]:
+        """Yield the reasons of each count and placed amount that a domain does not provide."""
+        traits, level = self.constraint.traits, self.constraint.level
+        sources = traits.sources(tree)
+        classes, located, _ = domains.within(frozenset((domain,)))
+        demands: list[TreeDemand | LocatedTreeDemand] = [*classes, *located]
+        for condition, demand in zip(traits.classes, demands, strict=True):
+            if some := demand.allowed & sources[condition]:
                 yield from condition.short(tree, some)
-            else:
-                providers = rows.provider[rows.of_tree(tree)]
-                yield self._outside(tree, demand.amount, condition.name, providers)
-
-    def _of_located(
-        self,
-        tree: int,
-        domain: int,
-        demands: Sequence[LocatedTreeDemand],
-        sources: Mapping[Condition, int],
-    ) -> Iterator[Reason]:
-        """Yield the reasons of each placed amount, sums with the figures of the domain."""
-        fleet = self.constraint.fleet
-        for condition, demand in zip(self.constraint.located, demands, strict=True):
-            some = demand.only(demand.allowed & sources[condition])
-            if not some.allowed:
-                providers = np.array(demand.places, dtype=np.int64)
-                yield self._outside(tree, demand.ask.count, condition.name, providers)
                 continue
-            for reason in condition.short(tree, some.allowed):
-                is_sum = reason.rule in (Rule.CAPACITY, Rule.LIMIT) and reason.cell is None
-                if not is_sum or reason.resource is None:
-                    yield reason
-                    continue
-                rows = fleet.rows(reason.resource)
-                here = rows.of_tree(tree)
-                providers = rows.provider[here]
-                is_inside = self.constraint.level.of[providers] == domain
-                entries = np.flatnonzero(is_inside & np.isin(providers, some.providers))
-                if not len(entries):
-                    yield self._outside(tree, reason.requested, reason.resource, providers)
-                    continue
-                numbers = (entries + here.start + rows.first).tolist()
-                figures = self._figures(numbers)
-                yield dataclasses.replace(reason, rule=fleet.rule_of(numbers), unit=None, **figures)
+            if isinstance(condition, ClassCondition):
+                amount, rows = condition.demand.amount, condition.demand.rows
+                providers = rows.provider[rows.of_tree(tree)]
+            else:
+                amount, providers = condition.demand.count, np.array(condition.of_tree(tree).places)
+            is_unknown = len(providers) and not (level.of[providers] >= 0).any()
+            rule, host = Rule.PLACE_UNKNOWN if is_unknown else Rule.NEAR, self.fleet.hosts[tree]
+            yield Reason(rule, amount, 0, 0, condition.name, host, unit=self.label)
 
     def _of_kinds(self, tree: int, domain: int) -> Iterator[Reason]:
-        """Yield the classes of which the domain has too little for the named groups of a kind."""
-        constraint = self.constraint
-        kinds = constraint.named.kinds
-        for kind, need in zip(
-            kinds, constraint.needs[len(constraint.traits.classes) :], strict=True
-        ):
+        """Yield the classes of which a domain has too little for the named groups of a kind."""
+        constraint, fleet = self.constraint, self.fleet
+        needs = constraint.needs[len(constraint.traits.classes) :]
+        for kind, need in zip(constraint.named.kinds, needs, strict=True):
             if not need.is_bound[tree] or need.sums[domain] >= kind.count:
                 continue
             for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
-                here = rows.of_tree(tree)
-                providers = rows.provider[here]
-                some = kind.would[0][providers] & (constraint.level.of[providers] == domain)
-                figures = self._figures((np.flatnonzero(some) + here.start + rows.first).tolist())
-                requested = kind.count * amount
-                if figures["bound"] - figures["used"] < requested:
-                    is_sum = kind.count > 1
+                is_inside = constraint.level.of[rows.provider] == domain
+                entries = np.flatnonzero(is_inside & kind.would[OWN][rows.provider])
+                bound = int(rows.capacity[entries].sum())
+                free = int(rows.free[entries].clip(0).sum())
+                requested, is_sum = kind.count * amount, kind.count > 1
+                if free < requested:
                     yield Reason(
-                        Rule.NEAR,
-                        requested,
-                        resource=name,
-                        where=constraint.fleet.hosts[tree],
+                        *(Rule.NEAR, requested, bound, bound - free, name, fleet.hosts[tree]),
+                        fleet.holders((entries + rows.first).tolist()),
                         unit=self.label,
                         group=None if is_sum else kind.suffixes[0],
                         demands=kind.suffixes if is_sum else (),
-                        **figures,
                     )
-
-    def _figures(self, numbers: list[int]) -> dict[str, Any]:
-        """Return the sums of inventories, as fields of a reason."""
-        fleet = self.constraint.fleet
-        rows, at = fleet.inventories, np.array(numbers, dtype=np.int64)
-        bound, free = int(rows.capacity[at].sum()), int(rows.free[at].clip(0).sum())
-        return {"bound": bound, "used": bound - free, "holders": fleet.holders(numbers)}
-
-    def _outside(self, tree: int, amount: int, name: str, providers: Integers) -> Reason:
-        """Return the reason that no provider of a class is in the domain.
-
-        :param providers: those of the tree; the domain of each may be unknown
-        """
-        is_unknown = len(providers) and not (self.constraint.level.of[providers] >= 0).any()
-        rule = Rule.PLACE_UNKNOWN if is_unknown else Rule.NEAR
-        return Reason(rule, amount, 0, 0, name, self.constraint.fleet.hosts[tree], unit=self.label)
 
     def _in_domain(self, reason: Reason, domain: int, host: str) -> Reason:
         """Return a reason as one about the best domain."""
@@ -528,8 +458,8 @@ class SingleDomain(Condition):
             reason = dataclasses.replace(reason, unit=self.label)
         if reason.where not in (None, host):
             return reason
-        level, fleet = self.constraint.level, self.constraint.fleet
+        level = self.constraint.level
         provider = int(level.provider[domain])
         if provider >= 0:
-            return dataclasses.replace(reason, where=fleet.names[provider])
+            return dataclasses.replace(reason, where=self.fleet.names[provider])
         return dataclasses.replace(reason, where=host, cell=int(level.cell[domain]))
