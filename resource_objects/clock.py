@@ -1,10 +1,10 @@
-"""The clock of this machine, read here and nowhere else, and how long to wait by it.
+"""The clock of this machine, which only this module reads, and the length of pauses.
 
-It is never what a ledger on a server judges times by: that is the database's clock
-(:meth:`Backend.now <resource_objects.providers.backend.Backend.now>`), which all its clients share.
-A ledger in memory or in a file is used on one machine, whose clock this is.
+A ledger on a server compares times with the database's clock, which all clients share
+(:meth:`Backend.now <resource_objects.providers.backend.Backend.now>`). A ledger in memory or in a
+file is used on one machine, by the clock of this machine.
 
-Call these through the module (``clock.now()``), so that whoever replaces one replaces it for all.
+Call these functions through the module (``clock.now()``), so that a test can replace them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import datetime
 import time
 
-#: After so many tries the longest is reached: no float is large enough for every power of 2.
+#: The exponent is limited: a float cannot represent every power of 2.
 _MOST_DOUBLED = 60
 
 
@@ -22,19 +22,19 @@ def now() -> datetime.datetime:
 
 
 def monotonic() -> float:
-    """Return seconds that only go on, to tell how long ago something was."""
+    """Return seconds that never decrease, to measure durations."""
     return time.monotonic()
 
 
 def longest_pause(first: float, most: float, tried: int) -> float:
-    """Return how long to wait at most before something is tried again: twice as long each time.
+    """Return the maximum pause before the next try: it doubles with each try.
 
-    The pause itself is drawn between nothing and this, so that those who met do not meet again
+    The pause is a random time up to this one, so that processes that collided do not collide again
     (Brooker, *Exponential Backoff And Jitter*, AWS Architecture Blog, 2015: "full jitter").
 
-    :param first: seconds, before anything was tried
-    :param most: it is never more than so many seconds
-    :param tried: how often it was tried already
+    :param first: seconds, before the first try
+    :param most: the upper bound of the result, in seconds
+    :param tried: the number of tries so far
 
     >>> [longest_pause(0.5, 3, tried) for tried in (1, 2, 3, 10_000)]
     [1.0, 2.0, 3, 3]
@@ -43,5 +43,5 @@ def longest_pause(first: float, most: float, tried: int) -> float:
 
 
 def milliseconds() -> int:
-    """Return the milliseconds since 1970, as ids and numbers are drawn from them."""
+    """Return the milliseconds since 1970, with which ids and numbers begin."""
     return time.time_ns() // 1_000_000

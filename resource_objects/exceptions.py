@@ -463,8 +463,8 @@ class LedgerError(ResourceObjectsError):
         sentence = self.CASES.get(self.subject, ("", "failed"))[1]
         text = f"{self.name} {sentence}{f': {self.detail}' if self.detail else ''}"
         more = len(self.consumers) - _NAMED
-        others = f" and {more} more" if more > 0 else ""
-        users = f"; used by: {', '.join(self.consumers[:_NAMED])}{others}"
+        further = f" and {more} more" if more > 0 else ""
+        users = f"; used by: {', '.join(self.consumers[:_NAMED])}{further}"
         return text + (users if self.consumers else "")
 
 

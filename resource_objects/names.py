@@ -1,7 +1,7 @@
 """The names of the field: resource classes, traits, providers, consumers, uuids. Pure checks.
 
-Names are checked at the door, by shape only; whether a class or trait is *known* is asked of the
-catalog (:mod:`resource_objects.resources.catalog`) and of the ledger.
+Only the form of a name is checked. The catalog (:mod:`resource_objects.resources.catalog`) and the
+ledger decide whether a class or trait is *known*.
 
 Source of the rules: Placement's API (``CUSTOM_[A-Z0-9_]+`` up to 255 characters, provider names
 up to 200), os-resource-classes and os-traits.
@@ -22,8 +22,8 @@ import os_resource_classes
 from resource_objects import exceptions
 
 _STANDARD_ORDER = {name: index for index, name in enumerate(os_resource_classes.STANDARDS)}
-#: After all counts, what says where they are: host cells before the devices that are near them, so
-#: that a loop over a request takes them in this order.
+#: Placed resources come after all counts, host cells before the devices that are near them: a loop
+#: over a request allocates them in this order.
 _LOCATED_ORDER = {"NUMA_TOPOLOGY": len(_STANDARD_ORDER) + 1, "DEVICES": len(_STANDARD_ORDER) + 2}
 _ORDER = {**_STANDARD_ORDER, **_LOCATED_ORDER}
 _SYMBOL = re.compile(r"[A-Z0-9_]{1,255}\Z")
@@ -94,9 +94,9 @@ def in_natural_order(names: Sequence[str]) -> Iterator[int]:
 
 
 def resource_class_order(name: str) -> tuple[int, str]:
-    """Return a sort key: standard classes as os-resource-classes has them, then others by name.
+    """Return a sort key: standard classes in the order of os-resource-classes, then others by name.
 
-    What says where something is comes last: host cells, then devices.
+    Placed resources come last: host cells, then devices.
 
     >>> sorted(["CUSTOM_A", "MEMORY_MB", "VCPU"], key=resource_class_order)
     ['VCPU', 'MEMORY_MB', 'CUSTOM_A']
@@ -130,7 +130,7 @@ def provider_name(value: object) -> str:
 
 
 def provider_key(value: object) -> str:
-    """Return what finds a kept provider: its name, or its uuid as the ledger spells it.
+    """Return the key of a stored provider: its name, or its uuid as the ledger writes it.
 
     >>> provider_key("host0"), provider_key("6B7C0A9E0D0F4F839C0B0A4E8B7C1D2E")
     ('host0', '6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e')
@@ -139,7 +139,7 @@ def provider_key(value: object) -> str:
 
 
 def such_as(expected: str, close: Iterable[str]) -> str:
-    """Return what was expected, with the names that are close to what was given, if there are any.
+    """Return the expected value, followed by similar names if there are any.
 
     >>> such_as("a standard trait", ["HW_CPU_X86_AVX", "HW_CPU_X86_AVX2"])
     'a standard trait, such as HW_CPU_X86_AVX or HW_CPU_X86_AVX2'

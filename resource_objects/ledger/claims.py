@@ -804,9 +804,8 @@ def _is_unchanged(columns: Columns | None, before: Columns | None) -> bool:
 
 def _depends_on_rows(demands: Demands, refusal: exceptions.ResourceObjectsError) -> bool:
     """Return whether the same demands may be assigned otherwise on the present rows."""
-    return not isinstance(refusal, exceptions.CapacityException) or any(
-        demand.is_open for demand in demands.values()
-    )
+    has_choice = any(demand.is_open for demand in demands.values())
+    return has_choice or not isinstance(refusal, exceptions.CapacityException)
 
 
 def _required(demands: Demands, definitions: _Definitions | None) -> _Definitions:

@@ -374,15 +374,13 @@ class Definitions:
                     raise exceptions.InUse("provider", subject, devices) from error
             uuid = self._context.backend.uuids([subject]).get(subject)
             pages = self._context.consumers(ConsumerFilter(provider=uuid)) if uuid else ()
-            consumers = [
+            consumers = dict.fromkeys(
                 record.consumer
                 for records in pages
                 for record in records
-                if any(
-                    use.provider_uuid == uuid and detail in ("", use.resource_class)
-                    for use in record.held
-                )
-            ]
+                for use in record.held
+                if use.provider_uuid == uuid and detail in ("", use.resource_class)
+            )
             raise exceptions.InUse(error.subject, subject, detail, tuple(consumers)) from error
 
     def check_allowed(

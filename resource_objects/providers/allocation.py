@@ -245,14 +245,8 @@ class Trait(base.ResourceObject, frozen=True):
     VERSION = "1.0"
 
     name: str = fields.trait()
-
-    @property
-    def is_custom(self) -> bool:
-        """Whether it is custom; other names can be neither renamed nor removed."""
-        return self.name.startswith(names.CUSTOM_PREFIX)
-
-    def __str__(self) -> str:
-        return self.name
+    is_custom = ResourceClass.is_custom
+    __str__ = ResourceClass.__str__
 
 
 @base.register

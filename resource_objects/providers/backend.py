@@ -138,9 +138,7 @@ class Backend(abc.ABC):
 
         :raises InvalidInput: if a ledger of this kind is opened by its URL alone
         """
-        raise exceptions.InvalidInput(
-            "URL", "ledger URL with a session", url, "one of a remote Placement"
-        )
+        raise exceptions.InvalidInput("URL", "ledger URL", url, "no session: this is no Placement")
 
     @classmethod
     def upgrade_database(cls, url: str) -> list[str]:

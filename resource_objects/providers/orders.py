@@ -502,10 +502,10 @@ def class_renames(changes: Iterable[NameChange]) -> tuple[tuple[str, str], ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GroupChange:
-    """A change of one server group: it is created as ``wanted``, or removed for None."""
+    """A change of one server group: it is created as ``group``, or removed for None."""
 
     name: str
-    wanted: ServerGroup | None
+    group: ServerGroup | None
 
 
 @set_directly

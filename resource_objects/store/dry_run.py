@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import datetime
 from collections.abc import Mapping
 
@@ -39,7 +38,7 @@ def rehearse(
         carry_out(rows, write, now, _next_generation(columns))
     except exceptions.InUse as error:
         consumers = _consumers(rows_of(columns, claims), error.name, error.detail)
-        raise dataclasses.replace(error, consumers=consumers) from error
+        raise exceptions.InUse(error.subject, error.name, error.detail, consumers) from error
     return rows
 
 
@@ -52,8 +51,7 @@ def _consumers(rows: Rows, provider: str, resource_class: str) -> tuple[str, ...
         for name in row.classes
         if resource_class in ("", name)
     ]
-    users = rows.users_of(keys).values()
-    return tuple(sorted({consumer for pairs in users for consumer, _ in pairs}))
+    return tuple(sorted({user for users in rows.users_of(keys).values() for user, _ in users}))
 
 
 def check_definitions(changes: DefinitionChanges, columns: Columns) -> None:

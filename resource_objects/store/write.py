@@ -130,7 +130,7 @@ def change_group(transaction: Transaction, change: GroupChange) -> None:
     :raises InUse: if a group to delete has members
     :raises AlreadyExists: if a group to create exists with another policy
     """
-    groups, policy = transaction.rows.server_groups, change.wanted
+    groups, policy = transaction.rows.server_groups, change.group
     group = groups.get(change.name)
     if policy is None:
         if group is None:

@@ -96,7 +96,7 @@ def change_groups(
     transaction = Transaction(rows, now, number)
     for _, name, *columns in _LOCK.rows_for(connection, {change.name for change in changes}):
         rows.server_groups.put_unjournaled(name, None, _group([name, *columns]))
-    removing = {change.name for change in changes if change.wanted is None}
+    removing = {change.name for change in changes if change.group is None}
     for name, member in _FIRST_MEMBERS.rows_for(connection, removing):
         rows.consumers.put_unjournaled(
             member, None, ConsumerRecord("", member, now, (), group=name)

@@ -60,7 +60,7 @@ class FeedRules(kit.Kit):
         names = kit.define(backend, kit.host("host0"))
         kit.claim(backend, "job", {names["host0"]: "VCPU=1"})
         cursor = backend.cursor()
-        # as if other writes had replaced the last writes
+        # the cursor of a ledger in which the last writes were others
         other = Cursor(cursor.heads, tuple(n + 1 if n else 0 for n in cursor.last), cursor.epoch)
         for place in (other, Cursor(cursor.heads, cursor.last, cursor.epoch + 1)):
             check_expired(backend, place)
@@ -139,7 +139,9 @@ class FeedRules(kit.Kit):
         kit.claim(backend, "job-2", {names["host0"]: "VCPU=1"})
         last, moment = backend.cursor(), kit.later_moment()
         pruned = backend.prune(moment)
-        assert pruned.changes == 2  # the last entry of a shard stays and identifies the history
+        assert (
+            pruned.changes == 2
+        )  # the last entry of a shard is not pruned: it identifies the history
         for cursor in (_ZERO, old, middle):
             check_expired(backend, cursor)
         assert backend.changes(last, 10) == ()
@@ -179,12 +181,12 @@ class FeedRules(kit.Kit):
     @kit.law(6)
     def test_an_operation_older_than_the_retention_is_refused(self, backend: Backend) -> None:
         [here] = kit.define(backend, kit.host("host0")).values()
-        old = Operation(_made(kit.now() - datetime.timedelta(days=8)))
+        old = Operation(_operation_id(kit.now() - datetime.timedelta(days=8)))
         assert old.made_at is not None and Operation(str(uuids.uuid4())).made_at is None
         with raises_code("OperationExpired"):
             backend.claim(old, ConsumerOrder.claim("job", kit.deltas({here: "VCPU=1"})))
         assert backend.held("job") is None
-        younger = Operation(_made(kit.now() - datetime.timedelta(days=2)))
+        younger = Operation(_operation_id(kit.now() - datetime.timedelta(days=2)))
         created = backend.claim(younger, ConsumerOrder.claim("job", kit.deltas({here: "VCPU=1"})))
         again = ConsumerOrder.claim("job", kit.deltas({here: "VCPU=2"}))
         assert backend.claim(younger, again) == created
@@ -219,7 +221,7 @@ def _place(change: FeedEntry) -> tuple[int, int]:
     return change.shard, change.number
 
 
-def _made(when: datetime.datetime) -> str:
+def _operation_id(when: datetime.datetime) -> str:
     """Return an id of an operation that was created at a time."""
     milliseconds = int(when.timestamp() * 1000)
     return str(uuids.UUID(int=milliseconds << 80 | 7 << 76 | 2 << 62 | secrets.randbits(62)))

@@ -194,34 +194,34 @@ def _moment(days: int) -> datetime.datetime:
     return datetime.datetime(2040, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(days=days)
 
 
-def _some(values: list[Any]) -> st.SearchStrategy[frozenset[Any]]:
+def _subsets(values: list[Any]) -> st.SearchStrategy[frozenset[Any]]:
     return st.frozensets(st.sampled_from(values), max_size=3)
 
 
 def _several(values: list[Any]) -> st.SearchStrategy[tuple[frozenset[Any], ...]]:
-    return st.lists(_some(values), max_size=2).map(tuple)
+    return st.lists(_subsets(values), max_size=2).map(tuple)
 
 
 _listed_handles = [*_PROVIDERS, "nobody"]
 _amounts = st.dictionaries(st.sampled_from([*_CLASSES, "DISK_GB"]), st.integers(0, 6), max_size=2)
 _of_providers: dict[str, st.SearchStrategy[Any]] = {
-    "names": _some(_listed_handles),
-    "trees": _some(_listed_handles),
+    "names": _subsets(_listed_handles),
+    "trees": _subsets(_listed_handles),
     "aggregates": _several([*_AGGREGATES, "none"]),
-    "forbidden_aggregates": _some(_AGGREGATES),
-    "required": _some([*_TRAITS, "CUSTOM_NONE"]),
-    "forbidden": _some(_TRAITS),
+    "forbidden_aggregates": _subsets(_AGGREGATES),
+    "required": _subsets([*_TRAITS, "CUSTOM_NONE"]),
+    "forbidden": _subsets(_TRAITS),
     "any_of": _several(_TRAITS),
     "room": _amounts.map(lambda amounts: tuple(amounts.items())),
     "over_capacity": st.booleans(),
     "roots_only": st.booleans(),
 }
 _of_consumers: dict[str, st.SearchStrategy[Any]] = {
-    "names": _some([*_CONSUMERS, "nobody"]),
-    "projects": _some(_PEOPLE),
-    "users": _some(_PEOPLE),
-    "types": _some(_PEOPLE),
-    "states": _some([HELD, CONFIRMED]),
+    "names": _subsets([*_CONSUMERS, "nobody"]),
+    "projects": _subsets(_PEOPLE),
+    "users": _subsets(_PEOPLE),
+    "types": _subsets(_PEOPLE),
+    "states": _subsets([HELD, CONFIRMED]),
     "tree": st.sampled_from(_listed_handles),
     "provider": st.sampled_from(_listed_handles),
     "expires_before": st.sampled_from([_moment(0), _moment(1), _moment(9)]),

@@ -308,8 +308,8 @@ def _move_inventory(backend: Backend, turn: int) -> None:
     moved["CUSTOM_MOVES"] = remaining.pop("CUSTOM_MOVES")
     source.update(inventories=Inventories(remaining))
     target.update(inventories=Inventories(moved))
-    held = zip(columns.allocations.consumer, columns.allocations.resource_class, strict=True)
-    consumers = {consumer for consumer, kind in held if kind == "CUSTOM_MOVES"}
+    allocations = zip(columns.allocations.consumer, columns.allocations.resource_class, strict=True)
+    consumers = {consumer for consumer, kind in allocations if kind == "CUSTOM_MOVES"}
     uses = (Use(target.uuid or "", "CUSTOM_MOVES", 1),)
     moves = tuple(
         ConsumerOrder.replace(name, uses, generation=record.generation)
@@ -319,7 +319,7 @@ def _move_inventory(backend: Backend, turn: int) -> None:
     backend.commit(Write(Operation(), "reshape", "host0", changes, moves))
 
 
-#: Writes that go on during claims, by their turn.
+#: Writes of one thread during the claims of the others; called with the number of the turn.
 _WRITES: dict[str, Callable[[Backend, int], object]] = {
     "a class is renamed": _rename_class,
     "shares change": _change_shares,

@@ -135,13 +135,13 @@ _NAME_KINDS = {
 class Statement(NamedTuple):
     """One line of a scenario: ``word subject: value [options]``, and the lines indented below it.
 
-    ``rest`` is the subject with the value. An option without a value has the value ``""``.
+    ``argument`` is the subject with the value. An option without a value has the value ``""``.
     """
 
     number: int
     text: str
     word: str
-    rest: str
+    argument: str
     subject: str
     value: str
     options: dict[str, str]
@@ -260,7 +260,7 @@ class Runner:
         self.outcomes: dict[str, tuple[ConsumerRecord, ...]] = {}
         self.entries: tuple[FeedEntry, ...] = ()
         self.marked: Any = None
-        self.others: dict[str, Callable[[Statement], None]] = {
+        self.checks: dict[str, Callable[[Statement], None]] = {
             "repeat": self._repeat,
             "prepare": self._prepare,
             "note": self._note,
@@ -273,8 +273,8 @@ class Runner:
 
     def carry_out(self, statement: Statement) -> Any:
         """Carry out a step, or check a statement on the state; return the error of a refusal."""
-        if statement.word in self.others:
-            self.others[statement.word](statement)
+        if statement.word in self.checks:
+            self.checks[statement.word](statement)
             return None
         parts: dict[str, list[Statement]] = defaultdict(list)
         for below in statement.below:
@@ -285,7 +285,7 @@ class Runner:
         elif statement.word != "write":
             steps = [statement, *steps]
         if parts["refused"] or parts["because"]:
-            reasons = {item.rest for item in parts["because"]}
+            reasons = {item.argument for item in parts["because"]}
             write = partial(self._write, statement.options, steps)
             return self._check_refusal(write, parts["refused"], reasons)
         if parts["touched"]:
@@ -294,7 +294,7 @@ class Runner:
         self._note_consumers(steps)
         if parts["feed"]:
             entries = [self._entry_text(entry) for entry in self.entries]
-            assert sorted(entries) == sorted(item.rest for item in parts["feed"])
+            assert sorted(entries) == sorted(item.argument for item in parts["feed"])
         for item in parts["touched"]:
             self._check_touched(item)
         return None
@@ -354,7 +354,7 @@ class Runner:
             case "group" | "ungroup":
                 return "groups", GroupChange(step.subject, _server_group(step))
             case "reported" | "adopted":
-                return step.word, *(self.uuid_of(name) for name in step.rest.split())
+                return step.word, *(self.uuid_of(name) for name in step.argument.split())
         return "orders", self._order(step)
 
     def _preconditions(self, options: dict[str, str]) -> dict[str, Any]:
@@ -412,7 +412,7 @@ class Runner:
             assert self.follower.state == kit.ledger_state(self.backend)
         touched = self.follower.touched
         names = sorted(name for name, uuid in self.uuids.items() if uuid in touched.providers)
-        assert (["all"] if touched.is_wide else names) == statement.rest.split()
+        assert (["all"] if touched.is_wide else names) == statement.argument.split()
 
     def _order(self, step: Statement) -> ConsumerOrder:
         uses = (self._uses(step.value),) if step.value else ()
@@ -450,9 +450,9 @@ class Runner:
     def _definitions(self, step: Statement) -> list[DefinitionChanges]:
         """Return the differences between the stored trees and those of a step."""
         if step.word == "undefine":
-            return [kit.removal_of(self.backend, step.rest)]
+            return [kit.removal_of(self.backend, step.argument)]
         if step.word == "send":
-            return [self.prepared[step.rest]]
+            return [self.prepared[step.argument]]
         if step.word == "move":
             update = kit.updated(self.backend, step.subject, parent_uuid=self.uuid_of(step.value))
             return [DefinitionChanges(step.subject, updates=(update,))]
@@ -481,7 +481,7 @@ class Runner:
                 devices = PCIInventory(kit.card(1), usage=removed)
             else:
                 fields[word] = values
-        children = [self._provider(child.word, child.rest, child.below) for child in below]
+        children = [self._provider(child.word, child.argument, child.below) for child in below]
         provider = Provider(name, Inventories(inventories or {}), children=children, **fields)
         if devices is not None:
             provider.add_parts(kit.DEVICES, devices)
@@ -492,7 +492,7 @@ class Runner:
         self._commit(self.last)
 
     def _prepare(self, statement: Statement) -> None:
-        [self.prepared[statement.rest]] = self._definitions(statement.below[0])
+        [self.prepared[statement.argument]] = self._definitions(statement.below[0])
 
     def _note(self, statement: Statement) -> None:
         provider = kit.ledger_state(self.backend).providers[statement.value]
@@ -513,7 +513,7 @@ class Runner:
         assert kit.ledger_state(self.backend) == self.marked
 
     def _check_facts(self, statement: Statement) -> None:
-        has_subject = statement.rest != statement.subject
+        has_subject = statement.argument != statement.subject
         expected = statement.value.split() if has_subject else _items(statement)
         stored = sorted(_FACTS[statement.word](self.backend, statement.subject))
         if statement.word in ("used", "capacity", "total"):  # of some inventories
@@ -522,7 +522,7 @@ class Runner:
 
     def _check_allocations(self, statement: Statement) -> None:
         state = kit.ledger_state(self.backend)
-        lines = [line.text for line in statement.below] or [statement.rest]
+        lines = [line.text for line in statement.below] or [statement.argument]
         consumers = set()
         for line in lines:
             consumer, _, text = line.partition(": ")
@@ -538,7 +538,7 @@ class Runner:
             assert consumers == {consumer for consumer, _, _ in state.allocations}
 
     def _check_record(self, statement: Statement) -> None:
-        record = self.backend.held(statement.rest)
+        record = self.backend.held(statement.argument)
         assert record is not None
         names = ("state", "expires_at", "request", "project", "user", "consumer_type", "group")
         stored = {name: getattr(record, name) for name in names}
@@ -572,7 +572,7 @@ class Runner:
 
 def _items(statement: Statement) -> list[str]:
     """Return the parts of a statement without a subject, and the lines below it."""
-    return [*_parts(statement.rest), *(line.text for line in statement.below)]
+    return [*_parts(statement.argument), *(line.text for line in statement.below)]
 
 
 # --- facts about a ledger ---
