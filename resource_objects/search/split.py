@@ -1,36 +1,37 @@
-"""One amount in parts: which devices give how much, when each part keeps the unit rules.
+"""One amount in parts: how much each of some devices provides, by its unit rules.
 
-A device gives nothing, or a multiple of its step from ``low`` to ``high``. Asked is a set of parts
-that adds up exactly. Two kinds of choices are kept apart:
+A device provides nothing, or a multiple of its step from ``low`` to ``high``; the parts add up to
+the amount. Two choices are separate:
 
-* which devices take part at all. It only matters for those whose ``low`` is above their step
-  (a real min_unit) and below ``high``; like devices are considered once, by how many of them;
-* how much each gives. Once it is known who takes part, the devices of one step are one: any
-  multiple of the step up to their sum. What is left is an equation over the different steps, which
-  is solved by remainders, so two different steps need no search at all.
+* which devices take part. This matters only for *stiff* devices, whose ``low`` is above their step
+  and below ``high``; equal devices are considered once, by the number that takes part;
+* how much each provides. The devices of one step are one then: any multiple of the step up to their
+  sum. The rest is an equation over the different steps, solved by remainders, so two different
+  steps need no search at all.
 
-Where all steps agree and no ``low`` is above the step, which is nearly always, one trial decides.
-With many different min_units or steps the problem contains the subset sum problem, so each trial
-is paid for from a budget. The search is complete: None means that no split exists.
+If all steps are equal and no device is stiff, which is nearly always so, one trial decides. With
+many different bounds the problem contains the subset sum problem, so a budget pays for each trial.
+The search is complete: None means that no split exists.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 
 #: ``(low, high, step)`` of a device; low and high are multiples of step.
 Device = tuple[int, int, int]
-#: How many steps can be given beyond the lows, by step.
-_Room = tuple[int, ...]
-#: How many of each group take part.
+#: By step, the number of steps beyond the lows.
+_Steps = tuple[int, ...]
+#: By group of equal stiff devices, the number that takes part.
 _Counts = tuple[int, ...]
-#: The counts of the first groups, the sum of their lows, and what can be given beyond the lows.
-_Taking = tuple[_Counts, int, _Room]
+#: The counts of the first groups, the sum of their lows, and the steps available beyond the lows.
+_State = tuple[_Counts, int, _Steps]
 
 
 def split(amount: int, devices: Sequence[Device], budget: Budget) -> list[tuple[int, int]] | None:
@@ -43,101 +44,74 @@ def split(amount: int, devices: Sequence[Device], budget: Budget) -> list[tuple[
     >>> split(5, [(2, 8, 2), (2, 8, 2)], Budget(100)) is None
     True
     """
-    usable = [number for number, (low, high, _) in enumerate(devices) if 0 < low <= high]
-    if not usable or sum(devices[number][1] for number in usable) < amount:
+    usable = {
+        # a device that provides one part or nothing is one whose step is that part
+        number: (low, low, low) if low == high else (low, high, step)
+        for number, (low, high, step) in enumerate(devices)
+        if 0 < low <= high
+    }
+    steps = sorted({step for _, _, step in usable.values()}, reverse=True)
+    if sum(high for _, high, _ in usable.values()) < amount or amount % math.gcd(*steps):
         return None
-    problem = _Problem(amount, [_simplest(*devices[number]) for number in usable], budget)
-    found = problem.solve()
-    if found is None:
-        return None
-    return problem.hand_out(usable, *found)
+    stiff = Counter(device for device in usable.values() if device[0] > device[2])
+    groups = sorted(stiff.items(), key=lambda item: (-item[0][1], item[0]))
+    highs = [high * count for (_, high, _), count in groups]
+    #: by group, the most that it and those after it provide
+    reach = list(itertools.accumulate(reversed(highs), initial=0))[::-1]
 
-
-def _simplest(low: int, high: int, step: int) -> Device:
-    """Return a device that gives one part or nothing as one whose step is that part."""
-    return (low, low, low) if low == high else (low, high, step)
-
-
-class _Problem:
-    """The parts of one amount, over usable devices."""
-
-    def __init__(self, amount: int, devices: list[Device], budget: Budget) -> None:
-        self._amount = amount
-        self._steps = sorted({step for _, _, step in devices}, reverse=True)
-        self._devices = devices
-        self._budget = budget
-        # devices with a real min_unit, like ones together: the ones that give most first
-        stiff = Counter(device for device in devices if device[0] > device[2])
-        self._groups = sorted(stiff.items(), key=lambda item: (-item[0][1], item[0]))
-        self._reach = [0]  # the most that groups from here on give
-        for (_, high, _), count in reversed(self._groups):
-            self._reach.append(self._reach[-1] + high * count)
-        self._reach.reverse()
-
-    def solve(self) -> tuple[tuple[int, ...], _Room] | None:
-        """Return how many of each group take part, and what is given beyond the lows, by step."""
-        if self._amount % math.gcd(*self._steps):
-            return None
-        loose = tuple(
-            sum(high for low, high, own in self._devices if own == step and low == step) // step
-            for step in self._steps
-        )
-        start: _Taking = (), 0, loose
-        found = solutions(
-            start,
-            self._expand,
-            self._budget,
-            lambda state: (len(state[0]), *state[1:]),
-        )
-        return next(found, None)
-
-    def _expand(self, state: _Taking) -> Iterator[_Taking | Solution[tuple[_Counts, _Room]]]:
+    def expand(state: _State) -> Iterator[_State | Solution[tuple[_Counts, _Steps]]]:
         counts, lows, room = state
-        if not self._in_reach(len(counts), lows, room):
+        extra = sum(count * step for count, step in zip(room, steps, strict=True))
+        if not lows <= amount <= lows + extra + reach[len(counts)]:
             return
-        if len(counts) == len(self._groups):
-            given = combine(self._amount - lows, self._steps, room, self._budget)
-            if given is not None:
-                yield Solution((counts, given))
+        if len(counts) == len(groups):
+            beyond = combine(amount - lows, steps, room, budget)
+            if beyond is not None:
+                yield Solution((counts, beyond))
             return
-        (low, high, step), most = self._groups[len(counts)]
-        place = self._steps.index(step)
-        for count in range(most + 1):  # as few as can be
+        (low, high, step), most = groups[len(counts)]
+        place = steps.index(step)
+        for count in range(most + 1):  # as few as possible
             wider = room[place] + count * (high - low) // step
             yield (*counts, count), lows + count * low, (*room[:place], wider, *room[place + 1 :])
 
-    def _in_reach(self, group: int, lows: int, room: _Room) -> bool:
-        """Return whether sums alone allow the amount, with the groups from ``group`` open."""
-        extra = sum(count * step for count, step in zip(room, self._steps, strict=True))
-        return lows <= self._amount <= lows + extra + self._reach[group]
-
-    def hand_out(
-        self, numbers: Sequence[int], counts: tuple[int, ...], given: _Room
-    ) -> list[tuple[int, int]]:
-        """Return the parts: the lows of who takes part, and the rest where most can be given."""
-        taking = {group: count for (group, _), count in zip(self._groups, counts, strict=True)}
-        left = {step: count * step for step, count in zip(self._steps, given, strict=True)}
-        parts: list[tuple[int, int]] = []
-        for place in sorted(range(len(numbers)), key=self._by_give):
-            low, high, step = device = self._devices[place]
-            part = 0
-            if low > step:
-                if not taking[device]:
-                    continue
-                taking[device] -= 1
-                part = low
-            extra = min(left[step], high - part)
-            left[step] -= extra
-            if part + extra:
-                parts.append((numbers[place], part + extra))
-        return sorted(parts)
-
-    def _by_give(self, place: int) -> tuple[bool, int, int]:
-        low, high, step = self._devices[place]
-        return low <= step, -high, place
+    loose = [(high, step) for low, high, step in usable.values() if low == step]
+    room = tuple(sum(high for high, own in loose if own == step) // step for step in steps)
+    start: _State = (), 0, room
+    found = solutions(start, expand, budget, lambda state: (len(state[0]), *state[1:]))
+    for counts, beyond in found:
+        taking = {device: count for (device, _), count in zip(groups, counts, strict=True)}
+        return _parts(usable, taking, dict(zip(steps, beyond, strict=True)))
+    return None
 
 
-def combine(rest: int, steps: Sequence[int], room: Sequence[int], budget: Budget) -> _Room | None:
+def _parts(
+    devices: Mapping[int, Device], taking: dict[Device, int], beyond: Mapping[int, int]
+) -> list[tuple[int, int]]:
+    """Return the parts: the lows of stiff devices, and the rest from those with the most.
+
+    :param taking: how many of each stiff device take part
+    :param beyond: by step, the number of steps beyond the lows
+    """
+    left = {step: count * step for step, count in beyond.items()}
+    found: list[tuple[int, int]] = []
+    order = sorted(devices, key=lambda n: (devices[n][0] <= devices[n][2], -devices[n][1], n))
+    for number in order:
+        low, high, step = device = devices[number]
+        part = 0
+        if low > step:
+            if not taking[device]:
+                continue
+            taking[device] -= 1
+            part = low
+        extra = min(left[step], high - part)
+        left[step] -= extra
+        if part + extra:
+            found.append((number, part + extra))
+    return sorted(found)
+
+
+def combine(rest: int, steps: Sequence[int], room: Sequence[int], budget: Budget) -> _Steps | None:
     """Return counts of the steps, each within its room, that add up to ``rest``; None if none do.
 
     The greatest counts of the first steps are tried first. A step whose count does not leave what
@@ -149,22 +123,21 @@ def combine(rest: int, steps: Sequence[int], room: Sequence[int], budget: Budget
     True
     """
     common = [math.gcd(*steps[place:]) for place in range(len(steps))]
-    reach = [0]
-    for step, count in zip(reversed(steps), reversed(room), strict=True):
-        reach.insert(0, reach[0] + step * count)
+    sums = [step * count for step, count in zip(steps, room, strict=True)]
+    reach = list(itertools.accumulate(reversed(sums), initial=0))[::-1]
 
-    def expand(state: tuple[int, _Room]) -> Iterator[tuple[int, _Room] | Solution[_Room]]:
+    def expand(state: tuple[int, _Steps]) -> Iterator[tuple[int, _Steps] | Solution[_Steps]]:
         left, counts = state
         place = len(counts)
         if left % common[place] or left > reach[place]:
             return
         period = common[place + 1] if place + 1 < len(steps) else 1
         for count in _trials(left, steps[place], room[place], reach[place + 1], period):
-            given = (*counts, count)
+            chosen = (*counts, count)
             rest = left - steps[place] * count
-            yield Solution(given) if len(given) == len(steps) else (rest, given)
+            yield Solution(chosen) if len(chosen) == len(steps) else (rest, chosen)
 
-    start: tuple[int, _Room] = rest, ()
+    start: tuple[int, _Steps] = rest, ()
     found = solutions(start, expand, budget, lambda state: (len(state[1]), state[0]))
     return next(found, None)
 
@@ -172,7 +145,7 @@ def combine(rest: int, steps: Sequence[int], room: Sequence[int], budget: Budget
 def _trials(left: int, step: int, room: int, later: int, divisor: int) -> range:
     """Return the counts of a step, greatest first, that leave a multiple of ``divisor``.
 
-    What they leave is not more than ``later``. ``left`` is a multiple of gcd(step, divisor).
+    They leave ``later`` at most. ``left`` is a multiple of gcd(step, divisor).
     """
     most = min(room, left // step)
     least = max(0, -((later - left) // step))

@@ -26,7 +26,6 @@ solution only where none exists, or raises ``SearchLimitReached``.
 
 from __future__ import annotations
 
-import bisect
 import functools
 import itertools
 from collections import Counter
@@ -116,12 +115,6 @@ class TreeSolver:
         with_trait += [demand.with_trait for demand in self.located]
         #: by required trait, the sources of each class and the parts of each placed amount with it
         self.traits = tuple(dict.fromkeys(zip(*with_trait, strict=True)))
-        #: by class and source, the traits that it has, as bits; empty where no trait is required
-        self.has = tuple([[0] * len(demand.sources) for demand in self.classes if self.traits])
-        for trait, having in enumerate(self.traits):
-            for demand, has, sources in zip(self.classes, self.has, having, strict=False):
-                for source in members(demand, sources) if sources else ():
-                    has[source] |= 1 << trait
         self._open = (1 << len(self.traits)) - 1  # the traits that nothing answers for yet
         #: by inventory, the amount that the choices so far use
         self.used: dict[int, int] = {} if groups is None else groups.used
@@ -211,7 +204,9 @@ class TreeSolver:
     def _provide(self, step: int) -> Iterator[_Next]:
         """Let sources provide a family: each class as if it were alone, by one source, in parts."""
         self._budget.spend(int(step > 0))  # the search pays for the first step
-        family, sets = self._families[step - self._first_family], self._sets_of_step(step)
+        place = step - self._first_family
+        family, sets = self._families[place], self._sets(place)
+        assert sets is not None, "the step before asked"
         plans = {n: self._plan(n, self._preferred(n, sets[n])) for n in family.classes}
         number, is_one, count = family.classes[0], len(family.classes) == 1, self._found
         if not is_one or len(plans[number]) > 1:
@@ -245,11 +240,14 @@ class TreeSolver:
 
     def _provide_as(self, step: int, parts: Mapping[int, Supply]) -> Iterator[_Next]:
         """Let sources provide all of a family, if they have capacity for it together."""
-        self._book(parts, 1)
+        booked = [(n, source, part) for n, supply in parts.items() for source, part in supply]
+        for number, source, part in booked:
+            self._book(number, source, part, 1)
         left = self._families[step - self._first_family].left
-        if all(self.used.get(number, 0) <= most for number, most in left.items()):
+        if all(self.used.get(n, 0) <= most for n, most in left.items()):
             yield from self._provided(step, parts)
-        self._book(parts, -1)
+        for number, source, part in booked:
+            self._book(number, source, part, -1)
 
     def _provide_part(self, state: State) -> Iterator[_Next]:
         """Let the next source of a family provide each part that it can, or nothing."""
@@ -257,23 +255,22 @@ class TreeSolver:
         if not division.may_finish(state):
             return
         self._budget.spend()
-        place, number, source = division.sources[state.source]
+        step, at, missing, parts = state
+        place, number, source = division.sources[at]
         for part in division.parts_of(state):
-            missing = list(state.missing)
-            missing[place] -= part
-            parts = (*state.parts, (state.source, part))
-            booked = {number: ((source, part),)}
-            self._book(booked, 1)
-            if any(missing):
-                yield State(state.step, state.source + 1, tuple(missing), parts)
-            elif division.by_class(parts) == division.planned:
+            rest = (*missing[:place], missing[place] - part, *missing[place + 1 :])
+            provided = (*parts, (at, part))
+            self._book(number, source, part, 1)
+            if any(rest):
+                yield State(step, at + 1, rest, provided)
+            elif division.by_class(provided) == division.planned:
                 yield Solution(None)
             else:
-                yield from self._provided(state.step, division.by_class(parts))
-            self._book(booked, -1)
+                yield from self._provided(step, division.by_class(provided))
+            self._book(number, source, part, -1)
             if self._is_done:
                 return
-        yield state._replace(source=state.source + 1)
+        yield State(step, at + 1, missing, parts)
 
     def _provided(self, step: int, parts: Mapping[int, Supply]) -> Iterator[_Next]:
         """Continue after a family, with the traits that its providers answer for."""
@@ -287,13 +284,13 @@ class TreeSolver:
         for number in parts:
             self._parts[number] = ()
 
-    def _book(self, parts: Mapping[int, Supply], sign: int) -> None:
-        """Add the use of inventories by parts, or (sign -1) remove it."""
-        for number, supply in parts.items() if self._counts_use or self._needs_own else ():
-            for source, part in supply:
-                self.owned += sign * self.is_own(self.provider(number, source))
-                for inventory, factor in self.uses[number][source] if self._counts_use else ():
-                    self.used[inventory] = self.used.get(inventory, 0) + sign * factor * part
+    def _book(self, number: int, source: int, part: int, sign: int) -> None:
+        """Add the use of inventories by a part, or (sign -1) remove it."""
+        if self._needs_own:
+            self.owned += sign * self.is_own(self.provider(number, source))
+        if self._counts_use:
+            for inventory, factor in self.uses[number][source]:
+                self.used[inventory] = self.used.get(inventory, 0) + sign * factor * part
 
     # --- what the rest depends on ---
 
@@ -343,10 +340,11 @@ class TreeSolver:
 
     def answered(self, number: int, sources: Iterable[int]) -> int:
         """Return the open traits that all of some sources of a class have, as bits."""
-        found = self._open
-        for source in sources if found else ():
-            found &= self.has[number][source]
-        return found
+        if not self._open:
+            return 0
+        some = sum(1 << source for source in sources)
+        has = bits(not some & ~having[number] for having in self.traits)
+        return has & self._open
 
     # --- the unnamed group next to the named ones ---
 
@@ -394,10 +392,19 @@ class TreeSolver:
         The first source that can provide all of it does, else devices in parts.
         """
         plans, key = self._rest.plans, (number, sources)
-        if key not in plans:
-            demand, highs = self.classes[number], self._rest.highs[number]
-            self._budget.spend(1 + len(demand.sources) // _SOURCES_PER_STEP)
-            plans[key] = _planned(demand, highs, members(demand, sources), self._budget)
+        if key in plans:
+            return plans[key]
+        demand, highs = self.classes[number], self._rest.highs[number]
+        self._budget.spend(1 + len(demand.sources) // _SOURCES_PER_STEP)
+        places = members(demand, sources)
+        whole = next((place for place in places if demand.provides(place, highs)), None)
+        if whole is not None:
+            plans[key] = ((whole, demand.amount),)
+        else:
+            places = [place for place in places if demand.sources[place].is_device]
+            bounds = [(demand.sources[p].low, highs[p], demand.sources[p].step) for p in places]
+            parts = split(demand.amount, bounds, self._budget) or ()
+            plans[key] = tuple([(places[at], part) for at, part in parts])
         return plans[key]
 
     # --- the bound ---
@@ -412,11 +419,6 @@ class TreeSolver:
         if key not in sets:
             sets[key] = self._narrowed(family)
         return sets[key]
-
-    def _sets_of_step(self, step: int) -> tuple[int, ...]:
-        sets = self._sets(step - self._first_family)
-        assert sets is not None, "the step before asked"
-        return sets
 
     def _narrowed(self, family: int) -> tuple[int, ...] | None:
         count = len(self.classes)
@@ -447,12 +449,12 @@ class TreeSolver:
 
     def _covers(self, classes: Iterable[int], sets: Sequence[int]) -> bool:
         """Return whether the classes may answer for all traits: each for those of one source."""
-        most, required = 0, self._open
+        traits, most = self._open_traits(), 0
         for number in classes:
-            sources = sets[number]
-            answers = [h & required for s, h in enumerate(self.has[number]) if sources >> s & 1]
-            most += max(map(int.bit_count, answers), default=0)
-        return most >= required.bit_count()
+            sources = members(self.classes[number], sets[number])
+            counts = [sum(having[number] >> s & 1 for having in traits) for s in sources]
+            most += max(counts, default=0)
+        return most >= len(traits)
 
     def _preferred(self, number: int, sources: int) -> int:
         """Return the sources that answer for as many traits as the class can, one by one."""
@@ -522,22 +524,6 @@ class _Rest(NamedTuple):
     used: dict[int, int]  #: by inventory that the unnamed group may use, the amount
     plans: dict[tuple[int, int], Supply]  #: by class and sources, as returned by ``_plan``
     sets: dict[tuple[int, int], tuple[int, ...] | None]  #: as returned by ``_sets``
-
-
-def _planned(
-    demand: TreeDemand, highs: Sequence[int], sources: Iterable[int], budget: Budget
-) -> Supply:
-    """Return how some sources provide a class; empty if they cannot."""
-    devices, places = [], []
-    for place in sources:
-        if demand.provides(place, highs):
-            return ((place, demand.amount),)
-        low, _, step, is_device = demand.sources[place]
-        if is_device:
-            places.append(place)
-            devices.append((low, highs[place], step))
-    parts = split(demand.amount, devices, budget)
-    return tuple([(places[at], part) for at, part in parts or ()])
 
 
 def _parts_without(
@@ -700,18 +686,14 @@ class Division:
 
         They are used by a source before and one after, or may be used by placed amounts.
         """
+        first: dict[int, int] = {}
         last: dict[int, int] = {}
-        near = self._solver.reach_of_located
-        for place, (_, number, source) in enumerate(self.sources):
-            last.update((inventory, place) for inventory, _ in self._links[place])
-            uses = self._solver.uses[number][source] if near else ()
-            last.update(
-                (inventory, len(self.sources)) for inventory, _ in uses if inventory in near
-            )
-        found = sorted(last, key=lambda number: -last[number])
-        ends = sorted(last.values())
-        counts = [len(ends) - bisect.bisect_left(ends, at) for at in range(len(self.sources) + 1)]
-        return [found[:count] for count in counts]
+        near, end = self._solver.reach_of_located, len(self.sources)
+        for at, (_, number, source) in enumerate(self.sources):
+            for inventory, _ in self._solver.uses[number][source] if near else self._links[at]:
+                first.setdefault(inventory, at)
+                last[inventory] = end if inventory in near else at
+        return [[n for n in last if first[n] < at <= last[n]] for at in range(end + 1)]
 
     def may_finish(self, state: State) -> bool:
         """Return False if the sources from a state on cannot provide what is missing."""
@@ -721,23 +703,23 @@ class Division:
                 return False
         return state.source < len(self.sources)
 
-    def _room(self, inventory: int) -> int:
-        return self._family.left[inventory] - self._solver.used.get(inventory, 0)
-
     def parts_of(self, state: State) -> range:
         """Return the parts that the next source can provide, the largest first."""
-        place, _, _ = self.sources[state.source]
-        low, most, unit, is_device = self._bounds[state.source]
+        at, left, used = state.source, self._family.left, self._solver.used
+        place = self.sources[at][0]
+        low, most, unit, is_device = self._bounds[at]
         amount, missing = self.amounts[place], state.missing[place]
-        for inventory, factor in self._links[state.source]:
-            most = min(most, self._room(inventory) // factor)
+        for inventory, factor in self._links[at]:
+            room = (left[inventory] - used.get(inventory, 0)) // factor
+            if room < most:
+                most = room
         if not is_device:
             is_whole = missing == amount and low <= amount <= most and amount % unit == 0
             return range(amount, amount + is_whole)
-        if self._is_like_last[state.source]:
+        if self._is_like_last[at]:
             most = min(most, self._part_before(state))
         most = min(most, missing)
-        least = max(low, missing - self._sums[state.source + 1][0][place])
+        least = max(low, missing - self._sums[at + 1][0][place])
         return range(most // unit * unit, least - 1, -unit)
 
     def _part_before(self, state: State) -> int:
