@@ -76,8 +76,8 @@ class Bundle:
         if isinstance(order := options.get("order"), Mapping):
             options["order"] = Order(**order)
         if bounds := options.get("limits"):  # a smaller bundle may lack some of the providers
-            known = {*self.columns.providers.name, *self.columns.providers.uuid}
-            options["limits"] = {key: bounds[key] for key in bounds if key in known}
+            existing = {*self.columns.providers.name, *self.columns.providers.uuid}
+            options["limits"] = {key: bounds[key] for key in bounds if key in existing}
         return self.snapshot().candidates(self.request, **options)
 
     def snapshot(self) -> Snapshot:

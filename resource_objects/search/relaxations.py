@@ -135,16 +135,16 @@ class Relaxations(Sequence[Relaxation]):
         #: the number of searches
         self.tries = tries
 
-    def _known(self) -> tuple[Relaxation, ...]:
+    def _checked(self) -> tuple[Relaxation, ...]:
         if not self._relaxations and self.cut_short:
             raise SearchLimitReached(self.tries)
         return self._relaxations
 
     def __len__(self) -> int:
-        return len(self._known())
+        return len(self._checked())
 
     def __getitem__(self, index: Any) -> Any:
-        return self._known()[index]
+        return self._checked()[index]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -329,25 +329,25 @@ class RelaxationSearch:
 
     def _placed_reductions(self) -> Iterator[_Trial]:
         """Yield the reductions of placed amounts, of which the first step that fits counts."""
-        for way, make in placed_reductions(self.request):
-            if way.kind in self.kinds:
-                cost = self.cost(way.kind, way.step(1).size)
-                run = partial(first_step, way, partial(self._reduce, way, make))
-                yield _Trial(cost, way.kind, way.subject, run)
+        for reduction, make in placed_reductions(self.request):
+            if reduction.kind in self.kinds:
+                cost = self.cost(reduction.kind, reduction.step(1).size)
+                run = partial(first_step, reduction, partial(self._reduce, reduction, make))
+                yield _Trial(cost, reduction.kind, reduction.subject, run)
 
     def _reduce(
         self,
-        way: Weakening[Amount],
-        make: Callable[[Amount | None], Request],
+        reduction: Weakening[Amount],
+        make: Callable[[Step[Amount]], Request],
         step: Step[Amount],
     ) -> Relaxation | None:
         return self._attempt(
-            way.kind,
-            way.subject,
+            reduction.kind,
+            reduction.subject,
             step.told,
             step.size,
-            partial(_made, make, step),
-            is_smallest=way.is_ordered or way.steps <= FEW_AMOUNTS,
+            partial(make, step),
+            is_smallest=reduction.is_ordered or reduction.steps <= FEW_AMOUNTS,
         )
 
     def _smaller_counts(self) -> Iterator[_Trial]:
@@ -434,23 +434,24 @@ class RelaxationSearch:
         """Yield the release of each consumer, or the end of its claim if that is cheaper."""
         requested = amounts_of(self.request)
         fractions: dict[tuple[int, ...], Fraction] = {}
-        for consumer, held, trees in release_candidates(
+        for consumer, allocated, trees in release_candidates(
             self.fleet, self.anywhere, self._pool_trees
         ):
             sizes: dict[str, Fraction] = {}
             if "wait" in self.kinds and consumer in self.ends:
-                left = (self.ends[consumer] - self.now) // datetime.timedelta(seconds=1)
-                sizes["wait"] = Fraction(max(left, 0), 3600)
+                seconds = (self.ends[consumer] - self.now) // datetime.timedelta(seconds=1)
+                sizes["wait"] = Fraction(max(seconds, 0), 3600)
             if "release" in self.kinds and consumer not in self.protected:
-                own = tuple([sum([of.get(name, 0) for of in held.values()]) for name in requested])
-                if own not in fractions:
-                    parts = map(Fraction, own, requested.values())
-                    fractions[own] = max(parts, default=Fraction(1))
-                sizes["release"] = fractions[own] * (1 + self.priorities.get(consumer, 0))
+                trees_of = allocated.values()
+                amounts = tuple([sum([of.get(name, 0) for of in trees_of]) for name in requested])
+                if amounts not in fractions:
+                    of_classes = map(Fraction, amounts, requested.values())
+                    fractions[amounts] = max(of_classes, default=Fraction(1))
+                sizes["release"] = fractions[amounts] * (1 + self.priorities.get(consumer, 0))
             if sizes:
                 cost, kind = min((self.cost(kind, size), kind) for kind, size in sizes.items())
                 for tree in trees:
-                    run = partial(self._release, kind, consumer, sizes[kind], {tree, *held})
+                    run = partial(self._release, kind, consumer, sizes[kind], {tree, *allocated})
                     yield _Trial(cost, kind, consumer, run)
 
     def _release(
@@ -517,10 +518,10 @@ class RelaxationSearch:
                     subject = f"{name} of {fleet.names[place]}"
                     yield _Trial(self.cost("ratio", size), "ratio", subject, run)
 
-    def _possible_without_bound(self, own: ClassRows) -> Booleans:
+    def _possible_without_bound(self, rows: ClassRows) -> Booleans:
         """Return which trees might satisfy the request if a class had unbounded capacity."""
         fleet = self.fleet.in_force()
-        here = slice(own.first, own.first + len(own.tree))
+        here = slice(rows.first, rows.first + len(rows.tree))
         capacity = fleet.inventories.capacity.copy()
         capacity[here] = np.maximum(capacity[here], 0) + MAX_AMOUNT // 4
         unbounded = fleet.with_figures(capacity=capacity)
@@ -571,10 +572,6 @@ class RelaxationSearch:
             yield self._trial("add", host, f"one more host like {host}", change=change, fork=fork)
 
 
-def _made(make: Callable[[Amount | None], Request], step: Step[Amount]) -> Request:
-    return make(step.made())
-
-
 def _ratio_for(capacity: int, base: int) -> int:
     """Return the least ratio for a capacity, in millionths."""
     return -(-capacity * MILLION // base)
@@ -608,7 +605,9 @@ def _least(low: int, high: int, attempt: Callable[[int], _T | None]) -> _T | Non
     return best
 
 
-def first_step(way: Weakening[Amount], attempt: Callable[[Step[Amount]], _T | None]) -> _T | None:
+def first_step(
+    reduction: Weakening[Amount], attempt: Callable[[Step[Amount]], _T | None]
+) -> _T | None:
     """Return the outcome of the first step of a reduction that succeeds, None if none does.
 
     If the steps are neither ordered nor few, the outcome may be that of a later step. (Unit rules
@@ -616,13 +615,14 @@ def first_step(way: Weakening[Amount], attempt: Callable[[Step[Amount]], _T | No
     """
 
     def attempt_number(number: int) -> _T | None:
-        return attempt(way.step(number))
+        return attempt(reduction.step(number))
 
-    if not way.is_ordered and way.steps <= FEW_AMOUNTS:
-        return next(filter(None, map(attempt_number, range(1, way.steps + 1))), None)
-    best = _least(1, way.steps, attempt_number)
-    if best is None and way.steps > 1:  # the last step may leave nothing to request
-        best = _least(1, way.steps - 1, attempt_number)
+    steps = reduction.steps
+    if not reduction.is_ordered and steps <= FEW_AMOUNTS:
+        return next(filter(None, map(attempt_number, range(1, steps + 1))), None)
+    best = _least(1, steps, attempt_number)
+    if best is None and steps > 1:  # the last step may leave nothing to request
+        best = _least(1, steps - 1, attempt_number)
     return best
 
 

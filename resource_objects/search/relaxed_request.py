@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import Amount, Amounts, resource
-from resource_objects.resources.weakening import Weakening
+from resource_objects.resources.weakening import Step, Weakening
 
 
 def amounts_of(request: Request) -> dict[str, int]:
@@ -61,13 +61,13 @@ def dropped_conditions(request: Request) -> Iterator[Dropped]:
     if request.isolates:
         description = "groups on one provider, not isolated"
         yield Dropped("policy", "isolate", description, replace(group_policy=None))
-    for names, rest in _without_each(request.same_subtree, ","):
+    for names, others in _without_each(request.same_subtree, ","):
         yield Dropped(
-            "subtree", names, f"{names} not below one provider", replace(same_subtree=rest)
+            "subtree", names, f"{names} not below one provider", replace(same_subtree=others)
         )
     for field in ("root_required", "root_forbidden"):
-        for trait, rest in _without_each(getattr(request, field)):
-            yield Dropped("trait", trait, f"without {field} {trait}", replace(**{field: rest}))
+        for trait, others in _without_each(getattr(request, field)):
+            yield Dropped("trait", trait, f"without {field} {trait}", replace(**{field: others}))
     for group in request.groups:
         suffix = f" of group {group.suffix}" if group.suffix else ""
         for kind, subject, description, fields in _group_conditions(group):
@@ -81,16 +81,18 @@ def dropped_conditions(request: Request) -> Iterator[Dropped]:
 def _group_conditions(group: RequestGroup) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
     """Yield the kind, subject and description of each condition, with the fields without it."""
     for field, kind, description in _CONDITIONS:
-        for names, rest in _without_each(getattr(group, field)):
-            yield kind, names, description.format(names), {field: rest}
-    for name, required, forbidden in group.traits_of:
+        for names, others in _without_each(getattr(group, field)):
+            yield kind, names, description.format(names), {field: others}
+    for condition in group.traits_of:
+        name, required, forbidden = condition
         for trait in sorted(required | forbidden):
-            conditions = (
-                (own, with_ - {trait}, without - {trait}) if own == name else (own, with_, without)
-                for own, with_, without in group.traits_of
+            relaxed = name, required - {trait}, forbidden - {trait}
+            conditions = tuple(
+                relaxed if other is condition else other
+                for other in group.traits_of
+                if other is not condition or any(relaxed[1:])
             )
-            rest = tuple(condition for condition in conditions if condition[1] or condition[2])
-            yield "trait", trait, f"{name} without the trait {trait}", {"traits_of": rest}
+            yield "trait", trait, f"{name} without the trait {trait}", {"traits_of": conditions}
     if group.in_tree is not None:
         yield "tree", group.in_tree, f"also outside {group.in_tree}", {"in_tree": None}
     for name, amount in group.resources.by_name():
@@ -107,7 +109,7 @@ def _without_each(value: Any, separator: str = "|") -> Iterator[tuple[str, Any]]
     """Yield each name of a set, or each set of a tuple as text, with the rest."""
     if isinstance(value, tuple):
         for names in value:
-            yield separator.join(sorted(names)), tuple(rest for rest in value if rest != names)
+            yield separator.join(sorted(names)), tuple(other for other in value if other != names)
     else:
         for name in sorted(value):
             yield name, value - {name}
@@ -144,27 +146,25 @@ def with_count(request: Request, group: RequestGroup, name: str, count: int) -> 
 
 def placed_reductions(
     request: Request,
-) -> Iterator[tuple[Weakening[Amount], Callable[[Amount | None], Request]]]:
+) -> Iterator[tuple[Weakening[Amount], Callable[[Step[Amount]], Request]]]:
     """Yield each way to reduce a placed amount, with a function that makes the request of a step.
 
     The counts that the amount implies are reduced with it. The function raises ``InvalidInput`` if
-    the rest is not a request.
+    there is no such request.
 
-    >>> for way, make in placed_reductions(Request("VCPU=2,PGPU=2,DEVICES=2*PGPU")):
-    ...     print(way.kind, "->", make(way.step(1).made()))
+    >>> for reduction, make in placed_reductions(Request("VCPU=2,PGPU=2,DEVICES=2*PGPU")):
+    ...     print(reduction.kind, "->", make(reduction.step(1)))
     amount -> VCPU=2,PGPU=1,DEVICES=PGPU
     policy -> VCPU=2,PGPU=2,DEVICES=2*PGPU@preferred
     """
     for group in request.groups:
         for name, amount in group.resources.by_name():
-            for way in resource(name).weaker(amount) if amount.locates else ():
-                yield way, partial(_with_placed, request, group, name)
+            for reduction in resource(name).weaker(amount) if amount.locates else ():
+                yield reduction, partial(_with_step, request, group, name)
 
 
-def _with_placed(
-    request: Request, group: RequestGroup, name: str, reduced: Amount | None
-) -> Request:
-    amounts = dict(group.resources.by_name())
+def _with_step(request: Request, group: RequestGroup, name: str, step: Step[Amount]) -> Request:
+    amounts, reduced = dict(group.resources.by_name()), step.made()
     implied = {} if reduced is None else reduced.located
     for counted in amounts.pop(name).located:
         if amounts.pop(counted, None) is not None and implied.get(counted):  # it is stated, too

@@ -179,7 +179,7 @@ class Scenario:
         """
         before = len(self)
         try:
-            return {name: self.claim(name, own, limits=limits) for name, own in candidates.items()}
+            return {name: self.claim(name, of, limits=limits) for name, of in candidates.items()}
         except exceptions.ResourceObjectsError:
             self.undo(before)
             raise
@@ -553,8 +553,10 @@ class Scenario:
                     units.setdefault(name, []).append(unit)
             for name, owner, amount in fleet.allocations.of_provider(place):
                 if owner == consumer:
-                    own = tuple(sorted(units.get(name, ())))
-                    uses.append(Use(fleet.uuids[place], name, amount, own, fleet.names[place]))
+                    allocated = tuple(sorted(units.get(name, ())))
+                    uses.append(
+                        Use(fleet.uuids[place], name, amount, allocated, fleet.names[place])
+                    )
         return ConsumerRecord(_NO_UUID, consumer, NO_MOMENT, tuple(uses)) if uses else None
 
 
@@ -671,9 +673,9 @@ def _disabled(columns: Columns) -> dict[str, Disabled]:
 
 
 def _disabling(
-    before: Mapping[str, Disabled], after: Mapping[str, Disabled], known: Collection[str]
+    before: Mapping[str, Disabled], after: Mapping[str, Disabled], uuids: Collection[str]
 ) -> Iterator[DisableOrder]:
-    for uuid in sorted({*before, *after} & set(known)):
+    for uuid in sorted({*before, *after} & set(uuids)):
         # without the actor and the time, which the ledger records
         old, new = ServiceState.of(before.get(uuid)), ServiceState.of(after.get(uuid))
         if old != new:

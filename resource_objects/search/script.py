@@ -159,15 +159,15 @@ def read_script(text: str | Iterable[str]) -> tuple[Change, ...]:
 
 
 def _move(scenario: Scenario, requests: Requests, name: str, host: str) -> None:
-    known, root = made_for(scenario, requests, name), scenario.tree(host).name
-    request = known or counts_held(scenario, name)
+    stored, root = made_for(scenario, requests, name), scenario.tree(host).name
+    request = stored or counts_held(scenario, name)
     on_host = partial(OnlyHost, root)  # with its pools, unlike in_tree
     candidates = without(scenario, name).candidates(request, limit=1, filters=[on_host])
     if not candidates:
         reasons = candidates.explain().of(root)
         explanation = "; ".join(sentences(reasons))
         raise exceptions.NoCandidates(f"no candidate for {name} on {root}", explanation, reasons)
-    scenario.move(name, Chosen(candidates[0], request) if known else candidates[0])
+    scenario.move(name, Chosen(candidates[0], request) if stored else candidates[0])
 
 
 def without(scenario: Scenario, *consumers: str) -> Scenario:
@@ -231,7 +231,7 @@ def _uuid_of(name: str) -> str:
     return str(uuids.uuid5(uuids.NAMESPACE_URL, f"resource-objects:{name}"))
 
 
-def free_name(known: Collection[str], host: str) -> str:
+def free_name(names: Collection[str], host: str) -> str:
     """Return a name for a host like another one that is not in use."""
-    names = (f"{host}-like-{number}" for number in itertools.count(1))
-    return next(name for name in names if name not in known)
+    like = (f"{host}-like-{number}" for number in itertools.count(1))
+    return next(name for name in like if name not in names)

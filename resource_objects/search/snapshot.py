@@ -618,9 +618,9 @@ class Snapshot(Shared):
         job-7 PGPU 2, VCPU 8; job-9 PGPU 1/2
         """
         fleet = self._fleet.providers_in_force()
-        known = frozenset(self.hosts) if hosts else frozenset()
+        all_hosts = frozenset(self.hosts) if hosts else frozenset()
         for name in hosts:
-            if name not in known:
+            if name not in all_hosts:
                 raise exceptions.NotFound("provider", name)
         names = None if consumers is None else frozenset(_consumer_names(consumers))
         selected = frozenset(hosts) if hosts else None

@@ -89,8 +89,8 @@ class When:
         if self.at is not None:
             return f"{self.at}, when {', '.join(map(str, self.because))}"
         if self.cut_short:
-            known = "" if self.not_after is None else f", not before {self.not_after}"
-            return f"not known: the budget ended{known}"
+            bound = "" if self.not_after is None else f", not before {self.not_after}"
+            return f"not known: the budget ended{bound}"
         return "\n".join(["not by the end of claims", *self.why])
 
 
@@ -185,9 +185,9 @@ class _Releases:
                 needed.append(end)
         if len(needed) <= MOST_CHECKED:  # a consumer above a capacity never returns
             for end in needed.copy():
-                others = [other for other in needed if other is not end]
-                if self._is_free(candidate, others):
-                    needed = others
+                fewer = [other for other in needed if other is not end]
+                if self._is_free(candidate, fewer):
+                    needed = fewer
         return tuple(reversed(needed))
 
     def _is_free(self, candidate: Candidate, ended: Collection[End]) -> bool:

@@ -592,16 +592,16 @@ def test_memory_in_pages_is_less_by_whole_pages():
 @pytest.mark.parametrize("is_ordered", [True, False])
 def test_the_first_step_that_fits_is_found_whichever_it_is(is_ordered):
     request = ro.Request("DISK_GB=1,DEVICES=20*PGPU")
-    ((way, make),) = [pair for pair in placed_reductions(request) if pair[0].kind == "amount"]
-    way = dataclasses.replace(way, is_ordered=is_ordered)
+    ((reduction, make),) = [one for one in placed_reductions(request) if one[0].kind == "amount"]
+    reduction = dataclasses.replace(reduction, is_ordered=is_ordered)
     for most in range(20):
 
         def size(step, most=most):
-            devices = make(step.made()).resources.get("DEVICES")
+            devices = make(step).resources.get("DEVICES")
             return step.size if devices is None or devices.count <= most else None
 
-        assert first_step(way, size) == Fraction(20 - most, 20)
-    assert first_step(way, lambda step: None) is None
+        assert first_step(reduction, size) == Fraction(20 - most, 20)
+    assert first_step(reduction, lambda step: None) is None
 
 
 def test_a_topology_of_other_cells_and_policies_is_found(machine):
