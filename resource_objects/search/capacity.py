@@ -338,7 +338,7 @@ class _ClassArrays:
         self._is_counted = fleet.counted(rows)
         if fleet.within is not None:
             self._is_counted = self._is_counted & (rows.tree == fleet.within)
-        out_of_service = fleet.out_of_service()
+        out_of_service = fleet.disabled_mask()
         is_disabled = np.zeros_like(self._is_counted)
         if out_of_service is not None:
             is_disabled = out_of_service[rows.provider]

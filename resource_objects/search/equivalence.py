@@ -1,16 +1,15 @@
-"""Providers that are equal: whoever chooses between them need consider one only.
+"""Classes of equal providers, of which a search considers only one.
 
-Equal are providers below one parent with nobody below them that have the same traits, are in the
-same aggregates, and keep the same classes by the same unit rules with the same amounts free, used
-of the same inventories elsewhere. Devices that are known one by one are equal if they are in all
-but their addresses: kind, NUMA node, networks, labels. A pool is like nobody, for others know it by
-its name; so is whose inventory others draw on, and who keeps a cell of a topology.
+Providers are equal if they have the same parent and no children, the same traits, aggregates and
+resource classes, equal unit rules and free amounts, and the same shares. Devices are equal if they
+differ only in their addresses: their resource, NUMA node, networks and labels are equal. A pool, a
+target of shares and a cell of a topology are equal to no other provider.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Mapping
 
 import numpy as np
 
@@ -23,35 +22,32 @@ from resource_objects.search.fleet import Fleet
 
 
 def equivalence(fleet: Fleet) -> Equivalence:
-    """Return the equivalence classes of a fleet's providers, made when they are first asked for.
+    """Return the equivalence classes of a fleet's providers, computed when they are first needed.
 
-    They depend on definitions alone, not on what is used, so that a fleet in which something else
-    is used has the same. Their numbers mean nothing to another one, so all threads have the same.
+    Fleets of the same definitions share them.
     """
     known: Equivalence | None = fleet.of_definitions.get(Equivalence)
     return known or fleet.of_definitions.setdefault(Equivalence, Equivalence(fleet))
 
 
 class Equivalence:
-    """What of the definitions tells equal providers. Made when it is first asked for.
+    """The equivalence classes of providers, as far as they depend on definitions.
 
-    It keeps nothing of a fleet but what depends on definitions alone, so that it may go over to the
-    fleet in which something else is used.
+    It refers to no fleet, so that fleets with other usage can share it.
     """
 
     def __init__(self, fleet: Fleet) -> None:
         self._inventories = _Index(fleet.inventories.provider)
         self._traits = _index_of(fleet.traits)
         self._aggregates = _index_of(fleet.aggregates)
-        providers = np.arange(len(fleet.parent))
-        apart = np.zeros(len(providers), dtype=np.bool_)
-        is_root = fleet.parent == providers
-        apart[is_root] = True
-        apart[fleet.parent[~is_root]] = True  # somebody is below it
-        apart[fleet.pools.providers] = True
-        apart[fleet.inventories.provider[fleet.shares.targets]] = True
-        self._is_apart = apart
-        self._rules: dict[int, tuple[int, list[int]] | None] = {}
+        is_root = fleet.parent == np.arange(len(fleet.parent))
+        is_unique = is_root.copy()
+        is_unique[fleet.parent[~is_root]] = True  # it has children
+        is_unique[fleet.pools.providers] = True
+        is_unique[fleet.inventories.provider[fleet.shares.targets]] = True
+        self._is_unique = is_unique
+        #: by provider: the number of its definition, and its inventories; None if it is unique
+        self._definitions: dict[int, tuple[int, list[int]] | None] = {}
         self._number: dict[Hashable, int] = {}
         self._next = itertools.count()
 
@@ -60,88 +56,86 @@ class Equivalence:
         return self._inventories.of(provider)
 
     def qualities(self, provider: int) -> tuple[frozenset[int], frozenset[int]]:
-        """Return the traits of a provider and the aggregates that it is in, by their numbers."""
+        """Return the numbers of the traits of a provider, and of its aggregates."""
         return frozenset(self._traits.of(provider)), frozenset(self._aggregates.of(provider))
 
     def of(self, fleet: Fleet, provider: int) -> Hashable:
-        """Return what equal providers have in common; nobody else has it.
+        """Return a key that exactly the providers equal to this one have.
 
         Cost: some 20 microseconds the first time, then 2.
         """
-        if self._is_apart[provider]:
+        if self._is_unique[provider]:
             return provider
-        if provider not in self._rules:
-            self._rules[provider] = self._numbered(fleet, provider)
-        found = self._rules[provider]
-        if found is None:
+        if provider not in self._definitions:
+            self._definitions[provider] = self._numbered(fleet, provider)
+        definition = self._definitions[provider]
+        if definition is None:
             return provider
-        rule, numbers = found
-        return rule, tuple(fleet.inventories.free[numbers].tolist())
+        number, inventories = definition
+        return number, tuple(fleet.inventories.free[inventories].tolist())
 
     def _numbered(self, fleet: Fleet, provider: int) -> tuple[int, list[int]] | None:
-        """Return a number that those have who may be equal, with the inventories; None: nobody."""
         parts = self._parts(fleet, provider)
         if parts is None:
             return None
-        rule = parts, self._rule(fleet, provider)
-        # two threads may both count on: then a number is left out, and none is used twice
-        return self._number.setdefault(rule, next(self._next)), self.inventories(provider)
+        key = parts, self._definition(fleet, provider)
+        # if two threads add a key, one number is not used, and none is used twice
+        return self._number.setdefault(key, next(self._next)), self.inventories(provider)
 
     def _parts(self, fleet: Fleet, provider: int) -> Hashable | None:
-        """Return what is told of it as a part of what lies over its tree; None: like nobody."""
-        found: list[Hashable] = []
-        for kind, parts in fleet.parts.items():
-            at = int(parts.provider.searchsorted(provider))
-            if at == len(parts.provider) or parts.provider[at] != provider:
+        """Return what equal parts of placed resources have in common; None for a unique part."""
+        keys: list[Hashable] = []
+        for name, parts in fleet.parts.items():
+            if not parts.classes_at(provider):
                 continue
-            if not issubclass(resource(kind).inventory_kind, Identified):
+            if not issubclass(resource(name).inventory_kind, Identified):
                 return None
             try:
-                view = fleet.view(kind, int(fleet.tree[provider]))
+                view = fleet.view(name, int(fleet.tree[provider]))
             except exceptions.InvalidInventory:
                 return None
             if view is None:
                 return None
-            like = view.located.inventory.symmetry_key(view.places.index(provider))
-            if like is None:
+            key = view.located.inventory.symmetry_key(view.places.index(provider))
+            if key is None:
                 return None
-            found.append((kind, like))
-        return tuple(found)
+            keys.append((name, key))
+        return tuple(keys)
 
-    def _rule(self, fleet: Fleet, provider: int) -> Hashable:
+    def _definition(self, fleet: Fleet, provider: int) -> Hashable:
         rows = fleet.inventories
-        kept = tuple(
+        inventories = tuple(
             (
                 name := fleet.class_of(number),
                 int(rows.min_unit[number]),
                 int(rows.max_unit[number]),
                 int(rows.step_size[number]),
-                is_device(name) or bool(rows.is_single[number]),  # may give a part
-                tuple(link[1:] for link in fleet.shares.between(number, number + 1)),
+                is_device(name) or bool(rows.is_single[number]),  # may provide a part of an amount
+                tuple(fleet.shares.of(number)),
             )
             for number in self.inventories(provider)
         )
-        return int(fleet.parent[provider]), *self.qualities(provider), kept
+        return int(fleet.parent[provider]), *self.qualities(provider), inventories
 
 
 class _Index:
-    """From a provider to the places in an array at which it stands."""
+    """The values of each provider, from parallel arrays of providers and values."""
 
     def __init__(self, provider: Integers, values: Integers | None = None) -> None:
+        """:param values: None for the positions in the array"""
         order = np.argsort(provider, kind="stable")
         self._provider = provider[order]
         self._values = order if values is None else values[order]
 
     def of(self, provider: int) -> list[int]:
-        """Return what belongs to a provider."""
+        """Return the values of a provider."""
         start, end = self._provider.searchsorted((provider, provider + 1))
-        found: list[int] = self._values[start:end].tolist()
-        return found
+        values: list[int] = self._values[start:end].tolist()
+        return values
 
 
 def _index_of(table: Mapping[str, Integers]) -> _Index:
-    """Return which numbers of names each provider has."""
-    arrays: Iterable[Integers] = table.values()
-    every = [np.zeros(0, dtype=np.int64), *arrays]
-    numbers = [np.full(len(having), number) for number, having in enumerate(every)]
-    return _Index(np.concatenate(every), np.concatenate(numbers))
+    """Return the numbers of the names that each provider has."""
+    arrays = [np.zeros(0, dtype=np.int64), *table.values()]
+    numbers = [np.full(len(places), number) for number, places in enumerate(arrays)]
+    return _Index(np.concatenate(arrays), np.concatenate(numbers))

@@ -91,7 +91,7 @@ class UnheldFleet:
 
     def __init__(self, fleet: Fleet, request: Request, options: Options) -> None:
         """:param fleet: as it is kept, with all units"""
-        then = with_limits(fleet.released().in_force(), options.limits)
+        then = with_limits(fleet.released().as_of_now(), options.limits)
         self._problem = lay(request, then, options.filters)
         self._code = np.full(len(then.hosts), _NEVER, dtype=np.int8)
         self._code[possible(self._problem)] = _OPEN

@@ -116,11 +116,13 @@ class ReasonColumns:
         if self.inventories is None or self.starts is None:
             return itertools.repeat(())
         if self.is_plain:
-            of_each = fleet.there_of_each if self.counts_providers else fleet.holders_of_each
+            of_each = (
+                fleet.provider_counts_of_each if self.counts_providers else fleet.holders_of_each
+            )
             return of_each(self.inventories, self.starts)
         numbers = self.inventories.tolist()
         consumers: Callable[[list[int]], Any]
-        consumers = fleet.there if self.counts_providers else fleet.holders
+        consumers = fleet.provider_counts if self.counts_providers else fleet.holders
         ends = itertools.pairwise([*self.starts.tolist(), len(numbers)])
         return (consumers(numbers[start:end]) for start, end in ends)
 

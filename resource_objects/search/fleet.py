@@ -177,7 +177,7 @@ class Fleet(Shared):
     #: by how much limits lower the capacity of inventories in this fleet
     limited: Mapping[int, int] = FrozenDict()
     #: classes of the units that were removed while they were allocated, by place and unit. They
-    #: count as capacity, except in the fleet that :meth:`in_force` returns
+    #: count as capacity, except in the fleet that :meth:`as_of_now` returns
     removed_units: Mapping[int, Mapping[str, str]] = FrozenDict()
     #: those of them that are free, by place, in a fleet whose capacity excludes them
     free_removed_units: Mapping[int, frozenset[str]] = FrozenDict()
@@ -237,14 +237,14 @@ class Fleet(Shared):
             view_cache=self.view_cache.without_usage(),
         )
 
-    def in_force(self) -> Fleet:
+    def as_of_now(self) -> Fleet:
         """Return the fleet as it may be allocated now; mostly this one.
 
         Providers are enabled if the time until which they were disabled has passed. Free units that
         were removed from their host are excluded from the capacity. Cost: nothing if nothing is
         disabled; with such units, some passes over the inventories, once.
         """
-        fleet = self.providers_in_force()
+        fleet = self.enabled_as_of_now()
         return fleet._without_free_removed_units if fleet.removed_units else fleet
 
     @functools.cached_property
@@ -261,8 +261,8 @@ class Fleet(Shared):
                     capacity[number] -= 1
         return self.with_figures(capacity=capacity, free_removed_units=free)
 
-    def providers_in_force(self) -> Fleet:
-        """Return :meth:`in_force`, but with the free units that were removed."""
+    def enabled_as_of_now(self) -> Fleet:
+        """Return :meth:`as_of_now`, but with the free units that were removed."""
         now = clock.monotonic() if self.disabled else 0.0
         disabled = {
             place: one for place, one in self.disabled.items() if one.ends is None or one.ends > now
@@ -400,7 +400,7 @@ class Fleet(Shared):
 
     def free_of_each(self, rows: ClassRows) -> Integers:
         """Return :meth:`free` of each inventory individually, also of a part of another."""
-        free, disabled = rows.free.clip(0), self.out_of_service()
+        free, disabled = rows.free.clip(0), self.disabled_mask()
         if disabled is not None:
             free[disabled[rows.provider]] = 0
         return free
@@ -475,32 +475,32 @@ class Fleet(Shared):
     # --- providers ---
 
     def having(self, table: Mapping[str, Integers], names: Iterable[str]) -> Booleans:
-        """Return which providers have one of some traits, or are in one of some aggregates."""
-        found = np.zeros(len(self.names), dtype=np.bool_)
+        """Return the providers that have one of some traits, or are in one of some aggregates."""
+        has_name = np.zeros(len(self.names), dtype=np.bool_)
         for name in names:
             if name in table:
-                found[table[name]] = True
-        return found
+                has_name[table[name]] = True
+        return has_name
 
-    def below(self, some: Booleans) -> Booleans:
-        """Return some providers and all that are below them, be it across a cut."""
-        found = some.copy()
-        if self.above and some[list(self.above)].any():
-            found[self.tree == self.within] = True
+    def below(self, providers: Booleans) -> Booleans:
+        """Return some providers and their descendants, also those below a cut."""
+        is_below = providers.copy()
+        if self.above and providers[list(self.above)].any():
+            is_below[self.tree == self.within] = True
         for _ in range(1, self.height):
-            found |= found[self.parent]
-        return found
+            is_below |= is_below[self.parent]
+        return is_below
 
-    def out_of_service(self) -> Booleans | None:
-        """Return which providers are disabled, or below one that is; None for none.
+    def disabled_mask(self) -> Booleans | None:
+        """Return the providers that are disabled, or below a disabled one; None for none.
 
-        Cost: nothing where nothing is disabled; else a pass over the providers for each level.
+        Cost: nothing if no provider is disabled; else a pass over the providers for each level.
         """
         if not self.disabled:
             return None
-        itself = np.zeros(len(self.names), dtype=np.bool_)
-        itself[list(self.disabled)] = True
-        return self.below(itself)
+        is_disabled = np.zeros(len(self.names), dtype=np.bool_)
+        is_disabled[list(self.disabled)] = True
+        return self.below(is_disabled)
 
     def of_tree(self, tree: int) -> range:
         """Return the providers of a tree, the root first. Cost: two binary searches."""
@@ -510,29 +510,27 @@ class Fleet(Shared):
     @shared_property
     def roots(self) -> Integers:
         """The root of each tree."""
-        found: Integers = frozen(np.flatnonzero(self.parent == np.arange(len(self.parent))))
-        return found
+        roots: Integers = frozen(np.flatnonzero(self.parent == np.arange(len(self.parent))))
+        return roots
+
+    @shared_property
+    def tops(self) -> Integers:
+        """The root of each tree; of a tree that was cut out, the root above the cut."""
+        if not self.above:
+            return self.roots
+        tops: Integers = self.roots.copy()
+        tops[self.within] = self.above[-1]
+        return tops
 
     @shared_property
     def is_pool(self) -> Booleans:
-        """Which providers are pools."""
-        found = np.zeros(len(self.names), dtype=np.bool_)
-        found[self.pools.providers] = True
-        is_pool: Booleans = frozen(found)
+        """True for pools, by provider."""
+        is_pool = np.zeros(len(self.names), dtype=np.bool_)
+        is_pool[self.pools.providers] = True
         return is_pool
 
-    @functools.cached_property
-    def tops(self) -> Integers:
-        """The root of each tree in truth: of one that is cut out, that above it."""
-        if not self.above:
-            return self.roots
-        tops = self.roots.copy()
-        tops[self.within] = self.above[-1]
-        found: Integers = frozen(tops)
-        return found
-
-    def true_tree(self, provider: int) -> int:
-        """Return the tree of a provider; that cut out of its tree, if there is one."""
+    def whole_tree(self, provider: int) -> int:
+        """Return the tree of a provider; above a cut, the tree that was cut out."""
         tree = int(self.tree[provider])
         if self.above and self.within is not None and tree == int(self.tree[self.above[0]]):
             return self.within
@@ -552,7 +550,7 @@ class Fleet(Shared):
         return uuids | {name: place for place, name in enumerate(self.names)}
 
     def upwards(self, provider: int) -> Iterator[int]:
-        """Yield a provider and all above it."""
+        """Yield a provider and its ancestors."""
         yield provider
         while (above := int(self.parent[provider])) != provider:
             provider = above
@@ -561,7 +559,7 @@ class Fleet(Shared):
             yield from self.above
 
     def is_within(self, tree: int) -> bool:
-        """Return whether a tree is of what is asked about."""
+        """Return True if a tree may be searched."""
         return self.within is None or self.within == tree
 
     @functools.cached_property
@@ -627,80 +625,88 @@ class Fleet(Shared):
             int(rows.used[inventory]),
         )
 
-    @functools.cached_property
-    def places_of_holders(self) -> Overlay[str, tuple[int, ...]]:
-        """The places of the providers of which each consumer holds some. Cost: linear, once."""
-        found: dict[str, dict[int, None]] = {}
-        for place, row in self.allocations.all():
-            found.setdefault(row[1], {})[place] = None
-        return Overlay({consumer: tuple(places) for consumer, places in found.items()})
-
     def left(self, inventory: int) -> int:
-        """Return what is left of an inventory itself, whatever is left elsewhere."""
+        """Return the capacity minus the usage of an inventory, without regard to shares."""
         rows = self.inventories
         return int(rows.capacity[inventory]) - int(rows.used[inventory])
 
     def rule_of(self, inventories: Iterable[int]) -> Rule:
-        """Return which rule stands against who asks for more than is left of some inventories."""
+        """Return the rule of a refusal because too little of some inventories is free."""
         return Rule.CAPACITY if self.limited.keys().isdisjoint(inventories) else Rule.LIMIT
 
+    # --- consumers ---
+
+    @functools.cached_property
+    def places_of_holders(self) -> Overlay[str, tuple[int, ...]]:
+        """The places of the providers of which each consumer uses some. Cost: linear, once."""
+        places_of: dict[str, dict[int, None]] = {}
+        for place, row in self.allocations.all():
+            places_of.setdefault(row[1], {})[place] = None
+        return Overlay({consumer: tuple(places) for consumer, places in places_of.items()})
+
     def holders(self, inventories: list[int]) -> tuple[tuple[str, int], ...]:
-        """Return ``(consumer, amount)`` of what is used of some inventories, the largest first."""
-        pooled = tuple(inventories) if self._are_pooled(inventories) else ()
-        if pooled in self._pool_holders:
-            return self._pool_holders[pooled]
-        found = self._found_holders(inventories)
-        if pooled:  # a pool has many holders, and is named by many hosts
-            self._pool_holders[pooled] = found
-        return found
+        """Return ``(consumer, amount)`` for the usage of some inventories, the largest first."""
+        provider = self.inventories.provider
+        is_of_pools = bool(self.pools) and bool(self.is_pool[provider[inventories]].all())
+        key = tuple(inventories) if is_of_pools else ()
+        consumers = self._pool_holders.get(key)
+        if consumers is None:
+            of: dict[tuple[int, str, int], None] = {}
+            for number in inventories:
+                for source, factor in [(number, 1), *self.shares.into(number)]:
+                    of[int(provider[source]), self.class_of(source), factor] = None
+            consumers = self.allocations.holders(of)
+            if key:  # a pool has many consumers, and is in the reasons of many hosts
+                self._pool_holders[key] = consumers
+        return consumers
 
     def holders_of_each(
         self, inventories: Integers, starts: Integers
     ) -> Iterator[tuple[tuple[str, int], ...]]:
         """Yield :meth:`holders` of each of some sets of inventories of one class.
 
-        Nobody may use them through shares. Cost: a microsecond for each allocation there.
+        They must not be targets of shares. Cost: a microsecond for each allocation there.
 
         :param inventories: the sets, by number, one after the other
-        :param starts: where each begins
+        :param starts: the first entry of each set
         """
         if len(inventories):
             providers = self.inventories.provider[inventories]
             name = self.class_of(int(inventories[0]))
             yield from self.allocations.holders_of_each(name, providers, starts)
 
-    def there(self, inventories: Iterable[int]) -> tuple[tuple[str, int], ...]:
-        """Return ``(consumer, count)``: at how many providers it uses some of their inventories."""
-        at: dict[str, set[int]] = {}
-        for number in inventories:
-            place = int(self.inventories.provider[number])
-            for who, _ in self.holders([number]):
-                at.setdefault(who, set()).add(place)
-        found = {who: len(places) for who, places in at.items()}
-        return tuple(sorted(found.items(), key=by_amount))
+    def provider_counts(self, inventories: Iterable[int]) -> tuple[tuple[str, int], ...]:
+        """Return ``(consumer, count)``: at how many providers it uses some of the inventories."""
+        pairs = (
+            (consumer, int(self.inventories.provider[number]))
+            for number in inventories
+            for consumer, _ in self.holders([number])
+        )
+        return _counted(pairs)
 
-    def there_of_each(
+    def provider_counts_of_each(
         self, inventories: Integers, starts: Integers
     ) -> Iterator[tuple[tuple[str, int], ...]]:
-        """Yield :meth:`there` of each of some sets of inventories, which nobody may share.
+        """Yield :meth:`provider_counts` of each of some sets of inventories.
+
+        They must not be targets of shares.
 
         :param inventories: the sets, by number, one after the other
-        :param starts: where each begins
+        :param starts: the first entry of each set
         """
         places = self.inventories.provider[inventories]
         names = [self.class_of(number) for number in inventories.tolist()]
         rows = list(zip(places.tolist(), names, self.allocations.of_each(places), strict=True))
         for start, end in itertools.pairwise([*starts.tolist(), len(rows)]):
-            at: dict[str, set[int]] = {}
-            for place, name, some in rows[start:end]:
-                for held, who, _ in some:
-                    if held == name:
-                        at.setdefault(who, set()).add(place)
-            counts = ((who, len(where)) for who, where in at.items())
-            yield tuple(sorted(counts, key=by_amount))
+            yield _counted(
+                (consumer, place)
+                for place, name, allocations in rows[start:end]
+                for resource_class, consumer, _ in allocations
+                if resource_class == name
+            )
 
-    def who_has(self, blocked: Blocked, resource_class: str) -> tuple[tuple[str, int], ...]:
-        """Return who has what is in the way of units of a class, by the place of their provider."""
+    def unit_consumers(self, blocked: Blocked, resource_class: str) -> tuple[tuple[str, int], ...]:
+        """Return ``(consumer, count)`` for the units that block units of a class, by place."""
 
         def factor(place: int, name: str) -> int:
             number = self.number(place, resource_class)
@@ -709,22 +715,10 @@ class Fleet(Shared):
                     return count
             return 1
 
-        held = count_units_by_consumer(
+        counts = count_units_by_consumer(
             blocked, self.units.of(blocked), self.allocations.of(blocked), factor
         )
-        return tuple(sorted(held.items(), key=by_amount))
-
-    def _are_pooled(self, inventories: list[int]) -> bool:
-        providers = self.inventories.provider[inventories]
-        return bool(self.pools) and bool(self.is_pool[providers].all())
-
-    def _found_holders(self, inventories: list[int]) -> tuple[tuple[str, int], ...]:
-        provider = self.inventories.provider
-        of: dict[tuple[int, str, int], None] = {}
-        for number in inventories:
-            for source, factor in [(number, 1), *self.shares.into(number)]:
-                of[int(provider[source]), self.class_of(source), factor] = None
-        return self.allocations.holders(of)
+        return tuple(sorted(counts.items(), key=by_amount))
 
     @functools.cached_property
     def _pool_holders(self) -> dict[tuple[int, ...], tuple[tuple[str, int], ...]]:
@@ -758,3 +752,12 @@ def _updated(
         arrays = tuple([frozen(array) for array in copies])
     sums[key] = arrays, ()  # two threads may both compute it: the outcome is the same
     return arrays
+
+
+def _counted(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Return the number of different places of each consumer, the largest first."""
+    places_of: dict[str, set[int]] = {}
+    for consumer, place in pairs:
+        places_of.setdefault(consumer, set()).add(place)
+    counts = ((consumer, len(places)) for consumer, places in places_of.items())
+    return tuple(sorted(counts, key=by_amount))

@@ -1,8 +1,9 @@
-"""Who holds what: kept as it came, and put in order when it is first asked, which is seldom.
+"""The allocations and allocated units of the providers of a fleet.
 
-A refreshed snapshot has the rows of the old one. What changed since is laid over them, provider by
-provider, and is only put together with what was there when somebody asks for that provider. They
-are known by keys that providers keep, so nothing here moves when others come and go.
+Rows stay as they were read, and are sorted when the first of them is needed. A fleet after changes
+has the same rows, and the changes of each provider, which are applied when the rows of that
+provider are needed. Providers are identified by their keys, so nothing moves when others are added
+or removed.
 """
 
 from __future__ import annotations
@@ -20,208 +21,204 @@ from resource_objects.search.arrays import Integers, Keys, Overlay, PlaceIndex, 
 
 #: One row, without its provider.
 Row: TypeAlias = "tuple[Any, ...]"
-#: Changes that nobody looked at are put together when they are more than the rows and these.
-FEW_UNSEEN = 64
+#: Changes that were not applied yet are applied when they are more than the rows and this number.
+MAX_PENDING = 64
 
 
-class _Read:
+class _Table:
     """Rows as they were read: the keys of their providers, and columns."""
 
     __slots__ = ("_sorted", "columns", "key")
 
-    def __init__(self, key: Integers, columns: Sequence[Sequence[Any]]) -> None:
+    def __init__(self, key: Integers, columns: Iterable[Sequence[Any]]) -> None:
         self.key: Integers = frozen(key)
         self.columns = tuple(columns)
         self._sorted: tuple[Integers, Integers] | None = None
 
+    @property
+    def sorted(self) -> tuple[Integers, Integers]:
+        """The numbers of the rows in the order of their keys, and these keys."""
+        if self._sorted is None:  # two threads may both sort: the outcome is the same
+            order = np.argsort(self.key, kind="stable")
+            self._sorted = order, self.key[order]
+        return self._sorted
+
     def of(self, key: int) -> tuple[Row, ...]:
         """Return the rows of a provider. Cost: the first time a sort, then two searches."""
-        if self._sorted is None:  # two threads may both sort: the outcome is the same
-            ordered = np.argsort(self.key, kind="stable")
-            self._sorted = ordered, self.key[ordered]
-        ordered, keys = self._sorted
+        order, keys = self.sorted
         start, end = keys.searchsorted((key, key + 1)).tolist()
-        rows = ordered[start:end].tolist()
-        return tuple([tuple([column[row] for column in self.columns]) for row in rows])
+        return self._rows(order[start:end].tolist())
 
     def of_each(self, keys: Integers) -> Iterator[tuple[Row, ...]]:
-        """Yield the rows of some providers, in their order. Cost: as of one, and each two more."""
-        self.of(0)  # sorts
-        assert self._sorted is not None, "they are sorted"
-        ordered, known = self._sorted
+        """Yield the rows of each of some providers. Cost: linear in all rows."""
+        order, known = self.sorted
+        numbers = order.tolist()
         starts = known.searchsorted(keys).tolist()
         ends = known.searchsorted(keys, side="right").tolist()
-        at = ordered.tolist()
-        columns = self.columns
         for start, end in zip(starts, ends, strict=True):
-            yield tuple([tuple([column[row] for column in columns]) for row in at[start:end]])
+            yield self._rows(numbers[start:end])
+
+    def _rows(self, numbers: list[int]) -> tuple[Row, ...]:
+        return tuple([tuple([column[row] for column in self.columns]) for row in numbers])
 
 
-class _Unseen(NamedTuple):
-    """Changes that nobody looked at, after those before; None: after what was read first."""
+class _Pending(NamedTuple):
+    """Changes of a provider that are not applied yet."""
 
-    before: _Laid | None
+    before: _Changed | None  #: the rows that they apply to; None for the rows as they were read
     changes: tuple[Change, ...]
-    unseen: int  #: of these, and of those before that nobody looked at
-    known: int  #: how many rows there were when somebody looked
+    total: int  #: of these changes, and of those of ``before`` that are pending
+    known: int  #: the number of rows when the changes before were applied
 
 
-class _Laid:
-    """The rows of one provider, which may have to be put together."""
+class _Changed:
+    """The rows of one provider after changes."""
 
     __slots__ = ("state",)
 
-    def __init__(self, state: tuple[Row, ...] | _Unseen) -> None:
-        # one attribute, set once more when the rows are known: a thread sees the one or the other
+    def __init__(self, state: tuple[Row, ...] | _Pending) -> None:
+        # one attribute, which is replaced when the rows are known: a thread reads either state
         self.state = state
 
 
 class Rows:
-    """Rows of providers, by their places: columns, and what is laid over them since."""
+    """The rows of providers, by their places."""
 
-    __slots__ = ("_keys", "_laid", "_read")
+    __slots__ = ("_changed", "_keys", "_table")
 
     def __init__(
         self, columns: AllocationColumns | UnitColumns, place: PlaceIndex, keys: Keys
     ) -> None:
         self._keys = keys
-        self._read = _Read(keys.at[place.of(columns.provider_id)], _shared(columns[1:]))
-        self._laid: Overlay[int, _Laid] = Overlay({})
+        self._table = _Table(keys.at[place.of(columns.provider_id)], _shared(columns[1:]))
+        self._changed: Overlay[int, _Changed] = Overlay({})
 
     def _after(self, rows: Iterable[Row], changes: Iterable[Change]) -> tuple[Row, ...]:
         """Return the rows of a provider after changes."""
         raise NotImplementedError
 
     def of_provider(self, provider: int) -> tuple[Row, ...]:
-        """Return the rows of a provider. Cost: linear in them and in what changed since, once."""
+        """Return the rows of a provider. Cost: linear in them, and once in its changes."""
         key = int(self._keys.at[provider])
-        laid = self._laid.get(key)
-        return self._read.of(key) if laid is None else self._seen(key, laid)
+        changed = self._changed.get(key)
+        return self._table.of(key) if changed is None else self._applied(key, changed)
 
     def of_each(self, providers: Integers) -> Iterator[tuple[Row, ...]]:
-        """Yield the rows of many providers, in their order. Cost: a microsecond for each row."""
+        """Yield the rows of each of many providers. Cost: a microsecond for each row."""
         keys = self._keys.at[providers]
-        for key, rows in zip(keys.tolist(), self._read.of_each(keys), strict=True):
-            laid = self._laid.get(key)
-            yield rows if laid is None else self._seen(key, laid)
+        for key, rows in zip(keys.tolist(), self._table.of_each(keys), strict=True):
+            changed = self._changed.get(key)
+            yield rows if changed is None else self._applied(key, changed)
 
-    def _seen(self, key: int, laid: _Laid) -> tuple[Row, ...]:
-        """Put the rows of a provider together, for good."""
-        unseen: list[tuple[Change, ...]] = []
-        one = laid
-        while isinstance(state := one.state, _Unseen):
-            unseen.append(state.changes)
-            if state.before is None:
-                state = self._read.of(key)
-                break
-            one = state.before
-        for changes in reversed(unseen):
+    def _applied(self, key: int, changed: _Changed) -> tuple[Row, ...]:
+        """Return the rows of a provider after its changes, and store them."""
+        pending: list[tuple[Change, ...]] = []
+        state = changed.state
+        while isinstance(state, _Pending):
+            pending.append(state.changes)
+            state = self._table.of(key) if state.before is None else state.before.state
+        for changes in reversed(pending):
             state = self._after(state, changes)
-        laid.state = state
+        changed.state = state
         return state
 
     def all(self, first: Container[Any] | None = None) -> Iterator[tuple[int, Row]]:
-        """Yield every row with the place of its provider. Cost: linear in all of them.
+        """Yield every row with the place of its provider. Cost: linear in all rows.
 
-        :param first: only those are wanted that begin with one of these
+        :param first: only rows whose first value is one of these
         """
-        laid = dict(self._laid.items())
-        columns = self._read.columns
-        places = self._keys.places(self._read.key).tolist()
-        every = zip(places, self._read.key.tolist(), *columns, strict=True)
-        for place, key, *row in every:
-            if (first is None or row[0] in first) and place >= 0 and key not in laid:
+        changed = dict(self._changed.items())
+        places = self._keys.places(self._table.key).tolist()
+        rows = zip(places, self._table.key.tolist(), *self._table.columns, strict=True)
+        for place, key, *row in rows:
+            if (first is None or row[0] in first) and place >= 0 and key not in changed:
                 yield place, tuple(row)
-        for key, place in zip(laid, self._places(laid), strict=True):
-            for found in self._seen(key, laid[key]):
-                if first is None or found[0] in first:
-                    yield place, found
+        places = self._keys.places(integers(list(changed))).tolist()
+        for place, (key, one) in zip(places, changed.items(), strict=True):
+            for values in self._applied(key, one):
+                if first is None or values[0] in first:
+                    yield place, values
 
-    def _places(self, keys: Iterable[int]) -> list[int]:
-        found: list[int] = self._keys.places(integers(list(keys))).tolist()
-        return found
+    # --- rows of other fleets ---
 
     def none(self) -> Self:
-        """Return no rows, of the same providers."""
-        found = object.__new__(type(self))
-        found._keys, found._laid = self._keys, Overlay({})
-        found._read = _Read(integers(()), [()] * len(self._read.columns))
-        return found
-
-    # --- refreshed ---
+        """Return no rows of the same providers."""
+        table = _Table(integers(()), [()] * len(self._table.columns))
+        return self._evolved(self._keys, table, Overlay({}))
 
     def after(self, changes: Mapping[int, tuple[Change, ...]]) -> Self:
-        """Return them after changes at some providers, by their places. Cost: linear in these."""
+        """Return the rows after changes at some places. Cost: linear in the changes."""
         if not changes:
             return self
-        at = self._keys.at
-        laid: dict[int, _Laid | None] = {}
+        changed: dict[int, _Changed | None] = {}
         for place, some in changes.items():
-            key = int(at[place])
-            laid[key] = self._unseen(key, self._laid.get(key), some)
-        return self._like(self._keys, laid)
+            key = int(self._keys.at[place])
+            changed[key] = self._pending(key, self._changed.get(key), some)
+        return self._evolved(self._keys, self._table, self._changed.with_(changed))
 
-    def _unseen(self, key: int, before: _Laid | None, changes: tuple[Change, ...]) -> _Laid:
-        unseen, known = len(changes), 0
+    def _pending(self, key: int, before: _Changed | None, changes: tuple[Change, ...]) -> _Changed:
+        count, known = len(changes), 0
         if before is not None:
             state = before.state
-            if isinstance(state, _Unseen):
-                unseen, known = unseen + state.unseen, state.known
+            if isinstance(state, _Pending):
+                count, known = count + state.total, state.known
             else:
                 known = len(state)
-        found = _Laid(_Unseen(before, changes, unseen, known))
-        if unseen > known + FEW_UNSEEN:  # else what nobody asks for would grow for ever
-            self._seen(key, found)
-        return found
+        changed = _Changed(_Pending(before, changes, count, known))
+        if count > known + MAX_PENDING:  # rows that are never read do not grow for ever
+            self._applied(key, changed)
+        return changed
 
     def spliced(self, keys: Keys, gone: Integers, rows: Mapping[int, tuple[Row, ...]]) -> Self:
-        """Return them where some providers went and others came.
+        """Return the rows after some providers were removed and others added.
 
-        :param keys: of the providers that are there now
-        :param gone: the places that others had
-        :param rows: of those that came, by the places that they have
+        :param keys: of the providers after that
+        :param gone: the places that removed providers had
+        :param rows: of the added providers, by their places
         """
-        laid: dict[int, _Laid | None] = dict.fromkeys(self._keys.at[gone].tolist())
-        laid.update({int(keys.at[place]): _Laid(some) for place, some in rows.items() if some})
-        return self._like(keys, laid)
+        changed: dict[int, _Changed | None] = dict.fromkeys(self._keys.at[gone].tolist())
+        changed.update(
+            {int(keys.at[place]): _Changed(some) for place, some in rows.items() if some}
+        )
+        return self._evolved(keys, self._table, self._changed.with_(changed))
 
-    def _like(self, keys: Keys, laid: Mapping[int, _Laid | None]) -> Self:
-        found = object.__new__(type(self))
-        found._keys, found._read, found._laid = keys, self._read, self._laid.with_(laid)
-        return found
+    def _evolved(self, keys: Keys, table: _Table, changed: Overlay[int, _Changed]) -> Self:
+        rows = object.__new__(type(self))
+        rows._keys, rows._table, rows._changed = keys, table, changed
+        return rows
 
 
 def by_provider(rows: Iterable[tuple[int, Row]]) -> dict[int, tuple[Row, ...]]:
-    """Return rows by the places of their providers. Cost: linear, for few rows."""
-    found: dict[int, list[Row]] = {}
+    """Return rows by the places of their providers."""
+    grouped: dict[int, list[Row]] = {}
     for place, row in rows:
-        found.setdefault(place, []).append(row)
-    return {place: tuple(some) for place, some in found.items()}
+        grouped.setdefault(place, []).append(row)
+    return {place: tuple(some) for place, some in grouped.items()}
 
 
 class Allocations(Rows):
-    """Who holds how much at which provider: ``(resource class, consumer, amount)``."""
+    """The allocations at providers: ``(resource class, consumer, amount)``."""
 
     __slots__ = ()
 
     def _after(self, rows: Iterable[Row], changes: Iterable[Change]) -> tuple[Row, ...]:
-        held = {(name, consumer): amount for name, consumer, amount in rows}
-        for one in changes:
-            held[one.key[1], one.consumer] = one.after
-        return tuple([(*key, amount) for key, amount in held.items() if amount])
+        amounts = {(name, consumer): amount for name, consumer, amount in rows}
+        for change in changes:
+            amounts[change.key[1], change.consumer] = change.after
+        return tuple([(*key, amount) for key, amount in amounts.items() if amount])
 
     def holders(self, of: Iterable[tuple[int, str, int]]) -> tuple[tuple[str, int], ...]:
-        """Return ``(consumer, amount)`` of all that is taken, as :func:`by_amount` orders them.
+        """Return ``(consumer, amount)`` of all allocations, in the order of :func:`by_amount`.
 
-        :param of: ``(provider, resource class, factor)``, each different: what is taken there
-            counts ``factor`` times
+        :param of: ``(provider, resource class, factor)``, each different: allocations there count
+            ``factor`` times
         """
-        held: dict[str, int] = {}
+        amounts: dict[str, int] = {}
         for provider, resource_class, factor in of:
             for name, consumer, amount in self.of_provider(provider):
                 if name == resource_class:
-                    held[consumer] = held.get(consumer, 0) + factor * amount
-        return tuple(sorted(held.items(), key=by_amount) if len(held) > 1 else held.items())
+                    amounts[consumer] = amounts.get(consumer, 0) + factor * amount
+        return _sorted(amounts)
 
     def holders_of_each(
         self, resource_class: str, providers: Integers, starts: Integers
@@ -229,58 +226,58 @@ class Allocations(Rows):
         """Yield :meth:`holders` of a class for each of some sets of providers.
 
         :param providers: the sets, one after the other
-        :param starts: where each begins
+        :param starts: the first entry of each set
         """
         rows = list(self.of_each(providers))
-        begins = starts.tolist()
-        for start, end in itertools.pairwise([*begins, len(rows)]):
-            held: dict[str, int] = {}
+        for start, end in itertools.pairwise([*starts.tolist(), len(rows)]):
+            amounts: dict[str, int] = {}
             for some in rows[start:end]:
                 for name, consumer, amount in some:
                     if name == resource_class:
-                        held[consumer] = held.get(consumer, 0) + amount
-            yield tuple(sorted(held.items(), key=by_amount) if len(held) > 1 else held.items())
+                        amounts[consumer] = amounts.get(consumer, 0) + amount
+            yield _sorted(amounts)
 
     def of(self, providers: Iterable[int]) -> Iterator[tuple[int, str, str, int]]:
         """Yield ``(provider, resource class, consumer, amount)`` of some providers."""
-        for provider in providers:
-            for name, consumer, amount in self.of_provider(provider):
-                yield provider, name, consumer, amount
+        return ((provider, *row) for provider in providers for row in self.of_provider(provider))
+
+
+def _sorted(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    pairs = amounts.items()
+    return tuple(sorted(pairs, key=by_amount) if len(pairs) > 1 else pairs)
 
 
 class Units(Rows):
-    """Which units are taken, and by whom: ``(unit, resource class, consumer)``."""
+    """The allocated units of providers: ``(unit, resource class, consumer)``."""
 
     __slots__ = ()
 
     def _after(self, rows: Iterable[Row], changes: Iterable[Change]) -> tuple[Row, ...]:
-        taken = {row[0]: row for row in rows}
-        for one in changes:
-            for unit in one.released_units:
-                taken.pop(unit, None)
-            taken.update({unit: (unit, one.key[1], one.consumer) for unit in one.allocated_units})
-        return tuple(sorted(taken.values()))
+        units = {row[0]: row for row in rows}
+        for change in changes:
+            for unit in change.released_units:
+                units.pop(unit, None)
+            for unit in change.allocated_units:
+                units[unit] = unit, change.key[1], change.consumer
+        return tuple(sorted(units.values()))
 
     def taken(self, units: Iterable[str]) -> dict[int, tuple[str, str]]:
-        """Return, of the providers where some of these are taken, one of them and its holder.
+        """Return the first of some units that is allocated at each provider, and its consumer.
 
-        Cost: linear in the units that are taken anywhere.
+        Cost: linear in all allocated units.
         """
-        wanted = frozenset(units)
-        found = [(row[0], row[2], provider) for provider, row in self.all(wanted)]
-        taken: dict[int, tuple[str, str]] = {}
-        for unit, consumer, provider in sorted(found, key=lambda one: one[0]):
-            taken.setdefault(provider, (unit, consumer))
-        return taken
+        rows = sorted((row[0], row[2], place) for place, row in self.all(frozenset(units)))
+        first: dict[int, tuple[str, str]] = {}
+        for unit, consumer, place in rows:
+            first.setdefault(place, (unit, consumer))
+        return first
 
     def of(self, providers: Iterable[int]) -> Iterator[tuple[int, str, str, str]]:
         """Yield ``(provider, unit, resource class, consumer)`` of some providers."""
-        for provider in providers:
-            for unit, name, consumer in self.of_provider(provider):
-                yield provider, unit, name, consumer
+        return ((provider, *row) for provider in providers for row in self.of_provider(provider))
 
 
-def _shared(columns: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-    """Return columns with equal values kept once: a name stands in many rows."""
+def _shared(columns: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Return columns with one object for all equal values: a name is in many rows."""
     known: dict[Any, Any] = {}
     return [tuple([known.setdefault(value, value) for value in column]) for column in columns]

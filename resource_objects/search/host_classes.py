@@ -38,7 +38,7 @@ class HostClasses:
         self._fleet = fleet = problems[0].fleet
         self._most = np.full(len(fleet.tree), MAX_AMOUNT) if most is None else most[fleet.tree]
         nears = [problem.near for problem in problems if problem.near is not None]
-        self._domains = [near.level.of for near in nears]
+        self._domains = [near.level.domain for near in nears]
         self._demands = [demand for problem in problems for demand in problem.demands]
         self._demands += [condition.demand for near in nears for condition in near.classes]
         self._located = [condition.demand for one in problems for condition in one.located]

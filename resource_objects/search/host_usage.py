@@ -133,7 +133,7 @@ def host_usage(
         if fleet.is_within(tree) and tree not in pools and (hosts is None or name in hosts)
     }
     devices = Devices(fleet, now)
-    disabled = fleet.out_of_service()
+    disabled = fleet.disabled_mask()
     held = _held(devices, trees, consumers)
     classes = _classes(devices, disabled)
     for tree, name in sorted(trees.items(), key=lambda one: natural_order(one[1])):

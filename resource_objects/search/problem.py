@@ -56,7 +56,7 @@ from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.named_groups import Named, lay_groups
 from resource_objects.search.order import Preference
 from resource_objects.search.placements import placements
-from resource_objects.search.places import places_of
+from resource_objects.search.topology import topology_level
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -165,7 +165,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     groups = Groups(named, is_host, beside, is_all) if named else None
     near, of_groups = None, list[Condition]()
     if request.near is not None:
-        level = places_of(fleet, request.near)
+        level = topology_level(fleet, request.near)
         is_required = request.must_be_near
         near = TopologyConstraint(level, is_required, classes, where, traits.required, named)
         if is_required:

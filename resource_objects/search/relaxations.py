@@ -199,7 +199,7 @@ class RelaxationSearch:
         self._pool_trees = {int(tree) for tree in fleet.tree[fleet.pools.providers].tolist()}
         #: a search in the tree of an unknown provider is refused, so every part has these trees
         self._in_trees = {
-            fleet.true_tree(place)
+            fleet.whole_tree(place)
             for group in self.request.groups
             if group.in_tree is not None and (place := fleet.place_of(group.in_tree)) is not None
         }
@@ -421,7 +421,7 @@ class RelaxationSearch:
         return self.snapshot.fork() if tree in self._pool_trees else self._fork([tree])
 
     def _enabled(self) -> Iterator[_Trial]:
-        fleet = self.fleet.providers_in_force()
+        fleet = self.fleet.enabled_as_of_now()
         for place in fleet.disabled:
             name = fleet.names[place]
             description = f"{name} in service again ({fleet.disabled[place].facts.reason})"
@@ -474,7 +474,7 @@ class RelaxationSearch:
 
     def _larger_ratios(self) -> Iterator[_Trial]:
         """Yield larger ratios, of which the least that fits counts; never of devices or cells."""
-        fleet = self.fleet.in_force()
+        fleet = self.fleet.as_of_now()
         amounts: dict[str, list[int]] = {}
         for group in self.request.groups:
             for name, amount in group.resources.counted().by_name():
@@ -520,7 +520,7 @@ class RelaxationSearch:
 
     def _possible_without_bound(self, rows: ClassRows) -> Booleans:
         """Return which trees might satisfy the request if a class had unbounded capacity."""
-        fleet = self.fleet.in_force()
+        fleet = self.fleet.as_of_now()
         here = slice(rows.first, rows.first + len(rows.tree))
         capacity = fleet.inventories.capacity.copy()
         capacity[here] = np.maximum(capacity[here], 0) + MAX_AMOUNT // 4
@@ -555,8 +555,8 @@ class RelaxationSearch:
     def _added(self) -> Iterator[_Trial]:
         """Yield one more host like each of those that could satisfy the request if released."""
         fleet = self.fleet
-        is_possible = feasible_without_consumers(fleet, self.anywhere, in_force=False)
-        disabled = fleet.out_of_service()
+        is_possible = feasible_without_consumers(fleet, self.anywhere, as_of_now=False)
+        disabled = fleet.disabled_mask()
         if disabled is not None:
             is_possible[fleet.tree[disabled]] = True
         is_possible[list(fleet.pools.trees)] = False

@@ -28,15 +28,15 @@ class ReleaseCandidate(NamedTuple):
 
 
 def feasible_without_consumers(
-    fleet: Fleet, request: Request, *, in_force: bool = True
+    fleet: Fleet, request: Request, *, as_of_now: bool = True
 ) -> Booleans:
     """Return the trees that may hold a request if all consumers are released.
 
-    :param in_force: whether disabled units stay disabled
+    :param as_of_now: whether disabled units stay disabled
     """
     released = fleet.released()
     is_feasible = np.zeros(len(fleet.hosts), dtype=np.bool_)
-    is_feasible[possible(lay(request, released.in_force() if in_force else released))] = True
+    is_feasible[possible(lay(request, released.as_of_now() if as_of_now else released))] = True
     return is_feasible
 
 
@@ -52,7 +52,7 @@ def release_candidates(
     is_feasible = feasible_without_consumers(fleet, request)
     is_feasible[list(pool_trees)] = True
     held, grows = _held(fleet, is_feasible)
-    capacity = CapacityByHost(fleet.in_force())
+    capacity = CapacityByHost(fleet.as_of_now())
     totals = {name: total for name, total in totals_of(request).items() if name in fleet.classes}
     free = {name: capacity.free(name).tolist() for name in totals}
     is_placed = bool(located_of(request))

@@ -79,7 +79,7 @@ class _Turns:
     def __init__(self, fleet: Fleet, request: Request, options: Options) -> None:
         self._options = options
         self._feasibility = functools.partial(UnheldFleet, fleet, request, options)
-        limited = with_limits(fleet.in_force(), options.limits)
+        limited = with_limits(fleet.as_of_now(), options.limits)
         self._problem = problem = lay(request, limited, options.filters)
         self._preference = Preference(limited, request, options.order, options.seed, options.keeps)
         self._budget = Budget(options.budget)

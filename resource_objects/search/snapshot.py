@@ -496,7 +496,7 @@ class Snapshot(Shared):
     @property
     def fleet(self) -> Fleet:
         """The arrays, as they are in force now, for programs that build on the search."""
-        return self._fleet.in_force()
+        return self._fleet.as_of_now()
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -555,7 +555,7 @@ class Snapshot(Shared):
         disabled provider, and for one used above its capacity. Where several providers share one
         inventory, each counts all that is left of it.
         """
-        fleet = self._fleet.in_force()
+        fleet = self._fleet.as_of_now()
         rows = fleet.rows(resource(key).name)
         free = fleet.free(rows)
         return int(free.sum() if fleet.within is None else free[rows.tree == fleet.within].sum())
@@ -617,14 +617,14 @@ class Snapshot(Shared):
         >>> print(*line.holders, sep="; ")
         job-7 PGPU 2, VCPU 8; job-9 PGPU 1/2
         """
-        fleet = self._fleet.providers_in_force()
+        fleet = self._fleet.enabled_as_of_now()
         all_hosts = frozenset(self.hosts) if hosts else frozenset()
         for name in hosts:
             if name not in all_hosts:
                 raise exceptions.NotFound("provider", name)
         names = None if consumers is None else frozenset(_consumer_names(consumers))
         selected = frozenset(hosts) if hosts else None
-        return tuple(host_usage.host_usage(fleet, self._fleet.in_force(), selected, names))
+        return tuple(host_usage.host_usage(fleet, self._fleet.as_of_now(), selected, names))
 
     def report(
         self,
@@ -666,7 +666,7 @@ class Snapshot(Shared):
             except exceptions.SearchLimitReached:
                 return None
 
-        return CapacityReport(self._fleet.in_force(), self._fleet, usual, fits, levels, can_hold)
+        return CapacityReport(self._fleet.as_of_now(), self._fleet, usual, fits, levels, can_hold)
 
     def __setattr__(self, name: str, value: object) -> NoReturn:
         raise exceptions.FrozenValue(f"Snapshot.{name} cannot change")

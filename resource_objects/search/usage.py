@@ -106,7 +106,7 @@ class _FleetRows(OrderRows):
         fleet, place = self._fleet, self._fleet.place_by_key.get(uuid)
         if place is None:
             return None
-        disabled = fleet.providers_in_force().disabled
+        disabled = fleet.enabled_as_of_now().disabled
         removed = len(fleet.removed_units.get(place, ())) if fleet.removed_units else 0
         if disabled and any(above in disabled for above in fleet.upwards(place)):
             return Restrictions(FOREVER, removed)
@@ -131,7 +131,7 @@ class _FleetRows(OrderRows):
     def disabled_at(self, uuids: Collection[str], now: datetime.datetime) -> dict[str, Disabled]:
         """Return why providers or their ancestors are disabled, by name."""
         fleet = self._fleet
-        disabled = fleet.providers_in_force().disabled
+        disabled = fleet.enabled_as_of_now().disabled
         places = (place for uuid in uuids for place in fleet.upwards(fleet.place_by_key[uuid]))
         return {fleet.names[place]: disabled[place].facts for place in places if place in disabled}
 

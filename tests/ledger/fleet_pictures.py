@@ -70,8 +70,8 @@ def _providers(fleet: Fleet) -> dict[str, Any]:
         "within": (fleet.within, fleet.above),
         "disabled": {place: one.facts for place, one in sorted(fleet.disabled.items())},
         "removed units": dict(sorted(fleet.removed_units.items())),
-        "free in force": fleet.in_force().inventories.free.tolist(),
-        "views in force": _views(fleet.in_force()),
+        "free in force": fleet.as_of_now().inventories.free.tolist(),
+        "views in force": _views(fleet.as_of_now()),
     }
 
 

@@ -248,14 +248,14 @@ def test_holders_that_nobody_asks_for_are_not_put_together_but_stay_bounded() ->
             ledger.claim(f"old-{number}", {"host0": "VCPU=1"})
         ledger.snapshot()
         seen: list[Snapshot] = []
-        for number in range(3 * holders.FEW_UNSEEN):
+        for number in range(3 * holders.MAX_PENDING):
             ledger.claim(f"new-{number}", {"host0": "VCPU=1"})
             if number % 2:
                 ledger.release(f"new-{number}")
             seen.append(ledger.snapshot())
         waiting = [_waiting(snapshot) for snapshot in seen]
-        assert max(waiting) > holders.FEW_UNSEEN // 2  # they are put off
-        assert max(waiting) <= 50 + 3 * holders.FEW_UNSEEN  # and not for ever
+        assert max(waiting) > holders.MAX_PENDING // 2  # they are put off
+        assert max(waiting) <= 50 + 3 * holders.MAX_PENDING  # and not for ever
         for number, snapshot in enumerate(seen):
             held = snapshot._fleet.holders([0])
             assert len(held) == 51 + number // 2
@@ -264,9 +264,9 @@ def test_holders_that_nobody_asks_for_are_not_put_together_but_stay_bounded() ->
 
 def _waiting(snapshot: Snapshot) -> int:
     """Return how many changes of the only host nobody looked at yet."""
-    laid = snapshot._fleet.allocations._laid.get(0)
-    assert laid is not None
-    return laid.state.unseen if isinstance(laid.state, holders._Unseen) else 0
+    changed = snapshot._fleet.allocations._changed.get(0)
+    assert changed is not None
+    return changed.state.total if isinstance(changed.state, holders._Pending) else 0
 
 
 def test_a_refresh_looks_at_no_provider_but_those_it_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -283,7 +283,7 @@ class Laying:
         """Return the tree of a provider; -1 if it is unknown and that is no error."""
         place = self._fleet.place_of(key)
         if place is not None:
-            return self._fleet.true_tree(place)
+            return self._fleet.whole_tree(place)
         if self._rules.refuses_unknown_trees:
             raise exceptions.NotFound("provider", key)
         return -1

@@ -47,7 +47,7 @@ def disabled_for(fleet: Fleet, request: Request) -> Booleans | None:
     for group in request.groups:
         required.update(group.required, *group.any_of)
         required.update(trait for _, traits, _ in group.traits_of for trait in traits)
-    return None if TRAIT in required else fleet.out_of_service()
+    return None if TRAIT in required else fleet.disabled_mask()
 
 
 def enabled(fleet: Fleet, disabled: Booleans) -> Qualification:

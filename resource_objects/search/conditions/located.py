@@ -403,7 +403,7 @@ class Refusal:
                 place_of[part]: self._without_removed(place_of[part], some)
                 for part, some in blocking.items()
             }
-            return dataclasses.replace(reason, holders=fleet.who_has(units, name))
+            return dataclasses.replace(reason, holders=fleet.unit_consumers(units, name))
         if reason.rule not in _OF_USE:
             return reason
         part = view.located.part_of(reason)

@@ -1,10 +1,10 @@
 """The topology constraint of a request: all of it comes from few domains of a level, or from one.
 
 A *domain* is one NUMA cell, one socket, or whatever else a level is
-(:mod:`~resource_objects.search.places`). Resources that a tree has in domains are *bound*: they are
-provided by the chosen domains. A class that a tree has only as a whole (its disk, or CPUs outside
-of every cell) is not bound. A count that the cells share with their host is provided by the cells,
-if necessary by several.
+(:mod:`~resource_objects.search.topology`). Resources that a tree has in domains are *bound*: they
+are provided by the chosen domains. A class that a tree has only as a whole (its disk, or CPUs
+outside of every cell) is not bound. A count that the cells share with their host is provided by the
+cells, if necessary by several.
 
 The fewest domains are found by search: each single domain whose sums are large enough, then each
 pair, and so on. Each set is a decision of its own (:class:`TreeDomains`). If no set has a solution,
@@ -43,7 +43,7 @@ from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, bits
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.named_groups import Named
 from resource_objects.search.order import Preference
-from resource_objects.search.places import Places
+from resource_objects.search.topology import TopologyLevel
 
 #: More domains than any tree has: decided without the constraint.
 UNCONSTRAINED = 1 << 40
@@ -55,7 +55,7 @@ _UNBOUND = -2
 class _Need:
     """An amount that the chosen domains provide together. A domain of -1 stands for none."""
 
-    level: Places
+    level: TopologyLevel
     amount: int
     domain: Integers  #: by source, its domain
     provided: Integers  #: by source, the most that it provides
@@ -87,7 +87,7 @@ class TopologyConstraint:
 
     def __init__(
         self,
-        level: Places,
+        level: TopologyLevel,
         is_required: bool,
         classes: Sequence[ClassCondition],
         located: Sequence[LocatedCondition],
@@ -115,7 +115,7 @@ class TopologyConstraint:
 
     def _of_domains(self, condition: ClassCondition) -> ClassCondition:
         """Return the condition where domains provide the class if the tree has some of it there."""
-        demand, of_domain = condition.demand, self.level.of[condition.demand.rows.provider] >= 0
+        demand, of_domain = condition.demand, self.level.domain[condition.demand.rows.provider] >= 0
         rows = demand.rows
         is_bound = self.level.binds(rows.tree, rows.provider)[rows.tree]
         allowed = having_free(self.fleet, rows, demand.units)
@@ -145,10 +145,10 @@ class TopologyConstraint:
             provided = np.where(demand.gives_all, demand.amount, provided)
             provided = np.where(allowed & (rows.low <= rows.high), provided, 0).clip(0)
             capacity = np.where(demand.allowed[OWN], rows.capacity, 0)
-            domain, is_bound = level.of[rows.provider], self._is_bound(rows.provider)
+            domain, is_bound = level.domain[rows.provider], self._is_bound(rows.provider)
             yield _Need(level, demand.amount, domain, provided, is_bound, capacity)
         for placed in self.located:  # at least one part of it is in a domain
-            domain = np.where(placed.demand.allowed, level.of[placed.providers], -1)
+            domain = np.where(placed.demand.allowed, level.domain[placed.providers], -1)
             provided = np.zeros_like(domain)
             provided[np.unique(domain, return_index=True)[1]] = 1  # the first part of each domain
             yield _Need(level, 1, domain, provided, self._is_bound(placed.providers))
@@ -157,7 +157,7 @@ class TopologyConstraint:
             for rows, _ in kind.classes:
                 is_bound |= self._is_bound(rows.provider[~rows.is_part])
             provided = np.where(kind.own, self.named.each(kind), 0)
-            yield _Need(level, kind.count, level.of, provided, is_bound)
+            yield _Need(level, kind.count, level.domain, provided, is_bound)
 
     def _answering(self) -> list[Booleans]:
         """Return the inventories that may provide each class.
@@ -207,7 +207,7 @@ class TopologyConstraint:
             found.update(range(here.start + rows.first, here.stop + rows.first))
         numbers = np.array(sorted(found), dtype=np.int64)
         provider = self.fleet.inventories.provider[numbers]
-        return [int(number) for number in numbers[self.level.of[provider] >= 0]]
+        return [int(number) for number in numbers[self.level.domain[provider] >= 0]]
 
 
 class TreeDomains:
@@ -403,7 +403,7 @@ class SingleDomain(Condition):
         found = [*self._of_unnamed(tree, domains, domain), *self._of_kinds(tree, domain)]
         if found:
             return [self._in_domain(reason, domain, name) for reason in found]
-        holders = self.fleet.there(constraint.inventories(tree))
+        holders = self.fleet.provider_counts(constraint.inventories(tree))
         return [Reason(Rule.NEAR_AT_ONCE, 1, 0, 0, None, name, holders, unit=self.label)]
 
     def _of_unnamed(self, tree: int, domains: TreeDomains, domain: int) -> Iterator[Reason]:
@@ -421,7 +421,7 @@ class SingleDomain(Condition):
                 providers = rows.provider[rows.of_tree(tree)]
             else:
                 amount, providers = condition.demand.count, np.array(condition.of_tree(tree).places)
-            is_unknown = len(providers) and not (level.of[providers] >= 0).any()
+            is_unknown = len(providers) and not (level.domain[providers] >= 0).any()
             rule, host = Rule.PLACE_UNKNOWN if is_unknown else Rule.NEAR, self.fleet.hosts[tree]
             yield Reason(rule, amount, 0, 0, condition.name, host, unit=self.label)
 
@@ -433,7 +433,7 @@ class SingleDomain(Condition):
             if not need.is_bound[tree] or need.sums[domain] >= kind.count:
                 continue
             for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
-                is_inside = constraint.level.of[rows.provider] == domain
+                is_inside = constraint.level.domain[rows.provider] == domain
                 entries = np.flatnonzero(is_inside & kind.would[OWN][rows.provider])
                 bound = int(rows.capacity[entries].sum())
                 free = int(rows.free[entries].clip(0).sum())
