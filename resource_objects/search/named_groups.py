@@ -45,7 +45,7 @@ _UNBOUNDED = 1 << 40
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroupKind:
-    """Named groups that are alike. Flags are by provider."""
+    """Named groups that are alike. Flags are by role and provider (:class:`.Qualification`)."""
 
     fleet: Fleet
     group: RequestGroup  #: the first of them
@@ -54,11 +54,21 @@ class GroupKind:
     classes: tuple[tuple[ClassRows, int], ...]  #: the amount of each class
     names: tuple[str, ...]  #: of these classes
     conditions: tuple[Qualification, ...]
-    met_own: Booleans  #: meets all conditions for its own tree
-    met_pooled: Booleans  #: meets all conditions for other trees, as a pool
-    own: Booleans  #: meets them and has capacity for one group, for its own tree
-    pooled: Booleans  #: the same for other trees
+    met: Booleans  #: meets all conditions
+    provides: Booleans  #: meets them and has capacity for one group
     subtrees: frozenset[int]  #: the sets of ``same_subtree`` that they are in
+
+    @property
+    def own(self) -> Booleans:
+        """By provider, whether it provides one group to its own tree."""
+        found: Booleans = self.provides[OWN]
+        return found
+
+    @functools.cached_property
+    def pooled(self) -> Booleans:
+        """By provider, whether it provides one group to other trees."""
+        found: Booleans = self.provides[-1] & self.fleet.is_pool
+        return found
 
     @property
     def count(self) -> int:
@@ -66,13 +76,13 @@ class GroupKind:
         return len(self.suffixes)
 
     @functools.cached_property
-    def would(self) -> tuple[Booleans, Booleans]:
-        """The providers of one group if nothing were allocated: for their own tree, for others."""
-        able, free = np.ones(len(self.own), dtype=np.bool_), self.fleet.released_free
+    def would(self) -> Booleans:
+        """The providers of one group if nothing were allocated."""
+        able, free = self.met.copy(), self.fleet.released_free
         for rows, amount in self.classes:
             is_enough = rows.could_give(amount, free[rows.first : rows.first + len(rows.tree)])
             able &= _by_provider(self.fleet, rows, is_enough & ~rows.is_part)
-        return self.met_own & able, self.met_pooled & able
+        return able
 
     def numbers(self, providers: Booleans) -> Integers:
         """Return the numbers of the inventories of its classes at some providers."""
@@ -287,12 +297,11 @@ def _kind(
     counts = dict(_counts(groups[0]))
     for name in counts:
         conditions += laying.of_class(groups[0], name)
-    by_role = met(fleet, conditions)
-    met_own, met_pooled = by_role[OWN], by_role[-1] & fleet.is_pool
     classes = tuple((fleet.rows(name), amount) for name, amount in counts.items())
-    able = np.ones(len(fleet.names), dtype=np.bool_)
+    met_all = met(fleet, conditions)
+    provides = met_all.copy()
     for rows, amount in classes:
-        able &= _by_provider(fleet, rows, giving(rows, amount))
+        provides &= _by_provider(fleet, rows, giving(rows, amount))
     return GroupKind(
         fleet=fleet,
         group=groups[0],
@@ -301,10 +310,8 @@ def _kind(
         classes=classes,
         names=tuple(counts),
         conditions=tuple(conditions),
-        met_own=met_own,
-        met_pooled=met_pooled,
-        own=met_own & able,
-        pooled=met_pooled & able,
+        met=met_all,
+        provides=provides,
         subtrees=subtrees,
     )
 
