@@ -503,7 +503,7 @@ def _gives_alone(fleet: Fleet, ask: FleetDemand, entries: Integers) -> Booleans:
         parts = ask.allowed[OWN] & ask.is_device & (rows.low <= rows.high) & (rows.high > 0)
         found &= np.bincount(rows.tree[parts], minlength=trees) < 2
     if ask.has_pools:
-        found &= ~amounts.from_pools(fleet, ask)
+        found &= ~ask.from_pools(fleet)
     return found
 
 

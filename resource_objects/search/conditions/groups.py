@@ -17,7 +17,6 @@ import numpy as np
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.matching import matched
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.amounts import Shortage
 from resource_objects.search.conditions.base import (
     OWN,
     Check,
@@ -27,7 +26,7 @@ from resource_objects.search.conditions.base import (
     roles_of,
     trees_of,
 )
-from resource_objects.search.demands import Source, TreeDemand
+from resource_objects.search.conditions.shortage import Shortage
 from resource_objects.search.findings import Findings, Pairs
 from resource_objects.search.fleet import ClassRows
 from resource_objects.search.named_groups import GroupKind, Named, giving
@@ -227,15 +226,16 @@ class _GroupFindings:
 
         def shortage(host: int) -> Iterator[Reason]:
             here = pairs.of_host(host)
-            entries = pairs.entry[here]
-            columns = [column[entries].tolist() for column in (rows.low, rows.high, rows.step_size)]
-            figures = zip(*columns, strict=True)
-            sources = tuple(Source(low, high, step, False) for low, high, step in figures)
-            numbers = (entries + rows.first).tolist()
-            own = int(np.count_nonzero(pairs.role[here] == OWN))
-            demand = TreeDemand(amount, numbers, sources, (1 << len(numbers)) - 1, (), own=own)
-            name_of_host = fleet.hosts[int(self._hosts.trees[host])]
-            for reason in Shortage(fleet, name_of_host, name, demand, names_one=True).reasons():
+            shortage = Shortage(
+                fleet,
+                fleet.hosts[int(self._hosts.trees[host])],
+                name,
+                amount,
+                (pairs.entry[here] + rows.first).tolist(),
+                is_pooled=not (pairs.role[here] == OWN).any(),
+                names_provider=True,
+            )
+            for reason in shortage.reasons():
                 yield dataclasses.replace(reason, group=group)
 
         findings.add_each(self._groups, hosts & ~few, shortage)

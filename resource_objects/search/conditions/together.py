@@ -13,12 +13,10 @@ from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import (
     ClassCondition,
     FleetDemand,
-    from_pools,
-    left_of,
 )
 from resource_objects.search.conditions.base import OWN, Condition, Partial
 from resource_objects.search.conditions.located import AffinityCheck, LocatedCondition
-from resource_objects.search.conditions.overdrawn import overdrawn
+from resource_objects.search.conditions.shortage import overdrawn
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
 from resource_objects.search.fleet import ClassRows, Fleet
@@ -115,7 +113,7 @@ def contended(fleet: Fleet, drawing: Iterable[Drawing]) -> Booleans:
     """Return the trees in which classes that can only draw on one inventory do not fit there."""
     kept = fleet.inventories
     targets = fleet.shares.targets
-    left = left_of(fleet, targets).clip(0)
+    left = (kept.capacity[targets] - kept.used[targets]).clip(0)
     needed = np.zeros(len(targets), dtype=np.int64)
     for amount, rows, able in drawing:
         number, factor = _all_draw_on(fleet, rows, able, targets)
@@ -134,7 +132,7 @@ def drawing(fleet: Fleet, ask: FleetDemand) -> Drawing:
     rows = ask.rows
     shares = ask.is_device & (rows.low <= rows.high)
     able = ask.allowed[OWN] & (shares | ask.gives_all)
-    return ask.amount, rows, able & ~from_pools(fleet, ask)[rows.tree]
+    return ask.amount, rows, able & ~ask.from_pools(fleet)[rows.tree]
 
 
 def _all_draw_on(

@@ -1,0 +1,352 @@
+"""The reasons that take the figures of single inventories, on one tree.
+
+:class:`Shortage` is about one class of which some sources provide too little. :func:`overdrawn` is
+about classes that can be provided one by one, and not together.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections import Counter, defaultdict
+from collections.abc import Collection, Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from resource_objects.exceptions import SearchLimitReached
+from resource_objects.providers.decision import by_amount
+from resource_objects.reasons import Reason, Rule
+from resource_objects.resources.budget import Budget
+from resource_objects.search.demands import LocatedTreeDemand, Placing, TreeDemand, members
+from resource_objects.search.fleet import Fleet
+from resource_objects.search.placements import no_placement, placements
+from resource_objects.search.tree_solver import PATIENCE, TreeSolver, may_provide
+
+
+class Shortage:
+    """Why some inventories, at least one, cannot provide an amount of a class.
+
+    The figures are sums over these inventories. If the sum is enough, but none can provide all of
+    it alone, the reason is about the one that comes nearest; of pools, which never add up, always.
+    If an inventory has enough, but another one that it uses through shares has not, the reason is
+    about that one and all its consumers. If there is enough in both, a unit rule is the reason.
+    """
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        host: str,
+        resource: str,
+        amount: int,
+        inventories: list[int],
+        devices: Collection[int] = (),
+        *,
+        is_pooled: bool,
+        names_provider: bool = False,
+    ) -> None:
+        """:param devices: the inventories that may provide parts of it together
+
+        :param is_pooled: whether the tree itself has no inventory of the class
+        :param names_provider: whether the reason names the provider even if it is the only one
+        """
+        self._fleet = fleet
+        self._host = host
+        self._resource = resource
+        self._amount = amount
+        self._inventories = inventories
+        self._devices = [number for number in inventories if number in devices]
+        self._is_pooled = is_pooled
+        self._names_provider = names_provider or is_pooled or len(inventories) > 1
+        figures = fleet.inventories.free[inventories].clip(0).tolist()
+        self._free: dict[int, int] = dict(zip(inventories, figures, strict=True))
+        #: whether the sum is too little: then no search is needed
+        self.is_of_sums = sum(figures) < amount
+
+    def reasons(self) -> list[Reason]:
+        """Return the reasons, at least one."""
+        free, amount = self._free, self._amount
+        nearest = max(self._inventories, key=lambda number: (free[number], -number))
+        if self.is_of_sums:
+            if not self._is_pooled and self._are_partly_used():
+                return [self._not_whole()]
+            return self._full([nearest] if self._is_pooled else self._inventories)
+        together = sum(free[number] for number in self._devices)
+        if together >= amount and (nearest in self._devices or free[nearest] < amount):
+            is_several = len(self._devices) > 1
+            return [self._unit_rule_of_devices() if is_several else self._unit_rule(nearest)]
+        if free[nearest] >= amount:
+            return [self._unit_rule(nearest)]
+        return self._full(self._devices if together > free[nearest] else [nearest])
+
+    # --- devices that are used in parts ---
+
+    def _are_partly_used(self) -> bool:
+        """Return True for several devices of which others have allocated parts.
+
+        A device in parts uses all of some slices of its own provider, and nothing else. The reason
+        about a single device has its slices.
+        """
+        fleet, rows = self._fleet, self._fleet.inventories
+        is_used = False
+        for number in self._inventories:
+            if rows.capacity[number] != 1 or number not in self._devices:
+                return False
+            for target, factor in fleet.shares.of(number):
+                is_slice = rows.provider[target] == rows.provider[number]
+                if not is_slice or rows.capacity[target] != factor:
+                    return False
+            is_used = is_used or (self._free[number] == 0 and fleet.left(number) > 0)
+        return is_used and len(self._inventories) > 1
+
+    def _not_whole(self) -> Reason:
+        """Return the reason with the consumers of the devices and of parts of them."""
+        fleet, rows = self._fleet, self._fleet.inventories
+        whole = [number for number in self._inventories if fleet.left(number) <= 0]
+        parts = [
+            (consumer, number, part)
+            for number in self._inventories
+            if number not in whole
+            for consumer, part in self._parts_of(number).items()
+        ]
+        total = defaultdict[str, Fraction](Fraction)
+        for consumer, _, part in parts:
+            total[consumer] += part
+        parts.sort(key=lambda item: by_amount((item[0], total[item[0]])))
+        return Reason(
+            Rule.NOT_WHOLE,
+            self._amount,
+            bound=len(self._inventories),
+            used=len(self._inventories) - sum(self._free.values()),
+            resource=self._resource,
+            where=self._host,
+            holders=fleet.allocations.holders(
+                (int(rows.provider[number]), self._resource, 1) for number in whole
+            ),
+            parts=tuple(
+                (
+                    consumer,
+                    fleet.names[int(rows.provider[number])],
+                    part.numerator,
+                    part.denominator,
+                )
+                for consumer, number, part in parts
+            ),
+        )
+
+    def _parts_of(self, number: int) -> dict[str, Fraction]:
+        """Return the part of a device that each consumer has: the largest over its slices."""
+        fleet = self._fleet
+        largest: dict[str, Fraction] = {}
+        for target, _ in fleet.shares.of(number):
+            for consumer, amount in fleet.holders([target]):
+                part = Fraction(amount, int(fleet.inventories.capacity[target]))
+                largest[consumer] = max(part, largest.get(consumer, part))
+        return largest
+
+    # --- capacity ---
+
+    def _full(self, numbers: list[int]) -> list[Reason]:
+        """Return that inventories are full, or others that they use through shares."""
+        fleet, amount = self._fleet, self._amount
+        if fleet.shares and placements(fleet)[numbers].all():
+            count = sum(self._free[number] for number in numbers)
+            return [no_placement(fleet, self._host, amount, numbers, count)]
+        free = {number: self._free[number] for number in numbers}
+        itself = {n: max(0, fleet.left(n)) for n in numbers} if fleet.shares else free
+        is_short = sum(itself.values()) < amount
+        found = [self._capacity(numbers)] if is_short else []
+        nearest = max(numbers, key=lambda number: (free[number], -number))
+        if is_short or all(number in self._devices for number in numbers):
+            # What the others cannot provide has to come from those that have less through shares:
+            # from all of them or, if these have that much, from the one that lacks most.
+            limited = [number for number in numbers if free[number] < itself[number]]
+            most = sorted(limited, key=lambda number: (free[number] - itself[number], number))[:1]
+            for some in (limited, most):
+                needed = amount - sum(free.values()) + sum(free[number] for number in some)
+                needed = min(needed, sum(itself[number] for number in some)) if is_short else needed
+                shared = self._full_through_shares(some, needed)
+                if all(reason.requested > reason.free for reason in shared):
+                    # other devices that are allocated whole would do as well as the limited ones
+                    whole = [n for n in numbers if not itself[n] and fleet.holders([n])]
+                    others = [] if is_short else [self._capacity([number]) for number in whole]
+                    return found + others + shared or [self._capacity([nearest])]
+        elif free[nearest] < itself[nearest]:
+            found += self._full_through_shares([nearest], amount)
+        return found or [self._capacity([nearest])]
+
+    def _full_through_shares(self, numbers: Sequence[int], amount: int) -> list[Reason]:
+        """Return the inventories used by others that have too little for an amount of these."""
+        fleet, rows = self._fleet, self._fleet.inventories
+        by_class: dict[tuple[str, int, int], dict[int, None]] = {}
+        for number in numbers:
+            for target, factor in fleet.shares.of(number):
+                if fleet.left(target) < amount * factor:
+                    # those of several sources are one reason; those of one are a reason each
+                    key = fleet.class_of(target), factor, -1 if len(numbers) > 1 else target
+                    by_class.setdefault(key, {})[target] = None
+        found = []
+        for (resource, factor, _), some in by_class.items():
+            targets = list(some)
+            places = {int(place) for place in rows.provider[targets]}
+            found.append(
+                Reason(
+                    fleet.rule_of(targets),
+                    amount * factor,
+                    bound=sum(rows.capacity[targets].tolist()),
+                    used=sum(rows.used[targets].tolist()),
+                    resource=resource,
+                    where=fleet.names[places.pop()] if len(places) == 1 else self._host,
+                    holders=fleet.holders(targets),
+                )
+            )
+        return found
+
+    def _capacity(self, numbers: list[int]) -> Reason:
+        capacity = self._fleet.inventories.capacity[numbers].tolist()
+        return self._reason(self._fleet.rule_of(numbers), sum(capacity), numbers)
+
+    # --- unit rules ---
+
+    def _unit_rule(self, number: int) -> Reason:
+        """Return the unit rule by which an inventory with enough does not provide the amount."""
+        rows = self._fleet.inventories
+        if self._amount < rows.min_unit[number]:
+            return self._reason(Rule.MIN_UNIT, int(rows.min_unit[number]), [number])
+        if self._amount > rows.max_unit[number]:
+            return self._reason(Rule.MAX_UNIT, int(rows.max_unit[number]), [number])
+        return self._reason(Rule.STEP_SIZE, int(rows.step_size[number]), [number])
+
+    def _unit_rule_of_devices(self) -> Reason:
+        """Return the unit rule by which devices with enough do not provide the amount together."""
+        rows, devices = self._fleet.inventories, self._devices
+        most = sum(np.minimum(rows.free[devices], rows.max_unit[devices]).clip(0).tolist())
+        least = [unit for unit in rows.min_unit[devices].tolist() if unit > 1]
+        steps: list[int] = rows.step_size[devices].tolist()
+        if most < self._amount:
+            return self._reason(Rule.MAX_UNIT, most, devices)
+        if self._amount % math.gcd(*steps):
+            return self._reason(Rule.STEP_SIZE, math.gcd(*steps), devices)
+        if least:
+            return self._reason(Rule.MIN_UNIT, min(least), devices)
+        if self._amount % max(steps) == 0:  # the free amounts are no multiples of the steps
+            usable = sum(rows.high[devices].clip(0).tolist())
+            return self._reason(Rule.IN_STEPS, usable, devices)
+        return self._reason(Rule.STEP_SIZE, max(steps), devices)
+
+    def _reason(self, rule: Rule, bound: int, numbers: list[int]) -> Reason:
+        fleet, where = self._fleet, self._host
+        if len(numbers) == 1 and self._names_provider:
+            where = fleet.names[int(fleet.inventories.provider[numbers[0]])]
+        holders = fleet.holders(numbers) if rule in (Rule.CAPACITY, Rule.LIMIT) else ()
+        used = sum(fleet.inventories.used[numbers].tolist())
+        return Reason(rule, self._amount, bound, used, self._resource, where, holders)
+
+
+def reasons_of_units(
+    fleet: Fleet, resource: str, amount: int, units: Sequence[str], inventories: Sequence[int]
+) -> list[Reason]:
+    """Return the requested units that are already allocated, with their consumers."""
+    taken = fleet.units.taken(units)
+    places = dict.fromkeys(fleet.inventories.provider[list(inventories)].tolist())
+    return [
+        Reason(
+            Rule.UNIT_TAKEN,
+            amount,
+            bound=0,
+            used=1,
+            resource=resource,
+            where=fleet.names[place],
+            holders=((taken[place][1], 1),),
+            unit=taken[place][0],
+        )
+        for place in places
+        if place in taken
+    ]
+
+
+# --- several classes ------------------------------------------------------------------------------
+
+
+def overdrawn(
+    fleet: Fleet,
+    tree: int,
+    classes: Sequence[TreeDemand],
+    located: Sequence[LocatedTreeDemand] = (),
+) -> list[Reason]:
+    """Return the inventories that are used too much if each class is provided as if alone.
+
+    Empty if some class cannot be provided even so, or the decision takes too long.
+    """
+    used: Counter[int] = Counter()
+    users: Counter[int] = Counter()
+    try:
+        for demand in classes:
+            alone = dataclasses.replace(demand, draws=(), with_trait=())
+            found = next(TreeSolver(fleet, tree, Budget(PATIENCE), [alone]).solutions(), None)
+            if found is None:
+                return []
+            for source, part in found.parts[0]:
+                drawn = dict(demand.drawn(source, part))
+                used.update(drawn)
+                users.update(drawn.keys())
+        if located:
+            assigned = Placing(located).fit([one.allowed for one in located], Budget(PATIENCE))
+            if assigned is None:
+                return []
+            for one, amount in zip(located, assigned, strict=True):
+                uses = one.uses(amount)
+                used.update(uses)
+                users.update(uses.keys())
+    except SearchLimitReached:
+        return []
+    full = [n for n in sorted(used) if users[n] > 1 and used[n] > fleet.left(n)]
+    if full and fleet.shares:
+        reason = _without_placements(fleet, tree, classes)
+        if reason is not None:
+            return [reason]
+    return [_is_full(fleet, number, used[number]) for number in full]
+
+
+def _without_placements(fleet: Fleet, tree: int, classes: Sequence[TreeDemand]) -> Reason | None:
+    """Return the reason that the placements of partitions exclude each other, if that is so.
+
+    It is about the first profile that cannot be provided next to those before it.
+    """
+    profiles: list[TreeDemand] = []
+    for demand in classes:
+        inventories = [demand.numbers[place] for place in members(demand, demand.allowed)]
+        if not placements(fleet)[inventories].all():
+            continue
+        if not may_provide(fleet, tree, [*profiles, demand]):
+            free = _most_next_to(fleet, tree, profiles, demand)
+            beside = [(fleet.class_of(one.numbers[0]), one.amount) for one in profiles]
+            host = fleet.hosts[tree]
+            return no_placement(fleet, host, demand.amount, inventories, free, beside)
+        profiles.append(demand)
+    return None
+
+
+def _most_next_to(fleet: Fleet, tree: int, others: Sequence[TreeDemand], demand: TreeDemand) -> int:
+    """Return the largest amount of a demand that can be provided next to others."""
+    least, too_much = 0, demand.amount
+    while too_much - least > 1:
+        amount = (least + too_much) // 2
+        if may_provide(fleet, tree, [*others, dataclasses.replace(demand, amount=amount)]):
+            least = amount
+        else:
+            too_much = amount
+    return least
+
+
+def _is_full(fleet: Fleet, inventory: int, amount: int) -> Reason:
+    rows = fleet.inventories
+    return Reason(
+        fleet.rule_of([inventory]),
+        amount,
+        bound=int(rows.capacity[inventory]),
+        used=int(rows.used[inventory]),
+        resource=fleet.class_of(inventory),
+        where=fleet.names[int(rows.provider[inventory])],
+        holders=fleet.holders([inventory]),
+    )
