@@ -1,7 +1,7 @@
 """The conditions of a request on hosts, each in a module of its own.
 
-A condition (``base.Condition``) excludes hosts over the whole fleet by a mask, and adds the reasons of
-the hosts that fail; both are in one class, so that filter and explanation cannot differ.
+A condition (``base.Condition``) excludes hosts over the whole fleet by a mask, and adds the reasons
+of the hosts that fail; both are in one class, so that filter and explanation cannot differ.
 :mod:`~resource_objects.search.tree_solver` decides. The prefilter, the stages and the explanation
 walk one list of conditions, ``problem.Problem.conditions``.
 
