@@ -23,7 +23,6 @@ from resource_objects.scheduler.filters import (
     POLICIES,
     Filter,
     FilterCondition,
-    LimitingFilter,
     NamedFilter,
 )
 from resource_objects.scheduler.filters.hosts import Affinity
@@ -213,8 +212,8 @@ class PipelineRun:
         hosts, rows = self.hosts(fleet), fleet.inventories
         limits: dict[str, dict[str, int]] = {}
         for named in self._pipeline.filters:
-            if isinstance(named.filter, LimitingFilter):
-                for name, by_tree in self._limits_of(named.name, named.filter, hosts).items():
+            if hasattr(named.filter, "limits"):
+                for name, by_tree in self._limits_of(named, hosts).items():
                     of_class = fleet.rows(name)
                     of_root = np.flatnonzero(fleet.parent[of_class.provider] == of_class.provider)
                     bounds = by_tree[of_class.tree[of_root]]
@@ -225,9 +224,8 @@ class PipelineRun:
                         by_class[name] = min(bound, by_class.get(name, bound))
         return limits
 
-    def _limits_of(
-        self, name: str, filter_: LimitingFilter, hosts: HostStates
-    ) -> Mapping[str, Integers]:
+    def _limits_of(self, named: NamedFilter, hosts: HostStates) -> Mapping[str, Integers]:
+        filter_: Any = named.filter
         try:
             limits = {
                 resource_class: np.asarray(bound, dtype=np.int64)
@@ -239,7 +237,7 @@ class PipelineRun:
                     raise _invalid_field(f"limits of {resource_class}", bound.shape, expected)
             return limits
         except Exception as error:  # an unknown limit is not the absence of one
-            raise FilterFailed(name, None, error) from error
+            raise FilterFailed(named.name, None, error) from error
 
     def order(self, order: Order) -> Order:
         """Return an order with the weighers."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
@@ -40,20 +40,22 @@ POLICIES = ("fail", "skip")
 class Filter(Protocol):
     """A condition on hosts. It has no side effects, and equal arguments have equal results.
 
-    A filter that refuses no host with its present settings may have the property ``is_idle``; the
-    scheduler then reports it as skipped.
+    A filter may have further methods and properties:
+
+    ``passing(hosts, spec)``
+        returns which hosts pass, as an array in the order of ``hosts.hosts``: for large fleets
+    ``holders(host, spec)``
+        returns the consumers because of which a host is refused, as pairs of a name and an amount
+    ``limits(hosts, spec)``
+        returns by resource class the maximum usage of each host by all consumers, as arrays in the
+        order of ``hosts.hosts``; ``fields.MAX_AMOUNT`` where there is no bound. It bounds the
+        inventories of the host itself, and the claim is made under it
+    ``is_idle``
+        is True if it refuses no host with its present settings; it is then reported as skipped
     """
 
     def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
         """Return the reason for which a host is refused, or None; it follows the filter's name."""
-
-
-@runtime_checkable
-class ColumnarFilter(Protocol):
-    """A filter that also decides all hosts at once, for fleets of thousands."""
-
-    def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:
-        """Return which hosts pass, in the order of ``hosts.hosts``."""
 
 
 class ArrayFilter(abc.ABC):
@@ -70,26 +72,6 @@ class ArrayFilter(abc.ABC):
     def refuses(self, host: HostState, spec: RequestSpec) -> str | None:
         """Return the reason for which a host is refused, or None. Cost: a mask of all hosts."""
         return None if self.passing(host.hosts, spec)[host.tree] else self.reason(host, spec)
-
-
-@runtime_checkable
-class NamingFilter(Protocol):
-    """A filter that names the consumers because of which a host is refused."""
-
-    def holders(self, host: HostState, spec: RequestSpec) -> tuple[tuple[str, int], ...]:
-        """Return the blocking consumers of a refused host, each with its amount."""
-
-
-@runtime_checkable
-class LimitingFilter(Protocol):
-    """A filter that bounds the usage of hosts, such as by another ratio."""
-
-    def limits(self, hosts: HostStates, spec: RequestSpec) -> Mapping[str, Integers]:
-        """Return by resource class the maximum usage of each host, by all consumers.
-
-        Parallel to ``hosts.hosts``; ``fields.MAX_AMOUNT`` where there is no bound. It bounds the
-        inventories of the host itself, and the claim is made under it.
-        """
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,17 +100,19 @@ class FilterCondition(HostFilter):
         """:param failures: records by name why filters were skipped; a filter that is in it
         already is skipped. None: a filter that fails raises"""
         self.name = named.name
-        self._filter = named.filter
+        self._filter: Any = named.filter
+        # the mask of an ArrayFilter has decided
+        is_array = isinstance(named.filter, ArrayFilter)
+        self._ask = self._filter.reason if is_array else self._filter.refuses
         self._hosts = hosts
         self._spec = spec
         self._failures = failures
-        self._refusals: dict[int, str | None] = {}
+        self._reasons_by_tree: dict[int, str | None] = {}
         self._mask: Booleans | None = None
         if failures is not None and named.name in failures:
             self._mask = hosts.all()
-        elif isinstance(named.filter, ColumnarFilter):
-            passing = named.filter.passing
-            self._mask = self._call(None, lambda: self._checked(passing(hosts, spec)), hosts.all())
+        elif hasattr(named.filter, "passing"):
+            self._mask = self._call(None, hosts.all(), self._passing)
 
     def mask(self) -> Booleans:
         """Return which hosts pass; all hosts, if the filter decides host by host."""
@@ -143,12 +127,12 @@ class FilterCondition(HostFilter):
         return self._mask[trees]
 
     def checks(self) -> Iterator[Check]:
-        """Yield one cut."""
+        """Yield one check."""
         yield Check(self.among(np.arange(len(self._hosts))), self.rule, label=self.name)
 
     def holds(self, tree: int) -> bool:
         """Return True if a host passes."""
-        return self._refusal(tree) is None if self._mask is None else bool(self._mask[tree])
+        return self._reason(tree) is None if self._mask is None else bool(self._mask[tree])
 
     def find(self, findings: Findings, hosts: Booleans) -> None:
         """Add the reasons of the hosts that are refused.
@@ -163,37 +147,37 @@ class FilterCondition(HostFilter):
     def _reasons(self, tree: int) -> list[Reason]:
         if self.holds(tree):
             return []
-        name, why = self._hosts.hosts[tree], self._refusal(tree)
+        host, why = self._hosts.at(tree), self._reason(tree)
         if why is None and self._failures is None:
             expected = "it passes the host, but not where it decides all hosts at once"
-            raise FilterFailed(self.name, name, expected)
+            raise FilterFailed(self.name, host.name, expected)
         if why is None:
             why = "is refused, and it failed to say why"
-        holders = self._holders(tree)
-        return [Reason(self.rule, 1, 0, 0, where=name, holders=holders, unit=why, filter=self.name)]
+        holders: tuple[tuple[str, int], ...] = ()
+        if hasattr(self._filter, "holders"):
+            holders = self._call(host.name, (), self._holders, host)
+        where = host.name
+        return [
+            Reason(self.rule, 1, 0, 0, where=where, holders=holders, unit=why, filter=self.name)
+        ]
 
-    def _holders(self, tree: int) -> tuple[tuple[str, int], ...]:
-        if not isinstance(self._filter, NamingFilter):
-            return ()
-        host, holders = self._hosts.at(tree), self._filter.holders
-        return self._call(host.name, lambda: tuple(holders(host, self._spec)), ())
+    def _holders(self, host: HostState) -> tuple[tuple[str, int], ...]:
+        return tuple(self._filter.holders(host, self._spec))
 
-    def _refusal(self, tree: int) -> str | None:
-        if tree not in self._refusals:
-            host, filter_ = self._hosts.at(tree), self._filter
-            # the mask of an ArrayFilter has decided already
-            ask = filter_.reason if isinstance(filter_, ArrayFilter) else filter_.refuses
+    def _reason(self, tree: int) -> str | None:
+        if tree not in self._reasons_by_tree:
+            host = self._hosts.at(tree)
+            self._reasons_by_tree[tree] = self._call(host.name, None, self._refuses, host)
+        return self._reasons_by_tree[tree]
 
-            def refusal() -> str | None:
-                why = ask(host, self._spec)
-                if why is not None and (not isinstance(why, str) or not why):
-                    raise InvalidInput("field", "refuses", why, "why, as text, or None")
-                return why
+    def _refuses(self, host: HostState) -> str | None:
+        why: str | None = self._ask(host, self._spec)
+        if why is not None and (not isinstance(why, str) or not why):
+            raise InvalidInput("field", "refuses", why, "why, as text, or None")
+        return why
 
-            self._refusals[tree] = self._call(host.name, refusal, None)
-        return self._refusals[tree]
-
-    def _checked(self, mask: Any) -> Booleans:
+    def _passing(self) -> Booleans:
+        mask: Any = self._filter.passing(self._hosts, self._spec)
         is_mask = isinstance(mask, np.ndarray) and mask.dtype == np.bool_
         if not is_mask or mask.shape != (len(self._hosts),):
             expected = f"an array of {len(self._hosts)} booleans"
@@ -201,10 +185,13 @@ class FilterCondition(HostFilter):
         result: Booleans = mask
         return result
 
-    def _call(self, host: str | None, action: Callable[[], T], default: T) -> T:
-        """Return the result of an action of the filter; it never passes in silence if it fails."""
+    def _call(self, host: str | None, default: T, method: Callable[..., T], *arguments: Any) -> T:
+        """Return the result of a method that calls the filter.
+
+        If the filter fails, this raises, or records that it is skipped and returns the default.
+        """
         try:
-            return action()
+            return method(*arguments)
         except Exception as error:
             failed = FilterFailed(self.name, host, error)
             if self._failures is None:

@@ -42,20 +42,19 @@ MOST = 1e9
 class Weigher(Protocol):
     """A preference between hosts. It has no side effects, and equal arguments have equal results.
 
-    A weigher that weighs all hosts equally with its present settings may have the property
-    ``is_idle``; the scheduler then reports it as skipped.
+    A weigher may have further methods and properties:
+
+    ``weights(hosts, spec)``
+        returns how good each host is, as an array in the order of ``hosts.hosts``: for large fleets
+    ``takes_negative``
+        is False if its order must not be reversed
+    ``is_idle``
+        is True if it weighs all hosts equally with its present settings; it is then reported as
+        skipped
     """
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
         """Return how good a host is: higher is better."""
-
-
-@runtime_checkable
-class ColumnarWeigher(Protocol):
-    """A weigher that also weighs all hosts at once, for fleets of thousands."""
-
-    def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
-        """Return how good each host is, in the order of ``hosts.hosts``."""
 
 
 class ArrayWeigher(abc.ABC):
@@ -127,9 +126,10 @@ def normalized(weights: Figures) -> Figures:
 
 def _weights(named: NamedWeigher, hosts: HostStates, spec: RequestSpec, trees: Integers) -> Figures:
     """Return the weights of some hosts by one weigher, or raise FilterFailed."""
-    weigher, host = named.weigher, None
+    weigher: Any = named.weigher
+    host = None
     try:
-        if isinstance(weigher, ColumnarWeigher):
+        if hasattr(weigher, "weights"):
             weights = np.asarray(weigher.weights(hosts, spec), dtype=np.float64)
             if weights.shape != (len(hosts),):
                 raise _invalid_field("weights", weights.shape, f"{len(hosts)} numbers")
