@@ -234,7 +234,7 @@ def test_it_says_by_itself_how_less_is_asked(monkeypatch):
     assert not snapshot.relaxations("VCPU=1,CUSTOM_RING=9", kinds=kinds)
     monkeypatch.setattr(RingResource, "weaker", fewer_lanes)
     (found,) = snapshot.relaxations("CUSTOM_LANE=9,CUSTOM_RING=9", kinds=kinds)
-    assert (found.told, found.cost) == ("8 lanes", Fraction(1, 9))
+    assert (found.description, found.cost) == ("8 lanes", Fraction(1, 9))
     assert str(found.request) == "CUSTOM_LANE=8,CUSTOM_RING=8"
 
 
