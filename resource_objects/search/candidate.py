@@ -40,7 +40,7 @@ def _suffix(value: object) -> str:
 
 
 class Mappings(fields.FrozenDictOf):
-    """Who gives each group: provider names by suffix."""
+    """The providers of each group: names by suffix."""
 
     def __init__(self) -> None:
         name = fields.Checked(names.provider_name, "a provider name", "^.{1,200}$")
@@ -49,19 +49,19 @@ class Mappings(fields.FrozenDictOf):
 
 @base.register
 class Candidate(base.ResourceObject, frozen=True):
-    """One complete way to hold a request: what to take of whom.
+    """One complete way to satisfy a request: allocations of a tree and its pools.
 
-    ``host`` is the name of the root of the tree that gives it; what that tree does not have may be
-    of a pool linked to it. There is one allocation per provider and resource class.
+    ``host`` is the name of the root of the tree. There is one allocation per provider and resource
+    class.
 
-    ``located`` are the amounts that say where they go, assigned: which host cells, CPUs and pages.
-    They add nothing to the allocations, which carry the units.
+    ``located`` are the placed amounts, assigned: which host cells, CPUs, pages and devices. They
+    add nothing to the allocations, which carry the units.
 
-    ``mappings`` tells, by the suffix of each group, the names of the providers that it is given by;
-    ``""`` is the group without a name.
+    ``mappings`` are the names of the providers of each group, by its suffix; ``""`` is the unnamed
+    group.
 
-    ``generations`` are ``(uuid, generation)`` of the definitions it was decided on: of those who
-    give, and of the providers above them, whose traits count too.
+    ``generations`` are ``(uuid, generation)`` of the definitions on which the decision is based: of
+    the providers of the allocations, and of the providers above them, whose traits count too.
 
     >>> from resource_objects.resources import IntegerAmount
     >>> cpus = Allocation(provider="host0", resource_class="VCPU", amount=IntegerAmount(2))
@@ -84,12 +84,12 @@ class Candidate(base.ResourceObject, frozen=True):
                 "field", "Candidate.allocations", (), "at least one allocation"
             )
         seen: set[tuple[str, str]] = set()
-        for taken in self.allocations:
-            if taken.amount.is_negative or taken.amount.is_zero:
+        for allocation in self.allocations:
+            if allocation.amount.is_negative or allocation.amount.is_zero:
                 raise exceptions.InvalidInput(
-                    "field", "Candidate.allocations", str(taken), "amounts above 0"
+                    "field", "Candidate.allocations", str(allocation), "amounts above 0"
                 )
-            key = taken.provider, taken.resource_class
+            key = allocation.provider, allocation.resource_class
             if key in seen:
                 raise exceptions.InvalidInput(
                     "repetition", "Candidate.allocations", key, "each only once"
@@ -98,7 +98,7 @@ class Candidate(base.ResourceObject, frozen=True):
 
     @property
     def amounts(self) -> Amounts:
-        """All that is taken, summed over providers."""
+        """The allocated amounts, summed over providers."""
         return total(self.allocations)
 
     def by_provider(self) -> dict[str, Amounts]:
@@ -106,30 +106,30 @@ class Candidate(base.ResourceObject, frozen=True):
         return by_provider(self.allocations)
 
     @classmethod
-    def from_dict(cls, given: typing.Any) -> typing.Self:
-        """Return a candidate of plain data, as :meth:`to_dict` gives it.
+    def from_dict(cls, data: typing.Any) -> typing.Self:
+        """Return a candidate from plain data, as returned by :meth:`to_dict`.
 
-        :raises InvalidInput: for what is no such thing
+        :raises InvalidInput: for other data
         """
-        if not isinstance(given, Mapping):
-            raise exceptions.InvalidInput("field", "candidate", given, "a mapping")
-        said = dict(given)
-        allocations = said.pop("allocations", None)
+        if not isinstance(data, Mapping):
+            raise exceptions.InvalidInput("field", "candidate", data, "a mapping")
+        figures = dict(data)
+        allocations = figures.pop("allocations", None)
         if not isinstance(allocations, list | tuple):
             raise exceptions.InvalidInput("field", "candidate.allocations", allocations, "a list")
-        text, assigned = said.pop("located", {}), said.pop("assigned", None)
+        text, assigned = figures.pop("located", {}), figures.pop("assigned", None)
         if text and assigned is None:
             raise exceptions.InvalidInput(
-                "field", "candidate.assigned", None, f"what says that it is {text}"
+                "field", "candidate.assigned", None, f"the versioned object of {text}"
             )
         if assigned is not None:
-            said["located"] = Amounts.obj_from_primitive(assigned)
-        return cls(allocations=[Allocation.from_dict(one) for one in allocations], **said)
+            figures["located"] = Amounts.obj_from_primitive(assigned)
+        return cls(allocations=list(map(Allocation.from_dict, allocations)), **figures)
 
     def to_dict(self) -> dict[str, typing.Any]:
         """Return plain data for JSON.
 
-        ``located`` is text for people, ``assigned`` the same as a versioned object.
+        ``located`` is text for display, ``assigned`` the same as a versioned object.
 
         >>> from resource_objects.resources import IntegerAmount
         >>> cpus = Allocation(provider="host0", resource_class="VCPU", amount=IntegerAmount(2))
@@ -142,11 +142,11 @@ class Candidate(base.ResourceObject, frozen=True):
         return {
             "host": self.host,
             "allocations": to_dicts(self.allocations),
-            "mappings": {suffix: list(given) for suffix, given in self.mappings.items()},
+            "mappings": {suffix: list(providers) for suffix, providers in self.mappings.items()},
             "located": {
                 kind.name: kind.format_amount(amount) for kind, amount in self.located.items()
             },
-            "generations": [list(one) for one in self.generations],
+            "generations": list(map(list, self.generations)),
             **({"assigned": self.located.obj_to_primitive()} if self.located else {}),
         }
 
@@ -156,7 +156,7 @@ class Candidate(base.ResourceObject, frozen=True):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Chosen:
-    """A candidate with the request that it is for: what is claimed is just that, and kept so."""
+    """A candidate with its request: exactly this candidate is claimed and stored."""
 
     candidate: Candidate
     request: Request

@@ -86,8 +86,8 @@ class GroupKind:
 
     def numbers(self, providers: Booleans) -> Integers:
         """Return the numbers of the inventories of its classes at some providers."""
-        found = [rows.first + np.flatnonzero(providers[rows.provider]) for rows, _ in self.classes]
-        return np.concatenate(found) if found else np.zeros(0, dtype=np.int64)
+        result = [rows.first + np.flatnonzero(providers[rows.provider]) for rows, _ in self.classes]
+        return np.concatenate(result) if result else np.zeros(0, dtype=np.int64)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -104,12 +104,12 @@ class Named:
         return bool(self.kinds)
 
     def in_service(self) -> Booleans:
-        """Return, by provider, whether it is enabled, or allocatable all the same."""
-        found = np.ones(len(self.fleet.names), dtype=np.bool_)
+        """Return, by provider, whether it is enabled, or allocatable although it is disabled."""
+        result = np.ones(len(self.fleet.names), dtype=np.bool_)
         for condition in self.kinds[0].conditions:
             if condition.rule is Rule.DISABLED:
-                found &= condition.met[OWN]
-        return found
+                result &= condition.met[OWN]
+        return result
 
     @functools.cached_property
     def equivalent_before(self) -> tuple[int | None, ...]:
@@ -119,15 +119,15 @@ class Named:
         is in another set too.
         """
         last: dict[Hashable, int] = {}
-        found: list[int | None] = []
+        result: list[int | None] = []
         for number in range(self.subtrees):
             kinds = [kind for kind in self.kinds if number in kind.subtrees]
             key: Hashable = number
             if all(len(kind.subtrees) == 1 for kind in kinds):
                 key = frozenset((kind.without_suffix, kind.count) for kind in kinds)
-            found.append(last.get(key))
+            result.append(last.get(key))
             last[key] = number
-        return tuple(found)
+        return tuple(result)
 
     @functools.cached_property
     def equivalent_kinds(self) -> tuple[int, ...]:
@@ -148,10 +148,10 @@ class Named:
     def options(self, kind: GroupKind, tree: int) -> list[int]:
         """Return the providers of one group of a kind to a tree: its own, then pools."""
         here = self.fleet.of_tree(tree)
-        found: list[int] = (np.flatnonzero(kind.own[here.start : here.stop]) + here.start).tolist()
+        result: list[int] = (np.flatnonzero(kind.own[here.start : here.stop]) + here.start).tolist()
         if kind.pooled.any():
-            found += [p for p in pools_of(self.fleet, self.rules, tree) if kind.pooled[p]]
-        return found
+            result += [p for p in pools_of(self.fleet, self.rules, tree) if kind.pooled[p]]
+        return result
 
     # --- bounds by arrays ---
 
@@ -160,40 +160,43 @@ class Named:
 
         :param beside: the amounts of the unnamed group, by class
         """
-        found = np.ones(len(self.fleet.hosts), dtype=np.bool_)
+        result = np.ones(len(self.fleet.hosts), dtype=np.bool_)
         amounts = Counter(beside)
         for kind in self.kinds:
-            found &= self._by_tree(self.each(kind), kind.own, kind.pooled) >= kind.count
+            result &= self._by_tree(self.each(kind), kind.own, kind.pooled) >= kind.count
             for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
                 amounts[name] += amount * kind.count
         for name in dict.fromkeys(name for kind in self.kinds for name in kind.names):
             rows = self.fleet.rows(name)
             free = np.zeros(len(self.fleet.names), dtype=np.int64)
             free[rows.provider] = np.where(rows.is_part, 0, rows.free.clip(0))
-            found &= self._by_tree(free, free > 0, self.fleet.is_pool) >= amounts[name]
-        return found
+            result &= self._by_tree(free, free > 0, self.fleet.is_pool) >= amounts[name]
+        return result
 
     def each(self, kind: GroupKind) -> Integers:
         """Return, by provider, the maximum number of groups of a kind, up to all of them."""
         most = 1 if self.isolates else kind.count
-        found = np.full(len(self.fleet.names), most)
+        result = np.full(len(self.fleet.names), most)
         if most > 1:
             for rows, amount in kind.classes:
                 times = np.minimum(rows.free, rows.max_unit).clip(0) // amount
-                found[rows.provider] = np.minimum(found[rows.provider], times)
-        return found
+                result[rows.provider] = np.minimum(result[rows.provider], times)
+        return result
 
     def _by_tree(self, figures: Integers, own: Booleans, pooled: Booleans) -> Integers:
         """Return, by tree, the sum of a figure over its own providers and its pools."""
         fleet, trees = self.fleet, len(self.fleet.hosts)
-        found = np.zeros(trees, dtype=np.int64)
-        np.add.at(found, fleet.tree[own], figures[own])
+        result = np.zeros(trees, dtype=np.int64)
+        np.add.at(result, fleet.tree[own], figures[own])
         pools = np.flatnonzero(pooled & (figures > 0))
         if len(pools) > COUNTED_POOLS:
-            return np.where(fleet.pools.linked_to(pools, trees), np.iinfo(np.int64).max // 2, found)
+            return np.where(
+                fleet.pools.linked_to(pools, trees), np.iinfo(np.int64).max // 2, result
+            )
         for pool in pools.tolist():
-            found += np.where(fleet.pools.linked_to(np.array([pool]), trees), figures[pool], 0)
-        return found
+            is_linked = fleet.pools.linked_to(np.array([pool]), trees)
+            result[is_linked] += figures[pool]
+        return result
 
     def most(self, trees: int) -> Integers:
         """Return, by tree, an upper bound of how many requests have their groups at once.
@@ -202,9 +205,9 @@ class Named:
         may be above the groups of equivalent sets of ``same_subtree``; for each class and amount,
         the capacity for all groups with this amount or more.
         """
-        found = np.full(trees, MAX_AMOUNT)
+        result = np.full(trees, MAX_AMOUNT)
         if any(kind.pooled.any() for kind in self.kinds):
-            return found
+            return result
         slots: list[Integers] = []  # by kind and provider, the capacity in groups
         for kind in self.kinds:
             each = np.where(kind.own, MAX_AMOUNT, 0)
@@ -214,8 +217,8 @@ class Named:
             if kind.classes:
                 able = np.flatnonzero(each)
                 total = _sums(self.fleet.tree[able], each[able], trees)
-                np.minimum(found, total // kind.count, out=found)
-        np.minimum(found, self._most_sets(slots, trees), out=found)
+                np.minimum(result, total // kind.count, out=result)
+        np.minimum(result, self._most_sets(slots, trees), out=result)
         amounts = [
             (name, rows, amount, kind.count)
             for kind in self.kinds
@@ -224,12 +227,12 @@ class Named:
         for name, rows, least, _ in amounts:
             has = np.where(rows.is_part, 0, rows.free.clip(0) // least)
             groups = sum(n for other, _, amount, n in amounts if other == name and amount >= least)
-            np.minimum(found, _sums(rows.tree, has, trees) // groups, out=found)
-        return found
+            np.minimum(result, _sums(rows.tree, has, trees) // groups, out=result)
+        return result
 
     def _most_sets(self, slots: Sequence[Integers], trees: int) -> Integers:
         """Return, by tree, an upper bound of how many requests have their sets at once."""
-        found, first = np.full(trees, MAX_AMOUNT), list(range(self.subtrees))
+        result, first = np.full(trees, MAX_AMOUNT), list(range(self.subtrees))
         for subtree, before in enumerate(self.equivalent_before):
             first[subtree] = subtree if before is None else first[before]
         for subtree, count in Counter(first).items():
@@ -240,32 +243,32 @@ class Named:
                 np.minimum(sets, below // self.kinds[n].count, out=sets)
             is_top = np.logical_or.reduce([slots[n] > 0 for n in numbers])
             total = _sums(self.fleet.tree, np.where(is_top, sets, 0), trees)
-            np.minimum(found, total // count, out=found)
-        return found
+            np.minimum(result, total // count, out=result)
+        return result
 
     def _sums_below(self, figures: Integers) -> Integers:
         """Return, by provider, the sum of a figure over itself and all providers below it."""
-        found, at = figures.copy(), np.arange(len(figures))
+        result, at = figures.copy(), np.arange(len(figures))
         while True:
             above = self.fleet.parent[at]
             has_more = above != at
             if not has_more.any():
-                return found
-            np.add.at(found, above[has_more], figures[has_more])
+                return result
+            np.add.at(result, above[has_more], figures[has_more])
             at = above
 
 
 def _sums(trees: Integers, figures: Integers, count: int) -> Integers:
-    found = np.zeros(count, dtype=np.int64)
-    np.add.at(found, trees, figures)
-    return found
+    result = np.zeros(count, dtype=np.int64)
+    np.add.at(result, trees, figures)
+    return result
 
 
 def _by_provider(fleet: Fleet, rows: ClassRows, flags: Booleans) -> Booleans:
     """Return, by provider, whether one of some inventories is at it."""
-    found = np.zeros(len(fleet.names), dtype=np.bool_)
-    found[rows.provider[flags]] = True
-    return found
+    result = np.zeros(len(fleet.names), dtype=np.bool_)
+    result[rows.provider[flags]] = True
+    return result
 
 
 def lay_groups(fleet: Fleet, request: Request, laying: Laying, rules: Semantics) -> Named:
@@ -318,13 +321,13 @@ def _kind(
 
 def giving(rows: ClassRows, amount: int) -> Booleans:
     """Return which inventories of a class can provide an amount."""
-    found: Booleans = (
+    result: Booleans = (
         (rows.low <= amount)
         & (amount <= rows.high)
         & (amount % rows.step_size == 0)
         & ~rows.is_part
     )
-    return found
+    return result
 
 
 def _counts(group: RequestGroup) -> Iterator[tuple[str, int]]:
@@ -350,8 +353,8 @@ PER_STEP = 512
 _PER_KIND, _PER_OPTION = 128, 32
 #: A provider by its place among those that may provide a group.
 Local: TypeAlias = int
-#: What one group uses of an inventory: its number, the amount with what is used through shares, and
-#: the amount without; the unit rules bind the latter.
+#: The use of an inventory by a group: the inventory, the amount including shares, and the amount
+#: without shares, to which the unit rules apply.
 _Use: TypeAlias = tuple[int, int, int]
 
 
@@ -457,13 +460,13 @@ class GroupSteps:
 
     def _kinds_alike(self) -> list[list[int]]:
         """Return the kinds, those together that differ in their subtrees only."""
-        found: dict[Hashable, list[int]] = {}
+        result: dict[Hashable, list[int]] = {}
         for number, kind in enumerate(self._kinds):
             key: Hashable = number
             if self._sets:
                 key = kind.without_suffix, tuple(self._options[number])
-            found.setdefault(key, []).append(number)
-        return list(found.values())
+            result.setdefault(key, []).append(number)
+        return list(result.values())
 
     # --- one step ---
 
@@ -489,10 +492,10 @@ class GroupSteps:
     def unassign(self, step: int) -> None:
         """Undo the last assignment."""
         kind, place = self.kinds[step], self.chosen.pop()
-        held = list(self._holds.pop(place))
-        held.remove(kind)
-        if held:
-            self._holds[place] = tuple(held)
+        kinds_at = list(self._holds.pop(place))
+        kinds_at.remove(kind)
+        if kinds_at:
+            self._holds[place] = tuple(kinds_at)
         self._move(kind, place, -1)
 
     def _move(self, kind: int, place: Local, sign: int) -> None:
@@ -530,8 +533,8 @@ class GroupSteps:
         States in which equal sets of ``same_subtree`` are exchanged have the same key.
         """
         holding = [
-            (self._equal[place], tuple(sorted([self._like[kind] for kind in held])))
-            for place, held in self._holds.items()
+            (self._equal[place], tuple(sorted([self._like[kind] for kind in kinds_at])))
+            for place, kinds_at in self._holds.items()
         ]
         open_sets = [
             bits_of(self._members[subtree])
@@ -631,10 +634,10 @@ class GroupSteps:
 
     def _inside(self, kind: int) -> int:
         """Return the providers within the subtrees that a kind is in."""
-        found = -1
+        result = -1
         for subtree in self._kinds[kind].subtrees:
-            found &= self._below[subtree]
-        return found
+            result &= self._below[subtree]
+        return result
 
     def _find_below(self) -> bool:
         """Find the providers of the rest of each set; return False if a set has none."""
@@ -673,22 +676,22 @@ def bits_of(places: Iterable[int]) -> int:
     >>> bits_of([0, 2])
     5
     """
-    found = 0
+    result = 0
     for place in places:
-        found |= 1 << place
-    return found
+        result |= 1 << place
+    return result
 
 
 def _uses(fleet: Fleet, kind: GroupKind, providers: Sequence[int]) -> Iterator[tuple[_Use, ...]]:
-    """Yield what a group of a kind would use at each provider, with one entry of an inventory."""
+    """Yield the use of inventories by a group at each provider, one entry for each inventory."""
     amounts = [amount for _, amount in kind.classes]
     numbers = [
         (rows.provider.searchsorted(providers) + rows.first).tolist() for rows, _ in kind.classes
     ]
     for own in zip(*numbers, strict=True) if numbers else ((),) * len(providers):
-        found = {n: (n, amount, amount) for n, amount in zip(own, amounts, strict=True)}
-        for inventory, amount, _ in tuple(found.values()) if fleet.shares else ():
+        result = {n: (n, amount, amount) for n, amount in zip(own, amounts, strict=True)}
+        for inventory, amount, _ in tuple(result.values()) if fleet.shares else ():
             for target, factor in fleet.shares.of(inventory):
-                _, total, itself = found.get(target, (target, 0, 0))
-                found[target] = target, total + amount * factor, itself
-        yield tuple(found.values())
+                _, total, itself = result.get(target, (target, 0, 0))
+                result[target] = target, total + amount * factor, itself
+        yield tuple(result.values())

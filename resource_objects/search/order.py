@@ -215,11 +215,11 @@ class Preference:
         luck = rng.random(len(possible)) if block > 1 else None
 
         def ordered(some: Any) -> Integers:
-            found: Integers = possible[some][np.lexsort([key[some] for key in keys])]
+            result: Integers = possible[some][np.lexsort([key[some] for key in keys])]
             if luck is not None:
-                places = np.arange(len(found)) // min(block, len(possible))
-                found = found[np.lexsort((luck[: len(found)], places))]
-            return found
+                places = np.arange(len(result)) // min(block, len(possible))
+                result = result[np.lexsort((luck[: len(result)], places))]
+            return result
 
         best = _first(keys, FIRST)
         count = len(best) // block * block  # the last block may lack some of its trees
@@ -229,12 +229,12 @@ class Preference:
 
     def _worth_of_trees(self) -> Figures:
         """Return, by tree, the worth of the traits that its providers have, each trait once."""
-        found = np.zeros(len(self._fleet.hosts))
+        result = np.zeros(len(self._fleet.hosts))
         for trait, worth in self._order.preferred.items():
-            has = np.zeros(len(found), dtype=np.bool_)
+            has = np.zeros(len(result), dtype=np.bool_)
             has[self._fleet.tree[self._having(trait)]] = True
-            found += worth * has
-        return found
+            result += worth * has
+        return result
 
     # --- providers of a tree ---
 
@@ -265,7 +265,7 @@ class Preference:
             return list(providers)
         of = equivalence(self._fleet).inventories
         # a placement has one inventory; any other provider stays where it is
-        numbers = [found[0] if len(found := of(one)) == 1 else None for one in providers]
+        numbers = [result[0] if len(result := of(one)) == 1 else None for one in providers]
         order = least_exclusive(self._fleet, numbers, len(providers))
         return [providers[place] for place in order]
 
@@ -321,10 +321,10 @@ class Preference:
         """By provider, the worth of its traits; None if no trait is preferred."""
         if not self._order.preferred:
             return None
-        found = np.zeros(len(self._fleet.names))
+        result = np.zeros(len(self._fleet.names))
         for trait, worth in self._order.preferred.items():
-            found += worth * self._having(trait)
-        return found
+            result += worth * self._having(trait)
+        return result
 
     def _having(self, trait: str) -> Booleans:
         return self._fleet.having(self._fleet.traits, (trait,))

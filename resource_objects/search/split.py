@@ -78,8 +78,8 @@ def split(amount: int, devices: Sequence[Device], budget: Budget) -> list[tuple[
     loose = [(high, step) for low, high, step in usable.values() if low == step]
     room = tuple(sum(high for high, own in loose if own == step) // step for step in steps)
     start: _State = (), 0, room
-    found = solutions(start, expand, budget, lambda state: (len(state[0]), *state[1:]))
-    for counts, beyond in found:
+    result = solutions(start, expand, budget, lambda state: (len(state[0]), *state[1:]))
+    for counts, beyond in result:
         taking = {device: count for (device, _), count in zip(groups, counts, strict=True)}
         return _parts(usable, taking, dict(zip(steps, beyond, strict=True)))
     return None
@@ -94,7 +94,7 @@ def _parts(
     :param beyond: by step, the number of steps beyond the lows
     """
     left = {step: count * step for step, count in beyond.items()}
-    found: list[tuple[int, int]] = []
+    result: list[tuple[int, int]] = []
     order = sorted(devices, key=lambda n: (devices[n][0] <= devices[n][2], -devices[n][1], n))
     for number in order:
         low, high, step = device = devices[number]
@@ -107,8 +107,8 @@ def _parts(
         extra = min(left[step], high - part)
         left[step] -= extra
         if part + extra:
-            found.append((number, part + extra))
-    return sorted(found)
+            result.append((number, part + extra))
+    return sorted(result)
 
 
 def combine(rest: int, steps: Sequence[int], room: Sequence[int], budget: Budget) -> _Steps | None:
@@ -138,8 +138,8 @@ def combine(rest: int, steps: Sequence[int], room: Sequence[int], budget: Budget
             yield Solution(chosen) if len(chosen) == len(steps) else (rest, chosen)
 
     start: tuple[int, _Steps] = rest, ()
-    found = solutions(start, expand, budget, lambda state: (len(state[1]), state[0]))
-    return next(found, None)
+    result = solutions(start, expand, budget, lambda state: (len(state[1]), state[0]))
+    return next(result, None)
 
 
 def _trials(left: int, step: int, room: int, later: int, divisor: int) -> range:

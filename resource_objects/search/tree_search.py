@@ -126,14 +126,14 @@ class TreeSearch:
             problem.fleet, self._tree, self._purse, asks, located, groups, needs_own=needs_own
         )
         for solution in solver.solutions():
-            found = self._candidate(solver, solution)
-            if found is None:
+            result = self._candidate(solver, solution)
+            if result is None:
                 continue
             if only_first or located:
                 solver.leave_assignment()
-            if found.key not in self._seen:
-                self._seen.add(found.key)
-                yield found
+            if result.key not in self._seen:
+                self._seen.add(result.key)
+                yield result
 
     def _candidate(self, solver: TreeSolver, solution: TreeSolution) -> TreeCandidate | None:
         """Return the candidate of a solution; None if a provider has fewer units than it counts."""
@@ -146,12 +146,12 @@ class TreeSearch:
         if self._seen:  # the first candidate of each host is free
             self._purse.spend(len(parts) + len(groups))
         try:
-            made = candidate(problem, self._tree, parts, located, solution.assigned, groups)
+            built = candidate(problem, self._tree, parts, located, solution.assigned, groups)
         except FewUnits:
             return None
         providers = [*(provider for _, provider in groups), *(part.provider for part in parts)]
         is_of_pools = not located and problem.fleet.pools.every.issuperset(providers)
-        return TreeCandidate(made, self._key(solution, parts), is_of_pools)
+        return TreeCandidate(built, self._key(solution, parts), is_of_pools)
 
     def _key(self, solution: TreeSolution, parts: Iterable[ClassShare]) -> Hashable:
         fleet = self._problem.fleet
@@ -252,20 +252,20 @@ def _mappings(
     """Return the providers of each group, by its suffix."""
     names = problem.fleet.names
     every = tuple([names[place] for place in dict.fromkeys(unnamed)])
-    found = {"": every} if every else {}
+    result = {"": every} if every else {}
     if not groups:
-        return FrozenDict(found)
+        return FrozenDict(result)
     suffixes = [iter(kind.suffixes) for kind in problem.named.kinds]
     for number, provider in groups:
-        found[next(suffixes[number])] = (names[provider],)
-    return FrozenDict(sorted(found.items()))
+        result[next(suffixes[number])] = (names[provider],)
+    return FrozenDict(sorted(result.items()))
 
 
 def _with_units(
     fleet: Fleet, counts: Iterable[_Count], placed: Iterable[tuple[int, Allocation]]
 ) -> list[_Count]:
     """Return counts with units that nothing before them has, where devices have names."""
-    found, taken = [], dict[int, set[str]]()
+    result, taken = [], dict[int, set[str]]()
     for provider, allocation in placed:
         taken.setdefault(provider, set()).update(allocation.units)
     for count in counts:
@@ -274,8 +274,8 @@ def _with_units(
         if kind is not None and not count.units:
             count = count._replace(units=_units(fleet, kind, count, frozenset(before)))
         before.update(count.units)
-        found.append(count)
-    return found
+        result.append(count)
+    return result
 
 
 def _units(fleet: Fleet, kind: str, count: _Count, taken: frozenset[str]) -> tuple[str, ...]:
@@ -288,10 +288,10 @@ def _units(fleet: Fleet, kind: str, count: _Count, taken: frozenset[str]) -> tup
     part = view.places.index(count.provider)
     inventory = view.located.inventory
     assert isinstance(inventory, Identified), "devices are known one by one"
-    found = inventory.some_units(part, count.resource_class, count.amount, taken)
-    if found is None:
+    result = inventory.some_units(part, count.resource_class, count.amount, taken)
+    if result is None:
         raise few
-    return found
+    return result
 
 
 def _allocation(fleet: Fleet, count: _Count) -> Allocation:
@@ -307,21 +307,21 @@ def _allocation(fleet: Fleet, count: _Count) -> Allocation:
 
 def _summed(allocations: Iterable[Allocation]) -> Iterable[Allocation]:
     """Return one allocation of each provider and class: several groups may request the class."""
-    found: dict[tuple[str, str], Allocation] = {}
+    result: dict[tuple[str, str], Allocation] = {}
     for allocation in allocations:
         key = allocation.provider, allocation.resource_class
-        if key in found:
-            amount: Any = found[key].amount
-            units = tuple(sorted((*found[key].units, *allocation.units)))
-            allocation = found[key].replace(amount=amount + allocation.amount, units=units)
-        found[key] = allocation
-    return found.values()
+        if key in result:
+            amount: Any = result[key].amount
+            units = tuple(sorted((*result[key].units, *allocation.units)))
+            allocation = result[key].replace(amount=amount + allocation.amount, units=units)
+        result[key] = allocation
+    return result.values()
 
 
 def _generations(fleet: Fleet, sources: Iterable[int]) -> Iterator[tuple[str, int]]:
     """Yield (uuid, generation) of some providers and of all above them, each once."""
-    found = dict.fromkeys(sources)
+    result = dict.fromkeys(sources)
     if fleet.height > 1 or fleet.above:
-        found = dict.fromkeys(above for source in found for above in fleet.upwards(source))
-    for provider in found:
+        result = dict.fromkeys(above for source in result for above in fleet.upwards(source))
+    for provider in result:
         yield fleet.uuids[provider], int(fleet.generation[provider])

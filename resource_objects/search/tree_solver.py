@@ -77,7 +77,7 @@ class State(NamedTuple):
     parts: tuple[tuple[int, int], ...] = ()  #: of the division, ``(source, amount)``
 
 
-#: What follows on a state; ``Solution(None)`` is one that was found before.
+#: The successor of a state; ``Solution(None)`` is a solution that was returned before.
 _Next: TypeAlias = State | Solution[TreeSolution | None]
 
 
@@ -139,8 +139,8 @@ class TreeSolver:
         if self._sets(0) is not None and (self._groups is None or self._groups.may_finish()):
             for first in self._after(-1):
                 if isinstance(first, State):
-                    found = solutions(first, self.expand, self._budget, self._key, cost=0)
-                    yield from filter(None, found)
+                    result = solutions(first, self.expand, self._budget, self._key, cost=0)
+                    yield from filter(None, result)
                 elif first.value is not None:
                     yield first.value
         if not self._found and self._is_cut_short:
@@ -370,7 +370,7 @@ class TreeSolver:
     def _largest_parts(
         self, demand: TreeDemand, used: Mapping[int, tuple[int, int]]
     ) -> tuple[int, ...]:
-        """Return the largest part of each source next to what named groups use."""
+        """Return the largest part of each source next to the use by named groups."""
         highs = [source.high for source in demand.sources]
         if not used:
             return tuple(highs)
@@ -414,7 +414,7 @@ class TreeSolver:
 
         :param family: the first family that is not provided
         """
-        # without traits, what the first family was asked answers for the later ones
+        # without traits, the result for the first family holds for the later ones
         sets, key = self._rest.sets, (family if self.traits else 0, self._open)
         if key not in sets:
             sets[key] = self._narrowed(family)
@@ -486,23 +486,23 @@ class TreeSolver:
                     yield self._solution(assigned)
 
     def _placed(self, parts: PartSets) -> Assigned | None:
-        """Return the placed amounts assigned, next to what is used and to each other."""
+        """Return the placed amounts assigned, next to other demands and to each other."""
         placing = self._placing
         assert placing is not None, "an amount is placed"
         used = {number: count for number, count in self.used.items() if count}
         assigned = placing.fit(parts, self._budget, used)
         if assigned is None or self._has_capacity(assigned, used):
             return assigned
-        found: list[Amount] = []
+        result: list[Amount] = []
         total = Counter(used)
         for alone, some in zip(placing.alone, parts, strict=True):
             one = alone.fit([some], self._budget, total)
             if one is None:
                 break
-            found += one
+            result += one
             total.update(alone.located[0].uses(one[0]))
         else:
-            assigned = placing.checked(parts, tuple(found))
+            assigned = placing.checked(parts, tuple(result))
             if assigned is not None:
                 return assigned
         placing.cut_short = True  # other assignments might leave more to each other
@@ -517,7 +517,7 @@ class TreeSolver:
 
 
 class _Rest(NamedTuple):
-    """The unnamed group next to what named groups use."""
+    """The unnamed group next to the use by named groups."""
 
     highs: tuple[tuple[int, ...], ...]  #: by class and source, the largest part that it can provide
     located: tuple[int, ...]  #: by placed amount, the parts that it may be on
@@ -532,7 +532,7 @@ def _parts_without(
     """Return the parts of a placed amount of which no group uses units without naming them.
 
     A cell provides the CPUs of a topology by name. Next to CPUs of the same consumer that are
-    counted, nothing would tell which are the topology's.
+    counted, it would be unknown which are the topology's.
     """
     own = [number for number, (_, count) in used.items() if count]
     kind = resource(one.ask.resource_class).inventory_kind
@@ -556,7 +556,7 @@ class _Family(NamedTuple):
     classes: tuple[int, ...]
     #: by ``(class, source)``, the inventories that it uses with others, and how much for each unit
     links: Mapping[tuple[int, int], Sequence[tuple[int, int]]]
-    left: Mapping[int, int]  #: what is left of these inventories
+    left: Mapping[int, int]  #: the remaining capacity of these inventories
 
 
 @functools.cache
@@ -578,17 +578,17 @@ def _families(fleet: Fleet, classes: Sequence[TreeDemand]) -> list[_Family]:
     links = {key: [use for use in some if count[use[0]] > 1] for key, some in uses.items()}
     together = sorted({number for (number, _), some in links.items() if some})
     left = {n: max(0, fleet.left(n)) for some in links.values() for n, _ in some}
-    found = [_Family(tuple(together), links, left)] if together else []
-    found += [_Family((n,), {}, {}) for n in range(len(classes)) if n not in together]
-    return sorted(found, key=lambda family: family.classes)
+    result = [_Family(tuple(together), links, left)] if together else []
+    result += [_Family((n,), {}, {}) for n in range(len(classes)) if n not in together]
+    return sorted(result, key=lambda family: family.classes)
 
 
 def _uses(demand: TreeDemand) -> list[list[tuple[int, int]]]:
     """Return, by source, the inventories that it uses, and how much for each unit."""
-    found = [[(number, 1)] for number in demand.numbers]
+    result = [[(number, 1)] for number in demand.numbers]
     for draw in demand.draws:
-        found[draw.source].append((draw.target, draw.factor))
-    return found
+        result[draw.source].append((draw.target, draw.factor))
+    return result
 
 
 class Division:
@@ -672,14 +672,14 @@ class Division:
         And whether another source could provide all of it.
         """
         sums, alone = [0] * len(self.amounts), [False] * len(self.amounts)
-        found = [(tuple(sums), tuple(alone))]
+        result = [(tuple(sums), tuple(alone))]
         for (place, _, _), bounds in zip(self.sources[::-1], self._bounds[::-1], strict=True):
             if bounds[3]:
                 sums[place] += bounds[1]
             else:
                 alone[place] = True
-            found.append((tuple(sums), tuple(alone)))
-        return found[::-1]
+            result.append((tuple(sums), tuple(alone)))
+        return result[::-1]
 
     def _relevant_inventories(self) -> list[list[int]]:
         """Return, by source, the inventories whose use matters from there on.
@@ -729,11 +729,11 @@ class Division:
 
     def by_class(self, parts: Iterable[tuple[int, int]]) -> dict[int, Supply]:
         """Return parts by class."""
-        found: dict[int, list[tuple[int, int]]] = {number: [] for number in self._family.classes}
+        result: dict[int, list[tuple[int, int]]] = {number: [] for number in self._family.classes}
         for at, part in parts:
             _, number, source = self.sources[at]
-            found[number].append((source, part))
-        return {number: tuple(sorted(some)) for number, some in found.items()}
+            result[number].append((source, part))
+        return {number: tuple(sorted(some)) for number, some in result.items()}
 
     def key(self, state: State) -> Hashable:
         """Return a key of all that the parts from a state on depend on."""
