@@ -22,7 +22,7 @@ The search
 ``findings``         the reasons of a set of hosts while conditions report them
 ``host_reasons``     the reasons of hosts that cannot hold a request
 ``equivalence``      equal providers, of which one is considered
-``places``           the domains of a topology level
+``topology``         the domains of a topology level
 ``placements``       placements of GPU partitions that exclude each other
 
 Many at once

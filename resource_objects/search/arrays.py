@@ -1,4 +1,4 @@
-"""Arrays that cannot be written, and what columns are on the way to them."""
+"""Arrays that cannot be written, and indexes and mappings that fleets are made of."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
-#: Such as how full each host is.
+#: For example how full each host is.
 Figures = npt.NDArray[np.float64]
 
 
 def integers(values: Iterable[int]) -> Integers:
-    """Return values as an array of its own."""
+    """Return a new array of values."""
     return np.array(values, dtype=np.int64)
 
 
 def frozen(array: Any) -> Any:
-    """Return an array that cannot be written; a part of a frozen one is frozen already."""
+    """Return an array that cannot be written; a part of a frozen array is frozen already."""
     if not array.flags.writeable:
         return array
     if array.base is not None:
@@ -37,7 +37,7 @@ def frozen(array: Any) -> Any:
 
 
 class _FrozenPickler(pickle.Pickler):
-    """Pickles arrays that cannot be written so that they cannot be written when they are loaded."""
+    """Pickles frozen arrays so that they are frozen when they are loaded."""
 
     def reducer_override(self, value: Any) -> Any:
         if isinstance(value, np.ndarray) and not value.flags.writeable:
@@ -53,26 +53,26 @@ def pickled(value: object) -> bytes:
 
 
 def writable(array: Any) -> Any:
-    """Return a frozen array that may be written: itself, so that whoever has it sees it."""
+    """Make a frozen array writable and return it; whatever refers to it sees the changes."""
     array.flags.writeable = True
     return array
 
 
 def coded(values: Sequence[str]) -> tuple[dict[str, int], Integers]:
-    """Return the different values, numbered in their order, and the numbers of all."""
+    """Return the number of each different value in sorted order, and the number of every value."""
     codes = {value: number for number, value in enumerate(sorted(set(values)))}
     return codes, integers([codes[value] for value in values])
 
 
 def parts(codes: dict[str, int], ordered: Integers) -> Iterator[tuple[str, slice]]:
-    """Yield which part of sorted codes each value has."""
+    """Yield each value with its part of the sorted codes."""
     ends = np.searchsorted(ordered, np.arange(len(codes) + 1)).tolist()
     for name, start, end in zip(codes, ends[:-1], ends[1:], strict=True):
         yield name, slice(start, end)
 
 
 class PlaceIndex:
-    """From a backend's number of a provider to its place in the order."""
+    """The places of providers by the numbers of a backend."""
 
     def __init__(self, ids: Sequence[int]) -> None:
         given = integers(ids)
@@ -80,13 +80,13 @@ class PlaceIndex:
         self._ids = given[self._place]
 
     def renumber(self, rank: Integers) -> None:
-        """Put the providers into another order, that of ``rank``."""
+        """Replace each place by its rank."""
         self._place = rank[self._place]
 
     def of(self, ids: Sequence[int]) -> Integers:
         """Return the places of some providers.
 
-        :raises InvalidInput: if one of them is not there
+        :raises InvalidInput: if there is no provider with a number
         """
         wanted = integers(ids)
         at = np.searchsorted(self._ids, wanted)
@@ -100,7 +100,7 @@ class PlaceIndex:
         return self._place[at]
 
 
-# --- what goes on from one fleet to the next ------------------------------------------------------
+# --- from one fleet to the next -------------------------------------------------------------------
 
 
 K = TypeVar("K")
@@ -108,7 +108,7 @@ V = TypeVar("V")
 
 
 class Overlay(Generic[K, V]):
-    """A mapping that never changes, and what was laid over it since; None stands for no entry.
+    """An immutable mapping in two layers, of which the upper one is small; None removes an entry.
 
     >>> first = Overlay({"a": 1, "b": 2})
     >>> second = first.with_({"a": None, "c": 3})
@@ -123,7 +123,7 @@ class Overlay(Generic[K, V]):
         self._above: Mapping[K, V | None] = {}
 
     def get(self, key: K) -> V | None:
-        """Return the value of a key, None if it has none."""
+        """Return the value of a key, None if there is none."""
         return self._above[key] if key in self._above else self._below.get(key)
 
     def items(self) -> Iterator[tuple[K, V]]:
@@ -133,9 +133,9 @@ class Overlay(Generic[K, V]):
                 yield key, value
 
     def with_(self, more: Mapping[K, V | None]) -> Self:
-        """Return one with other entries laid over these.
+        """Return a mapping with other entries added.
 
-        Cost: linear in the entries given and in the square root of all, on average.
+        Cost: linear in these, and in the square root of all entries on average.
         """
         found = object.__new__(type(self))
         found._below, found._above = self._below, {**self._above, **more}
@@ -145,9 +145,9 @@ class Overlay(Generic[K, V]):
 
 
 class Keys:
-    """A number of each provider of a fleet, by its place, which it keeps while others come and go.
+    """A number of each provider of a fleet that stays the same when others are added or removed.
 
-    Who is read again as somebody new gets a new number, and no number is given twice.
+    A provider that is read again has a new number, and no number is used twice.
     """
 
     __slots__ = ("_end", "_sorted", "at")
@@ -159,12 +159,12 @@ class Keys:
         self._sorted: tuple[Integers, Integers] | None = None
 
     def spliced(self, splice: Splice, count: int) -> Keys:
-        """Return those of a fleet into which ``count`` new providers are spliced."""
+        """Return the keys after ``count`` new providers were spliced in."""
         end = self._end + count
         return Keys(splice.of(self.at, np.arange(self._end, end)), end)
 
     def places(self, keys: Integers) -> Integers:
-        """Return where providers stand now, -1 for those that are gone. Cost: once a sort."""
+        """Return the places of keys, -1 for removed providers. Cost: once a sort."""
         if not len(self.at):
             return np.full(len(keys), -1)
         if self._sorted is None:  # two threads may both sort: the outcome is the same

@@ -1,19 +1,18 @@
-"""Who has what, host by host: the classes of each with what is free, and who holds how much.
+"""The usage of hosts: what is used and free of each resource class, and by which consumers.
 
-A device may be had in parts (:mod:`resource_objects.host.partitions`): its provider has an
-inventory of the device itself, which uses all of its slices, and partitions use some of them. Here
-all of that is one device: what consumers hold of its slices and partitions is a fraction of it, the
-largest over its slices, and what is left of it is the smallest. So is what they hold of partitions
-that are providers of their own.
+A device may be provided in parts (:mod:`resource_objects.host.partitions`): its provider has an
+inventory of the whole device, which uses all of its slices, and partitions, which use some of them.
+Here all of that is one device. The slices and partitions of a consumer are a fraction of it, the
+largest over its slices, and its free part is the smallest over its slices. Partitions may also be
+providers of their own.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,16 +20,16 @@ from resource_objects import exceptions
 from resource_objects.names import natural_order, resource_class_order
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.arrays import Booleans
-from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.fleet import Fleet
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClassUsage:
-    """What is used and free of one class, over all providers of a host.
+    """The usage of one resource class over all providers of a host.
 
-    Of devices that can be had in parts, ``used`` counts each of which somebody has something, and
-    ``free`` those that can be had whole; ``parts`` is what is left of each of the others of which
-    something is left, the largest first.
+    For devices that can be provided in parts, ``used`` counts each device with an allocation, and
+    ``free`` the devices that are free as a whole. ``parts`` are the free fractions of the other
+    devices, the largest first.
     """
 
     resource_class: str
@@ -38,7 +37,7 @@ class ClassUsage:
     used: int
     free: int
     parts: tuple[Fraction, ...] = ()
-    #: whether each unit is a thing of its own, such as a GPU
+    #: whether each unit is a device of its own, such as a GPU
     is_device: bool = False
 
     def to_dict(self) -> dict[str, Any]:
@@ -58,10 +57,10 @@ class ClassUsage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostHolder:
-    """What one consumer holds of a host.
+    """The usage of a host by one consumer.
 
-    ``amounts`` are what it holds, by class, as the ledger has them; ``shown`` are the same, what it
-    holds of devices in parts as fractions of these devices, summed.
+    ``amounts`` are its allocations by class, as the ledger has them. ``shown`` are the same, but
+    slices and partitions as fractions of their devices, summed.
     """
 
     consumer: str
@@ -77,27 +76,27 @@ class HostHolder:
         }
 
     def __str__(self) -> str:
-        held = ", ".join(f"{name} {amount}" for name, amount in self.shown)
-        return f"{self.consumer} {held}"
+        amounts = ", ".join(f"{name} {amount}" for name, amount in self.shown)
+        return f"{self.consumer} {amounts}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostUsage:
-    """What is used and free of a host, class by class, and who holds how much of it.
+    """The usage of a host by class and by consumer.
 
-    Devices come first, then other classes, each in the order of ``os-resource-classes``; who holds
-    most of the first class comes first.
+    Classes of devices come first, then other classes, each in the order of ``os-resource-classes``.
+    Consumers are sorted by their amount of the first class, the largest first.
     """
 
     host: str
     classes: tuple[ClassUsage, ...]
     holders: tuple[HostHolder, ...]
-    is_disabled: bool = False  #: whether it is out of service, as a whole
+    is_disabled: bool = False  #: whether the whole host is disabled
 
     def __getitem__(self, resource_class: str) -> ClassUsage:
-        for one in self.classes:
-            if one.resource_class == resource_class:
-                return one
+        for usage in self.classes:
+            if usage.resource_class == resource_class:
+                return usage
         raise exceptions.InvalidInput(
             "name", "host usage", resource_class, f"a class of {self.host}"
         )
@@ -107,8 +106,8 @@ class HostUsage:
         return {
             "host": self.host,
             "is_disabled": self.is_disabled,
-            "classes": [one.to_dict() for one in self.classes],
-            "holders": [one.to_dict() for one in self.holders],
+            "classes": [usage.to_dict() for usage in self.classes],
+            "holders": [holder.to_dict() for holder in self.holders],
         }
 
     def __str__(self) -> str:
@@ -121,217 +120,160 @@ def host_usage(
 ) -> Iterator[HostUsage]:
     """Yield the usage of hosts, in natural order.
 
-    :param fleet: with all units, also those that are out of service alone: they are of the capacity
-    :param now: the same without these: they are not free
-    :param hosts: only these
-    :param consumers: only what these hold, and only hosts where they hold something
+    :param fleet: with all units; those that were removed count as capacity
+    :param now: the same without free units that were removed: these are not free
+    :param hosts: only these; None for all
+    :param consumers: only the usage of these, and only hosts that they use; None for all
     """
-    pools = fleet.pools.trees
-    trees = {
+    names = {
         tree: name
         for tree, name in enumerate(fleet.hosts)
-        if fleet.is_within(tree) and tree not in pools and (hosts is None or name in hosts)
+        if fleet.is_within(tree)
+        and tree not in fleet.pools.trees
+        and (hosts is None or name in hosts)
     }
-    devices = Devices(fleet, now)
+    devices = _Devices(fleet, now)
     disabled = fleet.disabled_mask()
-    held = _held(devices, trees, consumers)
+    amounts = _amounts(devices, names, consumers)
     classes = _classes(devices, disabled)
-    for tree, name in sorted(trees.items(), key=lambda one: natural_order(one[1])):
-        if consumers is not None and tree not in held:
-            continue
-        here = classes.get(tree, ())
-        holders = held.get(tree, {})
-        out = disabled is not None and bool(disabled[fleet.roots[tree]])
-        yield HostUsage(name, tuple(here), tuple(_holders(holders, here)), out)
+    for tree, name in sorted(names.items(), key=lambda pair: natural_order(pair[1])):
+        if consumers is None or tree in amounts:
+            of_host = classes.get(tree, ())
+            holders = tuple(_holders(amounts.get(tree, {}), of_host))
+            is_disabled = disabled is not None and bool(disabled[fleet.roots[tree]])
+            yield HostUsage(name, tuple(of_host), holders, is_disabled)
 
 
-# --- what is had of a device in parts -------------------------------------------------------------
+class _Devices:
+    """The devices of a fleet that can be provided in parts, with their slices and partitions.
 
-
-class Use(NamedTuple):
-    """What one unit of an inventory is of a device."""
-
-    device: int  #: the inventory of the device itself, by number
-    part: Fraction  #: of it
-
-
-class Devices:
-    """The devices of a fleet that can be had in parts, and what is a part of them.
-
-    Such a device is an inventory of one unit below or at a host that uses all of some slices of its
-    own provider. Where several do (a partition that is all of the device), it is the first by the
-    order of classes. Cost: some passes over the arrays of shares.
+    Such a device is an inventory of one unit that uses all of some slices of its own provider. If
+    several do, because a partition is the whole device, it is the first in the order of classes.
+    ``is_whole`` and ``is_part`` are the devices, and their slices and partitions, as flags by
+    inventory; ``part_classes`` the classes of the latter. Cost: some passes over the shares.
     """
 
     def __init__(self, fleet: Fleet, now: Fleet) -> None:
-        """:param now: the same fleet without the units that are out of service alone"""
-        self.fleet = fleet
-        self.now = now
-        shares, kept = fleet.shares, fleet.inventories
-        found = np.zeros(len(kept.tree), dtype=np.bool_)
-        if shares:
-            source, target = shares.source, shares.target
-            whole = (kept.provider[source] == kept.provider[target]) & (
-                kept.capacity[target] == shares.factor
-            )
-            found[source] = True
-            found[source[~whole]] = False
-            found &= kept.capacity == 1
-            found = self._first(found)
-        #: the devices, as flags by number of inventory
-        self.is_whole: Booleans = found
-        slices = np.zeros_like(found)
-        slices[shares.target[found[shares.source]]] = True
-        parts = slices.copy()
-        parts[shares.source[slices[shares.target]]] = True
-        #: slices and partitions of devices, as flags by number of inventory
-        self.is_part: Booleans = parts & ~found
-        self._slices = slices
-
-    def _first(self, found: Booleans) -> Booleans:
-        """Return of each provider the first alone, by the order of classes."""
-        fleet = self.fleet
-        numbers = np.flatnonzero(found)
-        places = fleet.inventories.provider[numbers]
-        if len(np.unique(places)) == len(places):
-            return found
-        chosen: dict[int, int] = {}
-        for number, place in zip(numbers.tolist(), places.tolist(), strict=True):
-            before = chosen.get(place)
-            if before is None or self._order(number) < self._order(before):
-                chosen[place] = number
-        kept = np.zeros_like(found)
-        kept[list(chosen.values())] = True
-        return kept
+        self.fleet, self.now = fleet, now
+        shares, rows = fleet.shares, fleet.inventories
+        source, target = shares.source, shares.target
+        uses_all = (rows.provider[source] == rows.provider[target]) & (
+            rows.capacity[target] == shares.factor
+        )
+        self.is_whole = np.zeros(len(rows.tree), dtype=np.bool_)
+        self.is_whole[source] = True
+        self.is_whole[source[~uses_all]] = False
+        self.is_whole &= rows.capacity == 1
+        first: dict[int, int] = {}
+        for number in np.flatnonzero(self.is_whole).tolist():
+            other = first.setdefault(int(rows.provider[number]), number)
+            if other != number:
+                pair = sorted((other, number), key=self._order)
+                first[int(rows.provider[number])] = pair[0]
+                self.is_whole[pair[1]] = False
+        of_device = self.is_whole[source]
+        #: the device of each slice
+        self._device_of = dict(
+            zip(target[of_device].tolist(), source[of_device].tolist(), strict=True)
+        )
+        self.is_part = np.zeros(len(rows.tree), dtype=np.bool_)
+        self.is_part[target[of_device]] = True
+        self.is_part[source[self.is_part[target]]] = True
+        self.is_part &= ~self.is_whole
+        self.part_classes = fleet.classes_of(np.flatnonzero(self.is_part))
 
     def _order(self, number: int) -> tuple[int, str]:
         return resource_class_order(self.fleet.class_of(number))
 
-    @functools.cached_property
-    def part_classes(self) -> frozenset[str]:
-        """The classes of slices and partitions."""
-        return frozenset(self.fleet.classes_of(np.flatnonzero(self.is_part)))
-
-    @functools.cached_property
-    def _whole_of(self) -> dict[int, int]:
-        """The device that each slice is of."""
-        shares = self.fleet.shares
-        of = self.is_whole[shares.source]
-        return dict(zip(shares.target[of].tolist(), shares.source[of].tolist(), strict=True))
-
-    def use(self, number: int) -> Use:
-        """Return what a unit of a slice or partition is of its device."""
+    def fraction(self, number: int) -> tuple[int, Fraction]:
+        """Return the device of a slice or partition, and which fraction of it a unit is."""
         capacity = self.fleet.inventories.capacity
-        if self._slices[number]:
-            return Use(self._whole_of[number], Fraction(1, int(capacity[number])))
-        uses = [(t, f) for t, f in self.fleet.shares.of(number) if self._slices[t]]
-        part = max(Fraction(factor, int(capacity[target])) for target, factor in uses)
-        return Use(self._whole_of[uses[0][0]], part)
+        if number in self._device_of:
+            return self._device_of[number], Fraction(1, int(capacity[number]))
+        shares = [share for share in self.fleet.shares.of(number) if share[0] in self._device_of]
+        part = max(Fraction(factor, int(capacity[target])) for target, factor in shares)
+        return self._device_of[shares[0][0]], part
 
-    def left(self, number: int) -> Fraction:
-        """Return what is left of a device: the smallest part over its slices, 1 at most."""
+    def free_part(self, number: int) -> Fraction:
+        """Return the free fraction of a device: the smallest over its slices, at most 1."""
         if self.now.left(number) <= 0:
             return Fraction(0)
         parts = [Fraction(self.now.left(t), f) for t, f in self.fleet.shares.of(number)]
         return min(Fraction(1), max(Fraction(0), min(parts)))
 
 
-# --- classes --------------------------------------------------------------------------------------
-
-
-def _classes(devices: Devices, disabled: Booleans | None) -> dict[int, list[ClassUsage]]:
-    """Return the classes of each tree, devices first."""
+def _classes(devices: _Devices, disabled: Booleans | None) -> dict[int, list[ClassUsage]]:
+    """Return the usage of each class by tree, devices first."""
     fleet = devices.fleet
-    found: dict[int, list[ClassUsage]] = {}
-    told = [(name, _is_of_devices(devices, name, rows)) for name, rows in fleet.classes.items()]
-    told.sort(key=lambda one: (not one[1], resource_class_order(one[0])))
-    for name, is_thing in told:
-        rows = fleet.classes[name]
-        here = slice(rows.first, rows.first + len(rows.tree))
-        some = fleet.counted(rows) & ~devices.is_part[here]
-        entries = np.flatnonzero(some)
+    classes: dict[int, list[ClassUsage]] = {}
+    ordered = sorted(
+        (not (is_device(name) or bool(devices.is_whole[span].any())), resource_class_order(name))
+        for name, span in fleet.class_spans.items()
+    )
+    for is_plain, (_, name) in ordered:
+        rows, span = fleet.classes[name], fleet.class_spans[name]
+        entries = np.flatnonzero(fleet.counted(rows) & ~devices.is_part[span])
         if not len(entries):
             continue
-        tree = rows.tree[entries]
-        whole = devices.is_whole[here][entries]
-        used = rows.used[entries].copy()
-        used[whole & (used == 0) & (rows.free[entries] <= 0)] = 1
+        tree, used = rows.tree[entries], rows.used[entries].copy()
+        is_split = devices.is_whole[span][entries] & (used == 0) & (rows.free[entries] <= 0)
+        used[is_split] = 1  # its parts are used
         free = devices.now.free(devices.now.rows(name))[entries]
         parts: dict[int, list[Fraction]] = {}
-        if whole.any():
-            for entry in entries[whole & (rows.used[entries] == 0) & (used == 1)].tolist():
-                left = devices.left(rows.first + entry)
-                if disabled is not None and disabled[rows.provider[entry]]:
-                    continue
-                if left:
-                    parts.setdefault(int(rows.tree[entry]), []).append(left)
+        for entry in entries[is_split].tolist():
+            part = devices.free_part(rows.first + entry)
+            if part and not (disabled is not None and disabled[rows.provider[entry]]):
+                parts.setdefault(int(rows.tree[entry]), []).append(part)
         starts = np.flatnonzero(np.diff(tree, prepend=-1))
-        columns = (
-            tree[starts],
-            *(np.add.reduceat(column, starts) for column in (rows.capacity[entries], used, free)),
-        )
-        for number, *figures in zip(*(column.tolist() for column in columns), strict=True):
-            left_of = tuple(sorted(parts.get(number, ()), reverse=True))
-            capacity, taken, untaken = figures
-            told_of = ClassUsage(name, capacity, taken, untaken, left_of, is_thing)
-            found.setdefault(number, []).append(told_of)
-    return found
+        sums = [np.add.reduceat(one, starts) for one in (rows.capacity[entries], used, free)]
+        columns = [column.tolist() for column in (tree[starts], *sums)]
+        for number, capacity, n_used, n_free in zip(*columns, strict=True):
+            free_parts = tuple(sorted(parts.get(number, ()), reverse=True))
+            usage = ClassUsage(name, capacity, n_used, n_free, free_parts, not is_plain)
+            classes.setdefault(number, []).append(usage)
+    return classes
 
 
-def _is_of_devices(devices: Devices, name: str, rows: ClassRows) -> bool:
-    """Return whether a class is of devices: by its name, or since they can be had in parts."""
-    whole = devices.is_whole[rows.first : rows.first + len(rows.tree)]
-    return is_device(name) or bool(whole.any())
+#: The amounts of a consumer by class: as the ledger has them, and as they are shown.
+_Amounts = tuple[dict[str, int], dict[str, int | Fraction]]
 
 
-# --- holders --------------------------------------------------------------------------------------
-
-
-class _Held:
-    """What a consumer holds of one host, by class: as it is kept, and devices as fractions."""
-
-    __slots__ = ("amounts", "shown")
-
-    def __init__(self) -> None:
-        self.amounts: dict[str, int] = {}
-        self.shown: dict[str, int | Fraction] = {}
-
-
-def _held(
-    devices: Devices, trees: Mapping[int, str], consumers: Collection[str] | None
-) -> dict[int, dict[str, _Held]]:
-    """Return what consumers hold, by tree and consumer. Cost: linear in all allocations."""
+def _amounts(
+    devices: _Devices, trees: Collection[int], consumers: Collection[str] | None
+) -> dict[int, dict[str, _Amounts]]:
+    """Return the amounts of consumers by tree. Cost: linear in all allocations."""
     fleet = devices.fleet
     tree_of = fleet.tree.tolist()
-    parts = devices.part_classes
-    found: dict[int, dict[str, _Held]] = {}
+    amounts: dict[int, dict[str, _Amounts]] = {}
     for place, (name, consumer, amount) in fleet.allocations.all():
         tree = tree_of[place]
         if tree not in trees or (consumers is not None and consumer not in consumers):
             continue
-        held = found.setdefault(tree, {}).get(consumer)
-        if held is None:
-            held = found[tree][consumer] = _Held()
-        held.amounts[name] = held.amounts.get(name, 0) + amount
-        shown, seen = name, amount
-        if name in parts:
-            number = fleet.number(place, name)
-            if number is not None and devices.is_part[number]:
-                device, part = devices.use(number)
-                shown, seen = fleet.class_of(device), amount * part
-        held.shown[shown] = held.shown.get(shown, 0) + seen
-    return found
+        stored, shown = amounts.setdefault(tree, {}).setdefault(consumer, ({}, {}))
+        stored[name] = stored.get(name, 0) + amount
+        shown_name: str = name
+        shown_amount: int | Fraction = amount
+        number = fleet.number(place, name) if name in devices.part_classes else None
+        if number is not None and devices.is_part[number]:
+            device, part = devices.fraction(number)
+            shown_name, shown_amount = fleet.class_of(device), amount * part
+        shown[shown_name] = shown.get(shown_name, 0) + shown_amount
+    return amounts
 
 
-def _holders(held: Mapping[str, _Held], classes: Sequence[ClassUsage]) -> Iterator[HostHolder]:
-    """Yield the consumers of a host: by how much they hold of its first class, and so on."""
-    order = [one.resource_class for one in classes]
+def _holders(
+    amounts: Mapping[str, _Amounts], classes: Sequence[ClassUsage]
+) -> Iterator[HostHolder]:
+    """Yield the consumers of a host by their amounts of its first class, its second, and so on."""
+    rank = {usage.resource_class: number for number, usage in enumerate(classes)}
 
-    def by_most(one: tuple[str, _Held]) -> tuple[Any, ...]:
-        return *(-one[1].shown.get(name, 0) for name in order), natural_order(one[0])
+    def order(item: tuple[str, _Amounts]) -> tuple[Any, ...]:
+        consumer, (_, shown) = item
+        return *(-shown.get(name, 0) for name in rank), natural_order(consumer)
 
-    rank = {name: number for number, name in enumerate(order)}
-    for consumer, one in sorted(held.items(), key=by_most) if len(held) > 1 else held.items():
-        shown = sorted(one.shown.items(), key=lambda item: rank.get(item[0], len(rank)))
-        amounts = sorted(one.amounts.items(), key=lambda item: resource_class_order(item[0]))
-        yield HostHolder(consumer, tuple(amounts), tuple(shown))
+    for consumer, (stored, shown) in sorted(amounts.items(), key=order):
+        yield HostHolder(
+            consumer,
+            tuple(sorted(stored.items(), key=lambda item: resource_class_order(item[0]))),
+            tuple(sorted(shown.items(), key=lambda item: rank.get(item[0], len(rank)))),
+        )
