@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterable
+import functools
+from collections.abc import Callable, Hashable, Iterable
 from typing import Protocol
 
 import numpy as np
@@ -13,11 +14,10 @@ from resource_objects.exceptions import SearchLimitReached
 from resource_objects.requests import Request
 from resource_objects.resources.budget import Budget
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.base import OWN
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.host_reasons import needs_decision
+from resource_objects.search.host_classes import HostClasses
 from resource_objects.search.order import Options, Order, Preference
-from resource_objects.search.problem import Problem, direct, lay, possible
+from resource_objects.search.problem import direct, lay, possible
 from resource_objects.search.tree_search import TreeSearch, Wider
 from resource_objects.search.usage import with_limits
 
@@ -100,8 +100,7 @@ class UnheldFleet:
             self._code[decided.decides & (self._code == _OPEN)] = _NOT_NOW
         self._budget = Budget(options.budget)
         self._preference = Preference(then, request, Order(), None)
-        self._known: dict[bytes, int] = {}
-        self._alone: Booleans | None = None
+        self._known: dict[Hashable, int] = {}
 
     def bounds(self, trees: Integers) -> tuple[int, int]:
         """Return how many of some hosts could for sure, and how many perhaps.
@@ -130,10 +129,12 @@ class UnheldFleet:
             found.append(_OF_CODE[int(self._code[tree])])
         return found
 
+    @functools.cached_property
+    def _classes(self) -> HostClasses:
+        return HostClasses([self._problem])
+
     def _decided(self, tree: int) -> int:
-        key = self._look(tree)
-        if key is None:
-            return self._searched(tree)
+        key = self._classes.of(tree)
         if key not in self._known:
             self._known[key] = self._searched(tree)
         return self._known[key]
@@ -147,40 +148,3 @@ class UnheldFleet:
         except SearchLimitReached:
             return _UNKNOWN
         return _NEVER if found is None else _NOT_NOW
-
-    def _look(self, tree: int) -> bytes | None:
-        """Return all of a host that the decision depends on; None if that is not to be told."""
-        if self._alone is None:
-            self._alone = needs_decision(self._problem)
-            self._tables = _tables(self._problem)
-        if self._alone[tree]:
-            return None
-        looks = []
-        for of, table in self._tables:
-            start, end = of.searchsorted((tree, tree + 1)).tolist()
-            looks += [str(end - start).encode(), table[start:end].tobytes()]
-        return b"|".join(looks)
-
-
-def _tables(problem: Problem) -> list[tuple[Integers, Integers]]:
-    """Return what decides, as tables whose lines are of a tree each, with these trees.
-
-    Providers are told by their places within the tree.
-    """
-    fleet, tables = problem.fleet, []
-    for ask in problem.demands:
-        rows = ask.rows
-        place = rows.provider - fleet.roots[rows.tree]
-        figures = (place, rows.low, rows.high, rows.step_size, rows.free, rows.max_unit)
-        flags = (ask.is_device, ask.allowed[OWN], *(has[OWN] for has in ask.has_required))
-        tables.append((rows.tree, np.column_stack([*figures, *flags])))
-    if problem.named:
-        parent = fleet.parent - fleet.roots[fleet.tree]
-        own = [kind.own for kind in problem.named.kinds]
-        tables.append((fleet.tree, np.column_stack([parent, *own])))
-        every = {id(rows): rows for kind in problem.named.kinds for rows, _ in kind.classes}
-        for rows in every.values():
-            place = rows.provider - fleet.roots[rows.tree]
-            figures = (place, rows.low, rows.high, rows.step_size, rows.free, rows.max_unit)
-            tables.append((rows.tree, np.column_stack([*figures, rows.is_part])))
-    return [(tree, np.ascontiguousarray(table, dtype=np.int64)) for tree, table in tables]

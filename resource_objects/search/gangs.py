@@ -39,7 +39,7 @@ from resource_objects.search.distribution import Counts, Domain, Remaining, dist
 from resource_objects.search.explain import Explanation, Stage
 from resource_objects.search.feasibility import SearchOutcome, UnheldFleet
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.gang_problem import CapacityByHost, GangProblem, Kind, Levels
+from resource_objects.search.gang_problem import CapacityByHost, GangProblem, Kind, Levels, split_at
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Problem, lay
 from resource_objects.search.scenario import Scenario
@@ -272,7 +272,7 @@ class GangSearch:
         is_able = [of_kind >= need[kind] for kind, of_kind in zip(kinds, sums, strict=True)]
         able = np.flatnonzero(np.logical_and.reduce(is_able))
         rank = np.minimum.reduceat(self._rank[inside], starts)[able]
-        domains = np.split(inside, starts[1:])
+        domains = split_at(inside, starts)
         return [domains[number] for number in able[np.argsort(rank, kind="stable")].tolist()]
 
     # --- distribution and realisation ---
