@@ -55,7 +55,7 @@ from resource_objects.search.snapshot import Snapshot
 _T = TypeVar("_T")
 
 #: The default weight of each kind.
-COSTS: Mapping[str, Fraction] = {
+COSTS: dict[str, Fraction] = {
     "amount": Fraction(1),  # size: the fraction of the amount that is given up
     "near": Fraction(1, 2),  # these have the size 1
     "policy": Fraction(1, 2),
@@ -192,6 +192,7 @@ class RelaxationSearch:
     def __post_init__(self) -> None:
         self._check()
         self.fleet = fleet = self.snapshot._fleet
+        self._weights = COSTS | {kind: Fraction(cost) for kind, cost in self.costs.items()}
         self.tries = 0
         self.is_cut_short = False
         #: the request without near: the arrays decide which trees might satisfy it
@@ -259,7 +260,7 @@ class RelaxationSearch:
 
     def cost(self, kind: str, size: Fraction | int) -> Fraction:
         """Return the cost of a change."""
-        return Fraction(self.costs.get(kind, COSTS[kind])) * size
+        return self._weights[kind] * size
 
     def candidate(self, state: Snapshot | Scenario, request: Request) -> Candidate | None:
         """Return a candidate, None if there is none or the tries are exhausted."""
@@ -564,11 +565,12 @@ class RelaxationSearch:
         if disabled is not None:  # an enabled host stands for those that are equal to it
             trees = trees[np.argsort(disabled[fleet.roots[trees]], kind="stable")]
         _, first = np.unique(_definition_codes(fleet)[trees], return_index=True)
+        names = frozenset(fleet.hosts)
         for tree in trees[first].tolist():
             host = fleet.hosts[tree]
             # a new host may be served by pools, or serve others as one
             fork = self.snapshot.fork if fleet.pools else partial(self._fork, [tree])
-            change = Change("add", (free_name(fleet.hosts, host), "like", host))
+            change = Change("add", (free_name(names, host), "like", host))
             yield self._trial("add", host, f"one more host like {host}", change=change, fork=fork)
 
 
