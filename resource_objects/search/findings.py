@@ -113,7 +113,7 @@ class ReasonColumns:
             )
 
     def _consumers(self, fleet: Fleet) -> Iterable[tuple[tuple[str, int], ...]]:
-        if self.inventories is None or self.starts is None:
+        if self.inventories is None or self.starts is None or not len(self.inventories):
             return itertools.repeat(())
         if self.is_plain:
             of_each = (

@@ -34,12 +34,13 @@ from resource_objects.resources.budget import Budget
 from resource_objects.resources.distances import DistanceTable, distance_table, sets_by_distance
 from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.amounts import ClassCondition, having_free
-from resource_objects.search.conditions.base import OWN, POOL, Check, Condition, Partial
+from resource_objects.search.conditions.amounts import ClassCondition, FleetDemand, having_free
+from resource_objects.search.conditions.base import OWN, POOL, Check, Condition
 from resource_objects.search.conditions.groups import Groups
 from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, bits
+from resource_objects.search.findings import Findings, HostSet
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.named_groups import Named
 from resource_objects.search.order import Preference
@@ -148,9 +149,10 @@ class TopologyConstraint:
             domain, is_bound = level.domain[rows.provider], self._is_bound(rows.provider)
             yield _Need(level, demand.amount, domain, provided, is_bound, capacity)
         for placed in self.located:  # at least one part of it is in a domain
-            domain = np.where(placed.demand.allowed, level.domain[placed.providers], -1)
+            domain, allowed = level.domain[placed.providers], placed.demand.allowed
+            first = np.unique(np.where(allowed, domain, -1), return_index=True)[1]
             provided = np.zeros_like(domain)
-            provided[np.unique(domain, return_index=True)[1]] = 1  # the first part of each domain
+            provided[first] = allowed[first]
             yield _Need(level, 1, domain, provided, self._is_bound(placed.providers))
         for kind in self.named.kinds:
             is_bound = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
@@ -196,6 +198,24 @@ class TopologyConstraint:
             found = np.where(need.is_bound, np.maximum(found, count), found)
         found[found > self.level.count] = UNCONSTRAINED
         return found
+
+    @functools.cached_property
+    def nearest(self) -> Integers:
+        """By tree, the domain that comes nearest to providing everything, -1 without domains.
+
+        It lacks the fewest amounts that it could not even provide if nothing were allocated, then
+        the fewest amounts, then the least of them.
+        """
+        infeasible, lacking, part = np.zeros((3, len(self.level)))
+        for need in self.needs:
+            missing = (need.amount - need.sums).clip(0) * need.is_bound[self.level.tree]
+            infeasible += (missing > 0) & need.is_infeasible
+            lacking += missing > 0
+            part += missing / need.amount
+        order = np.lexsort((part, lacking, infeasible, self.level.tree))[::-1]
+        domains = np.full(len(self.fleet.hosts), -1)
+        domains[self.level.tree[order]] = order
+        return domains
 
     def inventories(self, tree: int) -> list[int]:
         """Return the requested inventories of a tree that are in domains, by number."""
@@ -346,25 +366,6 @@ class TreeDomains:
                 return distance_table(cells, known.distances)
         return None
 
-    def nearest(self) -> int:
-        """Return the domain that comes nearest to providing everything.
-
-        It lacks the fewest amounts that it could not even provide if nothing were allocated, then
-        the fewest amounts, then the least of them.
-        """
-
-        def key(domain: int) -> tuple[int, int, float, int]:
-            lacking = [
-                (need, missing)
-                for need in self._needs
-                if (missing := need.amount - int(need.sums[domain])) > 0
-            ]
-            infeasible = sum(bool(need.is_infeasible[domain]) for need, _ in lacking)
-            part = sum(missing / need.amount for need, missing in lacking)
-            return infeasible, len(lacking), part, domain
-
-        return min(self._constraint.level.of_tree(self._tree), key=key)
-
 
 # --- the condition --------------------------------------------------------------------------------
 
@@ -390,65 +391,81 @@ class SingleDomain(Condition):
         """Yield one cut."""
         yield Check(self.mask(), self.rule, label=self.label)
 
-    def reasons(self, host: Partial) -> list[Reason]:
-        """Return what the nearest domain lacks, if the host meets every other condition."""
-        constraint, tree = self.constraint, host.tree
-        if any(host.told.values()) or not (self.groups is None or self.groups.holds(tree)):
-            return []
-        name = self.fleet.hosts[tree]
-        if not constraint.is_bound[tree]:
-            return [Reason(Rule.NO_PLACE, 1, 0, 0, where=name, unit=self.label)]
-        domains = TreeDomains(constraint, tree)
-        domain = domains.nearest()
-        found = [*self._of_unnamed(tree, domains, domain), *self._of_kinds(tree, domain)]
-        if found:
-            return [self._in_domain(reason, domain, name) for reason in found]
-        holders = self.fleet.provider_counts(constraint.inventories(tree))
-        return [Reason(Rule.NEAR_AT_ONCE, 1, 0, 0, None, name, holders, unit=self.label)]
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add what the nearest domain of each host lacks, if it meets every other condition."""
+        if not findings.decides:
+            return
+        trees, among = findings.hosts.trees, hosts & ~findings.is_refused
+        if self.groups is not None:
+            for host in np.flatnonzero(among).tolist():
+                among[host] = self.groups.holds(int(trees[host]))
+        reasons = self._by_tree(trees[among])
+        findings.add_known(self, among, lambda host: reasons[int(trees[host])])
 
-    def _of_unnamed(self, tree: int, domains: TreeDomains, domain: int) -> Iterator[Reason]:
-        """Yield the reasons of each count and placed amount that a domain does not provide."""
-        traits, level = self.constraint.traits, self.constraint.level
-        sources = traits.sources(tree)
-        classes, located, _ = domains.within(frozenset((domain,)))
-        demands: list[TreeDemand | LocatedTreeDemand] = [*classes, *located]
-        for condition, demand in zip(traits.classes, demands, strict=True):
-            if some := demand.allowed & sources[condition]:
-                yield from condition.short(tree, some)
-                continue
-            if isinstance(condition, ClassCondition):
-                amount, rows = condition.demand.amount, condition.demand.rows
-                providers = rows.provider[rows.of_tree(tree)]
+    def _by_tree(self, trees: Integers) -> dict[int, list[Reason]]:
+        """Return the reasons of hosts that meet every other condition."""
+        constraint = self.constraint
+        bound = trees[constraint.is_bound[trees]]
+        findings = Findings(HostSet(self.fleet, constraint.named.rules, bound), decides=True)
+        self._find_unnamed(findings)
+        self._find_named(findings)
+        lacking = findings.by_tree()
+        reasons: dict[int, list[Reason]] = {}
+        for tree in trees.tolist():
+            name = self.fleet.hosts[tree]
+            if not constraint.is_bound[tree]:
+                reasons[tree] = [Reason(Rule.NO_PLACE, 1, 0, 0, None, name, unit=self.label)]
+            elif tree in lacking:
+                reasons[tree] = [self._in_domain(reason, tree, name) for reason in lacking[tree]]
             else:
-                amount, providers = condition.demand.count, np.array(condition.of_tree(tree).places)
-            is_unknown = len(providers) and not (level.domain[providers] >= 0).any()
-            rule, host = Rule.PLACE_UNKNOWN if is_unknown else Rule.NEAR, self.fleet.hosts[tree]
-            yield Reason(rule, amount, 0, 0, condition.name, host, unit=self.label)
+                holders = self.fleet.provider_counts(constraint.inventories(tree))
+                at_once = Reason(Rule.NEAR_AT_ONCE, 1, 0, 0, None, name, holders, unit=self.label)
+                reasons[tree] = [at_once]
+        return reasons
 
-    def _of_kinds(self, tree: int, domain: int) -> Iterator[Reason]:
-        """Yield the classes of which a domain has too little for the named groups of a kind."""
-        constraint, fleet = self.constraint, self.fleet
+    def _find_unnamed(self, findings: Findings) -> None:
+        """Add the reasons of each count and placed amount, on its sources in the nearest domain."""
+        constraint, hosts = self.constraint, findings.hosts
+        constraint.traits.narrow(findings)
+        for condition, need in zip(constraint.traits.classes, constraint.needs, strict=False):
+            demand = condition.demand
+            requested = demand.amount if isinstance(demand, FleetDemand) else demand.count
+            findings.begin(condition)
+            sources, flags = findings.sources[condition]
+            host, domain = sources.pairs.host, need.domain[sources.pairs.entry]
+            is_inside = domain == constraint.nearest[hosts.trees[host]]
+            flags = flags & (is_inside | ~need.is_bound[hosts.trees[host]])
+            findings.sources[condition] = sources, flags
+            has_source, is_own = hosts.any(host[flags]), sources.pairs.role == OWN
+            condition.find(findings, has_source)
+            is_unknown = hosts.any(host[is_own]) & ~hosts.any(host[is_own & (domain >= 0)])
+            for rule, some in ((Rule.PLACE_UNKNOWN, is_unknown), (Rule.NEAR, ~is_unknown)):
+                at = np.flatnonzero(~has_source & some)
+                unit = {"resource": condition.name, "unit": self.label}
+                findings.add(condition, rule, at, requested, **unit)
+
+    def _find_named(self, findings: Findings) -> None:
+        """Add the classes of which the nearest domain has too little for groups of a kind."""
+        constraint, hosts = self.constraint, findings.hosts
+        findings.begin(self)
+        nearest = constraint.nearest[hosts.trees]
         needs = constraint.needs[len(constraint.traits.classes) :]
         for kind, need in zip(constraint.named.kinds, needs, strict=True):
-            if not need.is_bound[tree] or need.sums[domain] >= kind.count:
-                continue
+            is_short = need.is_bound[hosts.trees] & (need.sums[nearest] < kind.count)
             for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
-                is_inside = constraint.level.domain[rows.provider] == domain
-                entries = np.flatnonzero(is_inside & kind.would[OWN][rows.provider])
-                bound = int(rows.capacity[entries].sum())
-                free = int(rows.free[entries].clip(0).sum())
+                pairs = hosts.entries(rows.tree)
+                provider = rows.provider[pairs.entry]
+                is_inside = constraint.level.domain[provider] == nearest[pairs.host]
+                pairs = pairs.where(is_inside & kind.would[OWN][provider])
+                free = hosts.sum(rows.free[pairs.entry].clip(0), pairs.host)
+                used = hosts.sum(rows.capacity[pairs.entry], pairs.host) - free
                 requested, is_sum = kind.count * amount, kind.count > 1
-                if free < requested:
-                    yield Reason(
-                        *(Rule.NEAR, requested, bound, bound - free, name, fleet.hosts[tree]),
-                        fleet.holders((entries + rows.first).tolist()),
-                        unit=self.label,
-                        group=None if is_sum else kind.suffixes[0],
-                        demands=kind.suffixes if is_sum else (),
-                    )
+                is_few = is_short & (free < requested)
+                groups = {"demands": kind.suffixes} if is_sum else {"group": kind.suffixes[0]}
+                findings.add_full(self, is_few, pairs, rows, requested, name, used, **groups)
 
-    def _in_domain(self, reason: Reason, domain: int, host: str) -> Reason:
-        """Return a reason as one about the best domain."""
+    def _in_domain(self, reason: Reason, tree: int, host: str) -> Reason:
+        """Return a reason as one about the nearest domain."""
         if reason.cell is not None or reason.rule is Rule.PLACE_UNKNOWN:
             return reason
         is_short = reason.rule in (Rule.CAPACITY, Rule.LIMIT, Rule.NO_INVENTORY)
@@ -458,7 +475,7 @@ class SingleDomain(Condition):
             reason = dataclasses.replace(reason, unit=self.label)
         if reason.where not in (None, host):
             return reason
-        level = self.constraint.level
+        level, domain = self.constraint.level, self.constraint.nearest[tree]
         provider = int(level.provider[domain])
         if provider >= 0:
             return dataclasses.replace(reason, where=self.fleet.names[provider])
