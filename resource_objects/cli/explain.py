@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from resource_objects.providers.usage import Usage
     from resource_objects.reasons import Reason
     from resource_objects.search import Candidates, Explanation, Snapshot
-    from resource_objects.search.explain import HostTold
+    from resource_objects.search.explain import HostExplanation
 
 #: What an outlook is called.
 _OUTLOOKS = {"not_now": "not now", "never": "never", "unknown": "not known"}
@@ -106,7 +106,7 @@ class Explain(Lister):
             raise SearchCutShort(told.answer, str(told).splitlines()) from error
 
     def _drawn(
-        self, ledger: Ledger, told: Explanation, nearest: Iterable[HostTold]
+        self, ledger: Ledger, told: Explanation, nearest: Iterable[HostExplanation]
     ) -> Iterator[str]:
         from resource_objects.cli import render
 
@@ -121,7 +121,9 @@ class Explain(Lister):
 # --- for people ---------------------------------------------------------------------------------
 
 
-def _brief(told: Explanation, nearest: Sequence[HostTold], helps: Iterable[Any]) -> Iterator[str]:
+def _brief(
+    told: Explanation, nearest: Sequence[HostExplanation], helps: Iterable[Any]
+) -> Iterator[str]:
     """Yield the answer, then figures, then what would help."""
     yield told.answer
     stages = [one for one in told.stages if one.before > one.after]
@@ -153,7 +155,7 @@ def _helps(snapshot: Snapshot, found: Candidates) -> Iterable[Any]:
         return ()
 
 
-def marks_of(one: HostTold, usage: Usage) -> dict[tuple[str, str], list[str]]:
+def marks_of(one: HostExplanation, usage: Usage) -> dict[tuple[str, str], list[str]]:
     """Return what is remarked of the places of a host, by provider and class.
 
     A reason about one provider is told there; one about several of a class where nothing of that is

@@ -6,8 +6,8 @@
 ``candidate``        Candidate: one complete way to satisfy a request
 ``candidates``       Candidates: the result of a search, a lazy sequence
 ``explain``          Explanation: the reasons of the hosts that cannot hold a request
-``answer``           its summary in one line
-``feasibility``      whether a host could hold a request without any allocations
+``answer``           its stages, and its summary in one line
+``feasibility``      the outcome of a search by host; whether refused hosts ever could
 ``order``            Order: the order of hosts and of the providers of a host
 
 The search

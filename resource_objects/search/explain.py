@@ -1,4 +1,4 @@
-"""The explanation: why the hosts that were left out cannot hold a request."""
+"""The explanation of a search: why hosts cannot hold a request."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ import numpy as np
 from resource_objects import exceptions
 from resource_objects.fields import Shared
 from resource_objects.names import in_natural_order
-from resource_objects.reasons import Reason, Rule, sentences
-from resource_objects.search.answer import answer, most_together
-from resource_objects.search.arrays import Booleans, Integers, integers
-from resource_objects.search.conditions.base import Check
-from resource_objects.search.feasibility import Outlook, Outlooks, SearchOutcome
+from resource_objects.reasons import Reason, sentences
+from resource_objects.search.answer import Stage, answer, emptied, stages
+from resource_objects.search.arrays import Booleans, integers
+from resource_objects.search.feasibility import Feasibility, Outlook, SearchOutcome
 from resource_objects.search.host_reasons import HostReasons, needs_decision
 from resource_objects.search.problem import Problem
 
-#: Hosts that ``str()`` tells one by one.
+#: The number of hosts that ``str()`` lists one by one.
 SHOWN_HOSTS = 20
-#: Hosts that come nearest, unless told otherwise.
+#: The default number of nearest hosts.
 NEAREST = 3
-#: Of more hosts that are told one by one, those are looked at that fail by the fewest parts.
-MOST_ALONE = 200
+#: Of more hosts that need decisions, only those are ranked that fail by the fewest conditions.
+MOST_DECIDED = 200
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HostTold:
-    """One host that cannot hold a request: what it lacks, and whether others hold that."""
+class HostExplanation:
+    """One host that cannot hold a request: its reasons, and whether it ever could."""
 
     host: str
     outlook: Outlook
@@ -51,26 +50,26 @@ class HostTold:
 
 
 class _Ranked(NamedTuple):
-    """A refused host, and how little it lacks."""
+    """A refused host in the order of what it lacks."""
 
     tree: int
-    is_never: bool  #: it never could, for sure
-    rank: tuple[int, float, int]  #: qualities, parts of amounts, and its place among all
+    is_never: bool  #: it surely never could
+    rank: tuple[int, float, int]  #: qualities, fractions of amounts, and its position
 
 
 class Explanation(Shared):
     """Why hosts cannot hold a request, and whether they ever could.
 
-    The answer first, in one line: :attr:`answer`. Then figures: :attr:`stages`, what each part of
-    the request left of the hosts; :meth:`nearest`, the hosts that come nearest; and of every host
-    :meth:`by_host` its reasons, with all who hold what is missing, and :attr:`outlooks`, whether it
-    could if nobody held anything. ``str()`` has one line per host for the first 20, then how many
-    more fail by which constraint (a host that fails by two counts for both); :meth:`to_dict` has
-    all of it.
+    :attr:`answer` is one line. :attr:`stages` are the numbers of hosts that each part of the
+    request leaves; :meth:`nearest` the hosts that come nearest; :meth:`by_host` the reasons of
+    every host, with the consumers of what is missing; and :attr:`outlooks` whether it could hold
+    the request if nothing were allocated. ``str()`` has one line for each of the first 20 hosts,
+    then how many more fail by each constraint (a host that fails by two counts for both);
+    :meth:`to_dict` has everything.
 
-    Nothing is computed before it is looked at. Then the answer costs some passes over the fleet,
-    and a refused host some 10 microseconds; 50 or more where only a decision tells, for what it
-    asks lies over a tree, is shared, or of a pool.
+    Nothing is computed before it is read. Then the answer costs some passes over the fleet, and a
+    refused host some 10 microseconds; 100 or more if it needs a decision, because something is
+    placed, shared, disabled or of a pool.
 
     >>> import resource_objects as ro
     >>> with ro.connect("memory://") as ledger:
@@ -89,7 +88,7 @@ class Explanation(Shared):
         self._problem = problem
         self._hosts = problem.fleet.hosts
         self._outcome = outcome
-        self._known: dict[int, tuple[Reason, ...]] = {}
+        self._reasons: dict[int, tuple[Reason, ...]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (self._problem, self._outcome)
@@ -97,26 +96,65 @@ class Explanation(Shared):
     @functools.cached_property
     def answer(self) -> str:
         """The answer in one line. Cost: some passes over the fleet."""
-        return answer(self._problem, self._outcome, self._outlooks, self._line_of)
+        return answer(self._problem, self._outcome, self._feasibility, self._line_of)
 
-    def _line_of(self, tree: int) -> str:
-        return _line(self._hosts[tree], self._of_tree(tree))
+    @functools.cached_property
+    def stages(self) -> tuple[Stage, ...]:
+        """The number of hosts that each part of the request leaves, in order."""
+        return tuple(stages(self._problem, self._outcome.considered, self._outcome.refused))
+
+    @property
+    def emptied(self) -> Stage | None:
+        """The stage that leaves no host; None if some are left, or there are none at all."""
+        return emptied(self.stages)
+
+    @property
+    def undecided(self) -> tuple[str, ...]:
+        """The hosts on which the budget ran out: neither yes nor no."""
+        return tuple(self._hosts[tree] for tree in self._outcome.undecided)
 
     @property
     def outlooks(self) -> Mapping[str, Outlook]:
-        """Of each refused host whether it could hold the request if nobody held anything.
+        """By refused host, whether it could hold the request if nothing were allocated.
 
-        What is out of service stays so, and so do limits. Where the budget ran out on that it is
-        unknown, never a no. Cost: some passes over the fleet; for each host that they do not decide
-        and that is like no other some 200 microseconds.
+        Disabled providers stay disabled, and limits stay. An outlook is unknown, never a no, if the
+        budget runs out. Cost: some passes over the fleet; some 200 microseconds for each host that
+        they do not decide, in a new state.
         """
         refused = self._outcome.refused.tolist()
-        return {
-            self._hosts[tree]: one
-            for tree, one in zip(refused, self._outlook(refused), strict=True)
-        }
+        outlooks = self._outlooks_of(refused)
+        return {self._hosts[tree]: outlook for tree, outlook in zip(refused, outlooks, strict=True)}
 
-    def nearest(self, count: int = NEAREST) -> tuple[HostTold, ...]:
+    @property
+    def reasons(self) -> tuple[Reason, ...]:
+        """All reasons of all refused hosts, in the order of the hosts' names."""
+        return tuple(reason for _, reasons in self.by_host() for reason in reasons)
+
+    def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
+        """Return the first of :attr:`reasons`, and the number of the others."""
+        found: list[Reason] = []
+        refused = self._outcome.refused.tolist()
+        self._find(refused[:count])
+        for tree in refused:
+            if len(found) >= count:
+                break
+            found += self._of_tree(tree)
+        return tuple(found[:count]), max(0, self._of_refused.count() - count)
+
+    def of(self, host: str) -> tuple[Reason, ...]:
+        """Return the reasons of one host; none if it was not refused."""
+        refused = self._outcome.refused.tolist()
+        return next((self._of_tree(tree) for tree in refused if self._hosts[tree] == host), ())
+
+    def by_host(self) -> Iterator[tuple[str, tuple[Reason, ...]]]:
+        """Yield each refused host with its reasons, in the order of names."""
+        refused = self._outcome.refused.tolist()
+        if len(self._reasons) < len(refused):
+            self._reasons = self._of_refused.by_tree()
+        for tree in refused:
+            yield self._hosts[tree], self._of_tree(tree)
+
+    def nearest(self, count: int = NEAREST) -> tuple[HostExplanation, ...]:
         """Return the refused hosts that come nearest to holding the request.
 
         The hosts are ordered by these keys:
@@ -126,191 +164,151 @@ class Explanation(Shared):
         3. the missing amounts, each as a fraction of the requested amount, summed;
         4. the name, in natural order.
 
-        What is disabled counts only where nothing else is missing: a disabled device is not free,
-        so the missing amount counts it already. Of more than 200 hosts that are decided one by one,
-        only those are looked at that fail by the fewest parts of the request.
+        Disabled providers count only if nothing else is missing: the missing amount includes a
+        disabled device, which is not free. Of more than 200 hosts that need decisions, only those
+        are ranked that fail by the fewest conditions of the request.
 
         :raises InvalidInput: for a count below 1
         """
         if type(count) is not int or count < 1:
             raise exceptions.InvalidInput("request", "nearest", count, "an integer of 1 or more")
-        found: list[HostTold] = []
+        found: list[HostExplanation] = []
         never: list[_Ranked] = []
         rest: Iterator[_Ranked] = iter(())
         ranked = self._ranked()
-        for one in ranked:
-            if one.is_never:  # and so are all after it
-                rest = itertools.chain([one], ranked)
+        for host in ranked:
+            if host.is_never:  # and so are all hosts after it
+                rest = itertools.chain([host], ranked)
                 break
-            (outlook,) = self._outlook([one.tree])
+            (outlook,) = self._outlooks_of([host.tree])
             if outlook is Outlook.NEVER:
-                never.append(one)
+                never.append(host)
                 continue
-            found.append(self._told(one.tree, outlook))
+            found.append(self._explained(host.tree, outlook))
             if len(found) == count:
                 return tuple(found)
-        hopeless = heapq.merge(never, rest, key=lambda one: one.rank)
-        for one in itertools.islice(hopeless, count - len(found)):
-            found.append(self._told(one.tree, Outlook.NEVER))
+        infeasible = heapq.merge(never, rest, key=lambda host: host.rank)
+        for host in itertools.islice(infeasible, count - len(found)):
+            found.append(self._explained(host.tree, Outlook.NEVER))
         return tuple(found)
 
-    def _told(self, tree: int, outlook: Outlook) -> HostTold:
-        return HostTold(self._hosts[tree], outlook, self._of_tree(tree))
+    def _explained(self, tree: int, outlook: Outlook) -> HostExplanation:
+        return HostExplanation(self._hosts[tree], outlook, self._of_tree(tree))
 
     def _ranked(self) -> Iterator[_Ranked]:
-        """Yield refused hosts, those first that lack least; those last that surely never could."""
-        many, refused = self._many, self._outcome.refused
-        alone = many.open
-        if len(alone) > MOST_ALONE:  # those that fail by the fewest parts, as arrays see it
+        """Yield refused hosts, those that lack least first; infeasible hosts last."""
+        lacks, refused = self._of_refused.lacks(), self._outcome.refused
+        undecided = self._of_refused.open
+        decided = undecided
+        if len(undecided) > MOST_DECIDED:
             failed = np.zeros(len(self._hosts), dtype=np.int64)
             for condition in self._problem.conditions:
                 if (passing := condition.mask()) is not None:
                     failed += ~passing
-            alone = alone[np.argsort(failed[alone], kind="stable")][:MOST_ALONE]
-        lacks = many.lacks()
-        self._find(alone.tolist())
-        for tree in alone.tolist():
+            order = np.argsort(failed[undecided], kind="stable")
+            decided = undecided[order][:MOST_DECIDED]
+        self._find(decided.tolist())
+        for tree in decided.tolist():
             lacks.qualities[tree] = lacks.lack[tree] = 0
             lacks.add(tree, self._of_tree(tree))
-        left_out = np.setdiff1d(many.open, alone)
-        some = refused[np.isin(refused, left_out, invert=True)] if len(left_out) else refused
-        never = np.zeros(len(self._hosts), dtype=np.bool_)
-        if self._outlooks is not None:
-            never = self._outlooks.never.copy()
-        keys = (never[some], lacks.qualities[some], lacks.lack[some])
+        some = refused[~np.isin(refused, np.setdiff1d(undecided, decided))]
+        is_never = np.zeros(len(self._hosts), dtype=np.bool_)
+        if self._feasibility is not None:
+            is_never = self._feasibility.is_never
+        keys = (is_never[some], lacks.qualities[some], lacks.lack[some])
         order = np.lexsort(keys[::-1])
-        ordered, ranks = some[order], zip(*(one[order].tolist() for one in keys), strict=True)
-        # hosts are in the order of their names, which is not the natural one; only ties need that
-        pairs = list(zip(ranks, ordered.tolist(), strict=True))
-        place = itertools.count()
-        for (is_never, qualities, lack), same in itertools.groupby(pairs, key=lambda pair: pair[0]):
-            for tree in self._naturally([tree for _, tree in same]):
-                yield _Ranked(tree, bool(is_never), (qualities, lack, next(place)))
-
-    def _outlook(self, trees: Sequence[int]) -> list[Outlook]:
-        if self._outlooks is None:
-            return [Outlook.UNKNOWN] * len(trees)
-        return self._outlooks.of(trees)
-
-    @functools.cached_property
-    def _outlooks(self) -> Outlooks | None:
-        return None if self._outcome.outlooks is None else self._outcome.outlooks()
-
-    @property
-    def reasons(self) -> tuple[Reason, ...]:
-        """Every reason of every refused host, in the order of the hosts' names."""
-        return tuple(reason for _, reasons in self.by_host() for reason in reasons)
-
-    def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
-        """Return the first of :attr:`reasons`, and how many more there are."""
-        found: list[Reason] = []
-        refused = self._outcome.refused.tolist()
-        self._find(refused[:count])
-        for tree in refused:
-            if len(found) >= count:
-                break
-            found += self._of_tree(tree)
-        return tuple(found[:count]), max(0, self._many.count() - count)
-
-    def of(self, host: str) -> tuple[Reason, ...]:
-        """Return the reasons of one host; none if it was not refused."""
-        refused = self._outcome.refused.tolist()
-        return next((self._of_tree(one) for one in refused if self._hosts[one] == host), ())
-
-    @property
-    def undecided(self) -> tuple[str, ...]:
-        """The hosts on which the budget ran out: neither yes nor no."""
-        return tuple(self._hosts[tree] for tree in self._outcome.undecided)
-
-    def by_host(self) -> Iterator[tuple[str, tuple[Reason, ...]]]:
-        """Yield each refused host with its reasons, in the order of names."""
-        refused = self._outcome.refused.tolist()
-        if len(self._known) < len(refused):
-            self._known = self._many.by_tree()
-        for tree in refused:
-            yield self._hosts[tree], self._of_tree(tree)
-
-    @functools.cached_property
-    def stages(self) -> tuple[Stage, ...]:
-        """What each part of the request left of the hosts, in order."""
-        return tuple(stages(self._problem, self._outcome.told, self._outcome.refused))
-
-    @property
-    def emptied(self) -> Stage | None:
-        """The stage after which no host was left; None if some was, or there was none at all."""
-        return emptied(self.stages)
+        ranks = zip(*(key[order].tolist() for key in keys), strict=True)
+        # hosts are in the order of their names, which is not the natural one: only ties need that
+        pairs = zip(ranks, some[order].tolist(), strict=True)
+        position = itertools.count()
+        for (never, qualities, lack), ties in itertools.groupby(pairs, key=lambda pair: pair[0]):
+            for tree in self._in_natural_order([tree for _, tree in ties]):
+                yield _Ranked(tree, bool(never), (qualities, lack, next(position)))
 
     def to_dict(self, hosts: int | None = None) -> dict[str, Any]:
         """Return plain data for JSON.
 
-        :param hosts: reasons of at most so many hosts, of those that come nearest, and as many
-            undecided ones; None: of all. ``more`` counts the others
+        :param hosts: the number of nearest hosts with their reasons, and the maximum number of
+            undecided hosts; None: all. ``more`` is the number of the others
         """
         if hosts is None:
             refused, outlooks = dict(self.by_host()), dict(self.outlooks)
         else:
-            near = self.nearest(hosts) if hosts else ()
-            refused = {one.host: one.reasons for one in near}
-            outlooks = {one.host: one.outlook for one in near}
+            nearest = self.nearest(hosts) if hosts else ()
+            refused = {explained.host: explained.reasons for explained in nearest}
+            outlooks = {explained.host: explained.outlook for explained in nearest}
         undecided = self.undecided[:hosts]
-        untold = len(self._outcome.refused) + len(self._outcome.undecided)
+        every = len(self._outcome.refused) + len(self._outcome.undecided)
         return {
             "answer": self.answer,
-            "nearest": [one.host for one in self.nearest()],
+            "nearest": [explained.host for explained in self.nearest()],
             "refused": {
                 host: [reason.to_dict() for reason in reasons] for host, reasons in refused.items()
             },
-            "outlooks": {host: one.value for host, one in outlooks.items()},
+            "outlooks": {host: outlook.value for host, outlook in outlooks.items()},
             "undecided": list(undecided),
             "stages": [stage.to_dict() for stage in self.stages],
-            "more": untold - len(refused) - len(undecided),
+            "more": every - len(refused) - len(undecided),
         }
 
+    # --- computed when it is read ---
+
     @functools.cached_property
-    def _many(self) -> HostReasons:
+    def _feasibility(self) -> Feasibility | None:
+        return None if self._outcome.feasibility is None else self._outcome.feasibility()
+
+    def _outlooks_of(self, trees: Sequence[int]) -> list[Outlook]:
+        if self._feasibility is None:
+            return [Outlook.UNKNOWN] * len(trees)
+        return self._feasibility.of(trees)
+
+    @functools.cached_property
+    def _of_refused(self) -> HostReasons:
         return HostReasons(self._problem, self._outcome.refused, self._needs_decision)
 
     def _of_tree(self, tree: int) -> tuple[Reason, ...]:
-        if tree not in self._known:
-            self._find([tree])
-        return self._known[tree]
+        self._find([tree])
+        return self._reasons[tree]
+
+    def _line_of(self, tree: int) -> str:
+        return _line(self._hosts[tree], self._of_tree(tree))
 
     def _find(self, trees: Iterable[int]) -> None:
         """Find the reasons of some refused hosts."""
-        some = integers(sorted(set(trees) - self._known.keys()))
-        if len(some):
-            self._known |= HostReasons(self._problem, some, self._needs_decision).by_tree()
+        if some := sorted(set(trees) - self._reasons.keys()):
+            reasons = HostReasons(self._problem, integers(some), self._needs_decision)
+            self._reasons |= reasons.by_tree()
 
     @functools.cached_property
     def _needs_decision(self) -> Booleans:
         return needs_decision(self._problem)
 
-    def __str__(self) -> str:
-        if not self._outcome.told.any():
-            return "there are no hosts"
-        return "\n".join([*self._refused(), *self._open()]) or "no host was left out"
+    # --- text ---
 
-    def _naturally(self, trees: Sequence[int]) -> Iterator[int]:
-        """Yield ascending trees as people list machines: ``lab-2`` before ``lab-10``."""
+    def __str__(self) -> str:
+        if not self._outcome.considered.any():
+            return "there are no hosts"
+        return "\n".join([*self._refused_lines(), *self._open_lines()]) or "no host was left out"
+
+    def _in_natural_order(self, trees: Sequence[int]) -> Iterator[int]:
+        """Yield ascending trees in the natural order of names: ``lab-2`` before ``lab-10``."""
         return (trees[at] for at in in_natural_order([self._hosts[tree] for tree in trees]))
 
-    def _refused(self) -> Iterator[str]:
-        refused = self._outcome.refused.tolist()
-        shown = list(itertools.islice(self._naturally(refused), SHOWN_HOSTS))
+    def _refused_lines(self) -> Iterator[str]:
+        refused = self._outcome.refused
+        shown = list(itertools.islice(self._in_natural_order(refused.tolist()), SHOWN_HOSTS))
         self._find(shown)
         for tree in shown:
-            yield _line(self._hosts[tree], self._of_tree(tree))
-        is_shown = np.zeros(len(self._hosts), dtype=np.bool_)
-        is_shown[shown] = True
-        rest = self._outcome.refused[~is_shown[self._outcome.refused]]
+            yield self._line_of(tree)
+        rest = refused[~np.isin(refused, shown)]
         if len(rest):
-            counts = self._many.labels(rest)
-            told = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-            yield f"and {_more(len(rest))}: {', '.join(f'{name} {n}' for name, n in told)}"
+            counts = self._of_refused.labels(rest)
+            labels = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+            yield f"and {_more(len(rest))}: {', '.join(f'{name} {n}' for name, n in labels)}"
 
-    def _open(self) -> Iterator[str]:
+    def _open_lines(self) -> Iterator[str]:
         undecided = self._outcome.undecided
-        for tree in itertools.islice(self._naturally(undecided), SHOWN_HOSTS):
+        for tree in itertools.islice(self._in_natural_order(undecided), SHOWN_HOSTS):
             budget = self._outcome.budget
             yield f"{self._hosts[tree]}: undecided, the budget of {budget} steps ran out"
         if len(undecided) > SHOWN_HOSTS:
@@ -336,79 +334,3 @@ def _line(host: str, reasons: tuple[Reason, ...]) -> str:
 
 def _more(count: int) -> str:
     return f"{count} more {'host' if count == 1 else 'hosts'}"
-
-
-# --- stages -------------------------------------------------------------------------------------
-# How many hosts each part of a request leaves: which of them emptied the set.
-#
-# The stages follow the request: what is asked of the host itself, class by class what the unnamed
-# group asks, kind by kind the named groups, all groups together, and at last the exact decision.
-# Each looks at the hosts that the ones before it left, with the same flags as the search; so it
-# is a pass over the fleet for each, whatever the number of hosts.
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Stage:
-    """What one part of a request leaves of the hosts.
-
-    ``group`` are the suffixes it is about, ``""`` for the unnamed group, None for the host or all
-    groups; ``rule`` says what fails, ``label`` the trait, aggregate or provider of a condition.
-    ``requested`` is the requested amount of ``resource``, ``most`` the largest amount of it that a
-    host before the stage can be given: by one provider, or by several devices of the host together
-    where these may share the amount. Both are None where no amount is compared.
-    """
-
-    group: str | None
-    rule: Rule
-    before: int
-    after: int
-    resource: str | None = None
-    label: str | None = None
-    requested: int | None = None
-    most: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON."""
-        return {**dataclasses.asdict(self), "rule": self.rule.value}
-
-    def __str__(self) -> str:
-        where = f"group {self.group}: " if self.group else ""
-        told = " ".join(
-            part for part in (self.rule.value.replace("_", " "), self.resource, self.label) if part
-        )
-        figures = (
-            ""
-            if self.requested is None
-            else f" (requested {self.requested}, most free {self.most})"
-        )
-        return f"{where}{told}{figures}: {self.before} -> {self.after} hosts"
-
-
-def stages(problem: Problem, told: Booleans, refused: Integers) -> Iterator[Stage]:
-    """Yield the stages of a search, in order.
-
-    :param told: the trees that it is about
-    :param refused: the trees that cannot hold the request, by whatever stage
-    """
-    left = told
-    decided = np.ones(len(left), dtype=np.bool_)
-    decided[refused] = False
-    every = (cut for condition in problem.conditions for cut in condition.checks())
-    for cut in itertools.chain(every, [Check(decided, Rule.TOGETHER)]):
-        most = None if cut.rows is None else most_together(problem, cut, left).amount
-        before, left = left, left & cut.passing
-        yield Stage(
-            cut.group,
-            cut.rule,
-            before=int(np.count_nonzero(before)),
-            after=int(np.count_nonzero(left)),
-            resource=cut.resource,
-            label=cut.label,
-            requested=cut.amount,
-            most=most,
-        )
-
-
-def emptied(every: Iterable[Stage]) -> Stage | None:
-    """Return the stage after which no host was left, None if some was, or none there at all."""
-    return next((one for one in every if one.before and not one.after), None)

@@ -1,4 +1,4 @@
-"""What became of the hosts, and whether those that were refused could: not now, or never."""
+"""The outcome of a search by host, and whether refused hosts could ever hold the request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 import enum
 import functools
 from collections.abc import Callable, Hashable, Iterable
-from typing import Protocol
 
 import numpy as np
 
@@ -23,128 +22,107 @@ from resource_objects.search.usage import with_limits
 
 
 class Outlook(enum.StrEnum):
-    """Whether a host could hold a request if nobody held anything."""
+    """Whether a host could hold a request if nothing were allocated."""
 
-    NOT_NOW = "not_now"  #: it could: others hold what is missing
-    NEVER = "never"  #: not even then, as the host is
-    UNKNOWN = "unknown"  #: the budget ran out before it was known
-
-
-class Outlooks(Protocol):
-    """The outlook of each host, by tree; nothing is worked out before it is looked at."""
-
-    @property
-    def never(self) -> Booleans:
-        """Which hosts could not for sure, as far as it is known, by tree."""
-
-    def bounds(self, trees: Integers) -> tuple[int, int]:
-        """Return how many of some hosts could for sure, and how many perhaps.
-
-        Where arrays leave few open they are decided, else nothing is that takes long.
-        """
-
-    def of(self, trees: Iterable[int]) -> list[Outlook]:
-        """Return the outlook of some hosts."""
+    NOT_NOW = "not_now"  #: it could: what is missing is allocated to consumers
+    NEVER = "never"  #: it could not
+    UNKNOWN = "unknown"  #: the budget ran out
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class SearchOutcome:
-    """What became of the hosts, as trees in the order of names."""
+    """The outcome of a search by host, as trees in the order of names."""
 
-    told: Booleans  #: it is about these: pools that could be no host are left out
+    considered: Booleans  #: all hosts but the pools that could be no host
     refused: Integers  #: they cannot hold the request
-    undecided: tuple[int, ...]  #: the budget ran out on them
-    unseen: int  #: how many were not decided because the limit was reached
+    undecided: tuple[int, ...]  #: the budget ran out
+    unseen: int  #: the number of those not decided because the limit was reached
     budget: int
-    #: of hosts that were refused; None: nobody can say what would be
-    outlooks: Callable[[], Outlooks] | None = None
+    #: whether refused hosts are feasible; None: unknown
+    feasibility: Callable[[], Feasibility] | None = None
 
     @property
     def hosts(self) -> int:
-        """How many hosts it is about."""
-        return int(self.told.sum())
+        """The number of hosts."""
+        return int(self.considered.sum())
 
     @property
     def found(self) -> int:
-        """How many hosts can hold it."""
+        """The number of hosts that can hold the request."""
         return max(0, self.hosts - len(self.refused) - len(self.undecided) - self.unseen)
 
 
-# --- the outlook of hosts -----------------------------------------------------------------------
-# What is out of service stays so, and so do limits, traits and places. Arrays decide most hosts; of
-# those that are alike in all that the request asks about, one is decided.
-
-#: So many hosts are decided for a count of them.
+#: At most so many hosts are decided to count the feasible ones.
 FEW_OPEN = 50
 
-#: How an outlook is kept of each tree.
 _NEVER, _NOT_NOW, _UNKNOWN, _OPEN = range(4)
-_OF_CODE = {_NEVER: Outlook.NEVER, _NOT_NOW: Outlook.NOT_NOW, _UNKNOWN: Outlook.UNKNOWN}
+_OUTLOOKS = (Outlook.NEVER, Outlook.NOT_NOW, Outlook.UNKNOWN)
 
 
-class UnheldFleet:
-    """The outlook of each host. Nothing is worked out before it is looked at.
+class Feasibility:
+    """The outlook of each host: of the same search if nothing were allocated.
 
-    Cost: once some passes over the fleet; then some 200 microseconds for each host that arrays do
-    not decide, and is like none that was looked at before.
+    Disabled providers stay disabled, and limits, traits and places stay as they are. Arrays decide
+    most hosts; of each class of hosts in the same state, one is decided. Cost: some passes over the fleet; then
+    some 200 microseconds for each host that arrays do not decide, in a new class.
     """
 
     def __init__(self, fleet: Fleet, request: Request, options: Options) -> None:
-        """:param fleet: as it is kept, with all units"""
-        then = with_limits(fleet.released().as_of_now(), options.limits)
-        self._problem = lay(request, then, options.filters)
-        self._code = np.full(len(then.hosts), _NEVER, dtype=np.int8)
+        """:param fleet: as it is recorded, with all units"""
+        released = with_limits(fleet.released().as_of_now(), options.limits)
+        self._problem = lay(request, released, options.filters)
+        self._code = np.full(len(released.hosts), _NEVER, dtype=np.int8)
         self._code[possible(self._problem)] = _OPEN
         decided = direct(self._problem, True, of_each=False)
         if decided is not None:
             self._code[decided.decides & (self._code == _OPEN)] = _NOT_NOW
         self._budget = Budget(options.budget)
-        self._preference = Preference(then, request, Order(), None)
-        self._known: dict[Hashable, int] = {}
+        self._preference = Preference(released, request, Order(), None)
+        self._by_class: dict[Hashable, int] = {}
+
+    @property
+    def is_never(self) -> Booleans:
+        """By tree, whether the host surely could not, as far as it is known."""
+        flags: Booleans = self._code == _NEVER
+        return flags
 
     def bounds(self, trees: Integers) -> tuple[int, int]:
-        """Return how many of some hosts could for sure, and how many perhaps.
+        """Return the numbers of hosts that surely could, and that perhaps could.
 
-        Where arrays leave few open they are decided, else nothing is that takes long.
+        Hosts that arrays leave open are decided if they are few.
         """
-        open_ = trees[self._code[trees] == _OPEN]
-        if len(open_) <= FEW_OPEN:
-            self.of(open_.tolist())
+        undecided = trees[self._code[trees] == _OPEN]
+        if len(undecided) <= FEW_OPEN:
+            self.of(undecided.tolist())
         codes = self._code[trees]
         sure = int(np.count_nonzero(codes == _NOT_NOW))
         return sure, sure + int(np.count_nonzero(codes >= _UNKNOWN))
 
-    @property
-    def never(self) -> Booleans:
-        """Which hosts could not for sure, as far as it is known, by tree."""
-        found: Booleans = self._code == _NEVER
-        return found
-
     def of(self, trees: Iterable[int]) -> list[Outlook]:
-        """Return the outlook of some hosts."""
-        found = []
+        """Return the outlooks of some hosts."""
+        outlooks = []
         for tree in trees:
             if self._code[tree] == _OPEN:
-                self._code[tree] = self._decided(tree)
-            found.append(_OF_CODE[int(self._code[tree])])
-        return found
+                self._code[tree] = self._decide(tree)
+            outlooks.append(_OUTLOOKS[int(self._code[tree])])
+        return outlooks
+
+    def _decide(self, tree: int) -> int:
+        host_class = self._classes.of(tree)
+        if host_class not in self._by_class:
+            self._by_class[host_class] = self._search(tree)
+        return self._by_class[host_class]
 
     @functools.cached_property
     def _classes(self) -> HostClasses:
         return HostClasses([self._problem])
 
-    def _decided(self, tree: int) -> int:
-        key = self._classes.of(tree)
-        if key not in self._known:
-            self._known[key] = self._searched(tree)
-        return self._known[key]
-
-    def _searched(self, tree: int) -> int:
-        hosting = TreeSearch(self._problem, tree, self._preference)
+    def _search(self, tree: int) -> int:
+        search = TreeSearch(self._problem, tree, self._preference)
         try:
-            found = hosting.next(self._budget, self._budget.left)
-            while isinstance(found, Wider):
-                found = hosting.next(self._budget, self._budget.left)
+            hit = search.next(self._budget, self._budget.left)
+            while isinstance(hit, Wider):
+                hit = search.next(self._budget, self._budget.left)
         except SearchLimitReached:
             return _UNKNOWN
-        return _NEVER if found is None else _NOT_NOW
+        return _NEVER if hit is None else _NOT_NOW

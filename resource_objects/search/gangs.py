@@ -31,13 +31,14 @@ from resource_objects.fields import FrozenDict
 from resource_objects.requests.gang import HOST, Gang
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
+from resource_objects.search.answer import Stage
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.disabled import disabled_for
 from resource_objects.search.conditions.located import LocatedCondition, may_hold
 from resource_objects.search.distribution import Counts, Domain, Remaining, distribute, most_of_kind
-from resource_objects.search.explain import Explanation, Stage
-from resource_objects.search.feasibility import SearchOutcome, UnheldFleet
+from resource_objects.search.explain import Explanation
+from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import CapacityByHost, GangProblem, Kind, Levels, split_at
 from resource_objects.search.order import Options, Preference
@@ -681,7 +682,7 @@ class GangSearch:
         problem = kind.problem
         refused = np.flatnonzero(problem.is_told & (kind.most == 0))
         outlooks = functools.partial(
-            UnheldFleet, self.scenario.snapshot._fleet, problem.request, self.options
+            Feasibility, self.scenario.snapshot._fleet, problem.request, self.options
         )
         outcome = SearchOutcome(problem.is_told, refused, (), 0, self.options.budget, outlooks)
         return Explanation(problem, outcome)

@@ -33,7 +33,7 @@ from resource_objects.search.candidate import Candidate
 from resource_objects.search.candidates import Candidates, Hit
 from resource_objects.search.conditions.near import UNCONSTRAINED
 from resource_objects.search.explain import Explanation
-from resource_objects.search.feasibility import SearchOutcome, UnheldFleet
+from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import direct, lay, possible
@@ -78,7 +78,7 @@ class _Turns:
 
     def __init__(self, fleet: Fleet, request: Request, options: Options) -> None:
         self._options = options
-        self._feasibility = functools.partial(UnheldFleet, fleet, request, options)
+        self._feasibility = functools.partial(Feasibility, fleet, request, options)
         limited = with_limits(fleet.as_of_now(), options.limits)
         self._problem = problem = lay(request, limited, options.filters)
         self._preference = Preference(limited, request, options.order, options.seed, options.keeps)
@@ -134,12 +134,12 @@ class _Turns:
         told: Booleans = problem.is_told | passing
         unseen = len(self._possible) - len(self._with_same_pools(self._decided)) - len(undecided)
         outcome = SearchOutcome(
-            told=told,
+            considered=told,
             refused=np.flatnonzero(problem.is_told & ~passing),
             undecided=tuple(sorted(undecided)),
             unseen=unseen if self._is_full else 0,
             budget=self._budget.allowed,
-            outlooks=self._feasibility,
+            feasibility=self._feasibility,
         )
         return Explanation(problem, outcome)
 

@@ -16,7 +16,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Gang, Member, Request, RequestGroup
 from resource_objects.scheduler import Scheduler
 from resource_objects.search import Snapshot
-from resource_objects.search.feasibility import Outlook, UnheldFleet
+from resource_objects.search.feasibility import Feasibility, Outlook
 from resource_objects.search.host_reasons import HostReasons
 from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of
@@ -574,7 +574,7 @@ def test_what_is_free_is_told_truly_where_the_step_forbids_it():
 
 def test_nothing_is_worked_out_before_somebody_looks(monkeypatch):
     asked = []
-    monkeypatch.setattr(UnheldFleet, "__init__", lambda *_: asked.append("what would be"))
+    monkeypatch.setattr(Feasibility, "__init__", lambda *_: asked.append("what would be"))
     begin = HostReasons.__init__
     monkeypatch.setattr(
         HostReasons, "__init__", lambda *args: (asked.append("reasons"), begin(*args))[1]

@@ -96,5 +96,5 @@ def explained(count: int, request: Request) -> Explanation:
 def test_arrays_tell_of_a_fleet_without_a_decision():
     """All of them are told at once: nothing is asked of one host."""
     told = explained(200, Request("VCPU=9"))
-    assert not len(told._many.open)
+    assert not len(told._of_refused.open)
     assert len(told.reasons) == 200

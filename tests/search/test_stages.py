@@ -12,7 +12,7 @@ import resource_objects as ro
 from resource_objects.providers import Provider
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
-from resource_objects.search.explain import Stage
+from resource_objects.search.answer import Stage
 from tests.support import fleets
 from tests.support.columns import columns_of
 from tests.support.lengths import some
