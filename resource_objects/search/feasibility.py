@@ -63,8 +63,8 @@ class Feasibility:
     """The outlook of each host: of the same search if nothing were allocated.
 
     Disabled providers stay disabled, and limits, traits and places stay as they are. Arrays decide
-    most hosts; of each class of hosts in the same state, one is decided. Cost: some passes over the fleet; then
-    some 200 microseconds for each host that arrays do not decide, in a new class.
+    most hosts; of each class of hosts in the same state, one is decided. Cost: some passes over the
+    fleet; then some 200 microseconds for each class.
     """
 
     def __init__(self, fleet: Fleet, request: Request, options: Options) -> None:
