@@ -207,8 +207,13 @@ class Fleet(Shared):
     ) -> Fleet:
         """Return a fleet with another capacity or usage of all inventories.
 
-        The arrays belong to it then. Cost: some passes over the inventories.
+        The arrays belong to it then. ``limited`` or ``free_removed_units`` state why the capacity
+        is lower; without them, other views belong to it. Cost: some passes over the inventories.
         """
+        if used is not None:
+            changed.setdefault("view_cache", self.view_cache.without_usage())
+        if capacity is not None and changed.keys().isdisjoint(("limited", "free_removed_units")):
+            changed["view_cache"] = ViewCache()
         rows = self.inventories
         capacity = rows.capacity if capacity is None else frozen(capacity)
         used = rows.used if used is None else frozen(used)
@@ -234,7 +239,6 @@ class Fleet(Shared):
             used=np.zeros_like(self.inventories.used),
             allocations=self.allocations.none(),
             units=self.units.none(),
-            view_cache=self.view_cache.without_usage(),
         )
 
     def as_of_now(self) -> Fleet:

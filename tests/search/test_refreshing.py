@@ -144,6 +144,19 @@ def test_a_snapshot_says_how_it_came_to_be() -> None:
     assert [Refresh(0, 0, way).is_full for way in ("patched", "replaced", "read")] == [0, 0, 1]
 
 
+def test_the_views_of_a_fleet_do_not_depend_on_fleets_with_other_figures() -> None:
+    def devices(one: Any) -> str:
+        return str(one.view("DEVICES", 1).located.inventory)
+
+    columns = lab()
+    fleet, first = fleet_io.read(columns), devices(fleet_io.read(columns))
+    used, capacity = fleet.inventories.used, fleet.inventories.capacity
+    assert devices(fleet.released()) != first
+    devices(fleet.with_figures(used=used * 0))
+    devices(fleet.with_figures(capacity=capacity * 0))
+    assert devices(fleet) == first
+
+
 # --- memory ---------------------------------------------------------------------------------------
 
 
