@@ -1,4 +1,4 @@
-"""The benchmarks beside an older revision: what pairs, which way is better, what is not lost."""
+"""The benchmarks: next to an older revision, and the experiment of how policies pack GPUs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks import __main__, against
+import resource_objects as ro
+from benchmarks import __main__, against, packing
 from benchmarks.measure import Row
+from benchmarks.packing import POLICIES, drawn_jobs, pack
+from resource_objects.scheduler.replay import Trace, put_hosts
+from resource_objects.testing.refusals import raises_code
 
 
 def figures(**of: dict[str, tuple[str, list[float]]]) -> against.Figures:
@@ -94,3 +99,87 @@ def test_a_part_alone_writes_nothing_unless_a_file_is_named(
     assert {"command", "date", "python", "versions"} <= found.keys()
     assert found["commit"] == against.commit()
     assert found["host"]["processor"] and found["host"]["cpus"]
+
+
+# --- packing ------------------------------------------------------------------------------------
+
+_DATA = Path(__file__).resolve().parents[2] / "shared/data/alibaba-gpu-v2023"
+#: Means over ten seeds that were published for the trace, in percent of all GPUs.
+PUBLISHED = {"random": 87.47, "best-fit": 93.08, "fgd": 95.39}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("policy", POLICIES)
+def test_the_published_packing_is_met_within_a_point(policy: str) -> None:
+    if not _DATA.exists():
+        pytest.skip(f"no trace at {_DATA}")
+    trace = Trace.read(_DATA / "openb_node_list_gpu_node.csv", _DATA / "openb_pod_list_default.csv")
+    allocated = [pack(trace, policy, seed=seed).allocated[-1] for seed in range(10)]
+    assert abs(100 * np.mean(allocated) - PUBLISHED[policy]) < 1
+
+
+def test_policies_are_as_good_as_they_are_said_to_be() -> None:
+    """On a made trace as on the real one: random is worst, fragmentation is best."""
+    trace = Trace.generated(hosts=60, jobs=1500, seed=2)
+    mean = {
+        policy: np.mean([pack(trace, policy, seed=seed).allocated[-1] for seed in range(3)])
+        for policy in POLICIES
+    }
+    assert mean["random"] + 0.01 < mean["best-fit"] <= mean["fgd"] + 0.002
+    assert mean["fgd"] > 0.95
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_packing_can_be_repeated_and_adds_up(policy: str) -> None:
+    trace = Trace.generated(hosts=10, jobs=200, seed=3)
+    one = pack(trace, policy, seed=5)
+    assert np.array_equal(one.allocated, pack(trace, policy, seed=5).allocated)
+    assert one.arrived[-1] >= 1.3
+    assert (one.allocated <= np.minimum(one.arrived, 1) + 1e-12).all()
+    assert (np.diff(one.allocated) >= 0).all()
+    assert (one.fragmented >= 0).all()
+    assert (one.fragmented + one.allocated <= 1 + 1e-9).all()
+    assert 0 < one.placed < len(one.arrived)
+
+
+def test_a_packing_refuses_only_what_a_ledger_refuses_too() -> None:
+    """The arrays are a model: the same jobs, placed where it places them, fit a ledger."""
+    trace = Trace.generated(hosts=3, jobs=60, seed=4)
+    one = pack(trace, "best-fit", seed=1)
+    given_ = np.diff(one.allocated, prepend=0.0)
+    with ro.connect("memory://") as ledger:
+        put_hosts(ledger, trace)
+        held = 0
+        for number, job in enumerate(drawn_jobs(trace, 1.3, 1)):
+            found = ledger.snapshot().candidates(job.request(), limit=1, order="pack")
+            if found:
+                ledger.claim(f"{job.name}-{number}", found)
+                held += job.gpu_parts
+        gpus = trace.gpu_parts
+        assert abs(held / gpus - given_.sum()) < 0.1
+
+
+def test_nothing_to_pack_is_said() -> None:
+    trace = Trace.generated(hosts=1, jobs=9)
+    with raises_code("InvalidField", match="one of random, best-fit, fgd"):
+        pack(trace, "worst")
+    for load in (0, -1, float("nan"), float("inf"), "1"):
+        with raises_code("InvalidField", match="load"):
+            pack(trace, load=load)
+    with raises_code("InvalidField", match="seed"):
+        pack(trace, seed=-1)
+    with raises_code("InvalidTrace", match="no GPUs"):
+        pack(Trace((), ()))
+
+
+def test_the_program_prints_a_line_for_each_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    drawing = tmp_path / "packed.svg"
+    words = "--generate 10,200 --policy fgd --policy random --runs 2 --plot"
+    packing.main([*words.split(), str(drawing)])
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["fgd", "fgd", "random", "random"]
+    assert drawing.read_text().count("<path") > 6
+    with pytest.raises(SystemExit):
+        packing.main([])

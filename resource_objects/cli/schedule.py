@@ -1,4 +1,4 @@
-"""The commands about the scheduler: where a request goes, and what filters and weighs hosts."""
+"""The commands of the scheduler: selection of hosts, and the installed filters and weighers."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class Schedule(Lister):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Select, and claim if that is said."""
+        """Select hosts, and claim them with --claim."""
         from resource_objects.scheduler import Scheduler
 
         said = parsed_args
@@ -156,7 +156,7 @@ def _spec(said: argparse.Namespace) -> RequestSpec:
 
 
 def _words(said: argparse.Namespace) -> dict[str, Any]:
-    """Return who asks, and for where."""
+    """Return the conditions of a request specification."""
     return {
         "project": said.project,
         "user": said.user,
@@ -179,7 +179,7 @@ def read_gangs(name: str) -> list[Gang]:
 
 
 def _gang_of(nodes: NodeReader, node: Node) -> Gang:
-    """Return one gang; a fault of one member has the line of that."""
+    """Return one gang; an error of a member names its line."""
     from resource_objects.requests import Gang
 
     for key, value in nodes.pairs(node, "a gang: members, together, at_most"):
@@ -221,7 +221,7 @@ def _pair(what: str, text: str) -> tuple[str, str]:
 
 
 def add_pipeline(words: Any) -> None:
-    """Add the options that say filters and weighers to a parser, or a group of one."""
+    """Add the options for filters and weighers to a parser, or a group of one."""
     words.add_argument(
         "--filter", metavar="NAME", action="append", help="asked besides; may be repeated"
     )
@@ -239,7 +239,7 @@ def add_pipeline(words: Any) -> None:
 
 
 def pipeline_of(said: argparse.Namespace) -> Pipeline:
-    """Return what a file says of filters and weighers, and what the words add to it."""
+    """Return the pipeline of a file and of further options."""
     from resource_objects.scheduler.pipeline import DEFAULT_FILTERS, DEFAULT_WEIGHERS, Pipeline
 
     settings: dict[str, Any] = {} if said.settings is None else _settings(said.settings)
@@ -263,7 +263,7 @@ def _figure(text: str, multiplier: str) -> float:
 
 
 def _settings(name: str) -> dict[str, Any]:
-    """Return what a file says of filters, weighers and errors; each fault with its line."""
+    """Return the filters, weighers and policy of a file; an error names its line."""
     from resource_objects.scheduler.pipeline import Pipeline
 
     nodes, top = _read(name)
@@ -284,7 +284,7 @@ def _settings(name: str) -> dict[str, Any]:
 
 
 def _read(name: str) -> tuple[NodeReader, Node]:
-    """Return the values of a file in YAML, and who takes them apart."""
+    """Return the values of a file in YAML, with their reader."""
     from resource_objects.host.site.nodes import NodeReader, read_nodes
 
     file = "standard input" if name == "-" else name
@@ -342,7 +342,7 @@ def _installed(namespace: str, asked: Mapping[str, str]) -> Iterator[tuple[str, 
 
 
 def _without_settings(namespace: str, name: str) -> str:
-    """Return what becomes of a filter or weigher that is named without settings."""
+    """Return the effect of a filter or weigher without settings."""
     from resource_objects.scheduler.pipeline import FILTERS, Pipeline
 
     try:

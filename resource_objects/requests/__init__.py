@@ -1,8 +1,7 @@
 """Requests for resources: amounts with conditions on their providers. Pure: no I/O.
 
 ==================  ===============================================================================
-``request``         Request and RequestGroup
-``conditions``      the table of their conditions: arguments, stored values, plain data, text
+``request``         Request and RequestGroup, and the table of their conditions
 ``query``           a request as a query string of Placement
 ``gang``            Gang and Member: several requests that are placed at once or not at all
 ==================  ===============================================================================

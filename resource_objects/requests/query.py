@@ -61,8 +61,14 @@ from typing import Any, Final, TypeAlias
 from resource_objects import names
 from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_AMOUNT
-from resource_objects.requests.conditions import POLICIES, signed
-from resource_objects.requests.request import MAX_GROUPS, MAX_LENGTH, Request, RequestGroup
+from resource_objects.requests.request import (
+    MAX_GROUPS,
+    MAX_LENGTH,
+    POLICIES,
+    Request,
+    RequestGroup,
+    signed,
+)
 from resource_objects.resources import IntegerAmount, catalog
 from resource_objects.resources.traits import known_traits
 

@@ -5,26 +5,23 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, Self, TypeAlias, Unpack, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NoReturn, Self, TypeAlias, cast
 
 from resource_objects import base, fields, names
+from resource_objects._ovo import fields as ovo_fields
 from resource_objects.exceptions import InvalidInput
-from resource_objects.requests import conditions
-from resource_objects.requests.conditions import (
-    COMPATIBILITIES,
-    NEAR_POLICIES,
-    POLICIES,
-    GroupConditions,
-    RequestConditions,
-    TraitsOf,
-    TraitsOfClass,
-)
 from resource_objects.resources import Amounts, AmountsLike, resource
 from resource_objects.resources.traits import known_traits
 
 _invalid_request = functools.partial(InvalidInput, "request")
 
+#: Conditions on the providers of named groups: none, or no two the same.
+POLICIES = ("none", "isolate")
+#: The rules, next to those of this library, that a request can be read by.
+COMPATIBILITIES = ("placement",)
+#: Nearness is a preference or a condition.
+NEAR_POLICIES = ("preferred", "required")
 #: The level of NUMA cells.
 CELLS = "numa"
 #: The maximum number of groups of a request, and of characters: in its names or as a query string.
@@ -90,7 +87,7 @@ class Request(base.ResourceObject, frozen=True):
         /,
         *,
         groups: Iterable[RequestGroup] = (),
-        **arguments: Unpack[RequestConditions],
+        **arguments: Any,
     ) -> None:
         """Make a request.
 
@@ -102,13 +99,13 @@ class Request(base.ResourceObject, frozen=True):
         of_request: dict[str, Any] = {}
         of_group: dict[str, Any] = {}
         for name, argument in arguments.items():
-            (of_request if name in conditions.REQUEST else of_group)[name] = argument
+            (of_request if name in REQUEST else of_group)[name] = argument
         if "suffix" in of_group:
             expected = "none: other groups are given as groups"
             raise _invalid_request("suffix", of_group["suffix"], expected)
         super().__init__(
             groups=(RequestGroup(resources, **of_group), *groups),
-            **conditions.read(conditions.REQUEST, of_request),
+            **_read(REQUEST, of_request),
         )
 
     @classmethod
@@ -130,10 +127,10 @@ class Request(base.ResourceObject, frozen=True):
         """
         if isinstance(data, str):
             return cls(Amounts.parse(data))
-        keys = ("resources", *conditions.GROUP, "groups", *conditions.REQUEST)
+        keys = ("resources", *GROUP, "groups", *REQUEST)
         arguments = read_keys("request", data, keys)
         groups = arguments.pop("groups", ())
-        if not conditions.is_list(groups):
+        if not _is_list(groups):
             raise _invalid_request("groups", groups, "a list of groups")
         amounts = _amounts("resources", arguments.pop("resources", ""))
         return cls(amounts, groups=[RequestGroup.from_dict(group) for group in groups], **arguments)
@@ -145,14 +142,14 @@ class Request(base.ResourceObject, frozen=True):
         {'resources': 'VCPU=2,PGPU=1', 'required': ['CUSTOM_H100']}
         """
         groups = {"groups": [group.to_dict() for group in self.named]} if self.named else {}
-        return {**self.unnamed.to_dict(), **groups, **conditions.plain(conditions.REQUEST, self)}
+        return {**self.unnamed.to_dict(), **groups, **_plain(REQUEST, self)}
 
     def with_group(
         self,
         suffix: str,
         resources: AmountsLike = "",
         /,
-        **arguments: Unpack[GroupConditions],
+        **arguments: Any,
     ) -> Self:
         """Return a request with a further named group.
 
@@ -224,8 +221,8 @@ class Request(base.ResourceObject, frozen=True):
             try:
                 self.resources  # noqa: B018  # raises if the sum is too large
             except InvalidInput as error:
-                conditions.refuse_as_request("", error)
-        conditions.check_traits("root_", self.root_required, self.root_forbidden)
+                _refuse_as_request("", error)
+        _check_traits("root_", self.root_required, self.root_forbidden)
         self._check_near()
 
     def _check_near(self) -> None:
@@ -248,7 +245,7 @@ class Request(base.ResourceObject, frozen=True):
             raise _invalid_request("groups", len(self.groups), f"at most {MAX_GROUPS}")
         length = sum([group._length() for group in self.groups])
         of_request = (self.root_required, self.root_forbidden, self.same_subtree)
-        length += conditions.characters(of_request)
+        length += _characters(of_request)
         if length > MAX_LENGTH:
             expected = f"at most {MAX_LENGTH} in all names"
             raise _invalid_request("request", f"{length} characters", expected)
@@ -267,13 +264,13 @@ class Request(base.ResourceObject, frozen=True):
 
     def __str__(self) -> str:
         groups = self.groups if self.unnamed.resources else self.named
-        return "; ".join([*map(str, groups), *conditions.lines(conditions.REQUEST, self)])
+        return "; ".join([*map(str, groups), *_lines(REQUEST, self)])
 
     def __repr__(self) -> str:
         arguments = self.unnamed.arguments()
         if self.named:
             arguments["groups"] = list(self.named)
-        arguments |= conditions.plain(conditions.REQUEST, self)
+        arguments |= _plain(REQUEST, self)
         return _call("Request", self.unnamed.resources, arguments)
 
 
@@ -291,6 +288,36 @@ def trait_of_level(level: str) -> str:
 
 
 # --- groups ---------------------------------------------------------------------------------------
+
+#: A resource class with the required and the forbidden traits of its providers.
+TraitsOf: TypeAlias = tuple[str, frozenset[str], frozenset[str]]
+
+
+class TraitsOfClass(ovo_fields.FieldType[TraitsOf]):
+    """A resource class with required and forbidden traits."""
+
+    TAKES_NONE = False
+    HOLDS_OBJECTS = False
+
+    def coerce(self, obj: Any, attr: str, value: Any) -> TraitsOf:
+        if not isinstance(value, list | tuple) or len(value) != 3:
+            raise ValueError(attr)
+        required, forbidden = (known_traits(traits) for traits in value[1:])
+        return names.resource_class_name(value[0]), required, forbidden
+
+    def from_primitive(self, obj: Any, attr: str, value: Any) -> TraitsOf:
+        return self.coerce(obj, attr, value)
+
+    def to_primitive(self, obj: Any, attr: str, value: TraitsOf) -> list[Any]:
+        name, required, forbidden = value
+        return [name, sorted(required), sorted(forbidden)]
+
+    def describe(self) -> str:
+        return "a resource class, a list of required traits and one of forbidden traits"
+
+    def get_schema(self) -> dict[str, Any]:
+        return {"type": ["array"], "minItems": 3, "maxItems": 3}
+
 
 _SUFFIX = re.compile(r"[A-Za-z0-9_-]{1,64}")
 #: The field of a provider, by name or uuid, whose whole tree is meant.
@@ -341,12 +368,12 @@ class RequestGroup(base.ResourceObject, frozen=True):
         /,
         *,
         suffix: str = "",
-        **arguments: Unpack[GroupConditions],
+        **arguments: Any,
     ) -> None:
         super().__init__(
             resources=Amounts.of(resources).bare(),
             suffix=suffix,
-            **conditions.read(conditions.GROUP, arguments),
+            **_read(GROUP, arguments),
         )
 
     @classmethod
@@ -355,7 +382,7 @@ class RequestGroup(base.ResourceObject, frozen=True):
 
         :raises InvalidInput: for anything else, and for unknown keys
         """
-        arguments = read_keys("group", data, ("suffix", "resources", *conditions.GROUP))
+        arguments = read_keys("group", data, ("suffix", "resources", *GROUP))
         suffix = arguments.pop("suffix", "")
         if not isinstance(suffix, str) or not suffix:
             raise _invalid_request("suffix", suffix, "the name of the group")
@@ -370,16 +397,16 @@ class RequestGroup(base.ResourceObject, frozen=True):
     @property
     def has_conditions(self) -> bool:
         """Whether it has a condition on its providers."""
-        return any(getattr(self, name) for name in conditions.GROUP)
+        return any(getattr(self, name) for name in GROUP)
 
     def arguments(self) -> dict[str, Any]:
         """Return the conditions as arguments of the constructor, without those that are empty."""
-        return conditions.plain(conditions.GROUP, self)
+        return _plain(GROUP, self)
 
     def _length(self) -> int:
         classes = [name for name, _ in self.resources.by_name()]
-        values = [getattr(self, name) or "" for name in conditions.GROUP]
-        return conditions.characters([self.suffix, classes, *values])
+        values = [getattr(self, name) or "" for name in GROUP]
+        return _characters([self.suffix, classes, *values])
 
     def _validate(self) -> None:
         if self.suffix and not _SUFFIX.fullmatch(self.suffix):
@@ -388,13 +415,13 @@ class RequestGroup(base.ResourceObject, frozen=True):
         label = f"group {self.suffix}: " if self.suffix else ""
         self._check_amounts(label)
         known_traits(frozenset().union(*self.any_of))
-        conditions.check_traits(label, self.required, self.forbidden)
+        _check_traits(label, self.required, self.forbidden)
         for name, excluded, expected in (
             ("any_of", self.forbidden, "trait that is not forbidden"),
             ("member_of", self.not_member_of, "aggregate that is not excluded"),
         ):
             sets = getattr(self, name)
-            conditions.check_alternatives(f"{label}{name}", sets, excluded, expected)
+            _check_alternatives(f"{label}{name}", sets, excluded, expected)
         self._check_classes(label)
 
     def _check_amounts(self, label: str) -> None:
@@ -407,7 +434,7 @@ class RequestGroup(base.ResourceObject, frozen=True):
         try:
             self.resources.counted()
         except InvalidInput as error:
-            conditions.refuse_as_request(label, error)
+            _refuse_as_request(label, error)
 
     def _check_classes(self, label: str) -> None:
         classes = {name for name, _ in self.resources.by_name()}
@@ -416,7 +443,7 @@ class RequestGroup(base.ResourceObject, frozen=True):
                 expected = "classes that the group requests, each once"
                 raise _invalid_request(f"{label}traits_of", name, expected)
             classes.remove(name)
-            conditions.check_traits(f"{label}{name}: ", required, forbidden)
+            _check_traits(f"{label}{name}: ", required, forbidden)
             both = sorted(required & self.forbidden)
             if self.suffix:  # one provider provides all of it
                 both += sorted(forbidden & self.required)
@@ -427,7 +454,7 @@ class RequestGroup(base.ResourceObject, frozen=True):
     def __str__(self) -> str:
         name = f"{self.suffix}: " if self.suffix else ""
         amounts = str(self.resources) or "nothing"
-        return name + " ".join([amounts, *conditions.lines(conditions.GROUP, self)])
+        return name + " ".join([amounts, *_lines(GROUP, self)])
 
     def __repr__(self) -> str:
         suffix = {"suffix": self.suffix} if self.suffix else {}
@@ -466,3 +493,175 @@ def _amounts(name: str, data: object) -> Amounts:
             for cls, value in data.items()
         }
     )
+
+
+# --- conditions: one table of the arguments, from which plain data and text follow ----------------
+
+
+def _is_list(argument: object) -> bool:
+    """Return True for an iterable other than text and mappings."""
+    return isinstance(argument, Iterable) and not isinstance(argument, str | bytes | Mapping)
+
+
+def _items(name: str, argument: Any, expected: str) -> Iterable[Any]:
+    if not _is_list(argument):
+        raise _invalid_request(name, argument, expected)
+    items: Iterable[Any] = argument
+    return items
+
+
+def _traits(name: str, argument: Any) -> frozenset[str]:
+    if not _is_list(argument):
+        raise InvalidInput("trait", name, argument, "a list of trait names")
+    return known_traits(argument)
+
+
+def _aggregates(name: str, argument: Any) -> frozenset[str]:
+    items = [argument] if isinstance(argument, str) else argument
+    return frozenset(map(names.aggregate_name, _items(name, items, "a list of aggregates")))
+
+
+def _excluded(name: str, argument: Any) -> frozenset[str]:
+    return _aggregates(name, _items(name, argument, "a list of aggregates"))
+
+
+def _suffixes(name: str, argument: Any) -> frozenset[str]:
+    return frozenset(map(str, _items(name, argument, "a list of suffixes")))
+
+
+def _sets(of: Callable[[str, Any], frozenset[str]], expected: str) -> Callable[[str, Any], Any]:
+    """Return a function that reads sets in a fixed order, each once."""
+
+    def read(name: str, argument: Any) -> tuple[frozenset[str], ...]:
+        sets = (of(name, item) for item in _items(name, argument, expected))
+        return tuple(sorted(dict.fromkeys(sets), key=sorted))
+
+    return read
+
+
+def _traits_of(name: str, argument: Any) -> tuple[TraitsOf, ...]:
+    if argument is None or isinstance(argument, tuple):
+        return argument or ()
+    if not isinstance(argument, Mapping):
+        expected = "a mapping of resource classes to lists of traits"
+        raise _invalid_request(name, argument, expected)
+    result = []
+    for resource_class, traits in sorted(argument.items()):
+        if not _is_list(traits) or not traits:
+            raise _invalid_request(f"{name} {resource_class}", traits, "a list of traits")
+        listed = [str(trait) for trait in traits]
+        required = known_traits(trait for trait in listed if not trait.startswith("!"))
+        forbidden = known_traits(trait[1:] for trait in listed if trait.startswith("!"))
+        result.append((names.resource_class_name(resource_class), required, forbidden))
+    return tuple(result)
+
+
+def _choice(*words: str) -> Callable[[str, Any], Any]:
+    def read(name: str, argument: Any) -> Any:
+        if argument is not None and argument not in words:
+            raise _invalid_request(name, argument, f"{' or '.join(map(repr, words))}, or None")
+        return argument
+
+    return read
+
+
+#: The conditions of a group: functions of (name, argument) that return the stored value.
+GROUP: dict[str, Callable[[str, Any], Any]] = {
+    "required": _traits,
+    "forbidden": _traits,
+    "any_of": _sets(_traits, "a list of lists of traits"),
+    "member_of": _sets(
+        _aggregates, "a list of aggregates, or of lists of those of which one is enough"
+    ),
+    "not_member_of": _excluded,
+    "in_tree": lambda name, key: None if key is None else names.provider_key(key),
+    "traits_of": _traits_of,
+}
+#: The conditions of a request as a whole.
+REQUEST: dict[str, Callable[[str, Any], Any]] = {
+    "group_policy": _choice(*POLICIES),
+    "same_subtree": _sets(_suffixes, "a list of lists of suffixes"),
+    "root_required": _traits,
+    "root_forbidden": _traits,
+    "compatibility": _choice(*COMPATIBILITIES),
+    "near": lambda name, level: level,
+    "near_policy": _choice(*NEAR_POLICIES),
+}
+
+
+def _read(table: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the stored values of arguments.
+
+    :raises InvalidInput: for an invalid value
+    :raises TypeError: for an argument without a row in the table
+    """
+    for name in arguments:
+        if name not in table:
+            raise TypeError(f"unexpected keyword argument {name!r}, expected {', '.join(table)}")
+    return {name: table[name](name, arguments[name]) for name in table if name in arguments}
+
+
+def _plain(table: Iterable[str], owner: object) -> dict[str, Any]:
+    """Return the conditions that are not empty as plain data, which are arguments as well."""
+    values = {name: getattr(owner, name) for name in table}
+    return {name: _plain_value(value) for name, value in values.items() if value}
+
+
+def _plain_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, frozenset):
+        return sorted(value)
+    if isinstance(value[0], frozenset):
+        return [sorted(names) for names in value]
+    return {name: signed(required, forbidden) for name, required, forbidden in value}
+
+
+def _lines(table: Iterable[str], owner: object) -> list[str]:
+    """Return the conditions that are not empty as text."""
+    lines: list[str] = []
+    for name, data in _plain(table, owner).items():
+        if name == "same_subtree":
+            lines += [f"{name}={','.join(suffixes)}" for suffixes in data]
+        elif isinstance(data, dict):
+            lines += [f"{cls} with={','.join(traits)}" for cls, traits in data.items()]
+        elif isinstance(data, list):
+            items = (item if isinstance(item, str) else "|".join(item) for item in data)
+            lines.append(f"{name}={','.join(items)}")
+        else:
+            lines.append(f"{name}={data}")
+    return lines
+
+
+def signed(required: Iterable[str], forbidden: Iterable[str]) -> list[str]:
+    """Return traits as a list, the forbidden ones with ``!`` before them."""
+    return [*sorted(required), *(f"!{trait}" for trait in sorted(forbidden))]
+
+
+def _characters(values: Iterable[Any]) -> int:
+    """Return the number of characters in nested collections of names."""
+    return sum(len(value) if isinstance(value, str) else _characters(value) for value in values)
+
+
+def _check_traits(label: str, required: frozenset[str], forbidden: frozenset[str]) -> None:
+    """Raise for an unknown trait, and for traits that are both required and forbidden."""
+    known_traits(required)
+    known_traits(forbidden)
+    if both := sorted(required & forbidden):
+        raise _invalid_request(f"{label}forbidden", both, "traits that are not required too")
+
+
+def _check_alternatives(
+    name: str, sets: Iterable[frozenset[str]], excluded: frozenset[str], expected: str
+) -> None:
+    """Raise for alternatives that are all excluded."""
+    for alternatives in sets:
+        if not alternatives - excluded:
+            raise _invalid_request(name, sorted(alternatives), f"at least one {expected}")
+
+
+def _refuse_as_request(label: str, error: InvalidInput) -> NoReturn:
+    """Raise an error about an amount as an error about the request with that amount."""
+    if not error.is_about("amount"):
+        raise error
+    raise _invalid_request(label + error.what, error.value, error.expected) from error

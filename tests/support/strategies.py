@@ -28,8 +28,7 @@ from resource_objects import names
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
 from resource_objects.ratio import MAX_RATIO, MILLION, from_millionths
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.requests.conditions import NEAR_POLICIES
-from resource_objects.requests.request import MAX_GROUPS
+from resource_objects.requests.request import MAX_GROUPS, NEAR_POLICIES
 from resource_objects.resources import Amounts, IntegerAmount, IntegerInventory, Inventories, Limits
 from resource_objects.testing.conformance.names import custom_names, printable_names
 

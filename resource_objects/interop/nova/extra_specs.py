@@ -66,7 +66,7 @@ from resource_objects.interop.nova.flavor_words import FlavorWords, text_of
 from resource_objects.interop.nova.nova_objects import extra_specs_of, image_properties
 from resource_objects.interop.nova.primitive import Document
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.requests.conditions import POLICIES
+from resource_objects.requests.request import POLICIES
 from resource_objects.resources import IntegerAmount, catalog
 from resource_objects.resources.pci import DEVICES
 from resource_objects.resources.pci.amount import PCIAmount
