@@ -177,8 +177,8 @@ class CapacityReport:
     @functools.cached_property
     def whole(self) -> Capacity:
         """The whole fleet, pools included."""
-        every = np.arange(len(self._fleet.hosts))
-        return self._capacity(every, {name: answer.total for name, answer in self._fits.items()})
+        trees = np.arange(len(self._fleet.hosts))
+        return self._capacity(trees, {name: answer.total for name, answer in self._fits.items()})
 
     @functools.cached_property
     def hosts(self) -> Mapping[str, Capacity]:
@@ -257,7 +257,7 @@ class CapacityReport:
 
     def _largest(self, arrays: _ClassArrays, trees: Integers) -> Count:
         """Return the largest amount that one request can get on some trees."""
-        at_least = at_most = int(arrays.alone[trees].max())
+        at_least = at_most = int(arrays.of_one[trees].max())
         for tree in trees[np.argsort(-arrays.together[trees], kind="stable")].tolist():
             if arrays.together[tree] <= at_least:
                 break
@@ -270,7 +270,7 @@ class CapacityReport:
 
         If they share one inventory, which has less than all of them, amounts are searched.
         """
-        most, least = int(arrays.together[tree]), int(arrays.alone[tree])
+        most, least = int(arrays.together[tree]), int(arrays.of_one[tree])
         if not arrays.is_shared[tree]:
             return Count(most, most)
         key = arrays.name, tree
@@ -357,13 +357,13 @@ class _ClassArrays:
         self.has[rows.tree[self._is_counted]] = True
         able = ~rows.is_part & ~is_disabled & (rows.low <= rows.high) & (rows.high > 0)
         #: the most that one inventory provides
-        self.alone = np.zeros(self._trees, dtype=np.int64)
-        np.maximum.at(self.alone, rows.tree[able], rows.high[able])
+        self.of_one = np.zeros(self._trees, dtype=np.int64)
+        np.maximum.at(self.of_one, rows.tree[able], rows.high[able])
         devices = able & (rows.is_below if is_device(name) else rows.is_single)
-        together = np.zeros_like(self.alone)
+        together = np.zeros_like(self.of_one)
         np.add.at(together, rows.tree[devices], rows.high[devices])
         #: the most that several devices provide, each within its unit rules
-        self.together = np.maximum(self.alone, together)
+        self.together = np.maximum(self.of_one, together)
         #: whether they may provide less, since they share an inventory
         self.is_shared = sharing_conflicts(fleet, np.flatnonzero(devices) + rows.first)
 

@@ -127,17 +127,17 @@ class CountedRequest:
             or links[is_able].max(initial=0) > 1
         ):
             return
-        own = np.minimum(_repetitions(demand, len(most)), most)
-        alone, placed = own.copy(), own.copy()
+        of_host = np.minimum(_repetitions(demand, len(most)), most)
+        most_alone, placed = of_host.copy(), of_host.copy()
         rows = _pool_rows(demand)
         for row in rows[demand.gives_all[rows]].tolist():
             pool = demand.rows.provider[row : row + 1]
             trees = np.flatnonzero(pools.linked_to(pool, len(most)) & is_able)
             free = int(demand.rows.free[row]) // demand.amount
-            wanted = np.minimum((most - own)[trees], free)
-            alone[trees] += wanted
-            placed[trees] += np.minimum(wanted, (free - np.cumsum(wanted) + wanted).clip(0))
-        self._set(np.ones_like(is_sure), alone, placed)
+            extra = np.minimum((most - of_host)[trees], free)
+            most_alone[trees] += extra
+            placed[trees] += np.minimum(extra, (free - np.cumsum(extra) + extra).clip(0))
+        self._set(np.ones_like(is_sure), most_alone, placed)
 
     def _set(self, is_decided: Booleans, most: Integers, placed: Integers) -> None:
         self._is_decided = is_decided
@@ -160,7 +160,7 @@ class CountedMix:
         self._problems, self._capacity = problems, capacity
         self._totals = [totals_of(problem.request) for problem in problems]
         self.is_decided = self._decided()  #: by tree
-        self._most = [np.where(self.is_decided, each, 0) for each in most]
+        self._most = [np.where(self.is_decided, of_request, 0) for of_request in most]
 
     def _decided(self) -> Booleans:
         fleet = self._capacity.fleet
@@ -190,7 +190,7 @@ class CountedMix:
         """
         names = {name for totals in self._totals for name in totals}
         remaining = {name: self._capacity.own(name).copy() for name in names}
-        assigned = [np.zeros_like(each) for each in self._most]
+        assigned = [np.zeros_like(of_request) for of_request in self._most]
         for number in sorted(range(len(need)), key=lambda number: (-self._size(number), number)):
             most = self._most[number]
             for name, total in self._totals[number].items():
@@ -221,9 +221,11 @@ def first_candidates(
     sources = [FirstFit(problem) for problem in problems]
     candidates: list[list[Candidate]] = [[] for _ in problems]
     used: dict[int, int] = {}
-    for tree in np.flatnonzero(np.logical_or.reduce([each > 0 for each in counts])).tolist():
-        for source, each, of_request in zip(sources, counts, candidates, strict=True):
-            for _ in range(int(each[tree])):
+    for tree in np.flatnonzero(
+        np.logical_or.reduce([of_request > 0 for of_request in counts])
+    ).tolist():
+        for source, count, of_request in zip(sources, counts, candidates, strict=True):
+            for _ in range(int(count[tree])):
                 candidate = source.allocate(tree, used)
                 assert candidate is not None, "arrays decide what is possible"
                 of_request.append(candidate)

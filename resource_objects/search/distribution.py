@@ -150,23 +150,23 @@ def _by_kind(root: Domain, need: Counts) -> dict[str, Counts] | None:
     ]
     assigned: dict[str, list[int]] = {}
     for kind in sorted(range(len(need)), key=able.__getitem__):
-        left = need[kind]
+        missing = need[kind]
         for name, host in remaining.hosts.items():
-            if not left:
+            if not missing:
                 break
             has = assigned.get(name) or [0] * len(need)
             # the members of the kinds before stay
             fits = max((c[kind] for c in host.maximal if _contains(c, has)), default=0)
-            count = min(left, fits - has[kind])
+            count = min(missing, fits - has[kind])
             if count > 0:
                 count = min(count, remaining.most(name, kind))
             if count <= 0:
                 continue
             has[kind] += count
             assigned[name] = has
-            left -= count
+            missing -= count
             remaining.assign(name, kind, count)
-        if left:
+        if missing:
             return None
     return {name: tuple(assigned[name]) for name in remaining.hosts if name in assigned}
 
@@ -214,16 +214,16 @@ def _minimum(counts: Iterable[int], other: Counts) -> Counts:
 
 
 def _sums(
-    points: Sequence[_Point], others: Sequence[_Point], need: Counts, budget: Budget | None
+    points: Sequence[_Point], summands: Sequence[_Point], need: Counts, budget: Budget | None
 ) -> list[_Point]:
     """Return the maximal sums of a point of each."""
-    if len(others) == 1 and not any(others[0].counts):
+    if len(summands) == 1 and not any(summands[0].counts):
         return list(points)
     if budget is not None:
-        budget.spend(len(points) * len(others))
+        budget.spend(len(points) * len(summands))
     sums: dict[Counts, _Point] = {}
     for point in points:
-        for other in others:
+        for other in summands:
             total = _minimum(map(operator.add, point.counts, other.counts), need)
             if total not in sums:
                 sums[total] = _Point(total, (point, other))
@@ -256,22 +256,22 @@ def within_bound(counts: Counts, bound: LinearBound) -> Iterator[Counts]:
     if len(counts) == 1:
         yield (first,)
         return
-    rest = sum(map(operator.mul, weights[1:], counts[1:]))
+    of_others = sum(map(operator.mul, weights[1:], counts[1:]))
     for count in range(first, -1, -1):
-        left = most - count * weight
-        for others in within_bound(counts[1:], LinearBound(weights[1:], left)):
-            yield (count, *others)
-        if not weight or rest <= left:
+        bound = LinearBound(weights[1:], most - count * weight)
+        for tail in within_bound(counts[1:], bound):
+            yield (count, *tail)
+        if not weight or of_others <= bound.most:
             return  # smaller counts of the first kind leave no more to the others
 
 
-def maximal(every: Iterable[Counts]) -> tuple[Counts, ...]:
+def maximal(points: Iterable[Counts]) -> tuple[Counts, ...]:
     """Return the counts that no others contain, from the largest count of the first kind.
 
     >>> maximal([(1, 1), (0, 2), (1, 2), (2, 0)])
     ((2, 0), (1, 2))
     """
-    ordered = sorted(set(every), reverse=True)
+    ordered = sorted(set(points), reverse=True)
     if len(ordered) < 2 or len(ordered[0]) == 1:
         return tuple(ordered[:1])
     frontier: list[Counts] = []
@@ -291,14 +291,14 @@ def _assignment(point: _Point, need: Counts) -> dict[str, Counts]:
     assigned: dict[str, Counts] = {}
     pending = [(point, need)]
     while pending:
-        point, wanted = pending.pop()
-        if not any(wanted):
+        point, counts = pending.pop()
+        if not any(counts):
             continue
         if point.summands is None:
             assert point.host is not None, "a point is a sum or is held by a host"
-            assigned[point.host] = wanted
+            assigned[point.host] = counts
             continue
         first, second = point.summands
-        of_first = _minimum(first.counts, wanted)
-        pending += [(second, tuple(map(operator.sub, wanted, of_first))), (first, of_first)]
+        of_first = _minimum(first.counts, counts)
+        pending += [(second, tuple(map(operator.sub, counts, of_first))), (first, of_first)]
     return assigned

@@ -167,12 +167,12 @@ class _Drain:
         self.scenario = self._with_disabled_providers()
         self.consumers = self._consumers()
         #: the request of each consumer, as far as it is known
-        self.known: dict[str, Request] = {}
+        self.known_requests: dict[str, Request] = {}
         for name in self.consumers:
             if (request := made_for(self.scenario, requests, name)) is not None:
-                self.known[name] = request
+                self.known_requests[name] = request
         self.requests = {
-            name: self.known.get(name) or counts_held(self.scenario, name)
+            name: self.known_requests.get(name) or counts_held(self.scenario, name)
             for name in self.consumers
         }
 
@@ -211,8 +211,8 @@ class _Drain:
         return tuple(sorted({consumer for _, _, consumer, _ in fleet.allocations.of(drained)}))
 
     def _held(self, name: str) -> str:
-        held = self.scenario.held(name).held
-        return ", ".join(f"{use.resource_class}={use.amount} of {use.provider}" for use in held)
+        uses = self.scenario.held(name).held
+        return ", ".join(f"{use.resource_class}={use.amount} of {use.provider}" for use in uses)
 
     def _size(self, name: str) -> int:
         """Return the dominant share of a consumer: the largest part of a class, in millionths.
@@ -272,7 +272,7 @@ class _Drain:
 
     def _claim(self, scenario: Scenario, name: str, candidate: Candidate) -> None:
         """Claim a candidate, with the request of the consumer if it is known."""
-        request = self.known.get(name)
+        request = self.known_requests.get(name)
         chosen = candidate if request is None else Chosen(candidate, request)
         scenario.claim(name, chosen, limits=self.options.get("limits"))
 
@@ -297,8 +297,8 @@ class _Drain:
 
     def _stuck(self, name: str, after: Scenario) -> Stuck:
         """Return why a consumer has no place: at all, or next to the other consumers."""
-        alone = without(self.scenario, *self.consumers)
-        for scenario, is_certain in ((alone, True), (without(after, name), False)):
+        individually = without(self.scenario, *self.consumers)
+        for scenario, is_certain in ((individually, True), (without(after, name), False)):
             try:
                 candidates = scenario.candidates(
                     self.requests[name], **{"limit": 1, **self.options}

@@ -251,19 +251,19 @@ class FirstFit:
             for number, source in zip(demand.numbers, demand.sources, strict=True)
         ]
         sources = members(demand, demand.allowed)
-        whole = [source for source in sources if demand.provides(source, highs)]
-        if whole and whole[0] < demand.own:
-            return ((whole[0], demand.amount),)
-        left, parts = demand.amount, []
+        able = [source for source in sources if demand.provides(source, highs)]
+        if able and able[0] < demand.own:
+            return ((able[0], demand.amount),)
+        missing, parts = demand.amount, []
         for at in sources:
             low, _, step, is_device = demand.sources[at]
-            part = min(left, highs[at]) // step * step
+            part = min(missing, highs[at]) // step * step
             if is_device and part >= max(low, 1):
                 parts.append((at, part))
-                left -= part
-            if not left:
+                missing -= part
+            if not missing:
                 return tuple(parts)
-        return ((whole[0], demand.amount),) if whole else ()
+        return ((able[0], demand.amount),) if able else ()
 
 
 def has_traits(problem: Problem) -> Booleans | None:
@@ -371,7 +371,7 @@ def nested(domains: Iterable[BoundedDomain], hosts: int) -> list[BoundedDomain]:
             crossed = [nesting[number] for number in around.tolist() if number >= 0]
             pools = {id(other.trees) for other in crossed if not other.is_of_level}
             if pools:
-                return nested((one for one in domains if id(one.trees) not in pools), hosts)
+                return nested((d for d in domains if id(d.trees) not in pools), hosts)
             raise exceptions.InvalidInput(
                 "request",
                 "levels",
@@ -468,7 +468,9 @@ class GangProblem:
         children: dict[int, list[Domain | int]] = defaultdict(list)
         seen = {-1}
         for tree in trees:
-            counts = self._maximal_counts(tuple(int(each[tree]) for each in most), tree, budget)
+            counts = self._maximal_counts(
+                tuple(int(of_kind[tree]) for of_kind in most), tree, budget
+            )
             number = int(innermost[tree])
             children[number].append(Domain(str(tree), counts, bounds=bounds))
             while number not in seen:

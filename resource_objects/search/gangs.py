@@ -162,7 +162,7 @@ def trial_name(number: int) -> str:
 #: By kind, the hosts that its members may be on.
 _Hosts: TypeAlias = tuple[Integers, ...]
 #: By kind, candidates for its members.
-_Found: TypeAlias = list[list[Candidate]]
+_Placement: TypeAlias = list[list[Candidate]]
 
 
 class GangSearch:
@@ -180,33 +180,33 @@ class GangSearch:
         able = np.flatnonzero(np.logical_or.reduce([kind.most > 0 for kind in self.kinds]))
         #: the hosts in the order of preference
         self._order = np.concatenate(list(self._preference(scarce.problem).sorted_parts(able)))
-        self._held: dict[tuple[int, Counts], _Found] = {}  # what hosts can hold
+        self._held: dict[tuple[int, Counts], _Placement] = {}  # what hosts can hold
         self._compiled: dict[int, Problem] = {}  # kinds over the scenario as it is now
 
     def fit(self) -> GangFit:
         """Return the placement, or the shortages."""
         try:
-            found = self.place(self.need)
+            placement = self.place(self.need)
         except SearchLimitReached:  # maybe of a budget that was lent
             raise SearchLimitReached(self.budget.spent) from None
-        if found is None:
+        if placement is None:
             self.budget = Budget(self.options.budget)  # the refusal is certain
             return GangFit(self.gang, {}, tuple(self._shortages()))
         by_name: dict[str, Candidate] = {}
-        for kind, candidates in zip(self.kinds, found, strict=True):
+        for kind, candidates in zip(self.kinds, placement, strict=True):
             by_name.update(zip(kind.names, candidates, strict=True))
         names = (name for member in self.gang.members for name in member.names)
         return GangFit(self.gang, {name: by_name[name] for name in names})
 
-    def place(self, need: Counts, hosts: Integers | None = None) -> _Found | None:
+    def place(self, need: Counts, hosts: Integers | None = None) -> _Placement | None:
         """Return candidates for counts of each kind; None if they do not fit.
 
         :param hosts: only on these; None: on all
         """
         for allowed in self._allowed_hosts(need, self._all_hosts if hosts is None else hosts):
-            found = self._place(allowed, need)
-            if found is not None:
-                return found
+            placement = self._place(allowed, need)
+            if placement is not None:
+                return placement
         return None
 
     def _fleet_now(self) -> Fleet:
@@ -235,11 +235,11 @@ class GangSearch:
     def _allowed_hosts(self, need: Counts, hosts: Integers) -> Iterator[_Hosts]:
         """Yield the hosts of each kind: one domain for members that stay together."""
         for inside in self._domains(self.gang.together, range(len(need)), hosts, need):
-            each = [
+            by_kind = [
                 self._domains(kind.together, [number], self._reachable(number, inside), need)
                 for number, kind in enumerate(self.kinds)
             ]
-            for allowed in itertools.product(*each):
+            for allowed in itertools.product(*by_kind):
                 self.budget.spend()
                 yield allowed
 
@@ -278,7 +278,7 @@ class GangSearch:
 
     # --- distribution and realisation ---
 
-    def _place(self, allowed: _Hosts, need: Counts) -> _Found | None:
+    def _place(self, allowed: _Hosts, need: Counts) -> _Placement | None:
         """Return candidates by kind on allowed hosts, None if there are none."""
         most = []
         for kind, trees in zip(self.kinds, allowed, strict=True):
@@ -294,15 +294,15 @@ class GangSearch:
                 continue
             if assignment is None:
                 return None
-            found, failed = self._realise(assignment)
+            placement, failed = self._realise(assignment)
             for tree, counts in failed.items():
                 self._learn(tree, counts, assignment[tree])
-            if found is not None:
-                return found
+            if placement is not None:
+                return placement
             if not failed:
-                every = trees.tolist()
-                root = self.problem.root(every, most, self.budget)
-                return self._search_all(every, most, need, Remaining(root, need))
+                hosts = trees.tolist()
+                root = self.problem.root(hosts, most, self.budget)
+                return self._search_all(hosts, most, need, Remaining(root, need))
 
     def _likely_enough(self, trees: Integers, most: Sequence[Integers], need: Counts) -> int:
         """Return how many of the first trees are likely to hold the needed counts."""
@@ -327,7 +327,9 @@ class GangSearch:
             if all(has_devices):
                 return by_tree
 
-    def _realise(self, assignment: Mapping[int, Counts]) -> tuple[_Found | None, dict[int, Counts]]:
+    def _realise(
+        self, assignment: Mapping[int, Counts]
+    ) -> tuple[_Placement | None, dict[int, Counts]]:
         """Return candidates by kind for the counts of each host; None if they are not found.
 
         Also returns the hosts that failed, with the smallest counts that failed. If none did and
@@ -346,43 +348,47 @@ class GangSearch:
                 if not all(map(self.allocate, itertools.chain.from_iterable(candidates))):
                     return None, {}
             new = {tree: counts for tree, counts in assignment.items() if tree not in by_tree}
-            found, failed = self._in_rounds(new)
+            placements, failed = self._in_rounds(new)
         finally:
             self.undo()
-        by_tree |= found
-        self._held |= {(tree, new[tree]): found[tree] for tree in new if tree not in failed}
+        by_tree |= placements
+        self._held |= {(tree, new[tree]): placements[tree] for tree in new if tree not in failed}
         return None if failed else self._by_kind(by_tree), failed
 
-    def _by_kind(self, by_tree: Mapping[int, _Found]) -> _Found:
+    def _by_kind(self, by_tree: Mapping[int, _Placement]) -> _Placement:
         return [
-            [candidate for found in by_tree.values() for candidate in found[kind]]
+            [candidate for placement in by_tree.values() for candidate in placement[kind]]
             for kind in range(len(self.kinds))
         ]
 
-    def _first_fit(self, assignment: Mapping[int, Counts]) -> dict[int, _Found] | None:
+    def _first_fit(self, assignment: Mapping[int, Counts]) -> dict[int, _Placement] | None:
         """Return candidates by host if the first providers with capacity provide; None if not."""
         used: dict[int, int] = {}
-        by_tree: dict[int, _Found] = {}
+        by_tree: dict[int, _Placement] = {}
         for tree, counts in assignment.items():
             by_tree[tree] = [[] for _ in counts]
             for kind, count, candidates in zip(self.kinds, counts, by_tree[tree], strict=True):
                 for _ in range(count):
-                    found = kind.first_fit.allocate(tree, used) if kind.first_fit else None
-                    if found is None:
+                    candidate = kind.first_fit.allocate(tree, used) if kind.first_fit else None
+                    if candidate is None:
                         return None
-                    candidates.append(found)
+                    candidates.append(candidate)
         return by_tree
 
-    def _pass_filters(self, by_tree: Mapping[int, _Found]) -> bool:
+    def _pass_filters(self, by_tree: Mapping[int, _Placement]) -> bool:
         """Return True if filters accept each host for each of its members, next to those before."""
         if not self.options.filters:
             return True
-        remaining = {tree: [list(of_kind) for of_kind in found] for tree, found in by_tree.items()}
+        remaining = {
+            tree: [list(of_kind) for of_kind in placement] for tree, placement in by_tree.items()
+        }
         try:
-            while any(any(found) for found in remaining.values()):
+            while any(any(placement) for placement in remaining.values()):
                 for kind in range(len(self.kinds)):
                     now = {
-                        tree: found[kind].pop() for tree, found in remaining.items() if found[kind]
+                        tree: placement[kind].pop()
+                        for tree, placement in remaining.items()
+                        if placement[kind]
                     }
                     if not now:
                         continue
@@ -397,17 +403,17 @@ class GangSearch:
 
     def _are_accepted(self, kind: int, trees: Integers) -> bool:
         fleet, request = self._fleet_now(), self.kinds[kind].problem.request
-        filters = (made(fleet, request) for made in self.options.filters)
-        return all(bool(one.mask()[trees].all() and one.among(trees).all()) for one in filters)
+        filters = (compiled(fleet, request) for compiled in self.options.filters)
+        return all(bool(f.mask()[trees].all() and f.among(trees).all()) for f in filters)
 
     def _in_rounds(
         self, assignment: Mapping[int, Counts]
-    ) -> tuple[dict[int, _Found], dict[int, Counts]]:
+    ) -> tuple[dict[int, _Placement], dict[int, Counts]]:
         """Allocate counts in the scenario, one member on each host in each round.
 
         Returns the candidates of each host, and for each host that failed the counts that failed.
         """
-        found: dict[int, _Found] = {tree: [[] for _ in self.kinds] for tree in assignment}
+        placements: dict[int, _Placement] = {tree: [[] for _ in self.kinds] for tree in assignment}
         remaining = {tree: list(counts) for tree, counts in assignment.items()}
         failed: dict[int, Counts] = {}
         while remaining:
@@ -417,15 +423,15 @@ class GangSearch:
                 for tree in trees:
                     candidate = next(self.candidates(problem, tree), None)
                     if candidate is not None and self.allocate(candidate):
-                        found[tree][kind].append(candidate)
+                        placements[tree][kind].append(candidate)
                         remaining[tree][kind] -= 1
                     else:
-                        counts = [len(of_kind) for of_kind in found[tree]]
+                        counts = [len(of_kind) for of_kind in placements[tree]]
                         counts[kind] += 1
                         failed[tree] = tuple(counts)
                         del remaining[tree]
             remaining = {tree: counts for tree, counts in remaining.items() if any(counts)}
-        return found, failed
+        return placements, failed
 
     # --- members in the scenario ---
 
@@ -448,7 +454,9 @@ class GangSearch:
         :param is_every: also those with a placed amount on other parts: of those on the same
             parts, one is found
         """
-        if not problem.is_host[tree] or not all(one.holds(tree) for one in problem.filters):
+        if not problem.is_host[tree] or not all(
+            condition.holds(tree) for condition in problem.filters
+        ):
             return
         preference, seen = self._preference(problem), set[Candidate]()
         part_sets: Iterable[Sequence[int] | None] = [None]
@@ -456,14 +464,18 @@ class GangSearch:
             part_sets = itertools.chain([None], _part_sets(problem, tree))
         for parts in part_sets:
             search = TreeSearch(problem, tree, preference, parts=parts)
-            while (found := search.next(self.budget, self.budget.left)) is not None:
-                if not isinstance(found, Wider) and (not is_every or found.candidate not in seen):
-                    seen.add(found.candidate)
-                    yield found.candidate
+            while (reached := search.next(self.budget, self.budget.left)) is not None:
+                if not isinstance(reached, Wider) and (
+                    not is_every or reached.candidate not in seen
+                ):
+                    seen.add(reached.candidate)
+                    yield reached.candidate
 
     def allocate(self, *candidates: Candidate) -> bool:
         """Allocate candidates to one consumer of the scenario; return whether there is capacity."""
-        allocations = [one for candidate in candidates for one in candidate.allocations]
+        allocations = [
+            allocation for candidate in candidates for allocation in candidate.allocations
+        ]
         try:
             self.scenario.claim(trial_name(len(self.scenario)), allocations)
         except exceptions.CapacityException:
@@ -481,13 +493,13 @@ class GangSearch:
     def _learn(self, tree: int, failed: Counts, counts: Counts) -> None:
         """Search whether a host can hold counts at all, after a part of them failed."""
         for part in dict.fromkeys((failed, counts)):
-            found = self._hold(tree, part)
-            if found is None:
+            placement = self._hold(tree, part)
+            if placement is None:
                 self.problem.refuse(tree, part)
                 return
-            self._held[tree, part] = found
+            self._held[tree, part] = placement
 
-    def _hold(self, tree: int, counts: Counts) -> _Found | None:
+    def _hold(self, tree: int, counts: Counts) -> _Placement | None:
         """Return candidates for counts on one host, None if it cannot hold them. Complete.
 
         A placed amount, such as a topology, is tried on each set of parts, in one way on each set.
@@ -506,10 +518,10 @@ class GangSearch:
         ):
             return None
         unbounded = Remaining(Domain(str(tree)), counts)
-        found = self._search_all([tree], [kind.most for kind in self.kinds], counts, unbounded)
-        if found is None and any(by_class.values()):
+        placement = self._search_all([tree], [kind.most for kind in self.kinds], counts, unbounded)
+        if placement is None and any(by_class.values()):
             raise SearchLimitReached(self.budget.spent)
-        return found
+        return placement
 
     # --- the search of all choices ---
 
@@ -519,7 +531,7 @@ class GangSearch:
         most: Sequence[Integers],
         need: Counts,
         remaining: Remaining,
-    ) -> _Found | None:
+    ) -> _Placement | None:
         """Return candidates for counts on some hosts, None if there are none. Complete.
 
         Hosts are filled one after the other.
@@ -527,34 +539,36 @@ class GangSearch:
         :param most: by kind and tree, how many members it may get
         :param remaining: the bounds of the domains of the hosts
         """
-        found: _Found = [[] for _ in self.kinds]
-        rest = [np.cumsum(counts[trees][::-1])[::-1].tolist() for counts in most]
+        placement: _Placement = [[] for _ in self.kinds]
+        most_from = [np.cumsum(counts[trees][::-1])[::-1].tolist() for counts in most]
         visible = _VisibleUse(self.problem.fleet, trees)
 
-        def expand(state: _State) -> Iterator[_State | Solution[_Found]]:
-            at, first, left = state
-            if not any(left):
-                yield Solution([list(candidates) for candidates in found])
+        def expand(state: _State) -> Iterator[_State | Solution[_Placement]]:
+            at, first, missing = state
+            if not any(missing):
+                yield Solution([list(candidates) for candidates in placement])
                 return
-            if at == len(trees) or any(count > rest[kind][at] for kind, count in enumerate(left)):
+            if at == len(trees) or any(
+                count > most_from[kind][at] for kind, count in enumerate(missing)
+            ):
                 return
             tree, host = trees[at], str(trees[at])
-            for kind in range(first, len(left)):
-                if not (left[kind] and most[kind][tree] and remaining.most(host, kind) > 0):
+            for kind in range(first, len(missing)):
+                if not (missing[kind] and most[kind][tree] and remaining.most(host, kind) > 0):
                     continue
-                less = (*left[:kind], left[kind] - 1, *left[kind + 1 :])
+                less = (*missing[:kind], missing[kind] - 1, *missing[kind + 1 :])
                 # the order of members matters if an amount is placed
                 after = _State(at, 0 if self._is_placed else kind, less)
-                for candidate in self._each_allocated(tree, kind):
-                    found[kind].append(candidate)
+                for candidate in self._allocationallocated(tree, kind):
+                    placement[kind].append(candidate)
                     remaining.assign(host, kind, 1)
                     yield after
-                    found[kind].pop()
+                    placement[kind].pop()
                     remaining.assign(host, kind, -1)
-            yield _State(at + 1, 0, left)
+            yield _State(at + 1, 0, missing)
 
         def key(state: _State) -> Hashable:
-            allocated = itertools.chain.from_iterable(found)
+            allocated = itertools.chain.from_iterable(placement)
             used = visible.key(self.scenario.snapshot.fleet, state.at, allocated)
             return state, used, remaining.state
 
@@ -563,7 +577,7 @@ class GangSearch:
         finally:
             self.undo()
 
-    def _each_allocated(self, tree: int, kind: int) -> Iterator[Candidate]:
+    def _allocationallocated(self, tree: int, kind: int) -> Iterator[Candidate]:
         """Yield each candidate of a kind, allocated in the scenario until the next is requested."""
         problem = self.problem_now(kind)
         for candidate in self.candidates(problem, tree, is_every=self._is_placed):
@@ -699,8 +713,8 @@ class GangSearch:
             except SearchLimitReached:
                 break
             fits, refused = (count, refused) if is_placed else (fits, count)
-        others = tuple(kind.label for n, kind in enumerate(self.kinds) if n != number)
-        return Shortage(self.kinds[number].label, self.need[number], fits, beside=others)
+        other_labels = tuple(kind.label for n, kind in enumerate(self.kinds) if n != number)
+        return Shortage(self.kinds[number].label, self.need[number], fits, beside=other_labels)
 
 
 class _State(NamedTuple):
@@ -708,7 +722,7 @@ class _State(NamedTuple):
 
     at: int  #: the position of the host
     first: int  #: the first kind that this host may still get
-    left: Counts  #: the members without candidates
+    missing: Counts  #: the members without candidates
 
 
 class _VisibleUse:
@@ -737,10 +751,10 @@ class _VisibleUse:
 
 def _part_sets(problem: Problem, tree: int) -> Iterator[tuple[int, ...]]:
     """Yield sets of parts for the placed amounts, each of no more parts than it has pieces."""
-    each = []
+    sets = []
     for demand in problem.located_of_tree(tree):
         parts = [part for part in range(len(demand.places)) if demand.allowed >> part & 1]
         sizes = range(1, min(len(parts), demand.ask.count) + 1)
         choices = (chosen for size in sizes for chosen in itertools.combinations(parts, size))
-        each.append([sum(1 << part for part in chosen) for chosen in choices])
-    return itertools.product(*each)
+        sets.append([sum(1 << part for part in chosen) for chosen in choices])
+    return itertools.product(*sets)

@@ -41,7 +41,7 @@ class HostClasses:
         self._domains = [near.level.domain for near in nears]
         self._demands = [demand for problem in problems for demand in problem.demands]
         self._demands += [condition.demand for near in nears for condition in near.classes]
-        self._located = [condition.demand for one in problems for condition in one.located]
+        self._located = [condition.demand for problem in problems for condition in problem.located]
         self._groups = [kind for problem in problems for kind in problem.named.kinds]
         self._rows = {demand.resource_class: demand.rows for demand in self._demands}
         for group in self._groups:
@@ -72,8 +72,8 @@ class HostClasses:
     def transfer(self, candidate: Candidate, old: int, new: int) -> Candidate:
         """Return a candidate of one host for another host of the same class."""
         fleet = self._fleet
-        here, there = fleet.of_tree(old), fleet.of_tree(new)
-        pairs = zip(self._order[here].tolist(), self._order[there].tolist(), strict=True)
+        before, after = fleet.of_tree(old), fleet.of_tree(new)
+        pairs = zip(self._order[before].tolist(), self._order[after].tolist(), strict=True)
         counterpart: dict[int, int] = dict(pairs)
 
         def moved(key: str) -> int:
@@ -82,11 +82,11 @@ class HostClasses:
         return candidate.replace(
             host=fleet.hosts[new],
             allocations=tuple(
-                one.replace(
-                    provider=fleet.names[moved(one.provider)],
-                    provider_uuid=fleet.uuids[moved(one.provider)],
+                allocation.replace(
+                    provider=fleet.names[moved(allocation.provider)],
+                    provider_uuid=fleet.uuids[moved(allocation.provider)],
                 )
-                for one in candidate.allocations
+                for allocation in candidate.allocations
             ),
             generations=tuple(
                 (fleet.uuids[moved(uuid)], int(fleet.generation[moved(uuid)]))

@@ -168,8 +168,8 @@ def mix_of(requested: Gang | RequestLike) -> Gang:
     """
     if not isinstance(requested, Gang):
         return Gang([Member(ONLY_MEMBER, Request.of(requested))])
-    every: tuple[Gang | Member, ...] = (requested, *requested.members)
-    bound = [one for one in every if one.together is not None or one.at_most]
+    parts: tuple[Gang | Member, ...] = (requested, *requested.members)
+    bound = [part for part in parts if part.together is not None or part.at_most]
     if bound:
         raise exceptions.InvalidInput("request", "mix", str(bound[0]), "members without places")
     return requested
@@ -222,13 +222,13 @@ def _bisect(
         middle = (low + high + 1) // 2
         with budget.lend(search.budget, (budget.left + share - 1) // share):
             try:
-                found = search.place(tuple(middle * each for each in ratio), hosts)
+                placement = search.place(tuple(middle * count for count in ratio), hosts)
             except SearchLimitReached:  # spent, or unknown: fewer may be certain
                 is_cut_short |= not search.budget.left
                 high = middle - 1
                 continue
-        if found is not None:
-            low, candidates = middle, found
+        if placement is not None:
+            low, candidates = middle, placement
         else:
             most = high = middle - 1
     return _Narrowed(Count(low, most), candidates, is_cut_short)
@@ -280,12 +280,12 @@ class _OneRequest:
         return HowMany(
             self.mix,
             Count(
-                placed + sum(one.count.at_least * len(one.alike) for one in self.components),
-                placed + sum(one.count.at_most * len(one.alike) for one in self.components),
+                placed + sum(c.count.at_least * len(c.alike) for c in self.components),
+                placed + sum(c.count.at_most * len(c.alike) for c in self.components),
             ),
             by_host=self._by_host,
             of_member=self._of_member,
-            cut_short=not self.budget.left or any(one.is_cut_short for one in self.components),
+            cut_short=not self.budget.left or any(c.is_cut_short for c in self.components),
         )
 
     @functools.cached_property
@@ -298,7 +298,7 @@ class _OneRequest:
 
     def _allocate_in_turn(self) -> None:
         """Allocate one on each host in each round, until no host has room or the budget ends."""
-        open_hosts = [(one, tree) for one in self.components for tree in one.trees.tolist()]
+        open_hosts = [(c, tree) for c in self.components for tree in c.trees.tolist()]
         search, lent, placed = self._search(1), Budget(0), 0
         search.budget = self.budget
         try:
@@ -326,32 +326,32 @@ class _OneRequest:
 
     def _narrow(self, components: Sequence[_Component], budget: Budget) -> None:
         """Narrow the bounds of components, each with an equal part of the remaining budget."""
-        wide = [one for one in components if not one.count.is_exact]
+        wide = [component for component in components if not component.count.is_exact]
         if not wide or not budget.left:
             return
-        search = self._search(min(max(one.most for one in wide), MOST_SEARCHED))
+        search = self._search(min(max(component.most for component in wide), MOST_SEARCHED))
         lent = Budget(0)
-        for number, one in enumerate(wide):
+        for number, component in enumerate(wide):
             with budget.lend(lent, budget.left // (len(wide) - number)):
-                narrowed = _bisect(search, one.count, lent, hosts=one.trees)
-            one.most = narrowed.bounds.at_most
-            one.is_cut_short |= narrowed.is_cut_short
+                narrowed = _bisect(search, component.count, lent, hosts=component.trees)
+            component.most = narrowed.bounds.at_most
+            component.is_cut_short |= narrowed.is_cut_short
             if narrowed.candidates is not None:
-                (one.candidates,) = narrowed.candidates
+                (component.candidates,) = narrowed.candidates
 
     def _of_member(self) -> Mapping[str, Sequence[Candidate]]:
-        (every,) = first_candidates([self.counted.problem], [self.counted.placed])
+        (candidates,) = first_candidates([self.counted.problem], [self.counted.placed])
         for component in self.components:
-            every += component.candidates
-            first, *others = component.alike
-            for tree in others:
-                every += (self._classes.transfer(c, first, tree) for c in component.candidates)
-        return FrozenDict({self.member.name: tuple(every)})
+            candidates += component.candidates
+            first, *same = component.alike
+            for tree in same:
+                candidates += (self._classes.transfer(c, first, tree) for c in component.candidates)
+        return FrozenDict({self.member.name: tuple(candidates)})
 
     def _by_host(self) -> Mapping[str, Count]:
         at_most = self.counted.most.tolist()
         at_least = np.where(self.counted.is_exact, self.counted.most, 0).tolist()
-        single = [one for one in self.components if len(one.trees) == 1]
+        single = [component for component in self.components if len(component.trees) == 1]
         for component in single + self._individually():
             for tree in component.alike:
                 at_least[tree], at_most[tree] = component.count.at_least, component.count.at_most
@@ -396,7 +396,7 @@ class _Mix:
         self.ratio = tuple(kind.count for kind in self.kinds)
         self.problems = [kind.problem for kind in self.kinds]
         #: for each request by tree, how often the tree can hold it at most, without the others
-        self.most_of_each = [upper_bounds(one, self.capacity, MAX_AMOUNT) for one in self.problems]
+        self.most_of_each = [upper_bounds(p, self.capacity, MAX_AMOUNT) for p in self.problems]
         #: the amount of each class that the mix uses once
         self.totals = Counter[str]()
         for kind in self.kinds:
@@ -443,7 +443,7 @@ class _Mix:
         low, high, best = 0, most if self.counted.is_decided.any() else 0, None
         while low < high:
             middle = (low + high + 1) // 2
-            assigned = self.counted.assign([middle * each for each in self.ratio])
+            assigned = self.counted.assign([middle * count for count in self.ratio])
             if assigned is None:
                 high = middle - 1
             else:
@@ -477,7 +477,7 @@ class _Mix:
         bounds = [most // count for most, count in zip(self.most_of_each, self.ratio, strict=True)]
         bounds += [self.capacity.free(name) // total for name, total in self.totals.items()]
         at_most = np.minimum.reduce(bounds).tolist()
-        classes, known = HostClasses(self.problems), dict[Hashable, Count]()
+        classes, by_class = HostClasses(self.problems), dict[Hashable, Count]()
         self.budget = Budget(self.options.budget)
         by_host: dict[str, Count] = {}
         for tree in _hosts(self.fleet):
@@ -486,7 +486,7 @@ class _Mix:
                 by_host[self.fleet.hosts[tree]] = Count(most, most)
                 continue
             key = classes.of(tree)
-            if key not in known:
-                known[key] = self._narrow(Count(0, most), integers([tree])).bounds
-            by_host[self.fleet.hosts[tree]] = known[key]
+            if key not in by_class:
+                by_class[key] = self._narrow(Count(0, most), integers([tree])).bounds
+            by_host[self.fleet.hosts[tree]] = by_class[key]
         return FrozenDict(by_host)

@@ -24,16 +24,16 @@ def placements(fleet: Fleet) -> Booleans:
     A placement is a single unit that uses at least one inventory of one unit of another provider: a
     position on a device, such as a memory slice of a GPU.
     """
-    found: Booleans | None = fleet.of_definitions.get("placements")
-    if found is None:
-        kept, shares = fleet.inventories, fleet.shares
-        occupies = kept.provider[shares.source] != kept.provider[shares.target]
-        occupies &= kept.capacity[shares.target] == 1
-        found = np.zeros(len(kept.capacity), dtype=np.bool_)
-        found[shares.source[occupies]] = True
-        found &= kept.capacity == 1
-        fleet.of_definitions["placements"] = frozen(found)
-    return found
+    is_placement: Booleans | None = fleet.of_definitions.get("placements")
+    if is_placement is None:
+        rows, shares = fleet.inventories, fleet.shares
+        occupies = rows.provider[shares.source] != rows.provider[shares.target]
+        occupies &= rows.capacity[shares.target] == 1
+        is_placement = np.zeros(len(rows.capacity), dtype=np.bool_)
+        is_placement[shares.source[occupies]] = True
+        is_placement &= rows.capacity == 1
+        fleet.of_definitions["placements"] = frozen(is_placement)
+    return is_placement
 
 
 def device_of(fleet: Fleet, inventory: int) -> int | None:
@@ -125,7 +125,7 @@ def no_placement(
         for target, _ in fleet.shares.of(inventory)
         for source, _ in fleet.shares.into(target)
     }
-    others = " and ".join(f"{name}={count}" for name, count in requested)
+    profiles = " and ".join(f"{name}={count}" for name, count in requested)
     return Reason(
         Rule.CAPACITY,
         amount,
@@ -134,5 +134,5 @@ def no_placement(
         resource=fleet.class_of(inventories[0]),
         where=host if device is None else fleet.names[device],
         holders=fleet.holders(sorted({*blocking, *inventories})),
-        unit=f"next to {others}" if others else None,
+        unit=f"next to {profiles}" if profiles else None,
     )
