@@ -115,10 +115,10 @@ class Capacity:
     def to_dict(self) -> dict[str, Any]:
         """Return plain data."""
         return {
-            "classes": {name: one.to_dict() for name, one in self.classes.items()},
+            "classes": {name: line.to_dict() for name, line in self.classes.items()},
             "fits": {
-                name: {"at_least": one.at_least, "at_most": one.at_most}
-                for name, one in self.fits.items()
+                name: {"at_least": count.at_least, "at_most": count.at_most}
+                for name, count in self.fits.items()
             },
         }
 
@@ -215,9 +215,9 @@ class CapacityReport:
         return {
             "mix": None if self.mix is None else str(self.mix),
             "whole": self.whole.to_dict(),
-            "hosts": {name: one.to_dict() for name, one in self.hosts.items()},
+            "hosts": {name: line.to_dict() for name, line in self.hosts.items()},
             "levels": {
-                level: {name: one.to_dict() for name, one in domains.items()}
+                level: {name: line.to_dict() for name, line in domains.items()}
                 for level, domains in self.levels.items()
             },
         }

@@ -1,4 +1,4 @@
-"""How often hosts can hold requests, decided by arrays: upper bounds, and where they are exact.
+"""Counts of requests that hosts can hold, by arrays: upper bounds, which are exact on most hosts.
 
 Arrays decide where only counts are requested, of inventories that share nothing, and of at most one
 pool for each host: some passes over the fleet, without a search. Elsewhere they bound the search of
@@ -28,7 +28,7 @@ from resource_objects.search.problem import Problem, counts_alone
 
 
 class CountedRequest:
-    """How often hosts can hold one request. Figures are by tree."""
+    """The count of one request on each host. Figures are by tree."""
 
     def __init__(self, problem: Problem) -> None:
         self.problem = problem

@@ -84,7 +84,7 @@ def distribute(root: Domain, need: Counts, budget: Budget) -> dict[str, Counts] 
 
 
 def most_of_kind(root: Domain, need: Counts, kind: int) -> int:
-    """Return how many members of one kind fit if there are no others, up to the needed count."""
+    """Return the number of members of one kind that fit without the others, up to the need."""
     only = tuple(count if n == kind else 0 for n, count in enumerate(need))
     return max(point.counts[kind] for point in _frontier(root, only, None))
 
@@ -115,7 +115,7 @@ class Remaining:
             self._bounds_of[domain.name] = around
 
     def most(self, host: str, kind: int) -> int:
-        """Return how many more members of a kind a host may get."""
+        """Return the number of further members of a kind that a host may get."""
         return min(
             [
                 self._need[kind],

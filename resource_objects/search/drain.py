@@ -120,8 +120,8 @@ class Rehearsal:
         """Return plain data for JSON."""
         return {
             "providers": list(self.providers),
-            "placed": [one.to_dict() for one in self.placed],
-            "stuck": [one.to_dict() for one in self.stuck],
+            "placed": [move.to_dict() for move in self.placed],
+            "stuck": [stuck.to_dict() for stuck in self.stuck],
             "is_certain": self.is_certain,
         }
 
@@ -132,7 +132,7 @@ class Rehearsal:
 def rehearse(
     scenario: Scenario, providers: Sequence[str], requests: Requests, **options: Any
 ) -> Rehearsal:
-    """Return where the consumers of some providers, and of those below them, could be placed.
+    """Return the possible placements of the consumers of providers, and of providers below them.
 
     Cost: for each consumer and round a search, and copies of three columns.
 
@@ -188,7 +188,7 @@ class _Drain:
             ),
             stuck,
             best.scenario,
-            is_certain or any(one.is_certain for one in stuck),
+            is_certain or any(reason.is_certain for reason in stuck),
             self.options["budget"],
         )
 
@@ -240,7 +240,7 @@ class _Drain:
             if again == order:
                 break
             order = again
-            best = min(best, self._place_in_order(order), key=lambda one: len(one.unplaced))
+            best = min(best, self._place_in_order(order), key=lambda done: len(done.unplaced))
         return (best, True) if not best.unplaced else self._place_at_once(best)
 
     def _place_in_order(self, order: Iterable[str]) -> _Round:
@@ -296,7 +296,7 @@ class _Drain:
     # --- reasons ---
 
     def _stuck(self, name: str, after: Scenario) -> Stuck:
-        """Return why a consumer has no place: at all, or next to the other consumers."""
+        """Return the reasons that a consumer has no place: at all, or next to the others."""
         individually = without(self.scenario, *self.consumers)
         for scenario, is_certain in ((individually, True), (without(after, name), False)):
             try:

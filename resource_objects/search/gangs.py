@@ -56,7 +56,7 @@ _COMPILE_STEPS, _HOSTS_PER_STEP = 5, 200
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Shortage:
-    """What a gang lacks for one member, in the domain of a level where most of it fits."""
+    """The shortage of one member of a gang, in the domain where most of the gang fits."""
 
     member: str
     asked: int  #: the requested number of members
@@ -305,7 +305,7 @@ class GangSearch:
                 return self._search_all(hosts, most, need, Remaining(root, need))
 
     def _likely_enough(self, trees: Integers, most: Sequence[Integers], need: Counts) -> int:
-        """Return how many of the first trees are likely to hold the needed counts."""
+        """Return a number of first trees that is likely to hold the needed counts."""
         enough = 0
         for counts, count in zip(most, need, strict=True):
             total = np.cumsum(counts[trees])
@@ -588,7 +588,7 @@ class GangSearch:
     # --- shortages ---
 
     def _shortages(self) -> Iterator[Shortage]:
-        """Yield what the gang lacks, in the domain of its level where most of it fits."""
+        """Yield the shortages in the domain of its level where most of the gang fits."""
         hosts, name = self._best(self.gang.together, range(len(self.kinds)), self._all_hosts)
         is_short = False
         for number, kind in enumerate(self.kinds):
@@ -629,7 +629,7 @@ class GangSearch:
         return domains[name], name
 
     def _shortage_of(self, number: int, hosts: Integers) -> Shortage | None:
-        """Return what a kind lacks without the others: the scarcest class, or a bound.
+        """Return the shortage of a kind without the others: the scarcest class, or a bound.
 
         None if it fits without the others.
         """
@@ -678,7 +678,7 @@ class GangSearch:
     def _most_distributed(
         self, number: int, bound: int, trees: Sequence[int], most: Sequence[Integers]
     ) -> int:
-        """Return how many of a kind, within a bound, hosts can hold by what is known of them."""
+        """Return an upper bound for one kind, no larger than ``bound``, by distribution."""
 
         def is_refused(count: int) -> bool:
             only = tuple(count if n == number else 0 for n in range(len(self.need)))
@@ -692,7 +692,7 @@ class GangSearch:
         return bound
 
     def _explanation(self, kind: Kind) -> Explanation:
-        """Return why hosts cannot hold one of a kind."""
+        """Return the reasons that hosts cannot hold one of a kind."""
         problem = kind.problem
         refused = np.flatnonzero(problem.is_told & (kind.most == 0))
         outlooks = functools.partial(
@@ -702,7 +702,7 @@ class GangSearch:
         return Explanation(problem, outcome)
 
     def _shortage_next_to_others(self, hosts: Integers) -> Shortage:
-        """Return how many of the most numerous kind fit next to all others."""
+        """Return the shortage of the most numerous kind next to all others."""
         number = max(range(len(self.kinds)), key=lambda kind: self.need[kind])
         fits, refused = 0, self.need[number]
         while fits + 1 < refused:

@@ -111,7 +111,7 @@ class HostClasses:
         self._order[leaves[before]] = leaves[after]
 
     def _columns(self) -> Iterator[Integers]:
-        """Yield what the state has of providers, an array for each figure."""
+        """Yield the figures of providers that make up the state, an array for each."""
         count = len(self._fleet.names)
         yield np.zeros(count, dtype=np.int64)
         for group in self._groups:

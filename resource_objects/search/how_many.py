@@ -1,4 +1,4 @@
-"""How many of a request fit at once: a lower bound with candidates, and an upper bound.
+"""The number of a request that fits at once: a lower bound with candidates, and an upper bound.
 
 Arrays give an upper bound for each host (:mod:`.counting`). Where only counts are requested, of
 inventories that share nothing, it is exact, and some passes over the fleet decide all. Elsewhere
@@ -66,7 +66,7 @@ class Count:
 
     @property
     def is_exact(self) -> bool:
-        """Whether both bounds are equal."""
+        """True if both bounds are equal."""
         return self.at_least == self.at_most
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class Count:
 
 
 class HowMany:
-    """How many of a request, or of a mix of requests, fit at once.
+    """The number of a request, or of a mix of requests, that fits at once.
 
     >>> import resource_objects as ro
     >>> with ro.connect("memory://") as ledger:
@@ -123,12 +123,12 @@ class HowMany:
 
     @property
     def is_exact(self) -> bool:
-        """Whether both bounds are equal."""
+        """True if both bounds are equal."""
         return self.total.is_exact
 
     @functools.cached_property
     def by_host(self) -> Mapping[str, Count]:
-        """How many each host holds if no other host is used, by name; also hosts that hold none.
+        """The number that each host holds if no other host is used, by name; 0 included.
 
         The capacity of a pool counts for each host that it serves, so the sum may exceed
         :attr:`total`.
@@ -176,7 +176,7 @@ def mix_of(requested: Gang | RequestLike) -> Gang:
 
 
 def how_many(scenario: Scenario, mix: Gang, options: Options) -> HowMany:
-    """Return how many times all members of a mix fit at once.
+    """Return the number of times that all members of a mix fit at once.
 
     Cost: some passes over the fleet if only counts are requested. Else half a millisecond for each
     one that is placed on a host of a new class, and the exact search, within the budget.
@@ -264,7 +264,7 @@ class _OneRequest:
         self.components: list[_Component] = []  # not decided by arrays; one of each class
 
     def answer(self) -> HowMany:
-        """Return how many fit."""
+        """Return the answer."""
         by_class: dict[Hashable, _Component] = {}
         for trees in self.counted.components():
             first = int(trees[0])
@@ -406,7 +406,7 @@ class _Mix:
         self.counted = CountedMix(self.problems, self.most_of_each, self.capacity)
 
     def answer(self) -> HowMany:
-        """Return how many fit."""
+        """Return the answer."""
         at_most = self._upper_bound()
         low, assigned = self._assign(at_most)
         count, candidates, is_cut_short = self._narrow(Count(low, at_most))
@@ -439,7 +439,7 @@ class _Mix:
         return min(bounds)
 
     def _assign(self, most: int) -> tuple[int, list[Integers] | None]:
-        """Return how many can be assigned to the hosts that arrays decide, with the assignment."""
+        """Return the number that arrays assign to the hosts they decide, and the assignment."""
         low, high, best = 0, most if self.counted.is_decided.any() else 0, None
         while low < high:
             middle = (low + high + 1) // 2

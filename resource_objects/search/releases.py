@@ -23,7 +23,7 @@ class ReleaseCandidate(NamedTuple):
     """A consumer, its allocations, and the trees that may have room without it."""
 
     consumer: str
-    held: Mapping[int, Mapping[str, int]]  #: amounts by tree and resource class
+    allocated: Mapping[int, Mapping[str, int]]  #: amounts by tree and resource class
     trees: tuple[int, ...]
 
 
@@ -51,7 +51,7 @@ def release_candidates(
     """
     is_feasible = feasible_without_consumers(fleet, request)
     is_feasible[list(pool_trees)] = True
-    held, grows = _held(fleet, is_feasible)
+    allocated, grows = _allocated(fleet, is_feasible)
     capacity = CapacityByHost(fleet.as_of_now())
     totals = {name: total for name, total in totals_of(request).items() if name in fleet.classes}
     free = {name: capacity.free(name).tolist() for name in totals}
@@ -67,7 +67,7 @@ def release_candidates(
             for name in short
         )
 
-    for consumer, by_tree in held.items():
+    for consumer, by_tree in allocated.items():
         trees: set[int] = set()
         for tree, counts in by_tree.items():
             if tree in pool_trees:
@@ -78,20 +78,20 @@ def release_candidates(
             yield ReleaseCandidate(consumer, by_tree, tuple(sorted(trees)))
 
 
-def _held(
+def _allocated(
     fleet: Fleet, trees: Booleans
 ) -> tuple[dict[str, dict[int, Counter[str]]], dict[tuple[str, int], set[str]]]:
     """Return the amounts that consumers hold by tree, and the classes that grow through shares."""
-    held: dict[str, dict[int, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
+    allocated: dict[str, dict[int, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     grows: dict[tuple[str, int], set[str]] = defaultdict(set)
     tree_of, is_included = fleet.tree.tolist(), trees.tolist()
     for place, (name, consumer, amount) in fleet.allocations.all():
         tree = tree_of[place]
         if is_included[tree]:
-            held[consumer][tree][name] += amount
+            allocated[consumer][tree][name] += amount
             if fleet.shares:
                 grows[consumer, tree] |= _classes_that_share(fleet, fleet.number(place, name))
-    return held, grows
+    return allocated, grows
 
 
 def _classes_that_share(fleet: Fleet, inventory: int | None) -> set[str]:
