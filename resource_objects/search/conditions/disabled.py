@@ -120,7 +120,7 @@ class DisabledParts(Condition):
     def usable(self) -> Booleans:
         """By provider, whether the request could use it if it were enabled and free."""
         fleet = self.fleet
-        found = np.zeros(len(fleet.names), dtype=np.bool_)
+        usable = np.zeros(len(fleet.names), dtype=np.bool_)
         sources = [*map(self._sources_of_count, self.demands), *map(_parts_of, self.located)]
         providing = [provides for _, provides, _ in sources]
         for trait in range(len(sources[0][2]) if sources else 0):
@@ -131,16 +131,16 @@ class DisabledParts(Condition):
                 others = np.logical_or.reduce(np.delete(answers, number, axis=0))
                 providing[number] = providing[number] & (has[trait] | others[fleet.tree[provider]])
         for (provider, _, _), provides in zip(sources, providing, strict=True):
-            found[provider[provides]] = True
+            usable[provider[provides]] = True
         for kind in self.kinds:
-            conditions = [one for one in kind.conditions if one.rule is not Rule.DISABLED]
+            conditions = [each for each in kind.conditions if each.rule is not Rule.DISABLED]
             able: Booleans = np.logical_or.reduce(met(fleet, conditions))
             for rows, amount in kind.classes:
                 is_large = np.zeros_like(able)
                 is_large[rows.provider[self._is_large(rows, amount) & ~rows.is_part]] = True
                 able &= is_large
-            found |= able
-        return found
+            usable |= able
+        return usable
 
     def _sources_of_count(self, demand: FleetDemand) -> _Sources:
         rows = demand.rows
@@ -198,8 +198,8 @@ def _meets(
     providers: Integers, conditions: Iterable[tuple[Rule, str]], is_barred: Iterable[Booleans]
 ) -> Booleans:
     """Return the providers that meet all conditions but that they are enabled."""
-    found = np.ones(len(providers), dtype=np.bool_)
+    meets = np.ones(len(providers), dtype=np.bool_)
     for (rule, _), flags in zip(conditions, is_barred, strict=True):
         if rule is not Rule.DISABLED:
-            found &= ~flags
-    return found
+            meets &= ~flags
+    return meets

@@ -68,20 +68,20 @@ class LocatedCondition(Condition):
         """Return the free amount of a class at each part, 0 without an inventory."""
         if name not in self._free:
             rows, wanted = self.fleet.rows(name), self.providers
-            found = np.zeros(len(wanted), dtype=np.int64)
+            free = np.zeros(len(wanted), dtype=np.int64)
             if len(rows.provider):
                 at = np.minimum(rows.provider.searchsorted(wanted), len(rows.provider) - 1)
                 has = rows.provider[at] == wanted
-                found[has] = rows.free[at[has]]
-            self._free[name] = found
+                free[has] = rows.free[at[has]]
+            self._free[name] = free
         return self._free[name]
 
     def _sum(self, names: Iterable[str], parts: Booleans) -> Integers:
         """Return, by tree, the free amount of classes at some parts."""
-        found = np.zeros(len(self.fleet.hosts), dtype=np.int64)
+        sums = np.zeros(len(self.fleet.hosts), dtype=np.int64)
         for name in names:
-            np.add.at(found, self.demand.parts.tree, np.where(parts, self.free(name).clip(0), 0))
-        return found
+            np.add.at(sums, self.demand.parts.tree, np.where(parts, self.free(name).clip(0), 0))
+        return sums
 
     def _totals(self) -> Iterator[tuple[Iterable[str], int]]:
         """Yield how much of some classes all parts together have free at least."""
@@ -100,10 +100,10 @@ class LocatedCondition(Condition):
         demand, parts = self.demand, self.demand.parts
         able = demand.allowed if trait is None else demand.allowed & demand.has_required[trait]
 
-        def count(some: Booleans) -> Integers:
-            return np.bincount(parts.tree[some], minlength=len(self.fleet.hosts))
+        def count(flags: Booleans) -> Integers:
+            return np.bincount(parts.tree[flags], minlength=len(self.fleet.hosts))
 
-        found: Booleans = count(able) >= max(1, len(self.pieces))
+        passing: Booleans = count(able) >= max(1, len(self.pieces))
         equal = Counter(
             tuple(tuple(sorted(bounds.items())) for bounds in piece) for piece in self.pieces
         )
@@ -112,21 +112,21 @@ class LocatedCondition(Condition):
             for shape, bounds in enumerate(piece):
                 for name, amount in bounds:
                     has_enough &= (parts.shape != shape) | (self.free(name) >= amount)
-            found &= count(has_enough) >= times
+            passing &= count(has_enough) >= times
         for names, amount in self._totals():
-            found &= self._sum(names, able) >= amount
-        return found
+            passing &= self._sum(names, able) >= amount
+        return passing
 
     def most(self) -> Integers:
         """Return, by tree, an upper bound of how often the amount fits."""
-        found = np.full(len(self.fleet.hosts), MAX_AMOUNT)
+        bounds = np.full(len(self.fleet.hosts), MAX_AMOUNT)
         total = Counter[str]()
         for piece in self.pieces:
-            total.update({name: min(b.get(name, 0) for b in piece) for name in piece[0]})
+            total.update({name: min(shape.get(name, 0) for shape in piece) for name in piece[0]})
         of_pieces = [((name,), amount) for name, amount in total.items() if amount]
         for names, amount in (*of_pieces, *self._totals()):
-            np.minimum(found, self._sum(names, self.demand.allowed) // amount, out=found)
-        return found
+            np.minimum(bounds, self._sum(names, self.demand.allowed) // amount, out=bounds)
+        return bounds
 
     def drawing(self) -> Iterator[tuple[int, ClassRows, Booleans]]:
         """Yield the amount of each class that the host or its parts together provide.
@@ -142,9 +142,9 @@ class LocatedCondition(Condition):
     def had(self, trait: int) -> Booleans:
         """Return, by tree, whether a part that may be used has a required trait, full or not."""
         able = self.demand.allowed & self.demand.has_required[trait]
-        found = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
-        found[self.demand.parts.tree[able]] = True
-        return found
+        trees = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
+        trees[self.demand.parts.tree[able]] = True
+        return trees
 
     # --- stages ---
 
@@ -192,9 +192,9 @@ class LocatedCondition(Condition):
             words = " ".join(f"with {label}" for label in labels)
             return dataclasses.replace(refusal.reason(Rule.TRAITS_AT_ONCE), unit=words)
         label = labels[-1]
-        found = refusal.excluded(trait=(trait, label)) if here.with_trait[trait] else []
+        reasons = refusal.excluded(trait=(trait, label)) if here.with_trait[trait] else []
         missing = dataclasses.replace(refusal.reason(Rule.TRAIT_MISSING), trait=label)
-        return found[0] if found else missing
+        return reasons[0] if reasons else missing
 
 
 #: The next piece; the parts that have pieces of the same amount, as bits; by part, what is free.
@@ -289,7 +289,8 @@ class Refusal:
         try:
             Placing(self._demands).try_fit(within)
         except exceptions.CapacityException as refusal:
-            return [one for reason in refusal.reasons for one in self._complete(reason, within)]
+            complete = (self._complete(reason, within) for reason in refusal.reasons)
+            return [reason for reasons in complete for reason in reasons]
         except exceptions.ForeignAmount:
             return [self.reason(Rule.FOREIGN)]
         except exceptions.InvalidInventory:
@@ -332,8 +333,10 @@ class Refusal:
         if name is None:
             return [reason]
         pairs = list(zip(self._demands, within, strict=True))
-        about = (one for one in pairs if one[0].places and one[0].view.located.is_about(reason))
-        demand, parts = next(about, pairs[0])
+        demand, parts = next(
+            (pair for pair in pairs if pair[0].places and pair[0].view.located.is_about(reason)),
+            pairs[0],
+        )
         is_of_class = reason.cell is None and name != demand.ask.resource_class
         is_any = self._fleet.limited or is_of_class  # else the inventories are of no use
         numbers = self._inventories(demand, name) if is_any else []
@@ -343,9 +346,9 @@ class Refusal:
         if reason.rule is Rule.CAPACITY and not reason.bound and is_of_class and numbers:
             providers = self._fleet.inventories.provider[numbers]
             is_first = demand is self._demands[0]
-            found = self.excluded(None, (name, reason.requested, providers)) if is_first else []
-            if found:
-                return found
+            reasons = self.excluded(None, (name, reason.requested, providers)) if is_first else []
+            if reasons:
+                return reasons
         return [self._with_consumers(reason, demand, parts)]
 
     def _inventories(self, demand: LocatedTreeDemand, name: str) -> list[int]:
@@ -357,14 +360,14 @@ class Refusal:
         inventory = view.located.inventory
         if name == demand.ask.resource_class and isinstance(inventory, Identified):
             names = [
-                one
-                for one in view.located.shape.classes
+                class_name
+                for class_name in view.located.shape.classes
                 if any(
                     inventory.is_asked(demand.ask.amount, unit)
-                    for unit in inventory.units(one) or ()
+                    for unit in inventory.units(class_name) or ()
                 )
             ]
-        numbers = [self._fleet.number(place, one) for place in view.places for one in names]
+        numbers = [self._fleet.number(place, each) for place in view.places for each in names]
         return [number for number in numbers if number is not None]
 
     def _limit_of_shares(self, reason: Reason, numbers: Iterable[int]) -> Reason | None:
@@ -400,8 +403,8 @@ class Refusal:
         blocking = view.located.blocking_units(demand.ask.amount, reason, demand.spots(parts))
         if blocking:
             units = {
-                place_of[part]: self._without_removed(place_of[part], some)
-                for part, some in blocking.items()
+                place_of[part]: self._without_removed(place_of[part], blocked)
+                for part, blocked in blocking.items()
             }
             return dataclasses.replace(reason, holders=fleet.unit_consumers(units, name))
         if reason.rule not in _OF_USE:

@@ -65,10 +65,10 @@ class _Need:
 
     def sum_by_domain(self, values: Integers) -> Integers:
         """Return the sums of values of the sources."""
-        found = np.zeros(len(self.level), dtype=np.int64)
-        inside = self.domain >= 0
-        np.add.at(found, self.domain[inside], values[inside])
-        return found
+        sums = np.zeros(len(self.level), dtype=np.int64)
+        is_inside = self.domain >= 0
+        np.add.at(sums, self.domain[is_inside], values[is_inside])
+        return sums
 
     @functools.cached_property
     def sums(self) -> Integers:
@@ -166,38 +166,38 @@ class TopologyConstraint:
 
         They have the traits that only this class can answer for.
         """
-        found = [condition.demand.allowed[OWN] for condition in self.classes]
+        providing = [condition.demand.allowed[OWN] for condition in self.classes]
         for trait in range(len(self.traits.required)):
-            having = np.array([one.had(trait) for one in self.traits.classes])
+            having = np.array([condition.had(trait) for condition in self.traits.classes])
             is_only = having & (having.sum(axis=0) == 1)
             for number, condition in enumerate(self.classes):
                 has = condition.demand.has_required[trait][OWN]
                 tree = condition.demand.rows.tree
-                found[number] = found[number] & (has | ~is_only[number][tree])
-        return found
+                providing[number] = providing[number] & (has | ~is_only[number][tree])
+        return providing
 
     def mask(self) -> Booleans:
         """Return the trees that seem to have enough of everything in one domain."""
-        able = np.ones(len(self.level), dtype=np.bool_)
+        is_enough = np.ones(len(self.level), dtype=np.bool_)
         for need in self.needs:
-            able &= (need.sums >= need.amount) | ~need.is_bound[self.level.tree]
-        found = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
-        found[self.level.tree[able]] = True
-        return found & self.is_bound
+            is_enough &= (need.sums >= need.amount) | ~need.is_bound[self.level.tree]
+        trees = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
+        trees[self.level.tree[is_enough]] = True
+        return trees & self.is_bound
 
     def least(self) -> Integers:
         """Return, by tree, a lower bound of the number of domains.
 
         It is :data:`UNCONSTRAINED` if no number is enough.
         """
-        found = np.where(self.is_bound, 1, UNCONSTRAINED)
+        bounds = np.where(self.is_bound, 1, UNCONSTRAINED)
         for need in self.needs:
-            most = np.zeros(len(found), dtype=np.int64)
+            most = np.zeros(len(bounds), dtype=np.int64)
             np.maximum.at(most, self.level.tree, need.sums)
             count = np.where(most, -(-need.amount // np.maximum(most, 1)), UNCONSTRAINED)
-            found = np.where(need.is_bound, np.maximum(found, count), found)
-        found[found > self.level.count] = UNCONSTRAINED
-        return found
+            bounds = np.where(need.is_bound, np.maximum(bounds, count), bounds)
+        bounds[bounds > self.level.count] = UNCONSTRAINED
+        return bounds
 
     @functools.cached_property
     def nearest(self) -> Integers:
@@ -219,33 +219,30 @@ class TopologyConstraint:
 
     def inventories(self, tree: int) -> list[int]:
         """Return the requested inventories of a tree that are in domains, by number."""
-        classes = [one.demand.rows for one in self.classes]
+        classes = [condition.demand.rows for condition in self.classes]
         classes += [rows for kind in self.named.kinds for rows, _ in kind.classes]
-        found = {number for one in self.located for number in one.of_tree(tree).reach}
+        numbers = {number for placed in self.located for number in placed.of_tree(tree).reach}
         for rows in classes:
             here = rows.of_tree(tree)
-            found.update(range(here.start + rows.first, here.stop + rows.first))
-        numbers = np.array(sorted(found), dtype=np.int64)
-        provider = self.fleet.inventories.provider[numbers]
-        return [int(number) for number in numbers[self.level.domain[provider] >= 0]]
+            numbers.update(range(here.start + rows.first, here.stop + rows.first))
+        provider = self.fleet.inventories.provider
+        return [n for n in sorted(numbers) if self.level.domain[provider[n]] >= 0]
 
 
 class TreeDomains:
     """A request on the domains of one tree."""
 
-    def __init__(
-        self, constraint: TopologyConstraint, tree: int, preference: Preference | None = None
-    ) -> None:
-        """:param preference: the order of sources and domains; None: that of the tree"""
+    def __init__(self, constraint: TopologyConstraint, tree: int, preference: Preference) -> None:
+        """:param preference: the order of sources and domains"""
         self._constraint = constraint
         self._tree = tree
-        self._classes = [condition.of_tree(tree) for condition in constraint.classes]
-        if preference is not None:
-            self._classes = [preference.of_sources(one, tree) for one in self._classes]
+        self._classes = [
+            preference.of_sources(condition.of_tree(tree), tree) for condition in constraint.classes
+        ]
         self._located = [condition.of_tree(tree) for condition in constraint.located]
         named = constraint.named
         self._options = [named.options(kind, tree) for kind in named.kinds]
-        self._needs: list[_Need] = []
+        needs: list[_Need] = []
         #: by need of the constraint, the domain of each source; _UNBOUND if the need is not bound
         self._domains_of: list[list[int]] = []
         order: dict[int, None] = {}
@@ -255,21 +252,17 @@ class TreeDomains:
             domains = need.domain[sources].tolist() if is_bound else [_UNBOUND] * len(sources)
             self._domains_of.append(domains)
             if is_bound:
-                self._needs.append(need)
+                needs.append(need)
                 providing = need.domain[sources[need.provided[sources] > 0]].tolist()
                 order.update(dict.fromkeys(domain for domain in providing if domain in here))
         #: the domains that provide something
         self.domains = list(order)
-        sign = 0 if preference is None else preference.sign
-        if sign:  # the fullest first, or the emptiest
-            self.domains.sort(
-                key=lambda domain: (
-                    -sign * sum(int(need.sums[domain]) / need.amount for need in self._needs)
-                )
-            )
+        if preference.sign:  # the fullest first, or the emptiest
+            parts = {n: sum(int(need.sums[n]) / need.amount for need in needs) for n in order}
+            self.domains.sort(key=lambda number: -preference.sign * parts[number])
         at = np.array(self.domains, dtype=np.int64)
         #: by bound need, the amount, and the most that each domain provides
-        self._sums = [(need.amount, need.sums[at].tolist()) for need in self._needs]
+        self._sums = [(need.amount, need.sums[at].tolist()) for need in needs]
 
     def _sources(self) -> Iterator[Integers]:
         """Yield, by need, the positions of the tree's sources, in the order of preference."""
