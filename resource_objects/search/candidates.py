@@ -17,8 +17,8 @@ if typing.TYPE_CHECKING:
     from resource_objects.search.explain import Explanation
     from resource_objects.search.order import Options
 
-#: A candidate, or what builds it when it is read.
-Hit: typing.TypeAlias = "Candidate | Callable[[], Candidate]"
+#: A candidate, or the number of the tree for which it is built when it is read.
+Hit: typing.TypeAlias = "Candidate | int"
 
 
 class Candidates(Sequence[Candidate], Shared):
@@ -37,7 +37,7 @@ class Candidates(Sequence[Candidate], Shared):
     """
 
     __slots__ = (
-        *("_ended", "_error", "_explain", "_found", "_is_done", "_lock", "_rest"),
+        *("_build", "_ended", "_error", "_explain", "_found", "_is_done", "_lock", "_rest"),
         *("at", "options", "request"),
     )
 
@@ -46,13 +46,15 @@ class Candidates(Sequence[Candidate], Shared):
         found: Iterator[Hit],
         request: Request,
         *,
+        build: Callable[[int], Candidate],
         explain: Callable[[], Explanation],
         ended: Callable[[], tuple[int, bool]],
         options: Options,
         at: str | None = None,
     ) -> None:
-        """:param explain: returns why hosts have no candidate, when all candidates are found
+        """:param build: returns the candidate of a tree that arrays decided
 
+        :param explain: returns why hosts have no candidate, when all candidates are found
         :param ended: returns the steps taken, and whether there may be more candidates, likewise
         """
         self._rest = found
@@ -60,6 +62,7 @@ class Candidates(Sequence[Candidate], Shared):
         self._is_done = False
         self._error: BaseException | None = None
         self._lock = threading.Lock()
+        self._build = build
         self._explain = explain
         self._ended = ended
         #: the request of the search
@@ -79,6 +82,7 @@ class Candidates(Sequence[Candidate], Shared):
         return Candidates(
             iter(found),
             self.request,
+            build=self._build,
             explain=self.explain,
             ended=lambda: (0, False),
             options=self.options,
@@ -137,7 +141,7 @@ class Candidates(Sequence[Candidate], Shared):
         hit = self._found[place]
         if not isinstance(hit, Candidate):
             # two threads may both build it: the results are equal
-            hit = self._found[place] = hit()
+            hit = self._found[place] = self._build(hit)
         return hit
 
     def __bool__(self) -> bool:
@@ -189,6 +193,7 @@ def _unpickled(
     return Candidates(
         iter(found),
         request,
+        build=found.__getitem__,  # never called: all are built
         explain=lambda: explanation,
         ended=lambda: ended,
         options=options,

@@ -33,7 +33,7 @@ from resource_objects.search.distribution import Counts, Domain, LinearBound, ma
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import View
 from resource_objects.search.problem import Problem, counts_alone, lay, possible
-from resource_objects.search.tree_search import ClassShare, candidate
+from resource_objects.search.tree_search import candidate
 
 _EMPTY = integers(())
 #: Steps of the budget for one decision about the devices of a host.
@@ -221,7 +221,7 @@ class FirstFit:
             return None
         if tree not in self._demands:
             self._demands[tree] = problem.of_tree(tree)
-        shares, more, has_own = list[ClassShare](), dict[int, int](), False
+        shares, more, has_own = list[tuple[int, int, int]](), dict[int, int](), False
         provider = problem.fleet.inventories.provider
         for at, demand in enumerate(self._demands[tree]):
             supply = self._first(demand, used)
@@ -230,7 +230,7 @@ class FirstFit:
             has_own |= supply[0][0] < demand.own
             for source, amount in supply:
                 number = demand.numbers[source]
-                shares.append(ClassShare(at, int(provider[number]), amount))
+                shares.append((at, int(provider[number]), amount))
                 more[number] = used.get(number, 0) + amount
         if problem.rules.host_gives and not has_own:
             return None

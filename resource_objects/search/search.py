@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import heapq
+import itertools
 from collections.abc import Hashable, Iterable, Iterator
 from typing import NamedTuple
 
@@ -37,7 +38,7 @@ from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import direct, lay, possible
-from resource_objects.search.tree_search import ClassShare, TreeSearch, Wider, candidate
+from resource_objects.search.tree_search import TreeSearch, Wider, candidate
 from resource_objects.search.usage import with_limits
 
 #: Steps that one host may take before the others had their turn.
@@ -57,6 +58,7 @@ def search(
     return Candidates(
         turns.hits(),
         request,
+        build=turns.build,
         explain=turns.explain,
         ended=turns.ended,
         options=options,
@@ -97,6 +99,8 @@ class _Turns:
         self._undecided: list[_Turn] = []
         self._exhausted: list[_Turn] = []  # undecided, and a larger budget would not help
         self._may_have_more = False  # some tree may have more candidates than were found
+        #: whether pools alone may provide a candidate
+        self._is_of_pools = not problem.rules.host_gives and bool(problem.fleet.pools)
         self._pool_keys: set[Hashable] = set()  # of the candidates that pools alone provide
         self._first_by_pools: dict[tuple[int, ...], int] = {}
         self._same_pools: dict[int, list[int]] = {}  # by the first tree, the others
@@ -119,6 +123,13 @@ class _Turns:
         while self._further and not self._is_full and number != self._options.per_host:
             yield from self._next_candidates()
             number += 1
+
+    def build(self, tree: int) -> Candidate:
+        """Return the candidate of a tree that arrays decided."""
+        assert self._direct is not None, "arrays decided some"
+        demands = zip(self._problem.demands, self._direct.givers(tree), strict=True)
+        parts = [(n, provider, ask.amount) for n, (ask, provider) in enumerate(demands)]
+        return candidate(self._problem, tree, parts)
 
     def ended(self) -> tuple[int, bool]:
         """Return the steps that were taken, and whether there may be more candidates."""
@@ -154,7 +165,7 @@ class _Turns:
         trees = self._preference.trees(self._possible)
         near = self._problem.near
         if near is None or not self._is_near:
-            return (_Turn(0, position, tree) for position, tree in enumerate(trees))
+            return map(_Turn, itertools.repeat(0), itertools.count(), trees)
         least = near.least()
         turns = (_Turn(int(least[tree]), position, tree) for position, tree in enumerate(trees))
         return self._in_order(turns)
@@ -176,10 +187,11 @@ class _Turns:
         for turn in turns:
             if self._is_full:
                 return
-            if self._has_same_pools(turn.tree):
+            if self._is_of_pools and self._has_same_pools(turn.tree):
                 continue
             if direct is not None and direct.decides[turn.tree]:
-                yield turn, self._decided_by_arrays(turn)
+                self._note_decided(turn)
+                yield turn, turn.tree
             elif not self._budget.left:
                 self._undecided += [turn, *turns]
                 return
@@ -190,7 +202,8 @@ class _Turns:
                 if hit is not None:
                     yield turn, hit
 
-    def _decided_by_arrays(self, turn: _Turn) -> Hit:
+    def _note_decided(self, turn: _Turn) -> None:
+        """Count the candidate of a tree that arrays decided; it is built when it is read."""
         direct, tree = self._direct, turn.tree
         assert direct is not None, "arrays decided some"
         self._decided.append(tree)
@@ -198,14 +211,6 @@ class _Turns:
         if direct.is_only is not None and self._options.per_host != 1 and not direct.is_only[tree]:
             self._with_candidate.add(tree)
             self._further.append(turn)
-        return functools.partial(self._built, tree)
-
-    def _built(self, tree: int) -> Candidate:
-        """Return the candidate of a tree that arrays decided."""
-        assert self._direct is not None, "arrays decided some"
-        demands = zip(self._problem.demands, self._direct.givers(tree), strict=True)
-        parts = [ClassShare(n, place, ask.amount) for n, (ask, place) in enumerate(demands)]
-        return candidate(self._problem, tree, parts)
 
     def _spare(self, turn: _Turn) -> int:
         """Return the steps that a tree may take: some remain for the search without few places."""
@@ -253,10 +258,10 @@ class _Turns:
         This is so where no host needs to provide anything itself, for trees without inventories of
         the request that are linked to the same pools.
         """
-        problem = self._problem
-        if problem.rules.host_gives or not problem.fleet.pools or problem.has_own[tree]:
+        if self._problem.has_own[tree]:
             return False
-        first = self._first_by_pools.setdefault(tuple(problem.fleet.pools.of_tree(tree)), tree)
+        pools = tuple(self._problem.fleet.pools.of_tree(tree))
+        first = self._first_by_pools.setdefault(pools, tree)
         if first != tree:
             self._same_pools.setdefault(first, []).append(tree)
         return first != tree
@@ -297,7 +302,7 @@ class _Turns:
         while (found := search.next(self._budget, most)) is not None:
             if isinstance(found, Wider):
                 return found
-            if found.is_of_pools and not self._problem.rules.host_gives:
+            if found.is_of_pools and self._is_of_pools:
                 if found.key in self._pool_keys:
                     is_of_others = True
                     continue
