@@ -130,7 +130,7 @@ class Command(cliff.command.Command):
         return found
 
     def tell_findings(self, machine: Machine) -> None:
-        """Tell what could not be read of a machine."""
+        """Print the parts of a machine that could not be read."""
         for finding in machine.findings:
             self.app.stderr.write(f"resource-objects: not read: {finding}\n")
 
@@ -310,7 +310,7 @@ class ShowOne(Command, cliff.show.ShowOne):
 _OF_DATA = ("json", "yaml")
 #: Formats for programs that know text alone.
 _OF_TEXT = ("csv", "shell", "value")
-#: What a spreadsheet takes for the beginning of a formula.
+#: The characters that begin a formula in a spreadsheet.
 _FORMULA = ("=", "+", "-", "@")
 
 

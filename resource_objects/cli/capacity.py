@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from resource_objects.search.capacity import Capacity
     from resource_objects.search.how_many import HowMany as Fits
 
-#: What stands in the place of a name in the row for all.
+#: The name in the row of the totals.
 EVERYWHERE = "(all)"
 
 

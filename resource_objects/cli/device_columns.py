@@ -1,6 +1,6 @@
 """The columns of the tables of PCI devices: their help names them, too, and imports only this."""
 
-#: What is told of the functions of a machine, and what of that people see.
+#: The columns of the functions of a machine, and those in a table.
 FACTS = (
     "address",
     "id",
@@ -21,7 +21,7 @@ FACTS = (
     "skipped",
 )
 SEEN_FACTS = ("address", "name", "type", "numa_cell", "driver", "taken_as")
-#: What is told of devices that are kept, after their name, and what of that people see.
+#: The columns of stored devices after their name, and those in a table.
 KEPT = (
     "id",
     "name",

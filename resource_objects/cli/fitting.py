@@ -15,11 +15,11 @@ from typing import Any, TextIO
 from cliff.columns import FormattableColumn
 from cliff.formatters.table import TableFormatter
 
-#: What stands between the columns of a table, and on its left and right.
+#: The widths of the separators of a table: between columns, and on the left and right.
 _BETWEEN, _AROUND = 3, 1
 #: Where a cell may be wrapped: behind these.
 _WORDS = re.compile(r"[^ ,;]*[ ,;]*")
-#: What stands in place of what is cut off.
+#: The mark of text that is cut off.
 CUT = "..."
 
 

@@ -360,7 +360,7 @@ def _pages(pages: Pages) -> str:
     return f"{many(pages.total, 'page')} of {size} {unit}"
 
 
-#: What is told of a device that is shown.
+#: The rows of a device that is shown.
 _SHOWN = (
     "device",
     "host",

@@ -10,7 +10,7 @@ from typing import Any
 
 from resource_objects.cli.base import Command, Refused, add_actor, misused, read_input
 
-#: What takes longer, in seconds, shows how far it is, where somebody looks at a terminal.
+#: An action that takes longer, in seconds, shows its progress on a terminal.
 _PATIENCE = 2.0
 #: A prune that removes more than this share of all providers needs --yes.
 PRUNE_SHARE = 0.5

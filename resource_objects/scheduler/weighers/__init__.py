@@ -45,7 +45,7 @@ class Weigher(Protocol):
     A weigher may have further methods and properties:
 
     ``weights(hosts, spec)``
-        returns how good each host is, as an array in the order of ``hosts.hosts``: for large fleets
+        returns the weight of each host in the order of ``hosts.hosts``: for large fleets
     ``takes_negative``
         is False if its order must not be reversed
     ``is_idle``
@@ -54,7 +54,7 @@ class Weigher(Protocol):
     """
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        """Return how good a host is: higher is better."""
+        """Return the weight of a host: higher is better."""
 
 
 class ArrayWeigher(abc.ABC):
@@ -62,10 +62,10 @@ class ArrayWeigher(abc.ABC):
 
     @abc.abstractmethod
     def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
-        """Return how good each host is, in the order of ``hosts.hosts``."""
+        """Return the weight of each host, in the order of ``hosts.hosts``."""
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        """Return how good a host is: higher is better. Cost: the weights of all hosts."""
+        """Return the weight of a host: higher is better. Cost: the weights of all hosts."""
         return float(self.weights(host.hosts, spec)[host.tree])
 
 
