@@ -31,7 +31,8 @@ Steps, each of which is one write:
 ``rename class A: B``, ``ensure trait A``, ``delete aggregate A``, ``level aggregate A: rack``
     change names of classes, traits and aggregates, and levels of aggregates
 ``disable host0: fan``, ``enable host0``, ``group db: anti-affinity 2``, ``ungroup db``
-    disable and enable a provider, create (with its maximum for each host) and remove a server group
+    disable and enable a provider (``[was=fan]``, ``[was]``: in this state only), create (with its
+    maximum for each host) and remove a server group
 ``reported host0``, ``adopted host0``
     report the state of a provider, and the adoption of its existing use
 ``write``
@@ -93,7 +94,7 @@ from resource_objects import exceptions
 from resource_objects.providers import Backend, Provider
 from resource_objects.providers.allocation import HELD, RELEASED
 from resource_objects.providers.definition import DefinitionChanges, merge_changes
-from resource_objects.providers.disabled import DisableOrder
+from resource_objects.providers.disabled import DisableOrder, ServiceState
 from resource_objects.providers.feed import FeedEntry
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import (
@@ -350,7 +351,9 @@ class Runner:
                 action = NameAction.SET_LEVEL if step.word == "level" else NameAction(step.word)
                 return "names", NameChange(_NAME_KINDS[kind], action, name, step.value or None)
             case "disable" | "enable":
-                return "disabling", DisableOrder(self.uuid_of(step.subject), step.value or None)
+                was = ServiceState(step.options["was"] or None) if "was" in step.options else None
+                order = DisableOrder(self.uuid_of(step.subject), step.value or None, was=was)
+                return "disabling", order
             case "group" | "ungroup":
                 return "groups", GroupChange(step.subject, _server_group(step))
             case "reported" | "adopted":
