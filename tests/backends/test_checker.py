@@ -389,7 +389,7 @@ def _without_shares(rows: Rows, key: Key) -> InventoryRow | None:
             lambda *_: None,
             "test_a_stale_change_changes_nothing",
         ),
-        (write, "_append_to_feed", lambda *_: None, "test_an_entry_describes_its_write"),
+        (write, "_append_to_feed", lambda *_: None, "test_an_entry_names_the_changed_providers"),
         (statistics, "changed", lambda *_: ({}, []), "test_every_value_is_read_as_it_was_written"),
         (
             write,

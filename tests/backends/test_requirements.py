@@ -28,7 +28,7 @@ def test_a_backend_that_lacks_nothing_keeps_every_rule() -> None:
 
 
 def test_who_lacks_what_another_requirement_is_built_on_lacks_both() -> None:
-    outlives, elsewhere = "test_operations_outlive_the_backend", "test_one_of_many_first_processes"
+    outlives, elsewhere = "test_a_ledger_outlives_its_backend", "test_one_of_many_first_processes"
     for lacks in (Requirement.PERSISTENCE, Requirement.SHARING, Requirement.PROCESSES):
         assert any(name.startswith(elsewhere) for name in _skipped(lacks))
         assert (outlives in _skipped(lacks)) == (lacks is Requirement.PERSISTENCE)
@@ -37,7 +37,7 @@ def test_who_lacks_what_another_requirement_is_built_on_lacks_both() -> None:
 def test_an_unsupported_queue_is_not_tested() -> None:
     skipped = _skipped(Capability.WAITING)
     assert "test_pages_of_waiters_continue_after_a_number" in skipped
-    assert "test_operations_outlive_the_backend" not in skipped
+    assert "test_a_ledger_outlives_its_backend" not in skipped
 
 
 def test_the_reason_names_the_requirement(pytester: pytest.Pytester) -> None:

@@ -125,21 +125,15 @@ class NameRules(kit.Kit):
 
     @kit.law(7)
     def test_names_that_look_alike_differ(self, backend: Backend) -> None:
-        """Names of providers, aggregates, consumers and units."""
-        alike = [*kit.ALIKE, "0000:0a:00.0", "0000:0A:00.0", "u" * 199, "u" * 200]
+        """Names of providers, aggregates and consumers."""
+        alike = [*kit.ALIKE, "r" * 199, "r" * 200]
         hosts = [Provider(name, "VCPU=99", aggregates=alike[n:]) for n, name in enumerate(alike)]
         uuids = kit.define(backend, *hosts)
         assert len(set(uuids.values())) == len(alike)
-        for name, uuid in uuids.items():
-            units = (Use(uuid, "VCPU", len(alike), tuple(alike)),)
-            kit.order(backend, ConsumerOrder.claim(name, units))
-        for unit in alike:
-            with raises_code("UnitTaken"):
-                use = Use(uuids[unit], "VCPU", 1, (unit,))
-                kit.order(backend, ConsumerOrder.adjust("other", (use,)))
+        for number, name in enumerate(alike, 1):
+            kit.claim(backend, name, {uuids[name]: f"VCPU={number}"})
         state = kit.ledger_state(backend)
-        assert state.allocations == {(name, name, "VCPU"): len(alike) for name in alike}
-        assert state.units == {(at, unit): ("VCPU", at) for at in alike for unit in alike}
+        assert state.allocations == {(name, name, "VCPU"): n for n, name in enumerate(alike, 1)}
         for number, name in enumerate(alike):
             assert state.providers[name].aggregates == set(alike[number:])
             record = backend.held(name)
@@ -148,6 +142,18 @@ class NameRules(kit.Kit):
         kit.release(backend, "Job")
         assert backend.held("Job") is None and backend.held("job") is not None
         assert kit.names_of(backend, kit.AGGREGATE) == sorted(alike)
+
+    @kit.law(7)
+    def test_units_that_look_alike_differ(self, backend: Backend) -> None:
+        alike = (*kit.ALIKE, "0000:0a:00.0", "0000:0A:00.0", "u" * 255)
+        [here] = kit.define(backend, Provider("host0", "PCPU=99")).values()
+        use = Use(here, "PCPU", len(alike), alike)
+        kit.order(backend, ConsumerOrder.claim("job", (use,)))
+        stored = {("host0", unit): ("PCPU", "job") for unit in alike}
+        assert kit.ledger_state(backend).units == stored
+        for unit in alike:
+            with raises_code("UnitTaken"):
+                kit.order(backend, ConsumerOrder.claim("other", (Use(here, "PCPU", 1, (unit,)),)))
 
     @kit.law(7)
     @pytest.mark.parametrize("letter", ["x", "ö", "大", "🖥"])
