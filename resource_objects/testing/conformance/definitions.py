@@ -53,7 +53,6 @@ class DefinitionRules(kit.Kit):
     def test_a_new_ledger_is_empty(self, backend: Backend) -> None:
         assert backend.read() == Columns()
         assert backend.cursor() == backend.read().cursor == Cursor((0,) * SHARDS)
-        assert backend.changes(backend.cursor(), 10) == ()
 
     def test_a_defined_tree_is_read_as_it_was_defined(self, backend: Backend) -> None:
         kit.define(backend, _tree())

@@ -57,6 +57,7 @@ class FeedRules(kit.Kit):
     # --- entries ---
 
     def test_a_cursor_of_another_history_expires(self, backend: Backend) -> None:
+        assert backend.changes(_ZERO, 10) == ()
         names = kit.define(backend, kit.host("host0"))
         kit.claim(backend, "job", {names["host0"]: "VCPU=1"})
         cursor = backend.cursor()
