@@ -275,7 +275,7 @@ class Explanation(Shared):
 
     def _find(self, trees: Iterable[int]) -> None:
         """Find the reasons of some refused hosts."""
-        if some := sorted(set(trees) - self._reasons.keys()):
+        if some := sorted({tree for tree in trees if tree not in self._reasons}):
             reasons = HostReasons(self._problem, integers(some), self._needs_decision)
             self._reasons |= reasons.by_tree()
 
