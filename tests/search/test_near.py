@@ -177,11 +177,7 @@ def ledger() -> ro.Ledger:
 def told(ledger: ro.Ledger, amounts: str, **conditions: Any) -> list[str]:
     request = ro.Request(amounts, near="numa", **conditions)
     found = ledger.snapshot().candidates(request)
-    return (
-        [*map(str, found), *str(found.explain()).splitlines()]
-        if found
-        else [*str(found.explain()).splitlines()]
-    )
+    return [*map(str, found), *str(found.explain()).splitlines()]
 
 
 def test_devices_are_next_to_the_cells_that_give_the_cpus(ledger: ro.Ledger) -> None:

@@ -67,11 +67,11 @@ class LocatedCondition(Condition):
     def free(self, name: str) -> Integers:
         """Return the free amount of a class at each part, 0 without an inventory."""
         if name not in self._free:
-            rows, wanted = self.fleet.rows(name), self.providers
-            free = np.zeros(len(wanted), dtype=np.int64)
+            rows, providers = self.fleet.rows(name), self.providers
+            free = np.zeros(len(providers), dtype=np.int64)
             if len(rows.provider):
-                at = np.minimum(rows.provider.searchsorted(wanted), len(rows.provider) - 1)
-                has = rows.provider[at] == wanted
+                at = np.minimum(rows.provider.searchsorted(providers), len(rows.provider) - 1)
+                has = rows.provider[at] == providers
                 free[has] = rows.free[at[has]]
             self._free[name] = free
         return self._free[name]
