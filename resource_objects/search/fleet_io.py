@@ -255,7 +255,9 @@ def _count_parts(
 # --- columns of a fleet ---------------------------------------------------------------------------
 
 
-def columns_of(fleet: Fleet, trees: Collection[int] | None = None) -> Columns:
+def columns_of(
+    fleet: Fleet, trees: Collection[int] | None = None, *, for_views: bool = False
+) -> Columns:
     """Return the columns of a fleet, as far as a search uses them; numbers are places in it.
 
     The times of reports and adoptions are not known. Of a fleet that is confined to a part of a
@@ -264,6 +266,7 @@ def columns_of(fleet: Fleet, trees: Collection[int] | None = None) -> Columns:
     Cost: linear in the rows of these trees, and two binary searches for each trait and class.
 
     :param trees: only these; None for all
+    :param for_views: without allocations and aggregates, which views do not read
     """
     spans = _spans(fleet, trees)
     places = [place for first, end in spans for place in range(first, end)]
@@ -272,8 +275,12 @@ def columns_of(fleet: Fleet, trees: Collection[int] | None = None) -> Columns:
         providers=_providers(fleet, places),
         inventories=InventoryColumns(*_turned(_inventory_rows(fleet, spans), 10)),
         traits=TraitColumns(*_turned(_member_rows(fleet.traits, spans), 2)),
-        allocations=AllocationColumns(*_turned(_rows(fleet.allocations, only), 4)),
-        aggregates=AggregateColumns(*_turned(_member_rows(fleet.aggregates, spans), 2)),
+        allocations=AllocationColumns(
+            *_turned(() if for_views else _rows(fleet.allocations, only), 4)
+        ),
+        aggregates=AggregateColumns(
+            *_turned(() if for_views else _member_rows(fleet.aggregates, spans), 2)
+        ),
         shares=ShareColumns(*_turned(_share_rows(fleet, spans), 5)),
         kinds=KindColumns(*_turned(_kind_rows(fleet, spans), 4)),
         units=UnitColumns(*_turned(_rows(fleet.units, only), 4)),

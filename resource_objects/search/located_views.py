@@ -12,7 +12,7 @@ import itertools
 import operator
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -100,13 +100,10 @@ class _TreeDefinition:
 
     __slots__ = ("_providers", "root", "shape")
 
-    def __init__(self, fleet: Fleet, tree: int, root: int) -> None:
-        from resource_objects.search.fleet_io import columns_of  # it needs this module
-
-        is_cut = tree == fleet.within and fleet.above  # its parts may be at what is above the cut
-        trees = {tree, int(fleet.tree[fleet.above[0]])} if is_cut else {tree}
+    def __init__(self, shape: TreeShape, root: int) -> None:
+        """:param root: the place of the root"""
         self.root = root
-        self.shape = TreeShape(columns_of(fleet, trees))
+        self.shape = shape
         columns = self.shape.columns.inventories
         rows = zip(columns.resource_class, columns.provider_id, strict=True)
         self._providers = [
@@ -151,6 +148,9 @@ class _TreeDefinition:
         return Exclusions(amounts, units, by_limits)
 
 
+_Entry: TypeAlias = "tuple[_TreeDefinition, LocatedViews]"
+
+
 class ViewCache:
     """The views that were assembled over the trees of a fleet, by the key of the root of each.
 
@@ -162,9 +162,10 @@ class ViewCache:
 
     def __init__(self, definitions: dict[int, _TreeDefinition] | None = None) -> None:
         self._definitions = {} if definitions is None else definitions
-        self._views: dict[int, LocatedViews] = {}
+        #: with the definitions that have the numbers of their parts
+        self._views: dict[int, _Entry] = {}
         #: in place of ``_views`` for each tree whose usage changed, or that was added
-        self._changed: Overlay[int, dict[int, LocatedViews]] = Overlay({})
+        self._changed: Overlay[int, dict[int, _Entry]] = Overlay({})
 
     def after(self, changed: Collection[int]) -> ViewCache:
         """Return a cache without the views over some trees. Cost: linear in these."""
@@ -193,15 +194,29 @@ class ViewCache:
             tree = fleet.within
         root = int(fleet.tree.searchsorted(tree))
         key = int(fleet.keys.at[root])
-        definition = self._definitions.get(key)
-        if definition is None:
-            definition = self._definitions[key] = _TreeDefinition(fleet, tree, root)
-        moved = root - definition.root
         changed = self._changed.get(key)
         views = self._views if changed is None else changed
-        if key not in views:
-            views[key] = definition.views(fleet, moved)
-        return views[key], definition.exclusions(fleet, moved), moved
+        entry = views.get(key)
+        if entry is None:
+            definition = self._definitions.get(key)
+            if definition is None:
+                located = _read_views(fleet, tree)
+                definition = _TreeDefinition(located.shape, root)
+            else:
+                located = definition.views(fleet, root - definition.root)
+            entry = views[key] = definition, located
+        definition, located = entry
+        self._definitions.setdefault(key, definition)
+        moved = root - definition.root
+        return located, definition.exclusions(fleet, moved), moved
+
+
+def _read_views(fleet: Fleet, tree: int) -> LocatedViews:
+    from resource_objects.search.fleet_io import columns_of  # it needs this module
+
+    is_cut = tree == fleet.within and fleet.above  # its parts may be at what is above the cut
+    trees = {tree, int(fleet.tree[fleet.above[0]])} if is_cut else {tree}
+    return LocatedViews(columns_of(fleet, trees, for_views=True))
 
 
 def view_of(fleet: Fleet, kind: str, tree: int) -> View | None:

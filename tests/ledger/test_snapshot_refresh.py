@@ -256,16 +256,23 @@ def test_very_many_trees_are_read_with_all_others(ledger: ro.Ledger) -> None:
 
 
 def test_a_view_over_a_tree_is_gathered_until_it_is_touched(ledger: ro.Ledger) -> None:
-    for name in ("a", "b"):
+    for name in ("a", "b", "c"):
         ledger.sync(machines.SHAPES[-1](name, 1))
     first = ledger.snapshot()._fleet
     ledger.claim("job", {"b": "DEVICES=PGPU"})
     ledger.sync(ro.Provider("aa", "VCPU=1"))
     ledger.claim("job-2", {"aa": "VCPU=1"})
     second = ledger.snapshot()._fleet
-    old, new = ([fleet.view("DEVICES", n) for n in range(3)] for fleet in (first, second))
-    assert old[2] is None and new[1] is None
-    assert new[0].located is old[0].located
+    new, old = (
+        [fleet.view("DEVICES", n) for n in range(4) if n < len(fleet.hosts)]
+        for fleet in (second, first)
+    )
+    assert new[1] is None
+    assert new[0].located is old[0].located and new[3].located is old[2].located
+    for fleet, views in ((first, old), (second, new)):
+        for view in filter(None, views):
+            names = [part.name for part in view.located.parts]
+            assert [fleet.names[place] for place in view.places] == names
     assert str(old[1].located.inventory) != str(new[2].located.inventory)
 
 

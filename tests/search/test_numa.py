@@ -449,13 +449,13 @@ def test_no_view_is_gathered_of_trees_that_cannot(monkeypatch):
     )
     ledger.claim("a", ledger.snapshot(at="full").candidates("NUMA_TOPOLOGY=2:dedicated=6"))
     gathered = []
-    real = ResourceParts.copy
+    real = ResourceParts.inventory
 
-    def copy(self, usage):
+    def inventory(self, usage, exclusions):
         gathered.append(self.host)
-        return real(self, usage)
+        return real(self, usage, exclusions)
 
-    monkeypatch.setattr(ResourceParts, "copy", copy)
+    monkeypatch.setattr(ResourceParts, "inventory", inventory)
     snapshot = ledger.snapshot()
     for _ in range(2):
         assert len(snapshot.candidates("NUMA_TOPOLOGY=2:dedicated=4", limit=None)) == 1
