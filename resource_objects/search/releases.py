@@ -18,6 +18,9 @@ from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import CapacityByHost, totals_of
 from resource_objects.search.problem import lay, located_of, possible
 
+#: The number of consumers of one tree up to which arrays decide their release.
+MAX_PASSES = 256
+
 
 class ReleaseCandidate(NamedTuple):
     """A consumer, its allocations, and the trees that may have room without it."""
@@ -45,7 +48,8 @@ def release_candidates(
 ) -> Iterator[ReleaseCandidate]:
     """Yield the consumers whose release may make room; no such consumer is left out.
 
-    Cost: some passes over the fleet, and some microseconds for each allocation.
+    Cost: some passes over the fleet, and some microseconds for each allocation; for placed
+    amounts, a pass for each consumer of the fullest tree.
 
     :param pool_trees: the trees with a pool: its consumers may make room on each host it serves
     """
@@ -55,12 +59,14 @@ def release_candidates(
     capacity = CapacityByHost(fleet.as_of_now())
     totals = {name: total for name, total in totals_of(request).items() if name in fleet.classes}
     free = {name: capacity.free(name).tolist() for name in totals}
-    is_placed = bool(located_of(request))
+    placeable = _placeable_after_release(fleet, request, allocated)
 
     def may_help(consumer: str, tree: int, counts: Mapping[str, int]) -> bool:
+        if placeable is not None:
+            return (consumer, tree) in placeable
         shared = grows.get((consumer, tree), set())
         short = [name for name, total in totals.items() if free[name][tree] < total]
-        if not short and totals and not is_placed:  # the amounts are on the wrong providers
+        if not short and totals:  # the amounts are on the wrong providers
             return not totals.keys().isdisjoint({*counts, *shared})
         return all(
             name in shared or free[name][tree] + counts.get(name, 0) >= totals[name]
@@ -76,6 +82,53 @@ def release_candidates(
                 trees.add(tree)
         if trees:
             yield ReleaseCandidate(consumer, by_tree, tuple(sorted(trees)))
+
+
+def _placeable_after_release(
+    fleet: Fleet, request: Request, allocated: Mapping[str, Mapping[int, object]]
+) -> set[tuple[str, int]] | None:
+    """Return the consumers and trees whose release leaves the minimum of the placed amounts.
+
+    A pass releases one consumer of each tree, whichever units it has. None without placed amounts.
+    """
+    if not located_of(request):
+        return None
+    passes = _passes(allocated)
+    tree_of = fleet.tree.tolist()
+    uses: dict[tuple[str, int], list[tuple[int, int]]] = defaultdict(list)
+    for place, (name, consumer, amount) in fleet.allocations.all():
+        number = fleet.number(place, name)
+        if number is not None:
+            uses[consumer, tree_of[place]].append((number, amount))
+    released, used, shares = fleet.as_of_now().released(), fleet.inventories.used, fleet.shares
+    placeable: set[tuple[str, int]] = set()
+    for consumers in passes[:MAX_PASSES]:
+        amounts = np.zeros_like(used)
+        for tree, consumer in consumers.items():
+            for number, amount in uses[consumer, tree]:
+                amounts[number] += amount
+        remaining = used - amounts
+        if shares:
+            np.subtract.at(remaining, shares.target, amounts[shares.source] * shares.factor)
+        problem = lay(request, released.with_figures(used=remaining))
+        placeable.update(
+            (consumers[tree], tree) for tree in possible(problem).tolist() if tree in consumers
+        )
+    placeable.update((name, tree) for part in passes[MAX_PASSES:] for tree, name in part.items())
+    return placeable
+
+
+def _passes(allocated: Mapping[str, Mapping[int, object]]) -> list[dict[int, str]]:
+    """Return consumers by tree, one of each tree in each pass."""
+    passes: list[dict[int, str]] = []
+    counts: Counter[int] = Counter()
+    for consumer, trees in allocated.items():
+        for tree in trees:
+            if counts[tree] == len(passes):
+                passes.append({})
+            passes[counts[tree]][tree] = consumer
+            counts[tree] += 1
+    return passes
 
 
 def _allocated(
