@@ -38,7 +38,7 @@ from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import direct, lay, possible
-from resource_objects.search.tree_search import TreeSearch, Wider, candidate
+from resource_objects.search.tree_search import TreeSearch, Wider, counted_candidate
 from resource_objects.search.usage import with_limits
 
 #: Steps that one host may take before the others had their turn.
@@ -127,9 +127,7 @@ class _Turns:
     def build(self, tree: int) -> Candidate:
         """Return the candidate of a tree that arrays decided."""
         assert self._direct is not None, "arrays decided some"
-        demands = zip(self._problem.demands, self._direct.givers(tree), strict=True)
-        parts = [(n, provider, ask.amount) for n, (ask, provider) in enumerate(demands)]
-        return candidate(self._problem, tree, parts)
+        return counted_candidate(self._problem, tree, self._direct.givers(tree))
 
     def ended(self) -> tuple[int, bool]:
         """Return the steps that were taken, and whether there may be more candidates."""

@@ -233,6 +233,27 @@ def candidate(
     )
 
 
+def counted_candidate(problem: Problem, tree: int, providers: Sequence[int]) -> Candidate:
+    """Return the candidate of a tree where one provider provides all of each class, without units.
+
+    It equals that of :func:`candidate`, in two thirds of the time.
+
+    :param providers: by class of the unnamed group
+    """
+    fleet = problem.fleet
+    counts = [
+        _Count(provider, ask.resource_class, ask.amount, ask.whole, ask.units)
+        for ask, provider in zip(problem.demands, providers, strict=True)
+    ]
+    return Candidate._as_kept(
+        host=fleet.hosts[tree],
+        allocations=tuple([_allocation(fleet, count) for count in counts]),
+        generations=tuple(_generations(fleet, providers)),
+        located=_NO_AMOUNTS,
+        mappings=_mappings(problem, providers, ()),
+    )
+
+
 #: The placed amounts of a candidate without any.
 _NO_AMOUNTS = Amounts()
 
