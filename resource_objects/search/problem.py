@@ -61,26 +61,26 @@ from resource_objects.search.topology import topology_level
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """A request over a fleet, as the conditions on hosts that it comes to."""
+    """A request over a fleet, as its conditions on hosts."""
 
     fleet: Fleet
     request: Request
     rules: Semantics
     of_host: tuple[Condition, ...]  #: on the hosts themselves
     classes: tuple[ClassCondition, ...]  #: each count of the unnamed group
-    demands: tuple[FleetDemand, ...]  #: of these, what is asked
-    located: tuple[LocatedCondition, ...]  #: each of its located amounts
+    demands: tuple[FleetDemand, ...]  #: of these
+    located: tuple[LocatedCondition, ...]  #: each of its placed amounts
     traits: RequiredTraits  #: of which some class has to answer for each
-    of_unnamed: tuple[Condition, ...]  #: all on the unnamed group, each by itself before several
+    of_unnamed: tuple[Condition, ...]  #: on the unnamed group, each class before all of them
     together: Together  #: the last of these
-    of_groups: tuple[Condition, ...]  #: on the named groups, and what is told last
+    of_groups: tuple[Condition, ...]  #: on the named groups, and the last ones
     named: Named
-    is_host: Booleans  #: by tree: may be found
-    is_told: Booleans  #: by tree: is explained if it is not found
-    has_own: Booleans  #: by tree: keeps something of what is asked
+    is_host: Booleans  #: by tree: may have candidates
+    is_told: Booleans  #: by tree: is explained if it has no candidate
+    has_own: Booleans  #: by tree: has some of a requested class
     near: TopologyConstraint | None = None
-    filters: tuple[HostFilter, ...] = ()  #: those of the conditions on hosts that others brought
-    laid_by: tuple[LaysFilter, ...] = ()  #: what made these
+    filters: tuple[HostFilter, ...] = ()  #: the conditions of the caller on hosts
+    laid_by: tuple[LaysFilter, ...] = ()  #: the functions that made these
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the request, the fleet and the filters, of which the conditions are made."""
@@ -88,7 +88,7 @@ class Problem:
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """All that is asked of a host, in the order in which it is told."""
+        """All conditions on a host, in the order of the reasons."""
         return (*self.of_host, *self.of_unnamed, *self.of_groups)
 
     @property
@@ -97,25 +97,25 @@ class Problem:
         return self.traits.required
 
     def of_tree(self, tree: int, preference: Preference | None = None) -> list[TreeDemand]:
-        """Return the counts asked of one tree, as plain data. Cost: some 10 microseconds each.
+        """Return the counts on one tree as plain data. Cost: some 10 microseconds each.
 
-        :param preference: who is looked at first; None: who has a tree, in its order, then pools
+        :param preference: the order of sources; None: those of the tree itself, then pools
         """
         here = [one.of_tree(tree) for one in self.classes]
         return here if preference is None else [preference.of_sources(d, tree) for d in here]
 
     def located_of_tree(self, tree: int) -> list[LocatedTreeDemand]:
-        """Return the located amounts, asked of one tree."""
+        """Return the placed amounts on one tree."""
         return [one.of_tree(tree) for one in self.located]
 
 
 def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> Problem:
-    """Return a request laid over a fleet. Cost: one pass per class and condition, vectorised.
+    """Return a request over a fleet. Cost: one vectorised pass per class and condition.
 
-    :param filters: what else hosts have to meet
-    :raises InvalidInput: for an amount that is not kept as counts; if a count does not agree with
-        what locates it, or an affinity means nothing because no host cells are asked for
-    :raises NotFound: for a tree that is not there
+    :param filters: further conditions on hosts
+    :raises InvalidInput: for an amount that is not stored as counts; if a count does not agree with
+        the placed amount of the class; for an affinity without host cells
+    :raises NotFound: for an unknown tree
     """
     rules = semantics_of(request)
     amounts_of = located_of(request)
@@ -199,11 +199,11 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
 def _looked_at(
     fleet: Fleet, having: Sequence[Integers], rules: Semantics
 ) -> tuple[Booleans, Booleans, Booleans]:
-    """Return which trees may be found, which are explained if not, which have some of it.
+    """Return the trees that may have candidates, that are explained, and that have some class.
 
-    :param having: for each class that is asked for, the trees that have some of it
+    Without pools the last ones are not needed, and are all trees.
 
-    Where there are no pools, nobody asks who has some of it, and all are said to.
+    :param having: for each requested class, the trees that have some of it
     """
     within = np.ones(len(fleet.hosts), dtype=np.bool_)
     if fleet.within is not None:
@@ -266,22 +266,22 @@ def _demand(
 
 
 def _splitting(rows: ClassRows, one: Wanted, rules: Semantics) -> Booleans:
-    """Return which inventories may give a part of a class while others give the rest."""
+    """Return the inventories that may provide a part of a class while others provide the rest."""
     if one.units or not rules.splits_devices:
         return np.zeros_like(rows.is_below)
     return rows.is_below if is_device(one.resource_class) else rows.is_single
 
 
 # --- what is asked for --------------------------------------------------------------------------
-# What a request asks for: counts, class by class, and amounts that say where they go.
+# The requested amounts: counts by class, and placed amounts.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Wanted:
-    """One class that is asked for.
+    """A requested count of one class.
 
-    ``whole`` is the amount that says so; None where it is a part of an amount of several classes.
-    ``units`` are those asked for by name: then one provider gives all of it.
+    ``whole`` is the requested amount; None if the count is a part of an amount of several classes.
+    ``units`` are requested by name: then one provider provides all of it.
     """
 
     resource_class: str
@@ -291,15 +291,15 @@ class Wanted:
 
 
 def located_of(request: Request) -> Mapping[str, Amount]:
-    """Return the amounts of the unnamed group whose inventories lie over trees, by class."""
+    """Return the placed amounts of the unnamed group, by class."""
     every = request.unnamed.resources.by_name()
     return {name: amount for name, amount in every if _is_located(name)}
 
 
 def _check_affinity(amounts_of: Mapping[str, Amount], near: str | None) -> None:
-    """Refuse an affinity where nothing is asked for that it could be near to.
+    """Refuse an affinity if no host cells are requested.
 
-    :param near: the level below which all of the request has to be near, which is another thing
+    :param near: the topology level of the request, which is another condition
     """
     for name, amount in amounts_of.items():
         if amount.names_affinity and not amount.is_assigned:
@@ -311,14 +311,14 @@ def _check_affinity(amounts_of: Mapping[str, Amount], near: str | None) -> None:
 
 
 def wanted(request: Request) -> tuple[Wanted, ...]:
-    """Return each class that the unnamed group asks for as a count, once, in the order it comes in.
+    """Return each class that the unnamed group requests as a count, once, in order.
 
-    Not those that a located amount stands for, nor that amount. A count of a class and an
-    amount that is kept in the same class in one place ask for the same thing, which the latter
-    locates; they have to agree.
+    Placed amounts, and the counts that they include, are left out. A count of a class and an
+    amount that is stored in the same class at one provider request the same thing: they have to
+    agree.
 
-    :raises InvalidInput: for an amount that is kept as nothing, or not as counts above 0; if a
-        count does not agree with what locates it
+    :raises InvalidInput: for an amount that is not stored as counts above 0; if a count does not
+        agree with the amount that includes it
     """
     counted: dict[str, Wanted] = {}
     kept: dict[str, Wanted] = {}
@@ -342,7 +342,7 @@ def wanted(request: Request) -> tuple[Wanted, ...]:
 
 
 def _counts_wanted(request: Request) -> Iterable[tuple[str, Amount]]:
-    """Return what a request asks for beside what lies over trees."""
+    """Return the requested amounts that are not placed, and what placed amounts leave."""
     parts = split(request.unnamed.resources)
     every: Iterable[tuple[str, Amount]] = request.unnamed.resources.by_name()
     if parts is not None:
@@ -375,15 +375,12 @@ def _add(kept: dict[str, Wanted], record: AmountRecord) -> None:
 
 
 # --- prefilter ----------------------------------------------------------------------------------
-# What every host which can hold a request meets: over the whole fleet at once.
-#
-# They are cheap and rule most hosts out; what remains is decided exactly, tree by tree. Each
-# condition says it by its mask. Where no amount is split and no two traits meet this is the whole
-# decision already.
+# The masks of the conditions are cheap and exclude most hosts; the others are decided exactly, tree
+# by tree. If no amount is split and no two traits meet, the masks are the whole decision.
 
 
 def possible(problem: Problem) -> Integers:
-    """Return the trees that may hold the request, in order. No tree that can is left out.
+    """Return the trees that may hold the request, in order: all that can, and perhaps others.
 
     Cost: a vectorised pass for each class, and each class and trait.
     """
@@ -405,29 +402,29 @@ def possible(problem: Problem) -> Integers:
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Direct:
-    """The trees that arrays decide: one provider of the tree gives all of each class.
+    """The trees that arrays decide: one provider of the tree provides all of each class.
 
     Flags and numbers are by tree.
     """
 
     decides: Booleans
-    is_only: Booleans | None  #: that is the only way; None where nobody asks for another
-    first: tuple[Integers, ...]  #: by class, the number of the inventory that gives, where decided
+    is_only: Booleans | None  #: there is no other solution; None: not needed
+    first: tuple[Integers, ...]  #: by class, the number of the inventory that provides it
     provider: Integers  #: of inventories, by their number
 
     def givers(self, tree: int) -> list[int]:
-        """Return the provider that gives each class to a tree."""
+        """Return the provider of each class for a tree."""
         return [int(self.provider[first[tree]]) for first in self.first]
 
 
 def direct(problem: Problem, is_plain: bool, *, of_each: bool) -> Direct | None:
     """Return the trees that arrays decide, None if there are none.
 
-    On these, what the exact decision does first is all it does: of each class the first provider
-    that gives all of it gives, for traits are answered for whoever does, no units are to be chosen,
-    and nobody draws on what another draws on.
+    On these the first step of the exact decision is the whole decision: the first provider that has
+    all of a class provides it, because every provider answers for the traits, no units are chosen,
+    and no inventory is used twice.
 
-    :param is_plain: whether who stands first comes first; else there is to be no choice
+    :param is_plain: whether providers are in their usual order; else there must be no choice
     :param of_each: whether more than one candidate of a tree may be asked for
 
     Cost: a pass for each class, and each class and trait.
@@ -465,9 +462,9 @@ def direct(problem: Problem, is_plain: bool, *, of_each: bool) -> Direct | None:
 
 
 def _first_of_each(fleet: Fleet, ask: FleetDemand, gives: Booleans) -> tuple[Integers, Booleans]:
-    """Return the first inventory of each tree that gives a class, and where there is one.
+    """Return the first inventory of each tree that provides a class, and the trees with one.
 
-    Not where that is a placement of a partition: which of them is first depends on what is used.
+    Placements of partitions are left out: which of them is first depends on what is used.
     """
     rows = ask.rows
     if fleet.is_everywhere(ask.resource_class):
@@ -483,7 +480,7 @@ def _first_of_each(fleet: Fleet, ask: FleetDemand, gives: Booleans) -> tuple[Int
 
 
 def _may_meet(fleet: Fleet, first: Iterable[Integers]) -> Booleans:
-    """Return the trees where an inventory that gives shares, or is drawn on by another."""
+    """Return the trees in which one of the inventories uses another, or is used by one."""
     met = np.zeros(len(fleet.inventories.tree), dtype=np.bool_)
     met[fleet.shares.source] = met[fleet.shares.targets] = True
     found: Booleans = np.logical_or.reduce([met[at] for at in first])
@@ -491,12 +488,12 @@ def _may_meet(fleet: Fleet, first: Iterable[Integers]) -> Booleans:
 
 
 def _has_one_each(fleet: Fleet, ask: FleetDemand) -> bool:
-    """Return whether each tree has one inventory of a class at most, which gives alone."""
+    """Return True if each tree has at most one inventory of a class, which provides all of it."""
     return not ask.is_split and not ask.has_pools and fleet.has_one_each(ask.resource_class)
 
 
 def _gives_alone(fleet: Fleet, ask: FleetDemand, entries: Integers) -> Booleans:
-    """Return, by tree, whether there is one way to give a class: one of its entries gives all."""
+    """Return the trees with one way to provide a class: one of its inventories provides all."""
     rows, trees = ask.rows, len(fleet.hosts)
     found: Booleans = np.bincount(rows.tree[entries], minlength=trees) == 1
     if ask.is_split:
@@ -508,7 +505,7 @@ def _gives_alone(fleet: Fleet, ask: FleetDemand, entries: Integers) -> Booleans:
 
 
 def counts_alone(problem: Problem) -> bool:
-    """Return whether counts alone are asked for, and nobody has to say which units it takes."""
+    """Return True if only counts are requested, and no units have to be chosen."""
     if problem.located or problem.named or problem.near:
         return False
     names = {ask.resource_class for ask in problem.demands}

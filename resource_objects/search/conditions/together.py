@@ -1,4 +1,4 @@
-"""Several classes at once: what their sources draw on together, and all of the unnamed group."""
+"""Several classes at once: inventories that they share, and all of the unnamed group."""
 
 from __future__ import annotations
 
@@ -10,10 +10,7 @@ import numpy as np
 
 from resource_objects.reasons import Reason, Rule
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.amounts import (
-    ClassCondition,
-    FleetDemand,
-)
+from resource_objects.search.conditions.amounts import ClassCondition, FleetDemand
 from resource_objects.search.conditions.base import OWN, Condition, Partial
 from resource_objects.search.conditions.located import AffinityCheck, LocatedCondition
 from resource_objects.search.conditions.shortage import overdrawn
@@ -25,7 +22,7 @@ from resource_objects.search.tree_solver import may_provide
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Contention(Condition):
-    """Classes that draw on the same inventories fit there together."""
+    """Classes that use the same inventories through shares fit there together."""
 
     fleet: Fleet
     classes: Sequence[ClassCondition]
@@ -47,7 +44,7 @@ class Contention(Condition):
         return ()
 
     def reasons(self, host: Partial) -> list[Reason]:
-        """Return what too much is drawn on by those that are not short by themselves."""
+        """Return the inventories that are used too much by classes that fit individually."""
         if self.nearness is not None and host.told[self.nearness]:
             return []
         tree = host.tree
@@ -62,7 +59,7 @@ class Contention(Condition):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Together(Condition):
-    """All of the unnamed group is given, with each required trait answered for: the decision."""
+    """All of the unnamed group is provided, and a class answers for each required trait."""
 
     fleet: Fleet
     classes: Sequence[ClassCondition]
@@ -72,7 +69,7 @@ class Together(Condition):
     rule = Rule.TOGETHER
 
     def holds(self, tree: int) -> bool:
-        """Return whether it can be given, or whether that takes too long to find out."""
+        """Return True if it can be provided, or if the decision takes too long."""
         return may_provide(self.fleet, tree, *self._here(tree, len(self.traits.required)))
 
     def _here(self, tree: int, traits: int) -> tuple[list[TreeDemand], list[LocatedTreeDemand]]:
@@ -80,21 +77,21 @@ class Together(Condition):
         return here, [one.of_tree(tree).with_traits(traits) for one in self.located]
 
     def reasons(self, host: Partial) -> list[Reason]:
-        """Return, if nothing else fails, the first trait not to be had beside those before it."""
+        """Return, if nothing else fails, the first trait that excludes those before it."""
         if any(host.told.values()):
             return []
         count = len(self.traits.required)
         for trait in range(count):
             if not may_provide(self.fleet, host.tree, *self._here(host.tree, trait + 1)):
                 return [self.traits.not_beside(host.tree, trait)]
-        # it took too long to find out: what the easy way fails by
+        # the decision took too long: why each class as if alone fails
         found = overdrawn(self.fleet, host.tree, *self._here(host.tree, 0))
         if not found and count:
             return [self.traits.not_beside(host.tree, count - 1)]
         return found or list(self._few_units(host.tree))
 
     def _few_units(self, tree: int) -> Iterator[Reason]:
-        """Yield the classes of which there is enough by count, and not by name."""
+        """Yield the classes with enough free by count, and too few units."""
         fleet = self.fleet
         for one in self.classes:
             name, numbers = one.demand.resource_class, one.of_tree(tree).numbers
@@ -105,30 +102,30 @@ class Together(Condition):
 
 # --- over the fleet ---
 
-#: How much of a class is asked for, and which of its inventories may give it.
+#: The requested amount of a class, and the inventories that may provide it.
 Drawing: TypeAlias = tuple[int, ClassRows, Booleans]
 
 
 def contended(fleet: Fleet, drawing: Iterable[Drawing]) -> Booleans:
-    """Return the trees in which classes that can only draw on one inventory do not fit there."""
-    kept = fleet.inventories
+    """Return the trees in which classes that can only use one inventory do not fit there."""
+    every = fleet.inventories
     targets = fleet.shares.targets
-    left = (kept.capacity[targets] - kept.used[targets]).clip(0)
+    left = (every.capacity[targets] - every.used[targets]).clip(0)
     needed = np.zeros(len(targets), dtype=np.int64)
     for amount, rows, able in drawing:
         number, factor = _all_draw_on(fleet, rows, able, targets)
         room = left[number]
-        # what does not fit by itself counts as one too much, which cannot overflow
+        # an amount that does not fit alone counts as one too much, which cannot overflow
         needed[number] += np.where(
             amount <= room // factor, np.minimum(amount, room // factor) * factor, room + 1
         )
     found = np.zeros(len(fleet.hosts), dtype=np.bool_)
-    found[kept.tree[targets[needed > left]]] = True
+    found[every.tree[targets[needed > left]]] = True
     return found
 
 
 def drawing(fleet: Fleet, ask: FleetDemand) -> Drawing:
-    """Return how much of a class is asked for, and who may give: which of its inventories."""
+    """Return the requested amount of a class, and the inventories that may provide it."""
     rows = ask.rows
     shares = ask.is_device & (rows.low <= rows.high)
     able = ask.allowed[OWN] & (shares | ask.gives_all)
@@ -138,7 +135,7 @@ def drawing(fleet: Fleet, ask: FleetDemand) -> Drawing:
 def _all_draw_on(
     fleet: Fleet, rows: ClassRows, able: Booleans, targets: Integers
 ) -> tuple[Integers, Integers]:
-    """Return the targets on which all sources of a class in their tree draw, and least factors."""
+    """Return the inventories that all sources of a class in a tree use, with the least factors."""
     shares = fleet.shares
     here = shares.entries(rows.first, rows.first + len(able))
     drawing = able[shares.source[here] - rows.first]

@@ -1,7 +1,8 @@
-"""Required traits of the unnamed group: for each there is a class all of whose sources have it.
+"""The required traits of the unnamed group: some class answers for each.
 
-Which class answers for which trait is a choice, so all of them are one condition. A trait that only
-one class can answer for is none: that class is given by who has it, and told so.
+A class answers for a trait if all providers of the class have it. Which class answers for which
+trait is a choice, so all traits are one condition. If only one class can answer for a trait, its
+sources are those with the trait (:meth:`RequiredTraits.narrow`).
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from resource_objects.search.fleet import Fleet
 
 @dataclasses.dataclass(eq=False)
 class RequiredTraits(Condition):
-    """Each required trait is had by all who give some class."""
+    """Some class answers for each required trait."""
 
     fleet: Fleet
     rules: Semantics
@@ -37,7 +38,7 @@ class RequiredTraits(Condition):
         self._blamed: dict[int, int] = {}
 
     def mask(self) -> Booleans:
-        """Return which hosts seem to have a class that answers for each trait."""
+        """Return the hosts that seem to have a class that answers for each trait."""
         found = np.ones(len(self.fleet.hosts), dtype=np.bool_)
         for number in range(len(self.required)):
             if found.any():
@@ -45,36 +46,35 @@ class RequiredTraits(Condition):
         return found
 
     def checks(self) -> Iterator[Check]:
-        """Yield for each trait whether somebody who may give has it, and then whether enough."""
+        """Yield for each trait whether an allowed source has it, then whether these have enough."""
         for number, label in enumerate(self.required):
-            had = [one.had(number) for one in self.classes]
-            found = np.logical_or.reduce(had)
+            having = [condition.had(number) for condition in self.classes]
             name = self.classes[0].name if len(self.classes) == 1 else None
-            words = f"{' or '.join(one.name for one in self.classes)} {self._said(label)}"
-            yield Check(found, self.rule, "", name, label, words)
-            able = [one for one, some in zip(self.classes, had, strict=True) if some.any()]
+            words = f"{' or '.join(one.name for one in self.classes)} {self._in_words(label)}"
+            yield Check(np.logical_or.reduce(having), self.rule, "", name, label, words)
+            able = [one for one, hosts in zip(self.classes, having, strict=True) if hosts.any()]
             passing = self._answered(number)
             if len(able) == 1:
                 yield able[0].check_of_trait(number, label)._replace(passing=passing)
             else:
                 yield Check(passing, Rule.CAPACITY, "", label=label, words=words)
 
-    def _said(self, label: str) -> str:
-        """Return a required trait in words, with what is asked of everybody who gives."""
-        barriers = {one.demand.barriers for one in self.classes}
-        common = barriers.pop() if len(barriers) == 1 else ()
-        told = in_words([*common, (self.rule, label)])
-        return f"{told} among those that may give" if barriers else told
+    def _in_words(self, label: str) -> str:
+        """Return a required trait in words, with the conditions on each provider."""
+        conditions = {condition.demand.barriers for condition in self.classes}
+        common = conditions.pop() if len(conditions) == 1 else ()
+        words = in_words([*common, (self.rule, label)])
+        return f"{words} among those that may give" if conditions else words
 
     def _answered(self, trait: int) -> Booleans:
-        """Return, by tree, whether some class seems to be given by who has a required trait."""
+        """Return the hosts that seem to have enough of some class at sources with a trait."""
         found = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
         for one in self.classes:
             found |= one.enough(trait)
         return found
 
     def sources(self, tree: int) -> dict[Condition, int]:
-        """Return, by class, who may give it: with the traits that only it can answer for."""
+        """Return, by class, the sources on one tree that may provide it, as bits."""
         findings = Findings(HostSet(self.fleet, self.rules, integers([tree])), decides=True)
         self.narrow(findings)
         return {one: bits(flags.tolist()) for one, (_, flags) in findings.sources.items()}
@@ -142,7 +142,7 @@ class RequiredTraits(Condition):
                         yield from self.classes[number].short(tree, some)
 
     def not_beside(self, tree: int, trait: int) -> Reason:
-        """Return the reason for a trait that nobody has beside those before it."""
+        """Return the reason for a trait that no source has together with those before it."""
         owners = [number for number, _ in self._tries(tree, trait)]
         return self._missing(tree, trait, owners[0] if owners else self._blame(trait))
 
@@ -150,26 +150,20 @@ class RequiredTraits(Condition):
         return self.classes[number].lacks(tree, trait, self.required)
 
     def _tries(self, tree: int, trait: int) -> list[tuple[int, int]]:
-        """Return the classes of which some source has a trait, and which sources these are."""
+        """Return the classes of which some sources have a trait, with these as bits."""
         here = [one.of_tree(tree) for one in self.classes]
         found = [(n, demand.allowed & demand.with_trait[trait]) for n, demand in enumerate(here)]
         return [(number, sources) for number, sources in found if sources]
 
     def _blame(self, trait: int) -> int:
-        """Choose the class that is named where nobody in a tree has a trait.
+        """Return the class that is named if no source of a tree has a trait.
 
-        One whose sources have the trait elsewhere, else one of devices, else any.
+        It is a class whose sources have the trait elsewhere, else one of devices, else the first.
         """
         if trait not in self._blamed:
-            self._blamed[trait] = self._chosen(trait)
+            having = self.fleet.traits.get(self.required[trait], ())
+            elsewhere = [np.isin(one.providers, having).any() for one in self.classes]
+            devices = [one.is_of_devices for one in self.classes]
+            named = next((flags for flags in (elsewhere, devices) if any(flags)), [True])
+            self._blamed[trait] = [bool(flag) for flag in named].index(True)
         return self._blamed[trait]
-
-    def _chosen(self, trait: int) -> int:
-        having = self.fleet.traits.get(self.required[trait])
-        for number, one in enumerate(self.classes):
-            if having is not None and bool(np.isin(one.providers, having).any()):
-                return number
-        for number, one in enumerate(self.classes):
-            if one.is_of_devices:
-                return number
-        return 0
