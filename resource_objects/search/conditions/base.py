@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class Reach(enum.Enum):
-    """The providers whose membership of an aggregate counts for a provider."""
+    """The providers whose aggregates apply to a provider."""
 
     ITSELF = "its own"
-    ROOT = "its own, or its root's"
-    ABOVE = "its own, or that of any provider above it"
+    ROOT = "its own, and those of its root"
+    ABOVE = "its own, and those of its ancestors"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
