@@ -272,15 +272,16 @@ class _GroupFindings:
         at = np.flatnonzero(hosts)
         if not len(at):
             return
-        inventories = [np.zeros((2, 0), dtype=np.int64)]  # with their hosts
+        size = len(self._fleet.inventories.tree)
+        keys = [np.zeros(0, dtype=np.int64)]  # of hosts and inventories
         for kind in kinds:
             for rows, _ in kind.classes:
                 pairs, providers = self._of_rows(rows)
                 would = providers.flags(kind.would) & hosts[pairs.host]
                 if but_able:
                     would &= ~providers.flags(kind.provides)
-                inventories.append(np.stack((pairs.host, pairs.entry + rows.first))[:, would])
-        host, numbers = np.unique(np.concatenate(inventories, axis=1), axis=1)
+                keys.append((pairs.host * size + pairs.entry + rows.first)[would])
+        host, numbers = np.divmod(np.unique(np.concatenate(keys)), max(1, size))
         self._findings.add(
             self._groups,
             rule,
