@@ -1,8 +1,7 @@
-"""The pictures of the documentation: text stays in its place, and says what is drawn."""
+"""The pictures of the documentation agree with the text and the library."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 
@@ -12,44 +11,6 @@ import resource_objects as ro
 
 ROOT = Path(__file__).parents[1]
 PICTURES = ROOT / "doc" / "source" / "_static"
-_SPEC = importlib.util.spec_from_file_location("pictures", ROOT / "tools" / "pictures.py")
-assert _SPEC is not None and _SPEC.loader is not None
-pictures = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(pictures)
-
-
-@pytest.mark.parametrize("path", sorted(PICTURES.glob("*.svg")), ids=lambda path: path.stem)
-def test_no_text_leaves_its_place_or_lies_on_another(path):
-    assert pictures.faults(path.read_text(encoding="utf-8")) == []
-
-
-@pytest.mark.parametrize("path", sorted(PICTURES.glob("*.svg")), ids=lambda path: path.stem)
-def test_a_picture_has_a_ground_of_its_own(path):
-    """Else its dark text could not be read on a dark page."""
-    found = path.read_text(encoding="utf-8")
-    _, _, wide, high = re.search(r'viewBox="([^"]+)"', found)[1].split()
-    assert f'<rect width="{wide}" height="{high}" fill="#ffffff"/>' in found
-
-
-PLAIN = (
-    '<svg viewBox="0 0 200 50" font-size="10"><rect x="5" y="5" width="90" height="30"/>'
-    '<text x="10" y="20">{}</text><text x="{}" y="20">there</text></svg>'
-)
-
-
-@pytest.mark.parametrize(
-    ("text", "other", "wrong"),
-    [
-        ("short", 120, 0),
-        ("a text that is too long", 150, 1),  # for its box
-        ("short", 20, 1),  # on the other
-        ("short", 180, 1),  # out of the picture
-        ("short", 90, 1),  # out of its box
-        ("short", 4, 2),  # over the edge, and on the other
-    ],
-)
-def test_what_is_wrong_is_found(text, other, wrong):
-    assert len(pictures.faults(PLAIN.format(text, other))) == wrong
 
 
 def test_the_states_that_are_drawn_are_those_that_are_told():

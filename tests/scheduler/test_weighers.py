@@ -17,12 +17,7 @@ from resource_objects.providers.statistics import Statistic
 from resource_objects.scheduler import RequestSpec, Scheduler
 from resource_objects.scheduler.pipeline import Pipeline
 from resource_objects.scheduler.states import HostStates
-from resource_objects.scheduler.weighers.fragmentation import (
-    Task,
-    Workload,
-    fragmentation,
-    growth,
-)
+from resource_objects.scheduler.weighers.fragmentation import Task, Workload, fragmentation, growth
 from resource_objects.testing.refusals import raises_code
 
 

@@ -15,11 +15,7 @@ from resource_objects import exceptions, search
 from resource_objects.host import partitions
 from resource_objects.requests import Gang, Member, Request
 from resource_objects.scheduler.states import HostStates
-from resource_objects.scheduler.weighers.fragmentation import (
-    Fragmentation,
-    Workload,
-    fragmentation,
-)
+from resource_objects.scheduler.weighers.fragmentation import Fragmentation, Workload, fragmentation
 from resource_objects.search.how_many import Count
 from resource_objects.testing.refusals import raises_code
 from tests.search.test_how_many import world

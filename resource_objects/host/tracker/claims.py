@@ -34,8 +34,7 @@ from resource_objects.providers.orders import UNLIMITED
 from resource_objects.reasons import Rule
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts
-from resource_objects.search.candidate import Candidate
-from resource_objects.search.candidates import Candidates
+from resource_objects.search import Candidate, Candidates
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
