@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from resource_objects import exceptions, fields
+from resource_objects.names import resource_class_order
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.orders import Key
 from resource_objects.resources import Amount, Resource, resource
@@ -122,9 +123,8 @@ class ResourceParts:
         self._rows = [
             (row, n) for n, part in enumerate(self._definitions) for row, _ in part.records
         ]
-        self._shared = tuple(
-            dict.fromkeys(other for part in self._definitions for other in part.shared)
-        )
+        shared = dict.fromkeys(other for part in self._definitions for other in part.shared)
+        self._shared = sorted(shared, key=lambda other: resource_class_order(other[0]))
 
     def inventory(
         self, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS
