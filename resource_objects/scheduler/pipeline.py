@@ -19,12 +19,7 @@ from resource_objects.exceptions import FilterFailed, InvalidInput
 from resource_objects.fields import FrozenDict
 from resource_objects.ledger import Ledger
 from resource_objects.requests import Request
-from resource_objects.scheduler.filters import (
-    POLICIES,
-    Filter,
-    FilterCondition,
-    NamedFilter,
-)
+from resource_objects.scheduler.filters import POLICIES, Filter, FilterCondition, NamedFilter
 from resource_objects.scheduler.filters.hosts import Affinity
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostStates, Reports

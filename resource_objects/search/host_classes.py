@@ -24,6 +24,16 @@ from resource_objects.search.fleet import ClassRows
 from resource_objects.search.problem import Problem
 
 
+def _codes(columns: Integers) -> Integers:
+    """Return equal numbers for equal rows of columns; faster than ``np.unique`` of rows."""
+    order = np.lexsort(columns)
+    ordered = columns[:, order]
+    is_new = (ordered[:, 1:] != ordered[:, :-1]).any(axis=0)
+    codes = np.zeros(columns.shape[1], dtype=np.int64)
+    codes[order[1:]] = is_new.cumsum()
+    return codes
+
+
 class HostClasses:
     """The classes of the hosts of a fleet, for some requests.
 
@@ -52,8 +62,7 @@ class HostClasses:
             for parts in fleet.device_parts.values()
             for shape in parts.shapes
         )
-        _, code = np.unique(np.stack(list(self._columns()), 1), axis=0, return_inverse=True)
-        self._code = code.reshape(-1)
+        self._code = _codes(np.stack(list(self._columns())))
         self._order = np.arange(len(fleet.names))
         if not self._is_detailed and not nears:
             self._sort_siblings()

@@ -19,14 +19,7 @@ import numpy as np
 from resource_objects.providers.columns import Columns, KindColumns, UnitColumns
 from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.tree_shape import NO_EXCLUSIONS, Exclusions, TreeShape
-from resource_objects.search.arrays import (
-    Integers,
-    Overlay,
-    PlaceIndex,
-    coded,
-    frozen,
-    integers,
-)
+from resource_objects.search.arrays import Integers, Overlay, PlaceIndex, coded, frozen, integers
 
 if TYPE_CHECKING:
     from resource_objects.search.fleet import Fleet

@@ -23,11 +23,7 @@ from resource_objects.resources.located import cell_map_of
 from resource_objects.resources.records import AmountRecord
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions import amounts
-from resource_objects.search.conditions.amounts import (
-    ClassCondition,
-    FleetDemand,
-    having_free,
-)
+from resource_objects.search.conditions.amounts import ClassCondition, FleetDemand, having_free
 from resource_objects.search.conditions.base import (
     OWN,
     Condition,

@@ -18,11 +18,7 @@ from resource_objects.resources import Amount, Amounts, resource
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified
 from resource_objects.search.candidate import Candidate
-from resource_objects.search.conditions.near import (
-    UNCONSTRAINED,
-    TopologyConstraint,
-    TreeDomains,
-)
+from resource_objects.search.conditions.near import UNCONSTRAINED, TopologyConstraint, TreeDomains
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
