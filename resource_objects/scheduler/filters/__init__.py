@@ -101,9 +101,8 @@ class FilterCondition(HostFilter):
         already is skipped. None: a filter that fails raises"""
         self.name = named.name
         self._filter: Any = named.filter
-        # the mask of an ArrayFilter has decided
-        is_array = isinstance(named.filter, ArrayFilter)
-        self._ask = self._filter.reason if is_array else self._filter.refuses
+        plugin = named.filter  # the mask of an ArrayFilter has decided
+        self._ask = plugin.reason if isinstance(plugin, ArrayFilter) else plugin.refuses
         self._hosts = hosts
         self._spec = spec
         self._failures = failures
