@@ -320,6 +320,7 @@ class Explanation(Shared):
 def _line(host: str, reasons: tuple[Reason, ...]) -> str:
     """Return one line for one host; a reason that is about one provider of it names that one.
 
+    >>> from resource_objects.reasons import Rule
     >>> few = Reason(Rule.CAPACITY, 3, bound=4, used=3, resource="PGPU", where="host0",
     ...              holders=(("job-1", 1), ("job-2", 1), ("job-3", 1), ("job-4", 1)))
     >>> print(_line("host0", (few,)))

@@ -64,5 +64,5 @@ class PowerLeft:
     """Prefers hosts whose rack has the most power left: pools are called like their aggregates."""
 
     def weigh(self, host: HostState, spec: RequestSpec) -> float:
-        racks = [host.hosts[name] for name in host.aggregates if name in host.beside]
+        racks = [host.hosts[name] for name in host.aggregates if name in host.hosts]
         return max((rack.free("CUSTOM_SITE_WATT") for rack in racks), default=0)
