@@ -22,30 +22,27 @@ def test_the_table_of_the_documentation_is_the_committed_results(path: pathlib.P
     assert path.read_text() == table.text(path), "run python -m benchmarks.table"
 
 
-def test_every_result_is_in_some_table() -> None:
-    shown = {name for some in table.TABLES.values() for name in some}
-    assert {path.stem for path in table.RESULTS.glob("*.json")} == shown
-
-
 @pytest.mark.parametrize(
-    "drawn",
+    "picture",
     [candidates_picture, numa_picture, pci_picture, schedulers_picture],
     ids=["candidates", "numa", "pci", "schedulers"],
 )
-def test_the_picture_of_the_documentation_is_of_the_committed_results(drawn: ModuleType) -> None:
-    how = f"run python -m {drawn.__name__}"
-    assert drawn.PICTURE.exists() == drawn.RESULT.exists(), how
-    if drawn.RESULT.exists():
-        assert drawn.PICTURE.read_text() == drawn.text(), how
+def test_the_picture_of_the_documentation_is_of_the_committed_results(picture: ModuleType) -> None:
+    how = f"run python -m {picture.__name__}"
+    assert picture.PICTURE.exists() == picture.RESULT.exists(), how
+    if picture.RESULT.exists():
+        assert picture.PICTURE.read_text() == picture.text(), how
 
 
 @pytest.mark.parametrize(
-    "told",
+    "differences",
     [filter_differences, numa_differences, pci_differences, peer_differences, tracker_differences],
     ids=["filter", "numa", "pci", "placement", "tracker"],
 )
-def test_the_table_of_differences_is_of_tests_that_there_are(told: ModuleType) -> None:
-    assert told.TABLE.read_text() == told.text(), f"run python -m {told.__name__}"
-    for rows in told.SECTIONS.values():
+def test_the_table_of_differences_is_of_tests_that_there_are(differences: ModuleType) -> None:
+    assert differences.TABLE.read_text() == differences.text(), (
+        f"run python -m {differences.__name__}"
+    )
+    for rows in differences.SECTIONS.values():
         for row in rows:
-            assert f"def {row.test}(" in (told.HERE / row.file).read_text(), row.test
+            assert f"def {row.test}(" in (differences.HERE / row.file).read_text(), row.test
