@@ -330,8 +330,8 @@ def test_a_room_names_its_modules(room: Path) -> None:
 
 
 def test_no_modules_import_each_other() -> None:
-    """Snapshots, views and findings refer back by types, or by imports inside functions."""
-    known = {f"resource_objects.search.{name}" for name in ("snapshot", "fleet", "findings")}
+    """Snapshots and findings refer back by types, or by imports inside functions."""
+    known = {f"resource_objects.search.{name}" for name in ("snapshot", "findings")}
     assert [circle for circle in house().circles() if not known & set(circle)] == []
 
 

@@ -17,6 +17,7 @@ from resource_objects.resources.catalog import is_device
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.arrays import Booleans, Figures, Integers, frozen
 from resource_objects.search.fleet import Fleet
+from resource_objects.search.located_views import view_of
 
 #: Later than every report.
 _END_OF_TIME = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
@@ -218,7 +219,7 @@ class HostState:
                 records.append(_sum(of_entries, highs, together))
         by_name: dict[str, Inventory] = dict(inventories_of(records).by_name())
         for kind in fleet.parts:
-            view = fleet.view(kind, self.tree)
+            view = view_of(fleet, kind, self.tree)
             if view is not None:
                 by_name[kind] = view.located.inventory
         return Inventories(by_name)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import io
 import pickle
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from resource_objects import exceptions
-
-if TYPE_CHECKING:
-    from resource_objects.search.splice import Splice
 
 Integers = npt.NDArray[np.int64]
 Booleans = npt.NDArray[np.bool_]
@@ -137,6 +134,8 @@ class Overlay(Generic[K, V]):
 
         Cost: linear in these, and in the square root of all entries on average.
         """
+        if not more:
+            return self
         found = object.__new__(type(self))
         found._below, found._above = self._below, {**self._above, **more}
         if len(found._above) ** 2 > len(self._below) + 2**16:
@@ -158,10 +157,13 @@ class Keys:
         self._end = end
         self._sorted: tuple[Integers, Integers] | None = None
 
-    def spliced(self, splice: Splice, count: int) -> Keys:
-        """Return the keys after ``count`` new providers were spliced in."""
+    def spliced(self, splice: Callable[[Integers, Integers], Any], count: int) -> Keys:
+        """Return the keys after ``count`` new providers were spliced in.
+
+        :param splice: returns the array by place after that, from those of old and new providers
+        """
         end = self._end + count
-        return Keys(splice.of(self.at, np.arange(self._end, end)), end)
+        return Keys(splice(self.at, np.arange(self._end, end)), end)
 
     def places(self, keys: Integers) -> Integers:
         """Return the places of keys, -1 for removed providers. Cost: once a sort."""

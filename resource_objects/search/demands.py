@@ -23,7 +23,8 @@ from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.conditions.base import OWN, Qualifications
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.located_views import Parts, View
+from resource_objects.search.located_views import View, view_of, view_with_use
+from resource_objects.search.relations import Parts
 
 
 class Source(NamedTuple):
@@ -203,7 +204,7 @@ class LocatedTreeDemand:
     @property
     def view(self) -> View:
         """The view over the tree, which has at least one part."""
-        found = self.ask.fleet.view(self.ask.resource_class, self.tree)
+        found = view_of(self.ask.fleet, self.ask.resource_class, self.tree)
         assert found is not None, "the tree has parts"
         return found
 
@@ -346,7 +347,7 @@ class Placing:
             for n, count in used.items()
             if n in one.reach
         }
-        return fleet.view_beside(one.view, more) if more else one.view
+        return view_with_use(fleet, one.view, more) if more else one.view
 
     def _others(self, views: Mapping[str, LocatedView]) -> Mapping[str, LocatedView]:
         """Return what else lies over the tree, and is left to others where that is possible."""
@@ -359,7 +360,7 @@ class Placing:
         found: dict[str, LocatedView] = {}
         for kind in fleet.parts.keys() - {one.ask.resource_class for one in self.located}:
             try:
-                view = fleet.view(kind, tree)
+                view = view_of(fleet, kind, tree)
             except exceptions.InvalidInventory:
                 continue
             if view is not None:

@@ -19,6 +19,7 @@ from resource_objects.resources.catalog import is_device
 from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import Integers
 from resource_objects.search.fleet import Fleet
+from resource_objects.search.located_views import view_of
 
 
 def equivalence(fleet: Fleet) -> Equivalence:
@@ -91,7 +92,7 @@ class Equivalence:
             if not issubclass(resource(name).inventory_kind, Identified):
                 return None
             try:
-                view = fleet.view(name, int(fleet.tree[provider]))
+                view = view_of(fleet, name, int(fleet.tree[provider]))
             except exceptions.InvalidInventory:
                 return None
             if view is None:

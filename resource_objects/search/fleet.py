@@ -14,7 +14,7 @@ import functools
 import itertools
 import operator
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -39,15 +39,7 @@ from resource_objects.search.arrays import (
     pickled,
 )
 from resource_objects.search.holders import Allocations, Units
-from resource_objects.search.located_views import (
-    NO_PARTS,
-    Parts,
-    View,
-    ViewCache,
-    view_beside,
-    view_of,
-)
-from resource_objects.search.relations import Members, Pools, Shares, grouped
+from resource_objects.search.relations import NO_PARTS, Members, Parts, Pools, Shares, grouped
 
 T = TypeVar("T")
 
@@ -147,6 +139,42 @@ def _unpickled(data: bytes) -> Fleet:
 
 class shared_property(functools.cached_property[T]):  # noqa: N801 (it is used as a decorator)
     """A cached property that depends on definitions only: fleets with other usage share it."""
+
+
+def _no_changes() -> Overlay[int, dict[int, Any]]:
+    return Overlay({})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ViewCache:
+    """The views over trees that were assembled, by the key of the root of each tree.
+
+    Fleets with other usage share the definitions, and the views over each tree of which they have
+    the same usage. Threads may share a cache: two of them may assemble equal views.
+    """
+
+    #: definitions of trees; :mod:`.located_views` adds them and the views
+    definitions: dict[int, Any] = dataclasses.field(default_factory=dict)
+    views: dict[int, Any] = dataclasses.field(default_factory=dict)
+    #: in place of ``views`` for each tree whose usage changed, or that was added
+    changed: Overlay[int, dict[int, Any]] = dataclasses.field(default_factory=_no_changes)
+
+    def after(self, changed: Iterable[int]) -> ViewCache:
+        """Return a cache without the views over some trees. Cost: linear in these."""
+        return self._with_changed(self.definitions, changed)
+
+    def spliced(self, removed: Collection[int], added: Iterable[int]) -> ViewCache:
+        """Return a cache without some trees, and for new trees. Cost: linear in what is cached."""
+        definitions = {key: d for key, d in self.definitions.items() if key not in removed}
+        return self._with_changed(definitions, added)
+
+    def _with_changed(self, definitions: dict[int, Any], keys: Iterable[int]) -> ViewCache:
+        changed = {key: dict[int, Any]() for key in keys}
+        return ViewCache(definitions, self.views, self.changed.with_(changed))
+
+    def without_usage(self) -> ViewCache:
+        """Return a cache for fleets of the same definitions, whatever their usage."""
+        return ViewCache(self.definitions)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -307,24 +335,9 @@ class Fleet(Shared):
                 return name
         return None
 
-    def view(self, name: str, tree: int) -> View | None:
-        """Return the view of a placed resource over a tree, None if it has no part of it.
-
-        Cost: that of assembling it, the first time.
-
-        :raises InvalidInventory: if the stored parts contradict each other
-        """
-        key = name, tree
-        if key not in self._views:
-            self._views[key] = view_of(self, name, tree)
-        return self._views[key]
-
-    def view_beside(self, view: View, used: Mapping[tuple[int, str], int]) -> View:
-        """Return a view with further use, by the place of the provider and the resource class."""
-        return view_beside(self, view, used)
-
     @functools.cached_property
-    def _views(self) -> dict[tuple[str, int], View | None]:
+    def views(self) -> dict[tuple[str, int], Any]:
+        """The views by resource and tree that :func:`.view_of` returned."""
         return {}
 
     def view_keys(self, trees: Iterable[int]) -> list[int]:

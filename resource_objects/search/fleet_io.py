@@ -42,8 +42,16 @@ from resource_objects.search.arrays import (
 )
 from resource_objects.search.fleet import ClassRows, DisabledPlace, Fleet, largest_allocation
 from resource_objects.search.holders import Allocations, Rows, Units
-from resource_objects.search.located_views import Parts, read_parts
-from resource_objects.search.relations import SHARING, Find, Members, Pools, Shares, grouped
+from resource_objects.search.relations import (
+    SHARING,
+    Find,
+    Members,
+    Parts,
+    Pools,
+    Shares,
+    grouped,
+    read_parts,
+)
 
 
 def read(columns: Columns, at: str | None = None) -> Fleet:

@@ -31,7 +31,7 @@ from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.demands import Supply, TreeDemand, members
 from resource_objects.search.distribution import Counts, Domain, LinearBound, maximal, within_bound
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.located_views import View
+from resource_objects.search.located_views import View, view_of
 from resource_objects.search.problem import Problem, counts_alone, lay, possible
 from resource_objects.search.tree_search import candidate
 
@@ -536,7 +536,7 @@ class GangProblem:
     def _may_provide_of(self, name: str, tree: int, counts: Counts, budget: Budget) -> bool:
         budget.spend(_DEVICES_OF_HOST)
         try:
-            view = self.fleet.view(name, tree)
+            view = view_of(self.fleet, name, tree)
         except exceptions.InvalidInventory:  # its devices are unknown
             return True
         if view is None:

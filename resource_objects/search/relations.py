@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TypeAlias
 
@@ -9,7 +10,7 @@ import numpy as np
 import os_traits
 
 from resource_objects import exceptions
-from resource_objects.providers.columns import ShareColumns
+from resource_objects.providers.columns import KindColumns, ShareColumns
 from resource_objects.search.arrays import Booleans, Integers, PlaceIndex, coded, frozen, integers
 
 #: Places are fewer than 2 to the power of this.
@@ -249,3 +250,60 @@ def grouped(names: Iterable[str], provider: Integers) -> Members:
     codes, code = coded(list(names))
     order = np.lexsort((provider, code))
     return Members(codes, np.bincount(code, minlength=len(codes)), provider[order])
+
+
+# --- parts of structured resources ----------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class Parts:
+    """The parts of one structured resource, by provider: parallel arrays, one entry each."""
+
+    provider: Integers
+    tree: Integers
+    shape: Integers  #: index into :attr:`shapes`
+    shapes: tuple[tuple[str, ...], ...]  #: different sets of resource classes, sorted
+    descriptions: tuple[str, ...]
+
+    def of_tree(self, tree: int) -> slice:
+        """Return the entries of a tree. Cost: two binary searches."""
+        start, end = self.tree.searchsorted((tree, tree + 1))
+        return slice(int(start), int(end))
+
+    def described(self) -> Iterator[tuple[int, str]]:
+        """Return the places of the providers, each with the description of its part."""
+        return zip(self.provider.tolist(), self.descriptions, strict=True)
+
+    def classes_at(self, provider: int) -> tuple[str, ...]:
+        """Return the resource classes of the part that a provider stores, () if it stores none."""
+        entry = int(self.provider.searchsorted(provider))
+        is_stored = entry < len(self.provider) and self.provider[entry] == provider
+        return self.shapes[self.shape[entry]] if is_stored else ()
+
+
+_NOTHING: Integers = frozen(integers(()))
+NO_PARTS = Parts(_NOTHING, _NOTHING, _NOTHING, (), ())
+
+
+def read_parts(kinds: KindColumns, place: PlaceIndex, tree: Integers) -> dict[str, Parts]:
+    """Return the parts by the name of their structured resource, which may have no placement.
+
+    :param tree: of each provider
+    """
+    rows: dict[str, list[int]] = {name: [] for name in sorted(set(kinds.resource_class))}
+    for row, name in enumerate(kinds.resource_class):
+        rows[name].append(row)
+    parts: dict[str, Parts] = {}
+    for name, numbers in rows.items():
+        provider = place.of([kinds.provider_id[row] for row in numbers])
+        order = np.argsort(provider, kind="stable")
+        numbers = [numbers[entry] for entry in order.tolist()]
+        shapes, shape = coded(["\n".join(kinds.classes[row]) for row in numbers])
+        parts[name] = Parts(
+            frozen(provider[order]),
+            frozen(tree[provider[order]]),
+            frozen(shape),
+            tuple(tuple(classes.split("\n")) for classes in shapes),
+            tuple([kinds.body[row] for row in numbers]),
+        )
+    return parts

@@ -23,8 +23,15 @@ from resource_objects.search import fleet_io
 from resource_objects.search.arrays import Integers, frozen, integers
 from resource_objects.search.fleet import CLASS_COLUMNS, NO_ROWS, ClassRows, Fleet
 from resource_objects.search.holders import Row, Rows, by_provider
-from resource_objects.search.located_views import NO_PARTS, Parts
-from resource_objects.search.relations import PLACE_BITS, SHARING, Members, Pools, Shares
+from resource_objects.search.relations import (
+    NO_PARTS,
+    PLACE_BITS,
+    SHARING,
+    Members,
+    Parts,
+    Pools,
+    Shares,
+)
 from resource_objects.store.dry_run import redefined
 
 T = TypeVar("T")
@@ -161,7 +168,7 @@ def with_trees(old: Fleet, new: Fleet, removed: Sequence[int]) -> Fleet:
     """
     splice = TreeSplice(old, new, removed)
     providers = splice.providers
-    keys = old.keys.spliced(providers, len(new.names))
+    keys = old.keys.spliced(providers.of, len(new.names))
     traits = _members(old.traits, new.traits, splice)
     aggregates = _members(old.aggregates, new.aggregates, splice)
     parent = providers.of(splice.old[old.parent], splice.new[new.parent])

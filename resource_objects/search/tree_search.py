@@ -22,6 +22,7 @@ from resource_objects.search.conditions.near import UNCONSTRAINED, TopologyConst
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
+from resource_objects.search.located_views import view_of
 from resource_objects.search.named_groups import GroupSteps
 from resource_objects.search.order import Preference
 from resource_objects.search.problem import Problem
@@ -289,7 +290,7 @@ def _with_units(
 def _units(fleet: Fleet, kind: str, count: _Count, taken: frozenset[str]) -> tuple[str, ...]:
     few = FewUnits(fleet.names[count.provider], count.resource_class, count.amount)
     try:
-        view = fleet.view(kind, int(fleet.tree[count.provider]))
+        view = view_of(fleet, kind, int(fleet.tree[count.provider]))
     except exceptions.InvalidInventory:
         raise few from None
     assert view is not None, "a part is of a view"

@@ -8,6 +8,7 @@ from resource_objects import exceptions
 from resource_objects.search import Snapshot
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import CLASS_COLUMNS, ClassRows, Fleet
+from resource_objects.search.located_views import view_of, view_with_use
 
 
 def picture_of(snapshot: Snapshot) -> dict[str, Any]:
@@ -82,11 +83,11 @@ def _columns(rows: ClassRows) -> dict[str, Any]:
 
 
 def _views(fleet: Fleet) -> list[Any]:
-    found = []
+    found: list[Any] = []
     for kind in fleet.parts:
         for tree, host in enumerate(fleet.hosts):
             try:
-                view = fleet.view(kind, tree)
+                view = view_of(fleet, kind, tree)
             except exceptions.InvalidInventory as error:
                 found.append((kind, host, str(error)))
                 continue
@@ -102,4 +103,4 @@ def _more(fleet: Fleet, view: Any) -> str:
     """Return a view with more in use of its first part, where that can be said."""
     place = view.places[0]
     some = {(place, fleet.class_of(number)): 0 for number in equivalence(fleet).inventories(place)}
-    return str(fleet.view_beside(view, some).located.inventory)
+    return str(view_with_use(fleet, view, some).located.inventory)

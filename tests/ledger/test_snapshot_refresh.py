@@ -17,6 +17,7 @@ from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers import Backend
 from resource_objects.search import Snapshot
 from resource_objects.search.equivalence import equivalence
+from resource_objects.search.located_views import view_of
 from resource_objects.testing.conformance.scenarios import run
 from tests import databases
 from tests.ledger import refresh_machine as machines
@@ -264,7 +265,7 @@ def test_a_view_over_a_tree_is_gathered_until_it_is_touched(ledger: ro.Ledger) -
     ledger.claim("job-2", {"aa": "VCPU=1"})
     second = ledger.snapshot()._fleet
     new, old = (
-        [fleet.view("DEVICES", n) for n in range(4) if n < len(fleet.hosts)]
+        [view_of(fleet, "DEVICES", n) for n in range(4) if n < len(fleet.hosts)]
         for fleet in (second, first)
     )
     assert new[1] is None

@@ -23,6 +23,7 @@ from resource_objects.providers.columns import (
 )
 from resource_objects.providers.provider import Share
 from resource_objects.search import Snapshot, arrays, fleet_io, holders, splice
+from resource_objects.search.located_views import view_of
 from resource_objects.search.refresh import RefreshableSnapshot
 from resource_objects.search.snapshot import Refresh
 from resource_objects.search.splice import with_trees
@@ -146,7 +147,7 @@ def test_a_snapshot_says_how_it_came_to_be() -> None:
 
 def test_the_views_of_a_fleet_do_not_depend_on_fleets_with_other_figures() -> None:
     def devices(one: Any) -> str:
-        return str(one.view("DEVICES", 1).located.inventory)
+        return str(view_of(one, "DEVICES", 1).located.inventory)
 
     columns = lab()
     fleet, first = fleet_io.read(columns), devices(fleet_io.read(columns))

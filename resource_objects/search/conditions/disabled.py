@@ -33,6 +33,7 @@ from resource_objects.search.conditions.base import (
 )
 from resource_objects.search.demands import LocatedFleetDemand
 from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.located_views import view_of
 from resource_objects.search.named_groups import GroupKind
 
 
@@ -177,7 +178,7 @@ class DisabledParts(Condition):
         )
 
     def _is_of_placed(self, demand: LocatedFleetDemand, tree: int, place: int, unit: str) -> bool:
-        view = self.fleet.view(demand.resource_class, tree)
+        view = view_of(self.fleet, demand.resource_class, tree)
         if view is None or place not in view.places:
             return False
         inventory = view.located.inventory

@@ -42,6 +42,7 @@ from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, bits
 from resource_objects.search.findings import Findings, HostSet
 from resource_objects.search.fleet import Fleet
+from resource_objects.search.located_views import view_of
 from resource_objects.search.named_groups import Named
 from resource_objects.search.order import Preference
 from resource_objects.search.topology import TopologyLevel
@@ -353,7 +354,7 @@ class TreeDomains:
         constraint = self._constraint
         fleet, cells = constraint.fleet, constraint.level.cell[self.domains].tolist()
         for kind in fleet.parts if max(cells) >= 0 else ():
-            view = fleet.view(kind, self._tree)
+            view = view_of(fleet, kind, self._tree)
             known = None if view is None else cell_map_of(view.located.inventory)
             if known is not None:
                 return distance_table(cells, known.distances)
