@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from resource_objects.providers import Claim
     from resource_objects.providers.arguments import Limited
     from resource_objects.search import Order, Snapshot
-    from resource_objects.search.conditions.base import HostFilter, LaysFilter
+    from resource_objects.search.findings import HostFilter, LaysFilter
     from resource_objects.search.fleet import Fleet
     from resource_objects.search.gangs import GangFit
 

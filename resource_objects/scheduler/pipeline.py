@@ -25,7 +25,7 @@ from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostStates, Reports
 from resource_objects.scheduler.weighers import NamedWeigher, Weigher, weigh
 from resource_objects.search.arrays import Integers
-from resource_objects.search.conditions.base import HostFilter, LaysFilter
+from resource_objects.search.findings import HostFilter, LaysFilter
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Order
 

@@ -13,13 +13,14 @@
 The search
 ``search``           the search over all trees, within a limit and a budget
 ``problem``          one request compiled for one fleet, and the prefilter by arrays
+``eligibility``      the rules by which a request is read, and the eligible providers
 ``conditions``       the conditions of a request, one module for each
 ``named_groups``     the named groups of a request, over a fleet and on one tree
 ``demands``          the demand of a request on one tree, as plain data
 ``tree_search``      the candidates of one tree
 ``tree_solver``      the backtracking search on one tree
 ``split``            one amount in parts that obey the unit rules
-``findings``         the reasons of a set of hosts while conditions report them
+``findings``         conditions on hosts, and the reasons of a set of hosts that they report
 ``host_reasons``     the reasons of hosts that cannot hold a request
 ``equivalence``      equal providers, of which one is considered
 ``topology``         the domains of a topology level

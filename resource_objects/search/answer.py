@@ -16,9 +16,10 @@ import numpy as np
 
 from resource_objects.reasons import Rule
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.base import OWN, POOL, Check, sums
 from resource_objects.search.conditions.disabled import disabled_for
+from resource_objects.search.eligibility import OWN, POOL
 from resource_objects.search.feasibility import Feasibility, SearchOutcome
+from resource_objects.search.findings import Check, sums
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.problem import Problem
 

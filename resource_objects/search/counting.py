@@ -15,7 +15,7 @@ from resource_objects.fields import MAX_AMOUNT
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.amounts import FleetDemand
-from resource_objects.search.conditions.base import OWN, POOL
+from resource_objects.search.eligibility import OWN, POOL
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import (
     CapacityByHost,

@@ -21,7 +21,7 @@ from resource_objects.resources import Amount
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans
-from resource_objects.search.conditions.base import OWN, Qualifications
+from resource_objects.search.eligibility import OWN, Qualifications
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import View, view_of, view_with_use
 from resource_objects.search.relations import Parts

@@ -26,10 +26,11 @@ from resource_objects.resources.located import Identified, PartialRequest
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.amounts import ClassCondition
-from resource_objects.search.conditions.base import OWN, LaysFilter
 from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.demands import Supply, TreeDemand, members
 from resource_objects.search.distribution import Counts, Domain, LinearBound, maximal, within_bound
+from resource_objects.search.eligibility import OWN
+from resource_objects.search.findings import LaysFilter
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import View, view_of
 from resource_objects.search.problem import Problem, counts_alone, lay, possible

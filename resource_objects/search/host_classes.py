@@ -18,7 +18,7 @@ import numpy as np
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.candidate import Candidate
-from resource_objects.search.conditions.base import OWN
+from resource_objects.search.eligibility import OWN
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import ClassRows
 from resource_objects.search.problem import Problem

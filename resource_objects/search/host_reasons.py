@@ -16,8 +16,7 @@ import numpy as np
 
 from resource_objects.reasons import Reason, Rule
 from resource_objects.search.arrays import Booleans, Figures, Integers
-from resource_objects.search.conditions.base import label_of
-from resource_objects.search.findings import Findings, HostSet, ReasonColumns
+from resource_objects.search.findings import Findings, HostSet, ReasonColumns, label_of
 from resource_objects.search.problem import Problem
 
 #: The reasons of some hosts, by tree.

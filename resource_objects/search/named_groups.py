@@ -25,7 +25,7 @@ from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.matching import Matching
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.base import (
+from resource_objects.search.eligibility import (
     OWN,
     Laying,
     Qualification,

@@ -18,9 +18,9 @@ from resource_objects.requests import Request
 from resource_objects.resources import resource
 from resource_objects.resources.traits import known_traits
 from resource_objects.search.arrays import Booleans, Figures, Integers
-from resource_objects.search.conditions.base import LaysFilter
 from resource_objects.search.demands import TreeDemand, bits
 from resource_objects.search.equivalence import equivalence
+from resource_objects.search.findings import LaysFilter
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.placements import least_exclusive
 

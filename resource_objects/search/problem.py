@@ -24,17 +24,6 @@ from resource_objects.resources.records import AmountRecord
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions import amounts
 from resource_objects.search.conditions.amounts import ClassCondition, FleetDemand, having_free
-from resource_objects.search.conditions.base import (
-    OWN,
-    Condition,
-    HostFilter,
-    Laying,
-    LaysFilter,
-    Qualification,
-    Qualifications,
-    Semantics,
-    semantics_of,
-)
 from resource_objects.search.conditions.disabled import (
     DisabledParts,
     EnabledHost,
@@ -48,6 +37,15 @@ from resource_objects.search.conditions.near import SingleDomain, TopologyConstr
 from resource_objects.search.conditions.together import Contention, Together
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, lay_located
+from resource_objects.search.eligibility import (
+    OWN,
+    Laying,
+    Qualification,
+    Qualifications,
+    Semantics,
+    semantics_of,
+)
+from resource_objects.search.findings import Condition, HostFilter, LaysFilter
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.named_groups import Named, lay_groups
 from resource_objects.search.order import Preference

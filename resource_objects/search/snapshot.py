@@ -25,7 +25,8 @@ from resource_objects.resources import Resource, resource
 from resource_objects.search import fleet_io, host_usage, search
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidates import Candidates
-from resource_objects.search.conditions.base import LaysFilter, semantics_of
+from resource_objects.search.eligibility import semantics_of
+from resource_objects.search.findings import LaysFilter
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.fleet_io import columns_of
 from resource_objects.search.host_usage import HostUsage
@@ -183,7 +184,7 @@ class Snapshot(Shared):
           snapshots, unless the request requires ``COMPUTE_STATUS_DISABLED``.
 
         A request with ``compatibility="placement"`` follows the rules of Placement instead
-        (:mod:`~resource_objects.search.conditions.base` lists the differences). Equal providers are
+        (:mod:`~resource_objects.search.eligibility` lists the differences). Equal providers are
         considered once. The same snapshot, request and options give the same answer.
 
         Cost: milliseconds to exclude the hosts that do not fit, however many. For each other host:

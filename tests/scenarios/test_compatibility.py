@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
-from resource_objects.search.conditions.base import OURS, PLACEMENT, Reach
+from resource_objects.search.eligibility import OURS, PLACEMENT, Reach
 from tests.support.drawn_cases import Ask, DrawnCase
 
 HERE = Path(__file__).parent

@@ -11,8 +11,8 @@ import pytest
 from resource_objects.reasons import Rule
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
-from resource_objects.search.conditions.base import Check
 from resource_objects.search.explain import Explanation
+from resource_objects.search.findings import Check
 from resource_objects.search.host_reasons import HostReasons, find_reasons, labels, needs_decision
 from tests.search.worlds import case, held_by
 from tests.support import fleets

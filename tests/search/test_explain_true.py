@@ -138,7 +138,7 @@ def test_the_checker_knows_only_the_rows() -> None:
                     left += [node.module] if node.module.count(".") > 1 else names
                 if node.module.startswith("resource_objects.search"):
                     of_search |= {(node.module, one.name) for one in node.names}
-    rules = "resource_objects.search.conditions.base"
+    rules = "resource_objects.search.eligibility"
     given = ("resource_objects.search.candidate", "Candidate")  # in the enumerator: a value
     assert of_search <= {(rules, "Reach"), (rules, "Semantics"), (rules, "semantics_of"), given}
 

@@ -18,7 +18,7 @@ from resource_objects import exceptions
 from resource_objects.reasons import Rule
 from resource_objects.requests import Gang, Member, RequestGroup
 from resource_objects.resources.pci import DeviceSpec
-from resource_objects.search.conditions.base import Check
+from resource_objects.search.findings import Check
 from resource_objects.search.gangs import GangFit
 from resource_objects.testing.conformance.suite import host_of
 from resource_objects.testing.refusals import raises_code

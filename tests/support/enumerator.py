@@ -6,7 +6,7 @@ providers of each named group, and leaves out what breaks a rule. Nothing is cut
 out because it is like something else.
 
 The rules that differ between the two readings of a request (D14) are the rows of
-:class:`~resource_objects.search.conditions.base.Semantics`, each read by itself. Where both agree:
+:class:`~resource_objects.search.eligibility.Semantics`, each read by itself. Where both agree:
 
 * a named group is given by one provider; the unnamed group class by class;
 * amounts that land on one inventory are summed: the sum is within what is free and ``max_unit``,
@@ -40,7 +40,7 @@ from resource_objects import exceptions
 from resource_objects.providers.columns import Columns
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search.candidate import Candidate
-from resource_objects.search.conditions.base import Reach, Semantics, semantics_of
+from resource_objects.search.eligibility import Reach, Semantics, semantics_of
 from tests.support.columns import Kept, Place, Row
 
 #: A candidate without what does not tell it apart. Sorted, so that the same form is equal.

@@ -20,7 +20,7 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.disabled import REMOVED
 from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.search.conditions.base import semantics_of
+from resource_objects.search.eligibility import semantics_of
 from tests.support.columns import Kept, Place
 from tests.support.enumerator import HostReading, tree_of
 from tests.support.near_reference import place_of

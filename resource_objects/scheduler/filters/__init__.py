@@ -26,8 +26,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.base import Check, HostFilter
-from resource_objects.search.findings import Findings
+from resource_objects.search.findings import Check, Findings, HostFilter
 
 T = TypeVar("T")
 

@@ -1,12 +1,11 @@
 """The conditions of a request on hosts, each in a module of its own.
 
-A condition (``base.Condition``) excludes hosts over the whole fleet by a mask, and adds the reasons
-of the hosts that fail; both are in one class, so that filter and explanation cannot differ.
+A condition (``findings.Condition``) excludes hosts over the whole fleet by a mask, and adds the
+reasons of the hosts that fail; both are in one class, so that filter and explanation cannot differ.
 :mod:`~resource_objects.search.tree_solver` decides. The prefilter, the stages and the explanation
 walk one list of conditions, ``problem.Problem.conditions``.
 
 ==================  ===============================================================================
-``base``            the rules by which a request is read; conditions on providers and hosts
 ``host``            the host itself: traits, aggregates, its tree, that it provides something
 ``disabled``        disabled providers provide nothing
 ``amounts``         one class as a count: by one provider, or by several devices

@@ -18,21 +18,20 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.arrays import Booleans, Integers, integers
-from resource_objects.search.conditions.base import (
-    OWN,
-    POOL,
-    Check,
-    Condition,
-    Semantics,
-    excluded,
-    in_words,
-    pools_of,
-    trees_of,
-    unmet,
-)
 from resource_objects.search.conditions.shortage import Shortage, overdrawn, reasons_of_units
 from resource_objects.search.demands import Draw, Source, TreeDemand, bits, members
-from resource_objects.search.findings import Findings, HostSet, Pairs, Sources
+from resource_objects.search.eligibility import OWN, POOL, Semantics, pools_of, trees_of
+from resource_objects.search.findings import (
+    Check,
+    Condition,
+    Findings,
+    HostSet,
+    Pairs,
+    Sources,
+    excluded,
+    in_words,
+    unmet,
+)
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.tree_solver import may_provide
 
@@ -53,7 +52,7 @@ class FleetDemand:
     is_device: Booleans  #: may provide a part if other devices provide the rest
     is_split: bool  #: whether there are such devices
     barriers: tuple[tuple[Rule, str], ...]  #: the conditions on each provider
-    # flags by role, see base.Qualification
+    # flags by role, see eligibility.Qualification
     is_barred: tuple[Booleans, ...]  #: by such a condition, does not meet it
     has_required: tuple[Booleans, ...]  #: by required trait
     allowed: Booleans  #: meets all conditions on each provider, and the requested units are free

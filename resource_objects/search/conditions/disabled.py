@@ -21,17 +21,16 @@ from resource_objects.requests import Request
 from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import FleetDemand
-from resource_objects.search.conditions.base import (
+from resource_objects.search.demands import LocatedFleetDemand
+from resource_objects.search.eligibility import (
     OWN,
-    Condition,
-    Partial,
     Qualification,
     Semantics,
     met,
     pools_of,
     roles_of,
 )
-from resource_objects.search.demands import LocatedFleetDemand
+from resource_objects.search.findings import Condition, Partial
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.located_views import view_of
 from resource_objects.search.named_groups import GroupKind

@@ -17,17 +17,9 @@ import numpy as np
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.matching import matched
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.base import (
-    OWN,
-    Check,
-    Condition,
-    in_words,
-    pools_of,
-    roles_of,
-    trees_of,
-)
 from resource_objects.search.conditions.shortage import Shortage
-from resource_objects.search.findings import Findings, Pairs
+from resource_objects.search.eligibility import OWN, pools_of, roles_of, trees_of
+from resource_objects.search.findings import Check, Condition, Findings, Pairs, in_words
 from resource_objects.search.fleet import ClassRows
 from resource_objects.search.named_groups import GroupKind, Named, giving
 from resource_objects.search.tree_solver import may_assign

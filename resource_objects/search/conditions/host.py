@@ -11,8 +11,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition
-from resource_objects.search.conditions.base import Check, Condition, HostFilter, Partial
-from resource_objects.search.findings import Findings
+from resource_objects.search.findings import Check, Condition, Findings, HostFilter, Partial
 from resource_objects.search.fleet import Fleet
 
 

@@ -24,9 +24,16 @@ from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.base import Check, Condition, Partial, excluded, in_words
 from resource_objects.search.demands import LocatedFleetDemand, LocatedTreeDemand, Placing
-from resource_objects.search.findings import HostSet, Sources
+from resource_objects.search.findings import (
+    Check,
+    Condition,
+    HostSet,
+    Partial,
+    Sources,
+    excluded,
+    in_words,
+)
 from resource_objects.search.fleet import ClassRows
 from resource_objects.search.tree_solver import may_provide
 

@@ -35,12 +35,12 @@ from resource_objects.resources.distances import DistanceTable, distance_table, 
 from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition, FleetDemand, having_free
-from resource_objects.search.conditions.base import OWN, POOL, Check, Condition
 from resource_objects.search.conditions.groups import Groups
 from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, bits
-from resource_objects.search.findings import Findings, HostSet
+from resource_objects.search.eligibility import OWN, POOL
+from resource_objects.search.findings import Check, Condition, Findings, HostSet
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import view_of
 from resource_objects.search.named_groups import Named

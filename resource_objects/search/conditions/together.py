@@ -11,11 +11,12 @@ import numpy as np
 from resource_objects.reasons import Reason, Rule
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition, FleetDemand
-from resource_objects.search.conditions.base import OWN, Condition, Partial
 from resource_objects.search.conditions.located import AffinityCheck, LocatedCondition
 from resource_objects.search.conditions.shortage import overdrawn
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
+from resource_objects.search.eligibility import OWN
+from resource_objects.search.findings import Condition, Partial
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.tree_solver import may_provide
 

@@ -16,10 +16,10 @@ import numpy as np
 from resource_objects.reasons import Reason, Rule
 from resource_objects.search.arrays import Booleans, integers
 from resource_objects.search.conditions.amounts import ClassCondition
-from resource_objects.search.conditions.base import Check, Condition, Semantics, in_words
 from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.demands import bits
-from resource_objects.search.findings import Findings, HostSet
+from resource_objects.search.eligibility import Semantics
+from resource_objects.search.findings import Check, Condition, Findings, HostSet, in_words
 from resource_objects.search.fleet import Fleet
 
 

@@ -1,4 +1,4 @@
-"""The rules by which a request is read, and the conditions on hosts and providers that it has.
+"""The rules by which a request is read, and the providers that are eligible for its groups.
 
 The search asks only for the value of a rule, never whose rules apply, so each rule can be tested
 individually. A rule on which both columns agree is no field;
@@ -9,19 +9,15 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from resource_objects import exceptions
-from resource_objects.reasons import Reason, Rule
+from resource_objects.reasons import Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.fleet import ClassRows, Fleet
-
-if TYPE_CHECKING:
-    from resource_objects.search.findings import Findings
+from resource_objects.search.fleet import Fleet
 
 
 class Reach(enum.Enum):
@@ -287,176 +283,3 @@ class Laying:
         if self._rules.refuses_unknown_trees:
             raise exceptions.NotFound("provider", key)
         return -1
-
-
-# --- hosts ----------------------------------------------------------------------------------------
-# A request is a list of conditions on hosts (``problem.Problem.conditions``). The prefilter, the
-# stages and the reasons walk that list without knowing any of them.
-
-
-class Check(NamedTuple):
-    """The hosts that pass one part of a condition: a stage of an explanation."""
-
-    passing: Booleans  #: by tree
-    rule: Rule
-    group: str | None = None  #: suffixes of the groups, "" for the unnamed one; None: the host
-    resource: str | None = None
-    label: str | None = None  #: the trait, aggregate or provider
-    words: str = ""  #: this condition on providers and those before it
-    amount: int | None = None  #: the requested amount
-    rows: ClassRows | None = None  #: the inventories of which the most that is free is reported
-    allowed: Booleans | None = None  #: by role, which of them may provide it; None: all
-    divisible: Booleans | None = None  #: which of them may provide it in parts; None: none
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Partial:
-    """One host while its reasons are collected."""
-
-    tree: int
-    #: by class of the unnamed group, the sources that may provide it, as bits: with the traits that
-    #: only they can answer for
-    sources: Mapping[Condition, int]
-    told: Mapping[Condition, bool]  #: by condition so far, whether it has reasons
-
-
-class Condition:
-    """A condition on hosts: a filter over the fleet, stages, and reasons.
-
-    A condition that decides host by host overrides :meth:`reasons` in place of :meth:`find`.
-    """
-
-    rule: Rule  #: that fails where it is not met
-
-    def mask(self) -> Booleans | None:
-        """Return, by tree, False where it is surely not met; None: arrays rule out no host."""
-        return None
-
-    def checks(self) -> Iterable[Check]:
-        """Return the stages, of which the last has the hosts of :meth:`mask`."""
-        passing = self.mask()
-        return () if passing is None else (Check(passing, self.rule),)
-
-    def find(self, findings: Findings, hosts: Booleans) -> None:
-        """Add the reasons by which some hosts do not meet it.
-
-        A condition on several parts adds none where a part failed already.
-        """
-        findings.add_decided(self, hosts, self.reasons)
-
-    def reasons(self, host: Partial) -> list[Reason]:
-        """Return the reasons by which one host does not meet it."""
-        raise NotImplementedError
-
-
-class HostFilter(Condition):
-    """A condition of a caller, such as a scheduler's filter."""
-
-    def mask(self) -> Booleans:
-        """Return, by tree, False where it is surely not met."""
-        raise NotImplementedError
-
-    def among(self, trees: Integers) -> Booleans:
-        """Return which of some hosts meet it: exactly, parallel to these."""
-        raise NotImplementedError
-
-    def holds(self, tree: int) -> bool:
-        """Return True if a host meets it."""
-        return bool(self.among(np.array([tree]))[0])
-
-
-#: Makes a condition of a caller over a fleet, for a request: once for each search.
-LaysFilter: TypeAlias = Callable[[Fleet, Request], HostFilter]
-
-
-# --- reasons --------------------------------------------------------------------------------------
-
-
-def sums(values: Any, tree: Integers, trees: int) -> Integers:
-    """Return the sum of values for each tree, exactly."""
-    total = np.zeros(trees, dtype=np.int64)
-    np.add.at(total, tree, values)
-    return total
-
-
-def label_of(rule: Rule, resource: str | None, trait: str | None, filter_name: str | None) -> str:
-    """Return the label by which hosts that fail by a rule are counted."""
-    match rule:
-        case Rule.TRAIT_MISSING:
-            return f"{resource} with {trait}"
-        case Rule.TRAIT_FORBIDDEN:
-            return f"{resource} without {trait}"
-    if resource is None:  # about the host, or about groups as a whole
-        return " ".join(filter(None, (rule.value, filter_name or trait)))
-    return resource
-
-
-#: The rules whose label is a trait.
-_OF_TRAITS = frozenset(
-    {
-        Rule.TRAIT_MISSING,
-        Rule.TRAIT_FORBIDDEN,
-        Rule.ROOT_TRAIT_MISSING,
-        Rule.ROOT_TRAIT_FORBIDDEN,
-    }
-)
-
-
-def label_field(rule: Rule) -> str:
-    """Return the field of a reason that has the label of a condition."""
-    return "trait" if rule in _OF_TRAITS else "unit"
-
-
-#: The words before the label of a condition on providers.
-_WORDS = {
-    Rule.TRAIT_MISSING: "with",
-    Rule.TRAIT_FORBIDDEN: "without",
-    Rule.AGGREGATE_MISSING: "in",
-    Rule.AGGREGATE_FORBIDDEN: "outside",
-    Rule.OTHER_TREE: "of the tree of",
-    Rule.DISABLED: "in service",
-}
-
-
-def in_words(conditions: Iterable[tuple[Rule, str]]) -> str:
-    """Return conditions on providers in words.
-
-    >>> in_words([(Rule.TRAIT_MISSING, "CUSTOM_A"), (Rule.AGGREGATE_MISSING, "rack1")])
-    'with CUSTOM_A in rack1'
-    """
-    parts = (part for rule, label in conditions for part in (_WORDS[rule], label))
-    return " ".join(filter(None, parts))
-
-
-def unmet(rule: Rule, label: str, amount: int, resource_class: str | None, host: str) -> Reason:
-    """Return the reason that no provider meets a condition."""
-    field: dict[str, Any] = {label_field(rule): label}
-    return Reason(rule, amount, 0, 0, resource_class, host, **field)
-
-
-def excluded(
-    conditions: Sequence[tuple[Rule, str]],
-    flags: Sequence[Booleans],
-    amount: int,
-    resource_class: str,
-    host: str,
-) -> list[Reason]:
-    """Return the conditions that leave no provider of a class; nothing if they leave one.
-
-    Each condition that no provider meets is a reason. If there is none, conditions exclude each
-    other: those without which a provider would be left are one reason.
-
-    :param flags: by condition, the providers that do not meet it
-    """
-    failed = [each for each, unmet_by in zip(conditions, flags, strict=True) if unmet_by.all()]
-    if failed:
-        return [unmet(rule, label, amount, resource_class, host) for rule, label in failed]
-    needed = [number for number, unmet_by in enumerate(flags) if unmet_by.any()]
-    if not needed or not np.logical_or.reduce([flags[number] for number in needed]).all():
-        return []
-    for number in tuple(needed):
-        others = [other for other in needed if other != number]
-        if np.logical_or.reduce([flags[other] for other in others]).all():
-            needed = others
-    words = in_words(conditions[number] for number in needed)
-    return [Reason(Rule.CONDITIONS, amount, 0, 0, resource_class, host, unit=words)]
