@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from resource_objects.providers import Claim
     from resource_objects.providers.arguments import Limited
     from resource_objects.search import Order, Snapshot
-    from resource_objects.search.findings import HostFilter, LaysFilter
+    from resource_objects.search.findings import FilterFactory, HostFilter
     from resource_objects.search.fleet import Fleet
     from resource_objects.search.gangs import GangFit
 
@@ -70,7 +70,7 @@ def place_gang(
     seed: int | None = None,
     budget: int = DEFAULT_BUDGET,
     limits: Limited = None,
-    filters: Iterable[LaysFilter] = (),
+    filters: Iterable[FilterFactory] = (),
     **owner: Any,
 ) -> PlacedGang:
     """Place a gang, or the first of several alternatives that fits, and claim it.
@@ -242,7 +242,7 @@ class GangPipelineRun:
             at_most[HOST] = min(group.max_per_host, at_most.get(HOST, group.max_per_host))
         return Gang(members, together, at_most)
 
-    def filters(self) -> tuple[LaysFilter, ...]:
+    def filters(self) -> tuple[FilterFactory, ...]:
         """Return the filters for one search: each decides for the member whose request it gets.
 
         They remain those of the last gang, also when its reasons are computed later.

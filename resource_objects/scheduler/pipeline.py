@@ -25,7 +25,7 @@ from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostStates, Reports
 from resource_objects.scheduler.weighers import NamedWeigher, Weigher, weigh
 from resource_objects.search.arrays import Integers
-from resource_objects.search.findings import HostFilter, LaysFilter
+from resource_objects.search.findings import FilterFactory, HostFilter
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Order
 
@@ -189,7 +189,7 @@ class PipelineRun:
         #: why filters were skipped, by name
         self.skipped: dict[str, str] = {}
 
-    def filters(self) -> tuple[LaysFilter, ...]:
+    def filters(self) -> tuple[FilterFactory, ...]:
         """Return the filters for one search; only :data:`ALWAYS` for forced hosts."""
         compiled: set[str] = set()
         return tuple(
@@ -278,7 +278,7 @@ def with_members(ledger: Ledger, spec: RequestSpec, members: Iterable[str] = ())
 
 def group_filters(
     ledger: Ledger, group: str, request: Request, consumer: str
-) -> tuple[LaysFilter, ...]:
+) -> tuple[FilterFactory, ...]:
     """Return the conditions of a stored server group on hosts, for ``snapshot.candidates``.
 
     For a search without a scheduler whose candidates are claimed by ``ledger.claim(..., group=)``.

@@ -39,7 +39,7 @@ from resource_objects.search.counting import sharing_conflicts
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import domains_of_level
 from resource_objects.search.how_many import Count, HowMany
-from resource_objects.search.problem import Problem, lay
+from resource_objects.search.problem import Problem, compile_request
 
 #: The maximum number of amounts that are tried, the largest first, of devices that share one
 #: inventory.
@@ -169,7 +169,9 @@ class CapacityReport:
             name: _ClassArrays(fleet, stored, name)
             for name in sorted(fleet.classes, key=resource_class_order)
         }
-        self._problems = {m.name: lay(m.request, fleet) for m in (mix.members if mix else ())}
+        self._problems = {
+            m.name: compile_request(m.request, fleet) for m in (mix.members if mix else ())
+        }
         #: by member and tree, whether it may hold one
         self._holds = {name: self._may_hold(name) for name in self._problems}
         self._searched: dict[tuple[str, int], Count] = {}  # the largest amounts by class and tree

@@ -24,7 +24,7 @@ from resource_objects.search.gang_problem import (
     totals_of,
     upper_bounds,
 )
-from resource_objects.search.problem import Problem, counts_alone
+from resource_objects.search.problem import Problem, has_only_counts
 
 
 class CountedRequest:
@@ -41,7 +41,7 @@ class CountedRequest:
         self.placed = np.zeros_like(self.most)
         self._is_decided = np.zeros_like(self.is_exact)
         self._served = self._served_by_pools()
-        if problem.demands and counts_alone(problem):
+        if problem.demands and has_only_counts(problem):
             self._decide()
 
     def together(self, trees: Integers) -> int:
@@ -168,7 +168,7 @@ class CountedMix:
         if (
             fleet.shares
             or any(demand.is_split for demand in demands)
-            or not all(problem.demands and counts_alone(problem) for problem in self._problems)
+            or not all(problem.demands and has_only_counts(problem) for problem in self._problems)
         ):
             return np.zeros(len(fleet.hosts), dtype=np.bool_)
         is_decided = np.ones(len(fleet.hosts), dtype=np.bool_)
@@ -242,8 +242,8 @@ def sharing_conflicts(fleet: Fleet, numbers: Integers) -> Booleans:
         return in_conflict
     is_included = np.zeros(len(fleet.inventories.tree), dtype=np.bool_)
     is_included[numbers] = True
-    draws = is_included[fleet.shares.source]
-    source, target = fleet.shares.source[draws], fleet.shares.target[draws]
+    shared_uses = is_included[fleet.shares.source]
+    source, target = fleet.shares.source[shared_uses], fleet.shares.target[shared_uses]
     met = np.bincount(np.concatenate([numbers, target]), minlength=len(is_included)) > 1
     in_conflict[fleet.inventories.tree[numbers[met[numbers]]]] = True
     in_conflict[fleet.inventories.tree[source[met[target]]]] = True

@@ -21,7 +21,7 @@ from resource_objects.resources import Amount
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans
-from resource_objects.search.eligibility import OWN, Qualifications
+from resource_objects.search.eligibility import OWN, GroupEligibility
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import View, view_of, view_with_use
 from resource_objects.search.relations import Parts
@@ -40,7 +40,7 @@ class Source(NamedTuple):
         return self.low <= amount <= self.high and amount % self.step == 0
 
 
-class Draw(NamedTuple):
+class SharedUse(NamedTuple):
     """A source whose parts are counted in another inventory too, of which ``room`` is free."""
 
     source: int
@@ -58,7 +58,7 @@ class TreeDemand:
     sources: tuple[Source, ...]
     allowed: int  #: the sources without a forbidden trait
     with_trait: tuple[int, ...]  #: by required trait, the sources that have it
-    draws: tuple[Draw, ...] = ()
+    shared_uses: tuple[SharedUse, ...] = ()
     own: int = 0  #: the number of sources in the tree itself; the others are pools
 
     def only(self, sources: int) -> TreeDemand:
@@ -79,10 +79,10 @@ class TreeDemand:
         low, _, step, _ = self.sources[source]
         return low <= self.amount <= highs[source] and self.amount % step == 0
 
-    def drawn(self, source: int, part: int) -> Iterator[tuple[int, int]]:
+    def uses(self, source: int, part: int) -> Iterator[tuple[int, int]]:
         """Yield the inventories that a part of a source uses, with the amounts; its own first."""
         yield self.numbers[source], part
-        for draw in self.draws:
+        for draw in self.shared_uses:
             if draw.source == source:
                 yield draw.target, part * draw.factor
 
@@ -116,8 +116,8 @@ class LocatedFleetDemand:
     resource_class: str
     amount: Amount
     parts: Parts
-    barriers: tuple[tuple[Rule, str], ...]  #: the conditions on each provider
-    is_barred: tuple[Booleans, ...]  #: by such a condition, the parts that do not meet it
+    requirements: tuple[tuple[Rule, str], ...]  #: the conditions on each provider
+    failed: tuple[Booleans, ...]  #: by such a condition, the parts that do not meet it
     has_required: tuple[Booleans, ...]  #: by required trait, the parts that have it
     allowed: Booleans  #: the parts that meet all conditions on each provider
     classes: frozenset[str]  #: the classes that it may use, also through shares
@@ -139,21 +139,21 @@ class LocatedFleetDemand:
         )
 
 
-def lay_located(
-    fleet: Fleet, amounts: Mapping[str, Amount], laid: Qualifications
+def compile_located(
+    fleet: Fleet, amounts: Mapping[str, Amount], laid: GroupEligibility
 ) -> tuple[LocatedFleetDemand, ...]:
     """Return the demands of placed amounts over a fleet."""
-    barriers = tuple((one.rule, one.label) for one in laid.each)
+    requirements = tuple((one.rule, one.label) for one in laid.each)
     found = []
     for name, amount in amounts.items():
         parts = fleet.parts_of(name)
-        is_barred = tuple(~one.met[OWN][parts.provider] for one in laid.each)
+        failed = tuple(~one.eligible[OWN][parts.provider] for one in laid.each)
         allowed = np.ones(len(parts.provider), dtype=np.bool_)
-        for flags in is_barred:
+        for flags in failed:
             allowed &= ~flags
-        has_required = tuple(one.met[OWN][parts.provider] for one in laid.some)
+        has_required = tuple(one.eligible[OWN][parts.provider] for one in laid.some)
         classes = _reached(fleet, {name for shape in parts.shapes for name in shape})
-        flags_of = (barriers, is_barred, has_required, allowed)
+        flags_of = (requirements, failed, has_required, allowed)
         found.append(LocatedFleetDemand(fleet, name, amount, parts, *flags_of, classes))
     return tuple(found)
 

@@ -127,7 +127,7 @@ def trees_of(fleet: Fleet, provider: Integers, provides: Booleans) -> Booleans:
     """Return the trees that some providers, or their inventories, can provide to.
 
     :param provider: of each
-    :param provides: by role (see :class:`Qualification`) and provider or inventory
+    :param provides: by role (see :class:`Eligibility`) and provider or inventory
     """
     trees = np.zeros(len(fleet.hosts), dtype=np.bool_)
     trees[fleet.tree[provider[provides[OWN]]]] = True
@@ -137,7 +137,7 @@ def trees_of(fleet: Fleet, provider: Integers, provides: Booleans) -> Booleans:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Qualification:
+class Eligibility:
     """A condition on providers.
 
     Flags of providers and inventories have a row for each role: :data:`OWN`, and :data:`POOL` where
@@ -146,38 +146,36 @@ class Qualification:
 
     rule: Rule  #: that fails where it is not met
     label: str  #: the trait, aggregate or provider of the condition
-    met: Booleans  #: by role and provider
+    eligible: Booleans  #: by role and provider
 
 
-def met(fleet: Fleet, conditions: Iterable[Qualification]) -> Booleans:
+def eligible_for(fleet: Fleet, conditions: Iterable[Eligibility]) -> Booleans:
     """Return, by role, the providers that meet all of some conditions."""
     flags = np.ones((roles_of(fleet), len(fleet.names)), dtype=np.bool_)
     for condition in conditions:
-        flags &= condition.met
+        flags &= condition.eligible
     return flags
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Qualifications:
+class GroupEligibility:
     """The conditions of one group on providers."""
 
-    each: tuple[Qualification, ...]  #: met by each provider
-    some: tuple[Qualification, ...]  #: each met by all providers of some class
+    each: tuple[Eligibility, ...]  #: met by each provider
+    some: tuple[Eligibility, ...]  #: each met by all providers of some class
 
 
-class Laying:
+class EligibilityCompiler:
     """The conditions of groups on the providers of a fleet, by the rules of a request."""
 
-    def __init__(
-        self, fleet: Fleet, rules: Semantics, always: Sequence[Qualification] = ()
-    ) -> None:
+    def __init__(self, fleet: Fleet, rules: Semantics, always: Sequence[Eligibility] = ()) -> None:
         """:param always: the conditions on each provider that do not depend on a group"""
         self._fleet = fleet
         self._rules = rules
         self._always = tuple(always)
         self._roles = roles_of(fleet)
 
-    def of_group(self, group: RequestGroup) -> Qualifications:
+    def of_group(self, group: RequestGroup) -> GroupEligibility:
         """Return the conditions of a group. Cost: a pass over the providers for each.
 
         A group without resources requires a provider itself: those above it do not count.
@@ -191,15 +189,15 @@ class Laying:
         if group.in_tree is not None:
             is_inside = self._fleet.tree == self._tree(group.in_tree)
             each.append(
-                Qualification(Rule.OTHER_TREE, group.in_tree, np.stack([is_inside] * self._roles))
+                Eligibility(Rule.OTHER_TREE, group.in_tree, np.stack([is_inside] * self._roles))
             )
         required = [self._having((trait,), itself_only) for trait in sorted(group.required)]
         required += [self._having(traits, itself_only) for traits in group.any_of]
         if group.suffix:
-            return Qualifications((*each, *required), ())
-        return Qualifications(tuple(each), tuple(required))
+            return GroupEligibility((*each, *required), ())
+        return GroupEligibility(tuple(each), tuple(required))
 
-    def of_class(self, group: RequestGroup, resource_class: str) -> Iterator[Qualification]:
+    def of_class(self, group: RequestGroup, resource_class: str) -> Iterator[Eligibility]:
         """Yield the further conditions on providers of a resource class."""
         for name, required, forbidden in group.traits_of:
             if name == resource_class:
@@ -233,20 +231,20 @@ class Laying:
             has_trait = fleet.having(fleet.traits, (trait,))[fleet.tops]
             yield Rule.ROOT_TRAIT_FORBIDDEN, trait, ~has_trait
 
-    def _having(self, traits: Iterable[str], itself_only: bool = False) -> Qualification:
+    def _having(self, traits: Iterable[str], itself_only: bool = False) -> Eligibility:
         """Return the condition that a provider has one of some traits."""
         names = sorted(traits)
         itself = self._fleet.having(self._fleet.traits, names)
         inherits = self._rules.inherits_traits and not itself_only
         has_one = self._fleet.below(itself) if inherits else itself
         by_role = np.stack((has_one, itself)[: self._roles])
-        return Qualification(Rule.TRAIT_MISSING, " or ".join(names), by_role)
+        return Eligibility(Rule.TRAIT_MISSING, " or ".join(names), by_role)
 
-    def _lacking(self, trait: str, itself_only: bool = False) -> Qualification:
-        has_trait = self._having((trait,), itself_only).met
-        return Qualification(Rule.TRAIT_FORBIDDEN, trait, ~has_trait)
+    def _lacking(self, trait: str, itself_only: bool = False) -> Eligibility:
+        has_trait = self._having((trait,), itself_only).eligible
+        return Eligibility(Rule.TRAIT_FORBIDDEN, trait, ~has_trait)
 
-    def _of_aggregates(self, group: RequestGroup) -> Iterator[Qualification]:
+    def _of_aggregates(self, group: RequestGroup) -> Iterator[Eligibility]:
         fleet, rules = self._fleet, self._rules
         reaches = (rules.named_reach if group.suffix else rules.unnamed_reach), rules.pool_reach
         if not group.resources and group.suffix:
@@ -263,10 +261,10 @@ class Laying:
             labels, flags = zip(*required, strict=True)
             required = [(", ".join(labels), np.logical_and.reduce(flags))]
         for label, itself in required:
-            yield Qualification(Rule.AGGREGATE_MISSING, label, members(itself))
+            yield Eligibility(Rule.AGGREGATE_MISSING, label, members(itself))
         for name in sorted(group.not_member_of):
             is_member = members(fleet.having(fleet.aggregates, (name,)))
-            yield Qualification(Rule.AGGREGATE_FORBIDDEN, name, ~is_member)
+            yield Eligibility(Rule.AGGREGATE_FORBIDDEN, name, ~is_member)
 
     def _reached(self, itself: Booleans, reach: Reach) -> Booleans:
         if reach is Reach.ITSELF:

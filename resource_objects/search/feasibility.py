@@ -16,7 +16,7 @@ from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.host_classes import HostClasses
 from resource_objects.search.order import Options, Order, Preference
-from resource_objects.search.problem import direct, lay, possible
+from resource_objects.search.problem import compile_request, decide_by_arrays, possible_trees
 from resource_objects.search.tree_search import TreeSearch, Wider
 from resource_objects.search.usage import with_limits
 
@@ -70,10 +70,10 @@ class Feasibility:
     def __init__(self, fleet: Fleet, request: Request, options: Options) -> None:
         """:param fleet: as it is recorded, with all units"""
         released = with_limits(fleet.released().as_of_now(), options.limits)
-        self._problem = lay(request, released, options.filters)
+        self._problem = compile_request(request, released, options.filters)
         self._code = np.full(len(released.hosts), _NEVER, dtype=np.int8)
-        self._code[possible(self._problem)] = _OPEN
-        decided = direct(self._problem, True, of_each=False)
+        self._code[possible_trees(self._problem)] = _OPEN
+        decided = decide_by_arrays(self._problem, True, of_each=False)
         if decided is not None:
             self._code[decided.decides & (self._code == _OPEN)] = _NOT_NOW
         self._budget = Budget(options.budget)

@@ -296,7 +296,7 @@ class Findings:
             self._add_of(condition, host, tuple(reasons(host)))
 
     def add_decided(
-        self, condition: Condition, hosts: Booleans, reasons: Callable[[Partial], list[Reason]]
+        self, condition: Condition, hosts: Booleans, reasons: Callable[[HostContext], list[Reason]]
     ) -> None:
         """Add the reasons of a condition that reports them host by host.
 
@@ -305,13 +305,13 @@ class Findings:
         if self.decides:
             self.add_each(condition, hosts, lambda host: reasons(self._partial(host)))
 
-    def _partial(self, host: int) -> Partial:
+    def _partial(self, host: int) -> HostContext:
         failing = {condition: bool(flags[host]) for condition, flags in self.failing.items()}
         sources = {
             condition: bits(flags[here.pairs.of_host(host)].tolist())
             for condition, (here, flags) in self.sources.items()
         }
-        return Partial(int(self.hosts.trees[host]), sources, failing)
+        return HostContext(int(self.hosts.trees[host]), sources, failing)
 
     def _add_of(self, condition: Condition, host: int, reasons: tuple[Reason, ...]) -> None:
         if reasons:
@@ -359,10 +359,10 @@ class Findings:
         """
         if not hosts.any():
             return
-        is_told = self.hosts.none()
+        is_explained = self.hosts.none()
         for qualification, flags in zip(qualifications, unmet, strict=True):
             failing = hosts & ~self.hosts.any(of_pairs[~flags])
-            is_told |= failing
+            is_explained |= failing
             self.add_unmet(condition, failing, qualification, requested, resource, group)
 
         def jointly(host: int) -> Iterable[Reason]:
@@ -373,7 +373,7 @@ class Findings:
             found = [dataclasses.replace(reason, group=group) for reason in found]
             return found or otherwise(host)
 
-        self.add_each(condition, hosts & ~is_told, jointly)
+        self.add_each(condition, hosts & ~is_explained, jointly)
 
     def add_full(
         self,
@@ -451,14 +451,14 @@ class Check(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Partial:
+class HostContext:
     """One host while its reasons are collected."""
 
     tree: int
     #: by class of the unnamed group, the sources that may provide it, as bits: with the traits that
     #: only they can answer for
     sources: Mapping[Condition, int]
-    told: Mapping[Condition, bool]  #: by condition so far, whether it has reasons
+    failing: Mapping[Condition, bool]  #: by condition so far, whether it has reasons
 
 
 class Condition:
@@ -485,7 +485,7 @@ class Condition:
         """
         findings.add_decided(self, hosts, self.reasons)
 
-    def reasons(self, host: Partial) -> list[Reason]:
+    def reasons(self, host: HostContext) -> list[Reason]:
         """Return the reasons by which one host does not meet it."""
         raise NotImplementedError
 
@@ -507,7 +507,7 @@ class HostFilter(Condition):
 
 
 #: Makes a condition of a caller over a fleet, for a request: once for each search.
-LaysFilter: TypeAlias = Callable[[Fleet, Request], HostFilter]
+FilterFactory: TypeAlias = Callable[[Fleet, Request], HostFilter]
 
 
 # --- words ---

@@ -30,10 +30,15 @@ from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.demands import Supply, TreeDemand, members
 from resource_objects.search.distribution import Counts, Domain, LinearBound, maximal, within_bound
 from resource_objects.search.eligibility import OWN
-from resource_objects.search.findings import LaysFilter
+from resource_objects.search.findings import FilterFactory
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import View, view_of
-from resource_objects.search.problem import Problem, counts_alone, lay, possible
+from resource_objects.search.problem import (
+    Problem,
+    compile_request,
+    has_only_counts,
+    possible_trees,
+)
 from resource_objects.search.tree_search import candidate
 
 _EMPTY = integers(())
@@ -84,7 +89,7 @@ class Kind:
 
 
 def kinds_of(
-    gang: Gang, capacity: CapacityByHost, filters: Sequence[LaysFilter] = ()
+    gang: Gang, capacity: CapacityByHost, filters: Sequence[FilterFactory] = ()
 ) -> list[Kind]:
     """Return the kinds of members of a gang. Cost: some passes over the fleet for each."""
     fleet, alike = capacity.fleet, defaultdict[Hashable, list[Member]](list)
@@ -93,10 +98,10 @@ def kinds_of(
         alike[member.request, member.name if is_bounded else None].append(member)
     kinds = []
     for same in alike.values():
-        problem = lay(same[0].request, fleet, filters)
+        problem = compile_request(same[0].request, fleet, filters)
         totals = totals_of(problem.request)
         most = upper_bounds(problem, capacity, sum(member.count for member in same))
-        is_counted = problem.demands and counts_alone(problem) and not fleet.shares
+        is_counted = problem.demands and has_only_counts(problem) and not fleet.shares
         first_fit = FirstFit(problem) if is_counted else None
         kinds.append(Kind(tuple(same), problem, totals, most, first_fit))
     return kinds
@@ -118,7 +123,7 @@ def upper_bounds(problem: Problem, capacity: CapacityByHost, most: int) -> Integ
     """
     fleet = problem.fleet
     bounds = np.zeros(len(fleet.hosts), dtype=np.int64)
-    bounds[possible(problem)] = most
+    bounds[possible_trees(problem)] = most
     for name, total in totals_of(problem.request).items():
         if name in fleet.classes:
             np.minimum(bounds, capacity.free(name) // total, out=bounds)
@@ -389,7 +394,7 @@ class GangProblem:
     """A gang over a fleet: what hosts can hold, as far as it is known, within bounded domains."""
 
     def __init__(
-        self, gang: Gang, fleet: Fleet, levels: Levels, filters: Sequence[LaysFilter] = ()
+        self, gang: Gang, fleet: Fleet, levels: Levels, filters: Sequence[FilterFactory] = ()
     ) -> None:
         self.gang = gang
         self.fleet = fleet

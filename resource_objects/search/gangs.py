@@ -42,7 +42,7 @@ from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import CapacityByHost, GangProblem, Kind, Levels, split_at
 from resource_objects.search.order import Options, Preference
-from resource_objects.search.problem import Problem, lay
+from resource_objects.search.problem import Problem, compile_request
 from resource_objects.search.scenario import Scenario
 from resource_objects.search.tree_search import TreeSearch, Wider
 from resource_objects.search.usage import with_limits
@@ -443,7 +443,7 @@ class GangSearch:
             fleet = self._fleet_now()
             self.budget.spend(_COMPILE_STEPS + len(fleet.hosts) // _HOSTS_PER_STEP)
             request = self.kinds[kind].problem.request
-            self._compiled[kind] = lay(request, fleet, self.options.filters)
+            self._compiled[kind] = compile_request(request, fleet, self.options.filters)
         return self._compiled[kind]
 
     def candidates(
@@ -694,11 +694,11 @@ class GangSearch:
     def _explanation(self, kind: Kind) -> Explanation:
         """Return the reasons that hosts cannot hold one of a kind."""
         problem = kind.problem
-        refused = np.flatnonzero(problem.is_told & (kind.most == 0))
+        refused = np.flatnonzero(problem.is_explained & (kind.most == 0))
         outlooks = functools.partial(
             Feasibility, self.scenario.snapshot._fleet, problem.request, self.options
         )
-        outcome = SearchOutcome(problem.is_told, refused, (), 0, self.options.budget, outlooks)
+        outcome = SearchOutcome(problem.is_explained, refused, (), 0, self.options.budget, outlooks)
         return Explanation(problem, outcome)
 
     def _shortage_next_to_others(self, hosts: Integers) -> Shortage:

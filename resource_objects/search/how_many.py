@@ -39,7 +39,7 @@ from resource_objects.search.gang_problem import CapacityByHost, kinds_of, upper
 from resource_objects.search.gangs import GangSearch
 from resource_objects.search.host_classes import HostClasses
 from resource_objects.search.order import Options
-from resource_objects.search.problem import lay
+from resource_objects.search.problem import compile_request
 from resource_objects.search.scenario import Scenario
 from resource_objects.search.usage import with_limits
 
@@ -259,7 +259,7 @@ class _OneRequest:
         self.scenario, self.mix, self.options = scenario, mix, options
         self.fleet = with_limits(scenario.snapshot.fleet, options.limits)
         self.member = mix.members[0]
-        self.counted = CountedRequest(lay(self.member.request, self.fleet))
+        self.counted = CountedRequest(compile_request(self.member.request, self.fleet))
         self.budget = Budget(options.budget)
         self.components: list[_Component] = []  # not decided by arrays; one of each class
 

@@ -27,10 +27,10 @@ from resource_objects.resources.matching import Matching
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.eligibility import (
     OWN,
-    Laying,
-    Qualification,
+    Eligibility,
+    EligibilityCompiler,
     Semantics,
-    met,
+    eligible_for,
     pools_of,
 )
 from resource_objects.search.equivalence import equivalence
@@ -45,7 +45,7 @@ _UNBOUNDED = 1 << 40
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroupKind:
-    """Named groups that are alike. Flags are by role and provider (:class:`.Qualification`)."""
+    """Named groups that are alike. Flags are by role and provider (:class:`.Eligibility`)."""
 
     fleet: Fleet
     group: RequestGroup  #: the first of them
@@ -53,8 +53,8 @@ class GroupKind:
     suffixes: tuple[str, ...]
     classes: tuple[tuple[ClassRows, int], ...]  #: the amount of each class
     names: tuple[str, ...]  #: of these classes
-    conditions: tuple[Qualification, ...]
-    met: Booleans  #: meets all conditions
+    conditions: tuple[Eligibility, ...]
+    eligible: Booleans  #: meets all conditions
     provides: Booleans  #: meets them and has capacity for one group
     subtrees: frozenset[int]  #: the sets of ``same_subtree`` that they are in
 
@@ -78,7 +78,7 @@ class GroupKind:
     @functools.cached_property
     def would(self) -> Booleans:
         """The providers of one group if nothing were allocated."""
-        able, free = self.met.copy(), self.fleet.released_free
+        able, free = self.eligible.copy(), self.fleet.released_free
         for rows, amount in self.classes:
             is_enough = rows.could_give(amount, free[rows.first : rows.first + len(rows.tree)])
             able &= _by_provider(self.fleet, rows, is_enough & ~rows.is_part)
@@ -108,7 +108,7 @@ class Named:
         result = np.ones(len(self.fleet.names), dtype=np.bool_)
         for condition in self.kinds[0].conditions:
             if condition.rule is Rule.DISABLED:
-                result &= condition.met[OWN]
+                result &= condition.eligible[OWN]
         return result
 
     @functools.cached_property
@@ -271,7 +271,9 @@ def _by_provider(fleet: Fleet, rows: ClassRows, flags: Booleans) -> Booleans:
     return result
 
 
-def lay_groups(fleet: Fleet, request: Request, laying: Laying, rules: Semantics) -> Named:
+def compile_groups(
+    fleet: Fleet, request: Request, compiler: EligibilityCompiler, rules: Semantics
+) -> Named:
     """Return the named groups of a request over a fleet. Cost: as for the unnamed group.
 
     :raises InvalidInput: for an amount that is not stored as one count
@@ -283,7 +285,7 @@ def lay_groups(fleet: Fleet, request: Request, laying: Laying, rules: Semantics)
         subtrees = frozenset(number for number, suffixes in sets if group.suffix in suffixes)
         alike.setdefault((group.replace(suffix="_"), subtrees), []).append(group)
     kinds = [
-        _kind(fleet, without_suffix, groups, subtrees, laying)
+        _kind(fleet, without_suffix, groups, subtrees, compiler)
         for (without_suffix, subtrees), groups in alike.items()
     ]
     return Named(fleet, rules, tuple(kinds), request.isolates, len(request.same_subtree))
@@ -294,14 +296,14 @@ def _kind(
     without_suffix: RequestGroup,
     groups: Sequence[RequestGroup],
     subtrees: frozenset[int],
-    laying: Laying,
+    compiler: EligibilityCompiler,
 ) -> GroupKind:
-    conditions = list(laying.of_group(groups[0]).each)
+    conditions = list(compiler.of_group(groups[0]).each)
     counts = dict(_counts(groups[0]))
     for name in counts:
-        conditions += laying.of_class(groups[0], name)
+        conditions += compiler.of_class(groups[0], name)
     classes = tuple((fleet.rows(name), amount) for name, amount in counts.items())
-    met_all = met(fleet, conditions)
+    met_all = eligible_for(fleet, conditions)
     provides = met_all.copy()
     for rows, amount in classes:
         provides &= _by_provider(fleet, rows, giving(rows, amount))
@@ -313,7 +315,7 @@ def _kind(
         classes=classes,
         names=tuple(counts),
         conditions=tuple(conditions),
-        met=met_all,
+        eligible=met_all,
         provides=provides,
         subtrees=subtrees,
     )

@@ -20,7 +20,7 @@ from resource_objects.resources.traits import known_traits
 from resource_objects.search.arrays import Booleans, Figures, Integers
 from resource_objects.search.demands import TreeDemand, bits
 from resource_objects.search.equivalence import equivalence
-from resource_objects.search.findings import LaysFilter
+from resource_objects.search.findings import FilterFactory
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.placements import least_exclusive
 
@@ -134,7 +134,7 @@ class Options:
     #: the maximum use of some inventories in total, by the uuids of their providers
     limits: UseLimits = UNLIMITED
     #: further conditions on hosts, in the order in which they are explained
-    filters: tuple[LaysFilter, ...] = ()
+    filters: tuple[FilterFactory, ...] = ()
     #: the uuids of providers that come first: those of a consumer that is changed in place
     keeps: frozenset[str] = frozenset()
 
@@ -248,7 +248,7 @@ class Preference:
             figures = zip(rows.capacity[numbers].tolist(), rows.free[numbers].tolist(), strict=True)
             full = [1 - free / capacity if capacity else 1.0 for capacity, free in figures]
             demand = permuted(demand, self._ranked(tree, rows.provider[numbers].tolist(), full))
-        if not demand.draws or len(demand.numbers) < 2:
+        if not demand.shared_uses or len(demand.numbers) < 2:
             return demand
         order = least_exclusive(self._fleet, demand.numbers, demand.amount)
         return demand if order == sorted(order) else permuted(demand, order)
@@ -382,5 +382,5 @@ def permuted(demand: TreeDemand, order: Sequence[int]) -> TreeDemand:
         sources=tuple(demand.sources[before] for before in order),
         allowed=moved(demand.allowed),
         with_trait=tuple(map(moved, demand.with_trait)),
-        draws=tuple(draw._replace(source=place[draw.source]) for draw in demand.draws),
+        shared_uses=tuple(draw._replace(source=place[draw.source]) for draw in demand.shared_uses),
     )

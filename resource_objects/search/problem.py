@@ -36,18 +36,18 @@ from resource_objects.search.conditions.located import AffinityCheck, LocatedCon
 from resource_objects.search.conditions.near import SingleDomain, TopologyConstraint
 from resource_objects.search.conditions.together import Contention, Together
 from resource_objects.search.conditions.traits import RequiredTraits
-from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, lay_located
+from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, compile_located
 from resource_objects.search.eligibility import (
     OWN,
-    Laying,
-    Qualification,
-    Qualifications,
+    Eligibility,
+    EligibilityCompiler,
+    GroupEligibility,
     Semantics,
     semantics_of,
 )
-from resource_objects.search.findings import Condition, HostFilter, LaysFilter
+from resource_objects.search.findings import Condition, FilterFactory, HostFilter
 from resource_objects.search.fleet import ClassRows, Fleet
-from resource_objects.search.named_groups import Named, lay_groups
+from resource_objects.search.named_groups import Named, compile_groups
 from resource_objects.search.order import Preference
 from resource_objects.search.placements import placements
 from resource_objects.search.topology import topology_level
@@ -70,15 +70,15 @@ class Problem:
     of_groups: tuple[Condition, ...]  #: on the named groups, and the last ones
     named: Named
     is_host: Booleans  #: by tree: may have candidates
-    is_told: Booleans  #: by tree: is explained if it has no candidate
+    is_explained: Booleans  #: by tree: is explained if it has no candidate
     has_own: Booleans  #: by tree: has some of a requested class
     near: TopologyConstraint | None = None
     filters: tuple[HostFilter, ...] = ()  #: the conditions of the caller on hosts
-    laid_by: tuple[LaysFilter, ...] = ()  #: the functions that made these
+    factories: tuple[FilterFactory, ...] = ()  #: the functions that made these
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the request, the fleet and the filters, of which the conditions are made."""
-        return lay, (self.request, self.fleet, self.laid_by)
+        return compile_request, (self.request, self.fleet, self.factories)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
@@ -103,7 +103,9 @@ class Problem:
         return [one.of_tree(tree) for one in self.located]
 
 
-def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> Problem:
+def compile_request(
+    request: Request, fleet: Fleet, filters: Sequence[FilterFactory] = ()
+) -> Problem:
     """Return a request over a fleet. Cost: one vectorised pass per class and condition.
 
     :param filters: further conditions on hosts
@@ -112,26 +114,28 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     :raises NotFound: for an unknown tree
     """
     rules = semantics_of(request)
-    amounts_of = located_of(request)
+    amounts_of = placed_amounts(request)
     if rules.affinity_needs_cells:
         _check_affinity(amounts_of, request.near)
     disabled = disabled_for(fleet, request)
-    laying = Laying(fleet, rules, () if disabled is None else [enabled(fleet, disabled)])
+    compiler = EligibilityCompiler(
+        fleet, rules, () if disabled is None else [enabled(fleet, disabled)]
+    )
     group = request.unnamed
-    laid = laying.of_group(group)
+    laid = compiler.of_group(group)
     demands = [
-        _demand(fleet, one, laid, tuple(laying.of_class(group, one.resource_class)), rules)
-        for one in wanted(request)
+        _demand(fleet, one, laid, tuple(compiler.of_class(group, one.resource_class)), rules)
+        for one in requested_counts(request)
     ]
     classes = tuple(ClassCondition(fleet, rules, one) for one in demands)
-    where = tuple(LocatedCondition(one) for one in lay_located(fleet, amounts_of, laid))
-    named = lay_groups(fleet, request, laying, rules)
+    where = tuple(LocatedCondition(one) for one in compile_located(fleet, amounts_of, laid))
+    named = compile_groups(fleet, request, compiler, rules)
     of_host: list[Condition] = [] if disabled is None else [EnabledHost(fleet, disabled)]
     of_host += [
         HostCondition(*one, classes)
         for one in (
-            *laying.of_root(request.root_required, request.root_forbidden),
-            *laying.of_host(group),
+            *compiler.of_root(request.root_required, request.root_forbidden),
+            *compiler.of_host(group),
         )
     ]
     brought = tuple(one(fleet, request) for one in filters)
@@ -139,7 +143,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
     having = [one.rows.tree for one in demands] + [one.demand.parts.tree for one in where]
     having += [rows.tree for kind in named.kinds for rows, _ in kind.classes]
     having += [fleet.tree[kind.own] for kind in named.kinds if not kind.classes]
-    is_host, is_told, has_own = _looked_at(fleet, having, rules)
+    is_host, is_explained, has_own = _looked_at(fleet, having, rules)
     for condition in of_host:
         if (passing := condition.mask()) is not None:
             is_host &= passing
@@ -182,7 +186,7 @@ def lay(request: Request, fleet: Fleet, filters: Sequence[LaysFilter] = ()) -> P
         tuple(of_groups),
         named,
         is_host,
-        is_told,
+        is_explained,
         has_own,
         near,
         brought,
@@ -223,9 +227,9 @@ def _looked_at(
 
 def _demand(
     fleet: Fleet,
-    one: Wanted,
-    laid: Qualifications,
-    of_class: Sequence[Qualification],
+    one: RequestedCount,
+    laid: GroupEligibility,
+    of_class: Sequence[Eligibility],
     rules: Semantics,
 ) -> FleetDemand:
     """Return one class over the fleet."""
@@ -238,9 +242,9 @@ def _demand(
     def of_rows(met: Booleans) -> Booleans:
         return met[:roles].take(rows.provider, axis=1)
 
-    is_barred = [~of_rows(one.met) for one in each]
+    failed = [~of_rows(one.eligible) for one in each]
     allowed = np.stack((is_free & ~rows.is_part, is_free & is_pool)[:roles])
-    for barred in is_barred:
+    for barred in failed:
         allowed &= ~barred
     is_device = _splitting(rows, one, rules)
     return FleetDemand(
@@ -252,14 +256,14 @@ def _demand(
         gives_all=amounts.alone(rows, one.amount),
         is_device=is_device,
         is_split=bool(is_device.any()),
-        barriers=tuple((one.rule, one.label) for one in each),
-        is_barred=tuple(is_barred),
-        has_required=tuple(of_rows(one.met) for one in laid.some),
+        requirements=tuple((one.rule, one.label) for one in each),
+        failed=tuple(failed),
+        has_required=tuple(of_rows(one.eligible) for one in laid.some),
         allowed=allowed,
     )
 
 
-def _splitting(rows: ClassRows, one: Wanted, rules: Semantics) -> Booleans:
+def _splitting(rows: ClassRows, one: RequestedCount, rules: Semantics) -> Booleans:
     """Return the inventories that may provide a part of a class while others provide the rest."""
     if one.units or not rules.splits_devices:
         return np.zeros_like(rows.is_below)
@@ -271,7 +275,7 @@ def _splitting(rows: ClassRows, one: Wanted, rules: Semantics) -> Booleans:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wanted:
+class RequestedCount:
     """A requested count of one class.
 
     ``whole`` is the requested amount; None if the count is a part of an amount of several classes.
@@ -284,7 +288,7 @@ class Wanted:
     units: tuple[str, ...] = ()
 
 
-def located_of(request: Request) -> Mapping[str, Amount]:
+def placed_amounts(request: Request) -> Mapping[str, Amount]:
     """Return the placed amounts of the unnamed group, by class."""
     every = request.unnamed.resources.by_name()
     return {name: amount for name, amount in every if _is_located(name)}
@@ -304,7 +308,7 @@ def _check_affinity(amounts_of: Mapping[str, Amount], near: str | None) -> None:
                 raise exceptions.InvalidInput("request", name, str(amount), expected)
 
 
-def wanted(request: Request) -> tuple[Wanted, ...]:
+def requested_counts(request: Request) -> tuple[RequestedCount, ...]:
     """Return each class that the unnamed group requests as a count, once, in order.
 
     Placed amounts, and the counts that they include, are left out. A count of a class and an
@@ -314,13 +318,13 @@ def wanted(request: Request) -> tuple[Wanted, ...]:
     :raises InvalidInput: for an amount that is not stored as counts above 0; if a count does not
         agree with the amount that includes it
     """
-    counted: dict[str, Wanted] = {}
-    kept: dict[str, Wanted] = {}
+    counted: dict[str, RequestedCount] = {}
+    kept: dict[str, RequestedCount] = {}
     for name, amount in _counts_wanted(request):
         records = amount.to_records(name)
         _check_records(name, amount, records)
         if [record.resource_class for record in records] == [name]:
-            counted[name] = Wanted(name, records[0].amount, amount, records[0].units)
+            counted[name] = RequestedCount(name, records[0].amount, amount, records[0].units)
         else:
             for record in records:
                 _add(kept, record)
@@ -356,8 +360,8 @@ def _check_records(name: str, amount: Amount, records: Iterable[AmountRecord]) -
         )
 
 
-def _add(kept: dict[str, Wanted], record: AmountRecord) -> None:
-    before = kept.get(record.resource_class, Wanted(record.resource_class, 0))
+def _add(kept: dict[str, RequestedCount], record: AmountRecord) -> None:
+    before = kept.get(record.resource_class, RequestedCount(record.resource_class, 0))
     amount = before.amount + record.amount
     if amount > MAX_AMOUNT:
         raise exceptions.InvalidInput(
@@ -373,7 +377,7 @@ def _add(kept: dict[str, Wanted], record: AmountRecord) -> None:
 # by tree. If no amount is split and no two traits meet, the masks are the whole decision.
 
 
-def possible(problem: Problem) -> Integers:
+def possible_trees(problem: Problem) -> Integers:
     """Return the trees that may hold the request, in order: all that can, and perhaps others.
 
     Cost: a vectorised pass for each class, and each class and trait.
@@ -395,7 +399,7 @@ def possible(problem: Problem) -> Integers:
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class Direct:
+class ArrayDecision:
     """The trees that arrays decide: one provider of the tree provides all of each class.
 
     Flags and numbers are by tree.
@@ -411,7 +415,7 @@ class Direct:
         return [int(self.provider[first[tree]]) for first in self.first]
 
 
-def direct(problem: Problem, is_plain: bool, *, of_each: bool) -> Direct | None:
+def decide_by_arrays(problem: Problem, is_plain: bool, *, of_each: bool) -> ArrayDecision | None:
     """Return the trees that arrays decide, None if there are none.
 
     On these the first step of the exact decision is the whole decision: the first provider that has
@@ -424,7 +428,7 @@ def direct(problem: Problem, is_plain: bool, *, of_each: bool) -> Direct | None:
     Cost: a pass for each class, and each class and trait.
     """
     fleet, asks = problem.fleet, problem.demands
-    if not asks or not counts_alone(problem):
+    if not asks or not has_only_counts(problem):
         return None
     decides = np.ones(len(problem.is_host), dtype=np.bool_)
     is_only = np.ones_like(decides) if of_each or not is_plain else None
@@ -452,7 +456,7 @@ def direct(problem: Problem, is_plain: bool, *, of_each: bool) -> Direct | None:
     if is_only is not None and not is_plain:
         decides &= is_only
     provider = fleet.inventories.provider
-    return Direct(decides, is_only, tuple(first), provider) if decides.any() else None
+    return ArrayDecision(decides, is_only, tuple(first), provider) if decides.any() else None
 
 
 def _first_of_each(fleet: Fleet, ask: FleetDemand, gives: Booleans) -> tuple[Integers, Booleans]:
@@ -498,7 +502,7 @@ def _gives_alone(fleet: Fleet, ask: FleetDemand, entries: Integers) -> Booleans:
     return found
 
 
-def counts_alone(problem: Problem) -> bool:
+def has_only_counts(problem: Problem) -> bool:
     """Return True if only counts are requested, and no units have to be chosen."""
     if problem.located or problem.named or problem.near:
         return False

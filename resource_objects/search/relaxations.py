@@ -40,7 +40,7 @@ from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.fleet_io import columns_of
-from resource_objects.search.problem import lay, possible
+from resource_objects.search.problem import compile_request, possible_trees
 from resource_objects.search.relaxed_request import (
     amounts_of,
     dropped_conditions,
@@ -527,7 +527,7 @@ class RelaxationSearch:
         capacity[here] = np.maximum(capacity[here], 0) + MAX_AMOUNT // 4
         unbounded = fleet.with_figures(capacity=capacity)
         is_possible = np.zeros(len(fleet.hosts), dtype=np.bool_)
-        is_possible[possible(lay(self.anywhere, unbounded))] = True
+        is_possible[possible_trees(compile_request(self.anywhere, unbounded))] = True
         if is_possible.any():
             is_possible[list(self._pool_trees)] = True
         return is_possible

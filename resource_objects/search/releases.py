@@ -16,7 +16,7 @@ from resource_objects.requests import Request
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import CapacityByHost, totals_of
-from resource_objects.search.problem import lay, located_of, possible
+from resource_objects.search.problem import compile_request, placed_amounts, possible_trees
 
 #: The number of consumers of one tree up to which arrays decide their release.
 MAX_PASSES = 256
@@ -39,7 +39,9 @@ def feasible_without_consumers(
     """
     released = fleet.released()
     is_feasible = np.zeros(len(fleet.hosts), dtype=np.bool_)
-    is_feasible[possible(lay(request, released.as_of_now() if as_of_now else released))] = True
+    is_feasible[
+        possible_trees(compile_request(request, released.as_of_now() if as_of_now else released))
+    ] = True
     return is_feasible
 
 
@@ -91,7 +93,7 @@ def _placeable_after_release(
 
     A pass releases one consumer of each tree, whichever units it has. None without placed amounts.
     """
-    if not located_of(request):
+    if not placed_amounts(request):
         return None
     passes = _passes(allocated)
     tree_of = fleet.tree.tolist()
@@ -110,9 +112,11 @@ def _placeable_after_release(
         remaining = used - amounts
         if shares:
             np.subtract.at(remaining, shares.target, amounts[shares.source] * shares.factor)
-        problem = lay(request, released.with_figures(used=remaining))
+        problem = compile_request(request, released.with_figures(used=remaining))
         placeable.update(
-            (consumers[tree], tree) for tree in possible(problem).tolist() if tree in consumers
+            (consumers[tree], tree)
+            for tree in possible_trees(problem).tolist()
+            if tree in consumers
         )
     placeable.update((name, tree) for part in passes[MAX_PASSES:] for tree, name in part.items())
     return placeable

@@ -37,7 +37,7 @@ from resource_objects.search.explain import Explanation
 from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
-from resource_objects.search.problem import direct, lay, possible
+from resource_objects.search.problem import compile_request, decide_by_arrays, possible_trees
 from resource_objects.search.tree_search import TreeSearch, Wider, counted_candidate
 from resource_objects.search.usage import with_limits
 
@@ -82,11 +82,13 @@ class _Turns:
         self._options = options
         self._feasibility = functools.partial(Feasibility, fleet, request, options)
         limited = with_limits(fleet.as_of_now(), options.limits)
-        self._problem = problem = lay(request, limited, options.filters)
+        self._problem = problem = compile_request(request, limited, options.filters)
         self._preference = Preference(limited, request, options.order, options.seed, options.keeps)
         self._budget = Budget(options.budget)
-        self._possible = possible(problem)
-        self._direct = direct(problem, self._preference.is_plain, of_each=options.per_host != 1)
+        self._possible = possible_trees(problem)
+        self._direct = decide_by_arrays(
+            problem, self._preference.is_plain, of_each=options.per_host != 1
+        )
         self._is_near = problem.near is not None and not problem.near.is_required
         #: where few places are preferred, steps for the search without this preference
         self._reserve = options.budget // 2 if self._is_near else 0
@@ -137,14 +139,14 @@ class _Turns:
         """Return why hosts have no candidate, after all candidates were found."""
         problem = self._problem
         undecided = self._with_same_pools(turn.tree for turn in self._undecided)
-        passing = np.zeros_like(problem.is_told)
+        passing = np.zeros_like(problem.is_explained)
         passing[self._possible] = True
         passing[self._with_same_pools(self._refused)] = False
-        told: Booleans = problem.is_told | passing
+        told: Booleans = problem.is_explained | passing
         unseen = len(self._possible) - len(self._with_same_pools(self._decided)) - len(undecided)
         outcome = SearchOutcome(
             considered=told,
-            refused=np.flatnonzero(problem.is_told & ~passing),
+            refused=np.flatnonzero(problem.is_explained & ~passing),
             undecided=tuple(sorted(undecided)),
             unseen=unseen if self._is_full else 0,
             budget=self._budget.allowed,

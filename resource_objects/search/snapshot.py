@@ -26,7 +26,7 @@ from resource_objects.search import fleet_io, host_usage, search
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidates import Candidates
 from resource_objects.search.eligibility import semantics_of
-from resource_objects.search.findings import LaysFilter
+from resource_objects.search.findings import FilterFactory
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.fleet_io import columns_of
 from resource_objects.search.host_usage import HostUsage
@@ -155,7 +155,7 @@ class Snapshot(Shared):
         seed: int | None = None,
         budget: int = DEFAULT_BUDGET,
         limits: arguments.Limited = None,
-        filters: Iterable[LaysFilter] = (),
+        filters: Iterable[FilterFactory] = (),
     ) -> Candidates:
         """Return the candidates of a request: the complete ways in which hosts can satisfy it.
 
@@ -234,7 +234,7 @@ class Snapshot(Shared):
         seed: int | None = None,
         budget: int = DEFAULT_BUDGET,
         limits: arguments.Limited = None,
-        filters: Iterable[LaysFilter] = (),
+        filters: Iterable[FilterFactory] = (),
     ) -> GangFit:
         """Return a candidate for each member of a gang, all feasible at the same time.
 
@@ -295,7 +295,7 @@ class Snapshot(Shared):
         seed: int | None = None,
         budget: int,
         limits: arguments.Limited,
-        filters: Iterable[LaysFilter] = (),
+        filters: Iterable[FilterFactory] = (),
     ) -> Options:
         return Options(
             limit,

@@ -313,7 +313,7 @@ class TreeSolver:
     def _reach(self) -> frozenset[int]:
         """The inventories that the unnamed group may use."""
         numbers = {number for demand in self.classes for number in demand.numbers}
-        numbers.update(draw.target for demand in self.classes for draw in demand.draws)
+        numbers.update(draw.target for demand in self.classes for draw in demand.shared_uses)
         numbers.update(number for one in self.located if one.places for number in one.reach)
         return frozenset(numbers)
 
@@ -379,7 +379,7 @@ class TreeSolver:
             if count:
                 most = int(self.fleet.inventories.max_unit[number]) - own
                 highs[place] = min(highs[place], self.fleet.left(number) - count, most)
-        for draw in demand.draws:
+        for draw in demand.shared_uses:
             count, _ = used.get(draw.target, (0, 0))
             if count:
                 highs[draw.source] = min(highs[draw.source], (draw.room - count) // draw.factor)
@@ -567,7 +567,7 @@ def _separate(count: int) -> list[_Family]:
 
 def _families(fleet: Fleet, classes: Sequence[TreeDemand]) -> list[_Family]:
     """Return the families of some classes, in their order."""
-    if not any(demand.draws for demand in classes):
+    if not any(demand.shared_uses for demand in classes):
         return _separate(len(classes))
     uses = {
         (number, place): _uses(demand)[place]
@@ -586,7 +586,7 @@ def _families(fleet: Fleet, classes: Sequence[TreeDemand]) -> list[_Family]:
 def _uses(demand: TreeDemand) -> list[list[tuple[int, int]]]:
     """Return, by source, the inventories that it uses, and how much for each unit."""
     result = [[(number, 1)] for number in demand.numbers]
-    for draw in demand.draws:
+    for draw in demand.shared_uses:
         result[draw.source].append((draw.target, draw.factor))
     return result
 

@@ -11,14 +11,14 @@ from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
 from resource_objects.search.fleet_io import read
 from resource_objects.search.host_reasons import find_reasons
-from resource_objects.search.problem import lay
+from resource_objects.search.problem import compile_request
 from tests.search import generated
 from tests.support.columns import columns_of
 from tests.support.lengths import some
 
 
 def problem_of(roots, request):
-    return lay(request, read(columns_of(roots)))
+    return compile_request(request, read(columns_of(roots)))
 
 
 def failing(problem, tree):

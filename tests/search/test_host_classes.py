@@ -13,7 +13,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search.host_classes import HostClasses
-from resource_objects.search.problem import lay
+from resource_objects.search.problem import compile_request
 from resource_objects.search.script import clone
 from tests.search.doors import WORLDS
 from tests.support.lengths import examples
@@ -22,7 +22,7 @@ from tests.support.lengths import examples
 def states_of(snapshot, asked):
     """Return the states of hosts, by name."""
     fleet = snapshot.fleet
-    states = HostClasses([lay(asked, fleet)])
+    states = HostClasses([compile_request(asked, fleet)])
     return states, {name: states.of(fleet.hosts.index(name)) for name in snapshot.hosts}
 
 

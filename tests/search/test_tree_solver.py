@@ -19,7 +19,7 @@ from resource_objects.resources.budget import Budget
 from resource_objects.search import Snapshot
 from resource_objects.search.demands import Source, TreeDemand
 from resource_objects.search.named_groups import GroupSteps
-from resource_objects.search.problem import lay
+from resource_objects.search.problem import compile_request
 from resource_objects.search.tree_solver import TreeSolver
 from tests.support.columns import columns_of
 from tests.support.lengths import examples
@@ -29,7 +29,7 @@ PGPU_OF_HOST = Share(resource_class="PGPU", of="h", of_class="VCPU", factor=1)
 
 
 def asked(root: Provider, request: Request, budget: int = 10**9) -> tuple[TreeSolver, Budget]:
-    question = lay(request, Snapshot(columns_of([root]))._fleet)
+    question = compile_request(request, Snapshot(columns_of([root]))._fleet)
     purse = Budget(budget)
     groups = GroupSteps(question.named, 0, purse)
     return TreeSolver(question.fleet, 0, purse, groups=groups), purse
@@ -142,7 +142,7 @@ def test_every_way_is_found_and_of_those_alike_at_least_one():
         expected = Everything(root, request).ways
         found_by, _ = asked(root, request)
         snapshot = Snapshot(columns_of([root]))
-        kinds = lay(request, snapshot._fleet).named.kinds
+        kinds = compile_request(request, snapshot._fleet).named.kinds
         found = set()
         for one in found_by.solutions():
             suffixes = [iter(kind.suffixes) for kind in kinds]

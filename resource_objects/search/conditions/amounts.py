@@ -19,7 +19,7 @@ from resource_objects.resources import Amount
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.conditions.shortage import Shortage, overdrawn, reasons_of_units
-from resource_objects.search.demands import Draw, Source, TreeDemand, bits, members
+from resource_objects.search.demands import SharedUse, Source, TreeDemand, bits, members
 from resource_objects.search.eligibility import OWN, POOL, Semantics, pools_of, trees_of
 from resource_objects.search.findings import (
     Check,
@@ -51,9 +51,9 @@ class FleetDemand:
     gives_all: Booleans  #: could provide all of it alone
     is_device: Booleans  #: may provide a part if other devices provide the rest
     is_split: bool  #: whether there are such devices
-    barriers: tuple[tuple[Rule, str], ...]  #: the conditions on each provider
-    # flags by role, see eligibility.Qualification
-    is_barred: tuple[Booleans, ...]  #: by such a condition, does not meet it
+    requirements: tuple[tuple[Rule, str], ...]  #: the conditions on each provider
+    # flags by role, see eligibility.Eligibility
+    failed: tuple[Booleans, ...]  #: by such a condition, does not meet it
     has_required: tuple[Booleans, ...]  #: by required trait
     allowed: Booleans  #: meets all conditions on each provider, and the requested units are free
 
@@ -200,9 +200,9 @@ class ClassCondition(Condition):
             rows=rows,
             divisible=demand.is_device & ~rows.is_part if demand.is_split else None,
         )
-        for number, (rule, label) in enumerate(demand.barriers):
-            able = able & ~demand.is_barred[number]
-            words = f"{name} {in_words(demand.barriers[: number + 1])}"
+        for number, (rule, label) in enumerate(demand.requirements):
+            able = able & ~demand.failed[number]
+            words = f"{name} {in_words(demand.requirements[: number + 1])}"
             yield Check(demand.trees(self.fleet, able), rule, "", name, label, words)
         yield self._check_of_amount(None, None)
 
@@ -220,7 +220,7 @@ class ClassCondition(Condition):
             "",
             self.name,
             label,
-            in_words([*demand.barriers, *of_trait]),
+            in_words([*demand.requirements, *of_trait]),
             demand.amount,
             demand.rows,
             allowed,
@@ -258,11 +258,11 @@ class ClassCondition(Condition):
             sources=tuple(map(_source, *columns, is_device)),
             allowed=bits(demand.allowed[at].tolist()),
             with_trait=tuple(bits(has[at].tolist()) for has in demand.has_required),
-            draws=tuple(self._draws(numbers)) if self.fleet.shares else (),
+            shared_uses=tuple(self._draws(numbers)) if self.fleet.shares else (),
             own=own,
         )
 
-    def _draws(self, numbers: Sequence[int]) -> Iterator[Draw]:
+    def _draws(self, numbers: Sequence[int]) -> Iterator[SharedUse]:
         shares = self.fleet.shares
         if isinstance(numbers, range):
             links = shares.between(numbers.start, numbers.stop)
@@ -270,7 +270,7 @@ class ClassCondition(Condition):
             links = [link for number in numbers for link in shares.between(number, number + 1)]
         place = {number: place for place, number in enumerate(numbers)} if links else {}
         for source, target, factor in links:
-            yield Draw(place[source], target, factor, self.fleet.left(target))
+            yield SharedUse(place[source], target, factor, self.fleet.left(target))
 
     def can(self, tree: int, sources: int) -> bool:
         """Return True if some sources, as bits, can provide it, or if a decision takes too long."""
@@ -320,12 +320,12 @@ class ClassCondition(Condition):
             return reasons_of_units(self.fleet, name, amount, demand.units, numbers)
 
         excluded_on = hosts & ~none & ~has_allowed
-        flags = [counted.flags(is_barred) for is_barred in demand.is_barred]
+        flags = [counted.flags(failed) for failed in demand.failed]
         findings.add_excluded(
             self,
             excluded_on,
             counted.host,
-            demand.barriers,
+            demand.requirements,
             flags,
             amount,
             name,
@@ -388,13 +388,13 @@ class ClassCondition(Condition):
         amount, name = demand.amount, self.name
         here = self.sources_on(HostSet(self.fleet, self.rules, integers([tree])))
         counted = ~demand.rows.is_part[here.pairs.entry]
-        is_barred = [here.pairs.flags(flags)[counted] for flags in demand.is_barred]
+        failed = [here.pairs.flags(flags)[counted] for flags in demand.failed]
         is_allowed = bool((here.allowed & here.has_required[trait]).any())
         traits = range(trait + 1) if is_allowed else [trait]
         conditions = [(Rule.TRAIT_MISSING, required[number]) for number in traits]
         lacking = [~here.has_required[number][counted] for number in traits]
         reasons = excluded(
-            [*conditions, *demand.barriers], [*lacking, *is_barred], amount, name, host
+            [*conditions, *demand.requirements], [*lacking, *failed], amount, name, host
         )
         if reasons and (is_allowed or not lacking[0].all()):
             return reasons[0]

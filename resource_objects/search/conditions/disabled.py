@@ -24,13 +24,13 @@ from resource_objects.search.conditions.amounts import FleetDemand
 from resource_objects.search.demands import LocatedFleetDemand
 from resource_objects.search.eligibility import (
     OWN,
-    Qualification,
+    Eligibility,
     Semantics,
-    met,
+    eligible_for,
     pools_of,
     roles_of,
 )
-from resource_objects.search.findings import Condition, Partial
+from resource_objects.search.findings import Condition, HostContext
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.located_views import view_of
 from resource_objects.search.named_groups import GroupKind
@@ -50,9 +50,9 @@ def disabled_for(fleet: Fleet, request: Request) -> Booleans | None:
     return None if TRAIT in required else fleet.disabled_mask()
 
 
-def enabled(fleet: Fleet, disabled: Booleans) -> Qualification:
+def enabled(fleet: Fleet, disabled: Booleans) -> Eligibility:
     """Return the condition that providers are enabled."""
-    return Qualification(Rule.DISABLED, "", np.stack([~disabled] * roles_of(fleet)))
+    return Eligibility(Rule.DISABLED, "", np.stack([~disabled] * roles_of(fleet)))
 
 
 def _reason(fleet: Fleet, place: int) -> Reason:
@@ -73,7 +73,7 @@ class EnabledHost(Condition):
         """Return the enabled hosts."""
         return ~self.disabled[self.fleet.roots]
 
-    def reasons(self, host: Partial) -> list[Reason]:
+    def reasons(self, host: HostContext) -> list[Reason]:
         """Return each disabled provider from the host upwards."""
         upwards = self.fleet.upwards(int(self.fleet.roots[host.tree]))
         return [_reason(self.fleet, place) for place in upwards if place in self.fleet.disabled]
@@ -97,9 +97,9 @@ class DisabledParts(Condition):
 
     rule = Rule.DISABLED
 
-    def reasons(self, host: Partial) -> list[Reason]:
+    def reasons(self, host: HostContext) -> list[Reason]:
         """Return the disabled providers and removed devices, if the host has another reason."""
-        if not any(host.told.values()):
+        if not any(host.failing.values()):
             return []
         fleet, here = self.fleet, self.fleet.of_tree(host.tree)
         providers = (*here, *pools_of(fleet, self.rules, host.tree))
@@ -134,7 +134,7 @@ class DisabledParts(Condition):
             usable[provider[provides]] = True
         for kind in self.kinds:
             conditions = [each for each in kind.conditions if each.rule is not Rule.DISABLED]
-            able: Booleans = np.logical_or.reduce(met(fleet, conditions))
+            able: Booleans = np.logical_or.reduce(eligible_for(fleet, conditions))
             for rows, amount in kind.classes:
                 is_large = np.zeros_like(able)
                 is_large[rows.provider[self._is_large(rows, amount) & ~rows.is_part]] = True
@@ -145,8 +145,8 @@ class DisabledParts(Condition):
     def _sources_of_count(self, demand: FleetDemand) -> _Sources:
         rows = demand.rows
         provides = demand.is_device | self._is_large(rows, demand.amount)
-        is_barred = [flags[OWN] for flags in demand.is_barred]
-        provides = provides & ~rows.is_part & _meets(rows.provider, demand.barriers, is_barred)
+        failed = [flags[OWN] for flags in demand.failed]
+        provides = provides & ~rows.is_part & _meets(rows.provider, demand.requirements, failed)
         if demand.has_pools:  # the conditions on pools differ
             provides |= self.fleet.is_pool[rows.provider]
         return rows.provider, provides, [has[OWN] for has in demand.has_required]
@@ -190,16 +190,16 @@ _Sources = tuple[Integers, Booleans, Sequence[Booleans]]
 
 def _parts_of(demand: LocatedFleetDemand) -> _Sources:
     providers = demand.parts.provider
-    meets = _meets(providers, demand.barriers, demand.is_barred)
+    meets = _meets(providers, demand.requirements, demand.failed)
     return providers, meets, demand.has_required
 
 
 def _meets(
-    providers: Integers, conditions: Iterable[tuple[Rule, str]], is_barred: Iterable[Booleans]
+    providers: Integers, conditions: Iterable[tuple[Rule, str]], failed: Iterable[Booleans]
 ) -> Booleans:
     """Return the providers that meet all conditions but that they are enabled."""
     meets = np.ones(len(providers), dtype=np.bool_)
-    for (rule, _), flags in zip(conditions, is_barred, strict=True):
+    for (rule, _), flags in zip(conditions, failed, strict=True):
         if rule is not Rule.DISABLED:
             meets &= ~flags
     return meets

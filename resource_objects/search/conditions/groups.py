@@ -76,7 +76,7 @@ class Groups(Condition):
         resource = kind.names[0] if len(kind.names) == 1 else None
         classes = " and ".join(kind.names) or "provider"
         for number, condition in enumerate(kind.conditions, 1):
-            able = able & condition.met
+            able = able & condition.eligible
             passing, words = trees_of(fleet, every, able), f"{classes} {in_words(labels[:number])}"
             yield Check(passing, condition.rule, group, resource, condition.label, words)
         amounts = dict.fromkeys(kind.names, "")
@@ -182,7 +182,7 @@ class _GroupFindings:
         """Add why no qualified provider has an amount of a class; return the hosts of these."""
         group, findings = _joined([kind]), self._findings
         pairs, providers = self._of_rows(rows)
-        is_met = providers.flags(kind.met)
+        is_met = providers.flags(kind.eligible)
         has_class = self._hosts.any(pairs.host)
         has_met = self._hosts.any(pairs.host[is_met])
         is_able = self._hosts.any(pairs.host[is_met & giving(rows, amount)[pairs.entry]])
@@ -199,7 +199,7 @@ class _GroupFindings:
     ) -> None:
         """Add the conditions that no provider meets."""
         labels = [(condition.rule, condition.label) for condition in kind.conditions]
-        unmet = [~providers.flags(condition.met) for condition in kind.conditions]
+        unmet = [~providers.flags(condition.eligible) for condition in kind.conditions]
         self._findings.add_excluded(
             self._groups, hosts, providers.host, labels, unmet, amount, name, _joined([kind])
         )
@@ -238,7 +238,7 @@ class _GroupFindings:
         for rows, amount in kind.classes:
             provided[rows.provider[giving(rows, amount)]] += 1
         every = self._hosts.providers
-        qualified = every.where(every.flags(kind.met))
+        qualified = every.where(every.flags(kind.eligible))
         most = np.zeros(len(self._hosts), dtype=np.int64)
         np.maximum.at(most, qualified.host, provided[qualified.entry])
         self._at_once(Rule.ONE_PROVIDER, [kind], hosts, len(kind.classes), most)

@@ -11,7 +11,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition
-from resource_objects.search.findings import Check, Condition, Findings, HostFilter, Partial
+from resource_objects.search.findings import Check, Condition, Findings, HostContext, HostFilter
 from resource_objects.search.fleet import Fleet
 
 
@@ -59,9 +59,9 @@ class HostGives(Condition):
         """Return none: trees that may not be hosts are in no stage."""
         return ()
 
-    def reasons(self, host: Partial) -> list[Reason]:
+    def reasons(self, host: HostContext) -> list[Reason]:
         """Return why no provider of the tree itself provides anything, if only pools could."""
-        if not self.classes or not self.fleet.pools or any(host.told.values()):
+        if not self.classes or not self.fleet.pools or any(host.failing.values()):
             return []
         found: list[Reason] = []
         for one in self.classes:

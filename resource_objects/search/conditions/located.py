@@ -28,8 +28,8 @@ from resource_objects.search.demands import LocatedFleetDemand, LocatedTreeDeman
 from resource_objects.search.findings import (
     Check,
     Condition,
+    HostContext,
     HostSet,
-    Partial,
     Sources,
     excluded,
     in_words,
@@ -157,11 +157,11 @@ class LocatedCondition(Condition):
 
     def checks(self) -> Iterator[Check]:
         """Yield one cut."""
-        yield Check(self.mask(), self.rule, "", self.name, words=in_words(self.demand.barriers))
+        yield Check(self.mask(), self.rule, "", self.name, words=in_words(self.demand.requirements))
 
     def check_of_trait(self, trait: int, label: str) -> Check:
         """Return the cut that parts with a required trait may have enough."""
-        words = in_words([*self.demand.barriers, (Rule.TRAIT_MISSING, label)])
+        words = in_words([*self.demand.requirements, (Rule.TRAIT_MISSING, label)])
         return Check(self.enough(trait), self.rule, "", self.name, label, words)
 
     # --- one tree ---
@@ -183,7 +183,7 @@ class LocatedCondition(Condition):
         """Return whether it fits on a set of parts, or deciding that takes too long."""
         return may_provide(self.fleet, tree, (), [self.of_tree(tree).only(parts)])
 
-    def reasons(self, host: Partial) -> list[Reason]:
+    def reasons(self, host: HostContext) -> list[Reason]:
         """Return why it does not fit on the parts with the traits that it has to answer for."""
         return self.short(host.tree, host.sources[self])
 
@@ -256,9 +256,9 @@ class AffinityCheck(Condition):
     def __init__(self, each: Sequence[LocatedCondition]) -> None:
         self.each = each
 
-    def reasons(self, host: Partial) -> list[Reason]:
+    def reasons(self, host: HostContext) -> list[Reason]:
         """Return why the amounts do not fit near each other."""
-        if any(host.told[condition] for condition in self.each):
+        if any(host.failing[condition] for condition in self.each):
             return []
         here = [condition.of_tree(host.tree) for condition in self.each]
         return Refusal(here).reasons([host.sources[condition] for condition in self.each])
@@ -323,7 +323,7 @@ class Refusal:
         """
         ask = self._ask
         here = ask.parts.of_tree(self._tree)
-        conditions, flags = list(ask.barriers), [flags[here] for flags in ask.is_barred]
+        conditions, flags = list(ask.requirements), [flags[here] for flags in ask.failed]
         if trait is not None:
             conditions.insert(0, (Rule.TRAIT_MISSING, trait[1]))
             flags.insert(0, ~ask.has_required[trait[0]][here])

@@ -122,8 +122,8 @@ class TopologyConstraint:
         is_bound = self.level.binds(rows.tree, rows.provider)[rows.tree]
         allowed = having_free(self.fleet, rows, demand.units)
         allowed = allowed & np.where(is_bound, of_domain, ~rows.is_part)
-        for is_barred in demand.is_barred:
-            allowed &= ~is_barred[OWN]
+        for failed in demand.failed:
+            allowed &= ~failed[OWN]
         is_device = demand.is_device
         if not demand.units:
             is_device = is_device | (rows.is_part & of_domain)

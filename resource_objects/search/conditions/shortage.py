@@ -282,12 +282,12 @@ def overdrawn(
     users: Counter[int] = Counter()
     try:
         for demand in classes:
-            alone = dataclasses.replace(demand, draws=(), with_trait=())
+            alone = dataclasses.replace(demand, shared_uses=(), with_trait=())
             found = next(TreeSolver(fleet, tree, Budget(PATIENCE), [alone]).solutions(), None)
             if found is None:
                 return []
             for source, part in found.parts[0]:
-                drawn = dict(demand.drawn(source, part))
+                drawn = dict(demand.uses(source, part))
                 used.update(drawn)
                 users.update(drawn.keys())
         if located:

@@ -16,7 +16,7 @@ from resource_objects.search.conditions.shortage import overdrawn
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
 from resource_objects.search.eligibility import OWN
-from resource_objects.search.findings import Condition, Partial
+from resource_objects.search.findings import Condition, HostContext
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.tree_solver import may_provide
 
@@ -44,14 +44,14 @@ class Contention(Condition):
         """Return none: it is part of the last stage."""
         return ()
 
-    def reasons(self, host: Partial) -> list[Reason]:
+    def reasons(self, host: HostContext) -> list[Reason]:
         """Return the inventories that are used too much by classes that fit individually."""
-        if self.nearness is not None and host.told[self.nearness]:
+        if self.nearness is not None and host.failing[self.nearness]:
             return []
         tree = host.tree
-        here = [one.of_tree(tree).with_traits(0) for one in self.classes if not host.told[one]]
-        parts = [one.of_tree(tree).with_traits(0) for one in self.located if not host.told[one]]
-        if not parts and not any(one.draws for one in here):
+        here = [one.of_tree(tree).with_traits(0) for one in self.classes if not host.failing[one]]
+        parts = [one.of_tree(tree).with_traits(0) for one in self.located if not host.failing[one]]
+        if not parts and not any(one.shared_uses for one in here):
             return []
         if may_provide(self.fleet, tree, here, parts):
             return []
@@ -77,9 +77,9 @@ class Together(Condition):
         here = [one.of_tree(tree).with_traits(traits) for one in self.classes]
         return here, [one.of_tree(tree).with_traits(traits) for one in self.located]
 
-    def reasons(self, host: Partial) -> list[Reason]:
+    def reasons(self, host: HostContext) -> list[Reason]:
         """Return, if nothing else fails, the first trait that excludes those before it."""
-        if any(host.told.values()):
+        if any(host.failing.values()):
             return []
         count = len(self.traits.required)
         for trait in range(count):

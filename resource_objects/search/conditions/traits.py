@@ -61,7 +61,7 @@ class RequiredTraits(Condition):
 
     def _in_words(self, label: str) -> str:
         """Return a required trait in words, with the conditions on each provider."""
-        conditions = {condition.demand.barriers for condition in self.classes}
+        conditions = {condition.demand.requirements for condition in self.classes}
         common = conditions.pop() if len(conditions) == 1 else ()
         words = in_words([*common, (self.rule, label)])
         return f"{words} among those that may give" if conditions else words
