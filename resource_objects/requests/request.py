@@ -6,12 +6,13 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, Self, TypeAlias, cast
+from typing import Any, NoReturn, Self, TypeAlias, TypeVar, cast
 
 from resource_objects import base, fields, names
 from resource_objects._ovo import fields as ovo_fields
 from resource_objects.exceptions import InvalidInput
 from resource_objects.resources import Amounts, AmountsLike, resource
+from resource_objects.resources.catalog import generation
 from resource_objects.resources.traits import known_traits
 
 _invalid_request = functools.partial(InvalidInput, "request")
@@ -110,8 +111,15 @@ class Request(base.ResourceObject, frozen=True):
 
     @classmethod
     def of(cls, request: RequestLike) -> Self:
-        """Return a request itself, or the request of amounts."""
-        return request if isinstance(request, cls) else cls(cast(AmountsLike, request))
+        """Return a request itself, or the request of amounts.
+
+        Cost: for a text that was read before, some 0.3 microseconds.
+        """
+        if isinstance(request, cls):
+            return request
+        if type(request) is str and len(request) <= _MAX_CACHED:
+            return _of_text(cls, request, generation())
+        return cls(cast(AmountsLike, request))
 
     @classmethod
     def from_dict(cls, data: Any) -> Self:
@@ -272,6 +280,17 @@ class Request(base.ResourceObject, frozen=True):
             arguments["groups"] = list(self.named)
         arguments |= _plain(REQUEST, self)
         return _call("Request", self.unnamed.resources, arguments)
+
+
+_R = TypeVar("_R", bound=Request)
+#: The maximum number of characters of a text whose request is cached.
+_MAX_CACHED = 512
+
+
+@functools.lru_cache(maxsize=512)  # texts come from outside: they must not pile up
+def _of_text(cls: type[_R], text: str, generation: int) -> _R:
+    """Return the request of a text; the generation of the catalog is only a part of the key."""
+    return cls(text)
 
 
 #: A request, or the argument of :class:`Request`.

@@ -125,8 +125,21 @@ def _unknown(name: str) -> InvalidInput:
 
 def forget() -> None:
     """Forget plug-ins, for a process that installs one while it runs."""
+    global _generation
     plugins.forget()
     _by_name.cache_clear()
+    _generation += 1
+
+
+_generation = 0
+
+
+def generation() -> int:
+    """Return the version of the catalog, a part of the key of a cache of values that it decided.
+
+    It changes with :func:`forget`.
+    """
+    return _generation
 
 
 # --- mappings from resources ----------------------------------------------------------------------

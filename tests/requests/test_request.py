@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects import exceptions
+from resource_objects import base, exceptions, plugins
 from resource_objects.base import ResourceObject
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.resources import Amounts, IntegerAmount, resource
+from resource_objects.resources import Amounts, IntegerAmount, IntegerResource, catalog, resource
 from resource_objects.testing.refusals import raises_code
 
 JOB = Request(
@@ -59,6 +59,67 @@ def test_a_request_is_made_from_whatever_amounts_are_made_from(given):
 def test_a_request_stays_itself():
     assert Request.of(JOB) is JOB
     assert copy.deepcopy(JOB) is JOB
+
+
+def test_a_text_is_parsed_once():
+    request = Request.of("VCPU=2,PGPU=1")
+    assert Request.of("VCPU=2,PGPU=1") is request == Request("VCPU=2,PGPU=1")
+    assert pickle.loads(pickle.dumps(request)) == request
+    assert Request("VCPU=2,PGPU=1", compatibility="placement") != Request.of("VCPU=2,PGPU=1")
+    assert Request.of("VCPU=2,PGPU=1").compatibility is None
+
+
+def test_a_text_that_was_refused_is_refused_again():
+    for _ in range(2):
+        with raises_code("UnknownResourceClass"):
+            Request.of("NOBODY_KNOWS=1")
+
+
+def test_a_cached_request_does_not_change():
+    request = Request.of("NUMA_TOPOLOGY=1:shared=2")
+    before = request.obj_to_primitive()
+    group, (amount,) = request.unnamed, request.unnamed.resources.values()
+    for value in (request, group, group.resources, amount):
+        for name in [*value.fields, "_obj_" + next(iter(value.fields)), "_context", "VERSION"]:
+            with pytest.raises(exceptions.FrozenValue):
+                setattr(value, name, None)
+            with pytest.raises(exceptions.FrozenValue):
+                delattr(value, name)
+    with pytest.raises(exceptions.FrozenValue):
+        request.update(near="numa")
+    request.obj_set_defaults("near")
+    request.obj_reset_changes()
+    assert Request.of("NUMA_TOPOLOGY=1:shared=2").obj_to_primitive() == before
+
+
+def test_long_texts_are_not_cached():
+    text = ",".join(f"CUSTOM_{number:05}=1" for number in range(100))
+    assert Request.of(text) is not Request.of(text)
+
+
+@base.register
+class DozenResource(IntegerResource):
+    """Counts whose text form is a number of dozens."""
+
+    WIRE_PREFIX = "test_request"
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    def parse_amount(self, text):
+        return IntegerAmount(12 * int(text))
+
+
+def test_a_class_that_is_registered_later_decides_about_a_cached_text(monkeypatch):
+    assert int(Request.of("CUSTOM_EGG=2").resources["CUSTOM_EGG"]) == 2
+    eggs = DozenResource("CUSTOM_EGG", "custom", "eggs", "Sold by the dozen")
+    monkeypatch.setattr(plugins, "load", lambda *_: eggs)
+    classes = plugins.BUILT_IN[catalog.PLUGIN_NAMESPACE]
+    monkeypatch.setitem(classes, eggs.name, "nowhere:nothing")
+    catalog.forget()
+    assert int(Request.of("CUSTOM_EGG=2").resources["CUSTOM_EGG"]) == 24
+    monkeypatch.undo()
+    catalog.forget()
+    assert int(Request.of("CUSTOM_EGG=2").resources["CUSTOM_EGG"]) == 2
 
 
 def test_equal_requests_are_one_key():
