@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -303,15 +303,7 @@ class Findings:
         Hosts that need no decision meet all such conditions.
         """
         if self.decides:
-            self.add_each(condition, hosts, lambda host: reasons(self._partial(host)))
-
-    def _partial(self, host: int) -> HostContext:
-        failing = {condition: bool(flags[host]) for condition, flags in self.failing.items()}
-        sources = {
-            condition: bits(flags[here.pairs.of_host(host)].tolist())
-            for condition, (here, flags) in self.sources.items()
-        }
-        return HostContext(int(self.hosts.trees[host]), sources, failing)
+            self.add_each(condition, hosts, lambda host: reasons(HostContext(self, host)))
 
     def _add_of(self, condition: Condition, host: int, reasons: tuple[Reason, ...]) -> None:
         if reasons:
@@ -450,15 +442,33 @@ class Check(NamedTuple):
     divisible: Booleans | None = None  #: which of them may provide it in parts; None: none
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class HostContext:
+class HostContext(NamedTuple):
     """One host while its reasons are collected."""
 
-    tree: int
-    #: by class of the unnamed group, the sources that may provide it, as bits: with the traits that
-    #: only they can answer for
-    sources: Mapping[Condition, int]
-    failing: Mapping[Condition, bool]  #: by condition so far, whether it has reasons
+    findings: Findings
+    position: int  #: in the set of hosts
+
+    @property
+    def tree(self) -> int:
+        """The number of the host in the fleet."""
+        return int(self.findings.hosts.trees[self.position])
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the host has a reason so far."""
+        return bool(self.findings.is_refused[self.position])
+
+    def fails(self, condition: Condition) -> bool:
+        """Return True if the host has a reason by a condition before this one."""
+        return bool(self.findings.failing[condition][self.position])
+
+    def sources(self, condition: Condition) -> int:
+        """Return the sources that may provide a class of the unnamed group, as bits.
+
+        They have the traits that only this class can answer for.
+        """
+        sources, may_provide = self.findings.sources[condition]
+        return bits(may_provide[sources.pairs.of_host(self.position)].tolist())
 
 
 class Condition:

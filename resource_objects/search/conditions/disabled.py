@@ -99,7 +99,7 @@ class DisabledParts(Condition):
 
     def reasons(self, host: HostContext) -> list[Reason]:
         """Return the disabled providers and removed devices, if the host has another reason."""
-        if not any(host.failing.values()):
+        if not host.is_refused:
             return []
         fleet, here = self.fleet, self.fleet.of_tree(host.tree)
         providers = (*here, *pools_of(fleet, self.rules, host.tree))

@@ -61,11 +61,11 @@ class HostGives(Condition):
 
     def reasons(self, host: HostContext) -> list[Reason]:
         """Return why no provider of the tree itself provides anything, if only pools could."""
-        if not self.classes or not self.fleet.pools or any(host.failing.values()):
+        if not self.classes or not self.fleet.pools or host.is_refused:
             return []
         found: list[Reason] = []
         for one in self.classes:
-            sources = host.sources[one] & ((1 << one.of_tree(host.tree).own) - 1)
+            sources = host.sources(one) & ((1 << one.of_tree(host.tree).own) - 1)
             name, demand = self.fleet.hosts[host.tree], one.demand
             if not sources:
                 found.append(Reason(self.rule, demand.amount, 0, 0, demand.resource_class, name))

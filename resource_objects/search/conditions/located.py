@@ -185,7 +185,7 @@ class LocatedCondition(Condition):
 
     def reasons(self, host: HostContext) -> list[Reason]:
         """Return why it does not fit on the parts with the traits that it has to answer for."""
-        return self.short(host.tree, host.sources[self])
+        return self.short(host.tree, host.sources(self))
 
     def short(self, tree: int, parts: int) -> list[Reason]:
         """Return why it does not fit on a set of parts."""
@@ -258,10 +258,10 @@ class AffinityCheck(Condition):
 
     def reasons(self, host: HostContext) -> list[Reason]:
         """Return why the amounts do not fit near each other."""
-        if any(host.failing[condition] for condition in self.each):
+        if any(host.fails(condition) for condition in self.each):
             return []
         here = [condition.of_tree(host.tree) for condition in self.each]
-        return Refusal(here).reasons([host.sources[condition] for condition in self.each])
+        return Refusal(here).reasons([host.sources(condition) for condition in self.each])
 
 
 # --- reasons ------------------------------------------------------------------------------------

@@ -46,11 +46,11 @@ class Contention(Condition):
 
     def reasons(self, host: HostContext) -> list[Reason]:
         """Return the inventories that are used too much by classes that fit individually."""
-        if self.nearness is not None and host.failing[self.nearness]:
+        if self.nearness is not None and host.fails(self.nearness):
             return []
         tree = host.tree
-        here = [one.of_tree(tree).with_traits(0) for one in self.classes if not host.failing[one]]
-        parts = [one.of_tree(tree).with_traits(0) for one in self.located if not host.failing[one]]
+        here = [one.of_tree(tree).with_traits(0) for one in self.classes if not host.fails(one)]
+        parts = [one.of_tree(tree).with_traits(0) for one in self.located if not host.fails(one)]
         if not parts and not any(one.shared_uses for one in here):
             return []
         if may_provide(self.fleet, tree, here, parts):
@@ -79,7 +79,7 @@ class Together(Condition):
 
     def reasons(self, host: HostContext) -> list[Reason]:
         """Return, if nothing else fails, the first trait that excludes those before it."""
-        if any(host.failing.values()):
+        if host.is_refused:
             return []
         count = len(self.traits.required)
         for trait in range(count):
