@@ -20,7 +20,7 @@ from resource_objects.providers.orders import ConsumerRecord, Operation
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, Reshape
 from resource_objects.providers.reshape_plan import ReshapePlanner
-from resource_objects.store.dry_run import check_definitions, rehearse
+from resource_objects.store.columns import check_definitions, rehearse
 
 
 class Plans:

@@ -18,7 +18,6 @@
                     one inventory
 ``columns``         rows of trees in bulk, with lookups; ``listing``: pages of providers and
                     consumers; ``selection``: filters evaluated in Python
-``name_rules``      the rules for names of classes, traits and aggregates
 ``arguments``       arguments of callers, checked: times, ages, generations, limits
 ``feed``            entries and cursors of the change feed; ``changed``: the trees that changed
 ``waiting``         consumers that wait in the queue

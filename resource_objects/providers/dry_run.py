@@ -2,7 +2,7 @@
 
 For decisions on what was read: several amounts are assigned one after the other, and a consumer
 that moves is assigned as if nothing were allocated to it. The effects of a write, or its refusal,
-are in :mod:`resource_objects.store.dry_run`.
+are in :mod:`resource_objects.store.columns`.
 """
 
 from __future__ import annotations

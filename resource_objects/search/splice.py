@@ -32,7 +32,7 @@ from resource_objects.search.relations import (
     Pools,
     Shares,
 )
-from resource_objects.store.dry_run import redefined
+from resource_objects.store.columns import redefined
 
 T = TypeVar("T")
 

@@ -4,17 +4,14 @@ Nothing here reads or writes a database. The backend in memory keeps the rows fo
 open. A database backend loads the rows that a write is about, runs the same rules and writes the
 rows that changed.
 
-===============  ==================================================================================
-``tables``       tables of rows with indexes, and the journal that undoes changes
-``rows``         the row classes, all tables (``Rows``), and a write on them (``Transaction``)
-``names``        changes of resource classes, traits and aggregates
-``definitions``  changes of providers, their inventories, shares and parents
-``write``        :func:`~resource_objects.store.write.carry_out`: everything a write changes
-``statistics``   statistics of providers: written, read and deleted
-``columns``      rows as columns, and columns as rows
-``decide``       :func:`~resource_objects.store.decide.decide`: the rules of orders
-``dry_run``      dry runs: writes carried out on rows made of columns
-===============  ==================================================================================
+============  =====================================================================================
+``rows``      the row classes, all tables with their indexes and journal (``Rows``), and a write on
+              them (``Transaction``); the rules for names
+``decide``    :func:`~resource_objects.store.decide.decide`: the rules of orders
+``write``     :func:`~resource_objects.store.write.carry_out`: everything a write changes: names,
+              definitions, the service of providers, orders; statistics
+``columns``   rows as columns, and columns as rows; dry runs on these
+============  =====================================================================================
 """
 
 from __future__ import annotations

@@ -11,8 +11,7 @@ from typing import Any, Self
 from resource_objects import exceptions
 from resource_objects.backends.memory import RowsBackend
 from resource_objects.providers.capabilities import Capability
-from resource_objects.store.rows import Rows
-from resource_objects.store.tables import Table, changes
+from resource_objects.store.rows import Rows, Table, changes
 
 URL = "dict://"
 

@@ -39,9 +39,9 @@ from resource_objects.providers.provider import Share
 from resource_objects.providers.statistics import StatisticsOrder
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import KindRecord
-from resource_objects.store import decide, statistics, write
-from resource_objects.store.definitions import DefinitionWork
+from resource_objects.store import decide, write
 from resource_objects.store.rows import InventoryRow, Rows
+from resource_objects.store.write import DefinitionWork
 from resource_objects.testing.conformance import BackendConformance
 from resource_objects.testing.conformance.statistics import LOAD, STATE, UP
 from resource_objects.testing.conformance.suite import (
@@ -390,7 +390,7 @@ def _without_shares(rows: Rows, key: Key) -> InventoryRow | None:
             "test_a_stale_change_changes_nothing",
         ),
         (write, "_append_to_feed", lambda *_: None, "test_an_entry_names_the_changed_providers"),
-        (statistics, "changed", lambda *_: ({}, []), "test_every_value_is_read_as_it_was_written"),
+        (write, "changed", lambda *_: ({}, []), "test_every_value_is_read_as_it_was_written"),
         (
             write,
             "disable",

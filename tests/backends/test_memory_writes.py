@@ -14,7 +14,7 @@ from resource_objects.providers import Provider
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.orders import NameAction, NameChange, NameKind, Operation, Write
 from resource_objects.providers.provider import Share
-from resource_objects.store.tables import Index, Table, UniqueIndex
+from resource_objects.store.rows import Index, Table, UniqueIndex
 from resource_objects.testing.conformance.scenarios import run
 from resource_objects.testing.conformance.suite import changes_to, define
 from resource_objects.testing.refusals import raises_code

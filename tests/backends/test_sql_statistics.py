@@ -9,7 +9,7 @@ import pytest
 
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers.statistics import changed
-from resource_objects.store import statistics
+from resource_objects.store import write
 from resource_objects.testing.conformance.statistics import BUILDS, LOAD, put, read
 from resource_objects.testing.conformance.suite import two_hosts
 
@@ -40,7 +40,7 @@ def test_one_source_takes_nothing_away_that_another_says_meanwhile(
             other.join(_SOON)
         return changed(kept, said, source, now)
 
-    monkeypatch.setattr(statistics, "changed", after_the_other)
+    monkeypatch.setattr(write, "changed", after_the_other)
     put(ledger, host, *says[first], source=first)
     other.join()
     found = read(ledger)["host0"]

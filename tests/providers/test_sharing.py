@@ -13,7 +13,7 @@ from resource_objects.providers.definition import DefinitionChanges, ShareRecord
 from resource_objects.providers.orders import Operation
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.provider import broken_share
-from resource_objects.store.dry_run import rehearse
+from resource_objects.store.columns import rehearse
 
 ROOTS = {"a": 1, "b": 1, "c": 1, "d": 2}
 

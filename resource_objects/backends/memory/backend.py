@@ -26,10 +26,13 @@ from resource_objects.providers.statistics import StatisticFilter, StatisticsOrd
 from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 from resource_objects.store.columns import columns_of, roots_of_all, with_present_use
-from resource_objects.store.rows import Rows
-from resource_objects.store.statistics import delete_statistics, read_statistics, write_statistics
-from resource_objects.store.tables import Table
-from resource_objects.store.write import carry_out
+from resource_objects.store.rows import Rows, Table
+from resource_objects.store.write import (
+    carry_out,
+    delete_statistics,
+    read_statistics,
+    write_statistics,
+)
 
 URL = "memory://"
 #: After how many operations a write also deletes expired ones, and how many at most.

@@ -32,11 +32,9 @@ from resource_objects.providers.definition import (
     ProviderUpdate,
 )
 from resource_objects.providers.disabled import TRAIT
-from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import NameAction, NameChange, NameKind, Write
-from resource_objects.store.names import ensure_names
-from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, Transaction
-from resource_objects.store.write import begin
+from resource_objects.store.rows import NAME_RULES, InventoryRow, ProviderRow, Rows, Transaction
+from resource_objects.store.write import begin, ensure_names
 
 CLASS, TRAITS = NameKind.RESOURCE_CLASS, NameKind.TRAIT
 PATHS = {CLASS: "/resource_classes", TRAITS: "/traits"}

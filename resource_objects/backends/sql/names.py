@@ -27,12 +27,11 @@ from resource_objects.backends.retries import Transient
 from resource_objects.backends.sql import statements, tables
 from resource_objects.backends.sql.statements import SQL
 from resource_objects.providers.listing import ListedName
-from resource_objects.providers.name_rules import NAME_RULES
 from resource_objects.providers.orders import NameAction, NameChange, NameKind, class_renames
 from resource_objects.resources.records import KindRecord
-from resource_objects.store.names import change_name
-from resource_objects.store.rows import ProviderRow, Rows, Transaction
-from resource_objects.store.tables import changes as changed_rows
+from resource_objects.store.rows import NAME_RULES, ProviderRow, Rows, Transaction
+from resource_objects.store.rows import changes as changed_rows
+from resource_objects.store.write import change_name
 
 _TABLES = {
     NameKind.RESOURCE_CLASS: tables.resource_classes,

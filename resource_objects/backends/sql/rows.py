@@ -41,10 +41,8 @@ from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import Key, NameKind, Write
 from resource_objects.providers.removed_units import removed_units
 from resource_objects.resources.records import InventoryRecord
-from resource_objects.store.definitions import DefinitionWork
-from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, Transaction
-from resource_objects.store.tables import changes
-from resource_objects.store.write import begin
+from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, Transaction, changes
+from resource_objects.store.write import DefinitionWork, begin
 
 _Row = TypeVar("_Row")
 #: Changed rows by key, as they were and as they are; None stands for no row.

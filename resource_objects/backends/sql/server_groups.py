@@ -23,7 +23,7 @@ from resource_objects.providers.pools import SHARES
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.store.decide import GroupMembers
 from resource_objects.store.rows import Rows, Transaction
-from resource_objects.store.tables import changes as changed_rows
+from resource_objects.store.rows import changes as changed_rows
 from resource_objects.store.write import change_group
 
 _groups = tables.server_groups.c

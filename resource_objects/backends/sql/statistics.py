@@ -29,8 +29,8 @@ from resource_objects.providers.statistics import (
     StoredStatistic,
 )
 from resource_objects.store.rows import ProviderRow, Rows
-from resource_objects.store.statistics import write_statistics
-from resource_objects.store.tables import changes as changed_rows
+from resource_objects.store.rows import changes as changed_rows
+from resource_objects.store.write import write_statistics
 
 _providers = tables.resource_providers.c
 _statistics = tables.statistics.c
