@@ -1,7 +1,10 @@
 """The conditions of a request on hosts, and the reasons of a set of hosts that they report.
 
-Figures are arrays over all hosts of the set (:class:`ReasonColumns`). Reasons that take a decision
-on each host are added host by host (:meth:`Findings.add_each`).
+A request is a list of conditions (``problem.Problem.conditions``). The prefilter, the stages and
+the reasons walk that list without knowing any of them.
+
+Figures of reasons are arrays over all hosts of the set (:class:`ReasonColumns`). Reasons that take
+a decision on each host are added host by host (:meth:`Findings.add_each`).
 """
 
 from __future__ import annotations
@@ -9,7 +12,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+import operator
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -21,410 +26,7 @@ from resource_objects.search.demands import bits
 from resource_objects.search.eligibility import OWN, POOL, Semantics, pools_of
 from resource_objects.search.fleet import ClassRows, Fleet
 
-#: The rules of a class that no provider of a host may provide: a trait is not missing then.
-NO_PROVIDER = frozenset(
-    {
-        Rule.NO_INVENTORY,
-        Rule.TRAIT_FORBIDDEN,
-        Rule.UNIT_TAKEN,
-        Rule.AGGREGATE_MISSING,
-        Rule.AGGREGATE_FORBIDDEN,
-        Rule.OTHER_TREE,
-        Rule.CONDITIONS,
-        Rule.DISABLED,
-    }
-)
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class ReasonColumns:
-    """Reasons of one rule, of many hosts: the fields of :class:`.Reason` as arrays.
-
-    ``tree`` ascends. ``bound``, ``used`` and ``where`` (providers; None: the hosts) are parallel to
-    it. The consumers are those of ``inventories``, which are in the order of the hosts; ``starts``
-    is the position of the first of each host. None: no consumers.
-    """
-
-    rule: Rule
-    tree: Integers
-    requested: int
-    bound: Integers | int = 0
-    used: Integers | int = 0
-    resource: str | None = None
-    where: Integers | None = None
-    trait: str | None = None
-    unit: str | None = None
-    group: str | None = None
-    filter: str | None = None
-    inventories: Integers | None = None  #: by number
-    starts: Integers | None = None
-    counts_providers: bool = False  #: consumers are listed with a number of providers
-    demands: tuple[str, ...] = ()
-    is_plain: bool = True  #: no inventory is used through shares, or is one of a pool
-
-    @property
-    def key(self) -> Hashable:
-        """What equal reasons of a host have in common."""
-        fields = (self.rule, self.requested, self.resource, self.trait, self.unit)
-        return (*fields, self.group, self.demands)
-
-    def reasons(self, fleet: Fleet) -> Iterator[tuple[int, Reason]]:
-        """Yield the trees with their reasons. Cost: some 5 microseconds each."""
-        names = fleet.hosts if self.where is None else fleet.names
-        trees = self.tree.tolist()
-        places = trees if self.where is None else self.where.tolist()
-        bounds, useds = (
-            itertools.repeat(figure) if isinstance(figure, int) else figure.tolist()
-            for figure in (self.bound, self.used)
-        )
-        consumers = self._consumers(fleet)
-        of_host = (self.resource, self.trait, self.unit)
-        for tree, place, bound, used, holders in zip(
-            trees, places, bounds, useds, consumers, strict=False
-        ):
-            resource, trait, unit = of_host
-            yield (
-                tree,
-                Reason(
-                    self.rule,
-                    self.requested,
-                    bound,
-                    used,
-                    resource,
-                    names[place],
-                    holders,
-                    trait,
-                    unit,
-                    None,
-                    None,
-                    self.group,
-                    filter=self.filter,
-                    demands=self.demands,
-                ),
-            )
-
-    def _consumers(self, fleet: Fleet) -> Iterable[tuple[tuple[str, int], ...]]:
-        if self.inventories is None or self.starts is None or not len(self.inventories):
-            return itertools.repeat(())
-        if self.is_plain:
-            of_each = (
-                fleet.provider_counts_of_each if self.counts_providers else fleet.holders_of_each
-            )
-            return of_each(self.inventories, self.starts)
-        numbers = self.inventories.tolist()
-        consumers: Callable[[list[int]], Any]
-        consumers = fleet.provider_counts if self.counts_providers else fleet.holders
-        ends = itertools.pairwise([*self.starts.tolist(), len(numbers)])
-        return (consumers(numbers[start:end]) for start, end in ends)
-
-
-class Pairs(NamedTuple):
-    """Providers, or their inventories of a class, each with a host that it may provide to.
-
-    They are in the order of the hosts: the providers of a host itself, then its pools.
-    """
-
-    host: Integers  #: positions in the set of hosts
-    entry: Integers  #: places of providers, or entries of the class
-    role: Integers  #: :data:`OWN` or :data:`POOL`
-
-    def flags(self, every: Booleans) -> Booleans:
-        """Return flags by role and entry as flags of the pairs."""
-        found: Booleans = every[self.role, self.entry]
-        return found
-
-    def of_host(self, host: int) -> slice:
-        """Return the pairs of a host."""
-        return slice(*self.host.searchsorted((host, host + 1)).tolist())
-
-    def where(self, flags: Booleans) -> Pairs:
-        """Return some of the pairs."""
-        return Pairs(self.host[flags], self.entry[flags], self.role[flags])
-
-
-class Sources(NamedTuple):
-    """The sources of a class on some hosts: inventories, or the parts of a placed amount."""
-
-    pairs: Pairs
-    allowed: Booleans  #: meets all conditions on each provider
-    has_required: tuple[Booleans, ...]  #: by required trait
-
-
-class HostSet:
-    """Some hosts of a fleet, with the providers that may provide to them."""
-
-    def __init__(self, fleet: Fleet, rules: Semantics, trees: Integers) -> None:
-        """:param trees: the hosts, ascending"""
-        self.fleet = fleet
-        self.trees = trees
-        self._rules = rules
-
-    def __len__(self) -> int:
-        return len(self.trees)
-
-    def none(self) -> Booleans:
-        """Return flags of the hosts, all False."""
-        return np.zeros(len(self.trees), dtype=np.bool_)
-
-    def any(self, hosts: Integers) -> Booleans:
-        """Return the hosts of some pairs."""
-        found = self.none()
-        found[hosts] = True
-        return found
-
-    def sum(self, values: Integers, hosts: Integers) -> Integers:
-        """Return the sum of values of pairs for each host."""
-        return sums(values, hosts, len(self.trees))
-
-    @functools.cached_property
-    def providers(self) -> Pairs:
-        """All providers of the hosts, and their pools."""
-        return self._with_pools(self.entries(self.fleet.tree), *self._pools)
-
-    def inventories(self, rows: ClassRows) -> Pairs:
-        """Return the inventories of a class."""
-        own = self.entries(rows.tree)
-        hosts, pools = self._pools
-        if not len(pools) or not len(rows.provider):
-            return own
-        entries = np.minimum(rows.provider.searchsorted(pools), len(rows.provider) - 1)
-        has_class = rows.provider[entries] == pools
-        return self._with_pools(own, hosts[has_class], entries[has_class])
-
-    def entries(self, tree: Integers) -> Pairs:
-        """Return the entries of the hosts among some, of which the trees ascend."""
-        start, end = tree.searchsorted(self.trees), tree.searchsorted(self.trees, "right")
-        count = end - start
-        host = np.repeat(np.arange(len(count)), count)
-        entry = np.arange(len(host)) + np.repeat(start - (np.cumsum(count) - count), count)
-        return Pairs(host, entry, np.full(len(host), OWN))
-
-    def _with_pools(self, own: Pairs, hosts: Integers, entries: Integers) -> Pairs:
-        if not len(hosts):
-            return own
-        host = np.concatenate((own.host, hosts))
-        order = np.argsort(host, kind="stable")
-        entry = np.concatenate((own.entry, entries))
-        role = np.concatenate((own.role, np.full(len(hosts), POOL)))
-        return Pairs(host[order], entry[order], role[order])
-
-    @functools.cached_property
-    def _pools(self) -> tuple[Integers, Integers]:
-        """The hosts and their pools."""
-        every = enumerate(self.trees.tolist() if self.fleet.pools else ())
-        found = [
-            (host, pool) for host, tree in every for pool in pools_of(self.fleet, self._rules, tree)
-        ]
-        hosts, pools = np.array(found, dtype=np.int64).reshape(-1, 2).T
-        return hosts, pools
-
-    @functools.cached_property
-    def has_shares(self) -> Booleans:
-        """The hosts with inventories that use others."""
-        found = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
-        found[self.fleet.inventories.tree[self.fleet.shares.source]] = True
-        return found[self.trees]
-
-    @functools.cached_property
-    def has_pools(self) -> Booleans:
-        """The hosts that are linked to pools of other trees."""
-        return self.any(self._pools[0])
-
-    @functools.cached_property
-    def is_plain(self) -> bool:
-        """Whether none of the hosts has shares or pools."""
-        return not (self.has_shares.any() or self.has_pools.any())
-
-
-class Findings:
-    """The reasons of a set of hosts, condition by condition."""
-
-    def __init__(self, hosts: HostSet, *, decides: bool) -> None:
-        """:param decides: whether reasons that take a decision are added; else hosts are open"""
-        self.hosts = hosts
-        self.decides = decides
-        #: reasons in the order in which they are listed; of one host with its tree
-        self.items: list[ReasonColumns | tuple[int, tuple[Reason, ...]]] = []
-        self.is_open = hosts.none()  #: a decision is needed
-        self.is_refused = hosts.none()  #: has a reason
-        #: by condition, the hosts that have a reason by it
-        self.failing: dict[Condition, Booleans] = {}
-        #: the same of reasons by which no provider of a class is left
-        self.without_provider: dict[Condition, Booleans] = {}
-        #: by class of the unnamed group, its sources, and which of them may provide it: with the
-        #: traits that only they can answer for
-        self.sources: dict[Condition, tuple[Sources, Booleans]] = {}
-        #: see :meth:`.RequiredTraits.narrow`
-        self.missing_traits: tuple[list[tuple[int, int, Booleans]], Booleans] = [], hosts.none()
-
-    def begin(self, condition: Condition) -> None:
-        """Begin with a condition."""
-        self.failing[condition] = self.hosts.none()
-        self.without_provider[condition] = self.hosts.none()
-
-    def add(
-        self, condition: Condition, rule: Rule, hosts: Integers, requested: int, **columns: Any
-    ) -> None:
-        """Add a reason of each of some hosts, given by position.
-
-        :param columns: further fields of :class:`ReasonColumns`
-        """
-        if not len(hosts):
-            return
-        self._note(condition, hosts, [rule])
-        trees = self.hosts.trees[hosts]
-        is_plain = self.hosts.is_plain
-        self.items.append(ReasonColumns(rule, trees, requested, **columns, is_plain=is_plain))
-
-    def add_each(
-        self, condition: Condition, hosts: Booleans, reasons: Callable[[int], Iterable[Reason]]
-    ) -> None:
-        """Add the reasons of each of some hosts, which take a decision.
-
-        :param reasons: returns the reasons of a host, given by position
-        """
-        if self.decides:
-            self.add_known(condition, hosts, reasons)
-        else:
-            self.is_open |= hosts
-
-    def add_known(
-        self, condition: Condition, hosts: Booleans, reasons: Callable[[int], Iterable[Reason]]
-    ) -> None:
-        """Add the reasons of each of some hosts, whether decisions are made or not."""
-        for host in np.flatnonzero(hosts).tolist():
-            self._add_of(condition, host, tuple(reasons(host)))
-
-    def add_decided(
-        self, condition: Condition, hosts: Booleans, reasons: Callable[[HostContext], list[Reason]]
-    ) -> None:
-        """Add the reasons of a condition that reports them host by host.
-
-        Hosts that need no decision meet all such conditions.
-        """
-        if self.decides:
-            self.add_each(condition, hosts, lambda host: reasons(HostContext(self, host)))
-
-    def _add_of(self, condition: Condition, host: int, reasons: tuple[Reason, ...]) -> None:
-        if reasons:
-            self._note(condition, host, [reason.rule for reason in reasons])
-            self.items.append((int(self.hosts.trees[host]), reasons))
-
-    def _note(self, condition: Condition, hosts: Any, rules: Sequence[Rule]) -> None:
-        self.is_refused[hosts] = True
-        self.failing[condition][hosts] = True
-        if not NO_PROVIDER.isdisjoint(rules):
-            self.without_provider[condition][hosts] = True
-
-    def add_unmet(
-        self,
-        condition: Condition,
-        hosts: Booleans,
-        qualification: tuple[Rule, str],
-        requested: int,
-        resource: str | None,
-        group: str | None = None,
-    ) -> None:
-        """Add that no provider of some hosts meets a condition on providers."""
-        rule, label = qualification
-        subject = {label_field(rule): label}
-        at = np.flatnonzero(hosts)
-        self.add(condition, rule, at, requested, resource=resource, group=group, **subject)
-
-    def add_excluded(
-        self,
-        condition: Condition,
-        hosts: Booleans,
-        of_pairs: Integers,
-        qualifications: Sequence[tuple[Rule, str]],
-        unmet: Sequence[Booleans],
-        requested: int,
-        resource: str,
-        group: str | None = None,
-        otherwise: Callable[[int], Iterable[Reason]] = lambda _: (),
-    ) -> None:
-        """Add the conditions by which no provider of some hosts is left.
-
-        :param of_pairs: the host of each provider
-        :param unmet: by condition, the providers that do not meet it
-        :param otherwise: returns the reasons if conditions leave a provider
-        """
-        if not hosts.any():
-            return
-        is_explained = self.hosts.none()
-        for qualification, flags in zip(qualifications, unmet, strict=True):
-            failing = hosts & ~self.hosts.any(of_pairs[~flags])
-            is_explained |= failing
-            self.add_unmet(condition, failing, qualification, requested, resource, group)
-
-        def jointly(host: int) -> Iterable[Reason]:
-            here = slice(*of_pairs.searchsorted((host, host + 1)).tolist())
-            name = self.hosts.fleet.hosts[int(self.hosts.trees[host])]
-            flags = [some[here] for some in unmet]
-            found = excluded(qualifications, flags, requested, resource, name)
-            found = [dataclasses.replace(reason, group=group) for reason in found]
-            return found or otherwise(host)
-
-        self.add_each(condition, hosts & ~is_explained, jointly)
-
-    def add_full(
-        self,
-        condition: Condition,
-        hosts: Booleans,
-        pairs: Pairs,
-        rows: ClassRows,
-        requested: int,
-        resource: str,
-        used: Integers | None = None,
-        **columns: Any,
-    ) -> None:
-        """Add that the inventories of some hosts have too little together.
-
-        :param pairs: the inventories
-        :param used: by host; None: the sum of the used amounts
-        """
-        fleet = self.hosts.fleet
-        pairs = pairs.where(hosts[pairs.host])
-        numbers = pairs.entry + rows.first
-        capacity = self.hosts.sum(rows.capacity[pairs.entry], pairs.host)
-        used = self.hosts.sum(rows.used[pairs.entry], pairs.host) if used is None else used
-        is_limited = self.hosts.none()
-        if fleet.limited:
-            limited = np.isin(numbers, integers(sorted(fleet.limited)))
-            is_limited = self.hosts.any(pairs.host[limited])
-        where = columns.pop("where", None)
-        for rule, some in ((Rule.CAPACITY, hosts & ~is_limited), (Rule.LIMIT, hosts & is_limited)):
-            at = np.flatnonzero(some)
-            is_here = some[pairs.host]
-            self.add(
-                condition,
-                rule,
-                at,
-                requested,
-                bound=capacity[at],
-                used=used[at],
-                resource=resource,
-                where=None if where is None else where[at],
-                inventories=numbers[is_here],
-                starts=pairs.host[is_here].searchsorted(at),
-                **columns,
-            )
-
-    def by_tree(self) -> dict[int, tuple[Reason, ...]]:
-        """Return the reasons of the hosts that have some, each once."""
-        found: dict[int, dict[Reason, None]] = {}
-        for item in self.items:
-            if isinstance(item, ReasonColumns):
-                for tree, reason in item.reasons(self.hosts.fleet):
-                    found.setdefault(tree, {})[reason] = None
-            else:
-                found.setdefault(item[0], {}).update(dict.fromkeys(item[1]))
-        return {tree: tuple(reasons) for tree, reasons in found.items()}
-
-
 # --- conditions on hosts --------------------------------------------------------------------------
-# A request is a list of conditions on hosts (``problem.Problem.conditions``). The prefilter, the
-# stages and the reasons walk that list without knowing any of them.
 
 
 class Check(NamedTuple):
@@ -491,9 +93,13 @@ class Condition:
     def find(self, findings: Findings, hosts: Booleans) -> None:
         """Add the reasons by which some hosts do not meet it.
 
-        A condition on several parts adds none where a part failed already.
+        A condition on several parts adds none where a part failed already. Hosts that need no
+        decision meet all conditions that have :meth:`reasons`.
         """
-        findings.add_decided(self, hosts, self.reasons)
+        if findings.decides:
+            findings.add_known(
+                self, hosts, lambda position: self.reasons(HostContext(findings, position))
+            )
 
     def reasons(self, host: HostContext) -> list[Reason]:
         """Return the reasons by which one host does not meet it."""
@@ -520,7 +126,389 @@ class HostFilter(Condition):
 FilterFactory: TypeAlias = Callable[[Fleet, Request], HostFilter]
 
 
-# --- words ---
+# --- reasons of many hosts ------------------------------------------------------------------------
+
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(Reason))
+_VALUES = operator.attrgetter(*_FIELDS)
+#: Creates a reason nine times as fast as its class, which is frozen: its fields can be assigned.
+_Draft: Any = dataclasses.make_dataclass("_Draft", _FIELDS, slots=True, eq=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ReasonColumns:
+    """Reasons of many hosts that differ in figures, provider and consumers only.
+
+    ``tree`` ascends. ``bound``, ``used`` and ``where`` (providers; None: the hosts) are parallel to
+    it. The consumers are those of ``inventories``, which are in the order of the hosts; ``starts``
+    is the position of the first of each host. None: no consumers.
+    """
+
+    shared: Reason  #: the fields in which they are equal
+    tree: Integers
+    bound: Integers | int = 0
+    used: Integers | int = 0
+    where: Integers | None = None
+    inventories: Integers | None = None  #: by number
+    starts: Integers | None = None
+    counts_providers: bool = False  #: consumers are listed with a number of providers
+    is_plain: bool = True  #: no inventory is used through shares, or is one of a pool
+
+    def reasons(self, fleet: Fleet) -> Iterator[tuple[int, Reason]]:
+        """Yield the trees with their reasons. Cost: some microseconds each."""
+        names = fleet.hosts if self.where is None else fleet.names
+        trees = self.tree.tolist()
+        places = trees if self.where is None else self.where.tolist()
+        bounds, useds = (
+            itertools.repeat(figure) if isinstance(figure, int) else figure.tolist()
+            for figure in (self.bound, self.used)
+        )
+        rule, requested, _, _, resource, _, _, *others = _VALUES(self.shared)
+        rows = zip(trees, places, bounds, useds, self._consumers(fleet), strict=False)
+        for tree, place, bound, used, consumers in rows:
+            reason = _Draft(
+                rule, requested, bound, used, resource, names[place], consumers, *others
+            )
+            reason.__class__ = Reason
+            yield tree, reason
+
+    def _consumers(self, fleet: Fleet) -> Iterable[tuple[tuple[str, int], ...]]:
+        if self.inventories is None or self.starts is None or not len(self.inventories):
+            return itertools.repeat(())
+        if self.is_plain:
+            of_each = (
+                fleet.provider_counts_of_each if self.counts_providers else fleet.holders_of_each
+            )
+            return of_each(self.inventories, self.starts)
+        numbers = self.inventories.tolist()
+        consumers: Callable[[list[int]], Any]
+        consumers = fleet.provider_counts if self.counts_providers else fleet.holders
+        ends = itertools.pairwise([*self.starts.tolist(), len(numbers)])
+        return (consumers(numbers[start:end]) for start, end in ends)
+
+
+class Pairs(NamedTuple):
+    """Providers, or their inventories of a class, each with a host that it may provide to.
+
+    They are in the order of the hosts: the providers of a host itself, then its pools.
+    """
+
+    host: Integers  #: positions in the set of hosts
+    entry: Integers  #: places of providers, or entries of the class
+    role: Integers  #: :data:`OWN` or :data:`POOL`
+
+    def flags(self, every: Booleans) -> Booleans:
+        """Return flags by role and entry as flags of the pairs."""
+        flags: Booleans = every[self.role, self.entry]
+        return flags
+
+    def of_host(self, host: int) -> slice:
+        """Return the pairs of a host."""
+        return slice(*self.host.searchsorted((host, host + 1)).tolist())
+
+    def where(self, flags: Booleans) -> Pairs:
+        """Return some of the pairs."""
+        return Pairs(self.host[flags], self.entry[flags], self.role[flags])
+
+
+class Sources(NamedTuple):
+    """The sources of a class on some hosts: inventories, or the parts of a placed amount."""
+
+    pairs: Pairs
+    allowed: Booleans  #: meets all conditions on each provider
+    has_required: tuple[Booleans, ...]  #: by required trait
+
+
+class HostSet:
+    """Some hosts of a fleet, with the providers that may provide to them."""
+
+    def __init__(self, fleet: Fleet, rules: Semantics, trees: Integers) -> None:
+        """:param trees: the hosts, ascending"""
+        self.fleet = fleet
+        self.trees = trees
+        self._rules = rules
+
+    def __len__(self) -> int:
+        return len(self.trees)
+
+    def none(self) -> Booleans:
+        """Return flags of the hosts, all False."""
+        return np.zeros(len(self.trees), dtype=np.bool_)
+
+    def any(self, hosts: Integers) -> Booleans:
+        """Return the hosts of some pairs."""
+        flags = self.none()
+        flags[hosts] = True
+        return flags
+
+    def sum(self, values: Integers, hosts: Integers) -> Integers:
+        """Return the sum of values of pairs for each host."""
+        return sums(values, hosts, len(self.trees))
+
+    @functools.cached_property
+    def providers(self) -> Pairs:
+        """All providers of the hosts, and their pools."""
+        return self._with_pools(self.entries(self.fleet.tree), *self._pools)
+
+    def inventories(self, rows: ClassRows) -> Pairs:
+        """Return the inventories of a class."""
+        own = self.entries(rows.tree)
+        hosts, pools = self._pools
+        if not len(pools) or not len(rows.provider):
+            return own
+        entries = np.minimum(rows.provider.searchsorted(pools), len(rows.provider) - 1)
+        has_class = rows.provider[entries] == pools
+        return self._with_pools(own, hosts[has_class], entries[has_class])
+
+    def entries(self, tree: Integers) -> Pairs:
+        """Return the entries of the hosts among some, of which the trees ascend."""
+        start, end = tree.searchsorted(self.trees), tree.searchsorted(self.trees, "right")
+        count = end - start
+        host = np.repeat(np.arange(len(count)), count)
+        entry = np.arange(len(host)) + np.repeat(start - (np.cumsum(count) - count), count)
+        return Pairs(host, entry, np.full(len(host), OWN))
+
+    def _with_pools(self, own: Pairs, hosts: Integers, entries: Integers) -> Pairs:
+        if not len(hosts):
+            return own
+        host = np.concatenate((own.host, hosts))
+        order = np.argsort(host, kind="stable")
+        entry = np.concatenate((own.entry, entries))
+        role = np.concatenate((own.role, np.full(len(hosts), POOL)))
+        return Pairs(host[order], entry[order], role[order])
+
+    @functools.cached_property
+    def _pools(self) -> tuple[Integers, Integers]:
+        """The hosts and their pools."""
+        numbered = enumerate(self.trees.tolist() if self.fleet.pools else ())
+        pairs = [
+            (host, pool)
+            for host, tree in numbered
+            for pool in pools_of(self.fleet, self._rules, tree)
+        ]
+        hosts, pools = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        return hosts, pools
+
+    @functools.cached_property
+    def has_shares(self) -> Booleans:
+        """The hosts with inventories that use others."""
+        flags = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
+        flags[self.fleet.inventories.tree[self.fleet.shares.source]] = True
+        return flags[self.trees]
+
+    @functools.cached_property
+    def has_pools(self) -> Booleans:
+        """The hosts that are linked to pools of other trees."""
+        return self.any(self._pools[0])
+
+    @functools.cached_property
+    def is_plain(self) -> bool:
+        """Whether none of the hosts has shares or pools."""
+        return not (self.has_shares.any() or self.has_pools.any())
+
+
+#: The rules of a class that no provider of a host may provide: a trait is not missing then.
+_NO_PROVIDER = frozenset(
+    {
+        Rule.NO_INVENTORY,
+        Rule.TRAIT_FORBIDDEN,
+        Rule.UNIT_TAKEN,
+        Rule.AGGREGATE_MISSING,
+        Rule.AGGREGATE_FORBIDDEN,
+        Rule.OTHER_TREE,
+        Rule.CONDITIONS,
+        Rule.DISABLED,
+    }
+)
+
+
+class Findings:
+    """The reasons of a set of hosts, condition by condition. Hosts are positions in the set."""
+
+    def __init__(self, hosts: HostSet, *, decides: bool) -> None:
+        """:param decides: whether reasons that take a decision are added; else hosts are open"""
+        self.hosts = hosts
+        self.decides = decides
+        #: reasons in the order in which they are listed; of one host with its tree
+        self.items: list[ReasonColumns | tuple[int, tuple[Reason, ...]]] = []
+        self.is_open = hosts.none()  #: a decision is needed
+        self.is_refused = hosts.none()  #: has a reason
+        #: by condition, the hosts that have a reason by it
+        self.failing: dict[Condition, Booleans] = {}
+        #: the same of reasons by which no provider of a class is left
+        self.without_provider: dict[Condition, Booleans] = {}
+        #: by class of the unnamed group, its sources, and which of them may provide it: with the
+        #: traits that only they can answer for
+        self.sources: dict[Condition, tuple[Sources, Booleans]] = {}
+        #: see :meth:`.RequiredTraits.narrow`
+        self.missing_traits: tuple[list[tuple[int, int, Booleans]], Booleans] = [], hosts.none()
+
+    def begin(self, condition: Condition) -> None:
+        """Begin with a condition."""
+        self.failing[condition] = self.hosts.none()
+        self.without_provider[condition] = self.hosts.none()
+
+    def by_tree(self) -> dict[int, tuple[Reason, ...]]:
+        """Return the reasons of the hosts that have some, each once."""
+        by_tree = defaultdict[int, list[Reason]](list)
+        for item in self.items:
+            if isinstance(item, ReasonColumns):
+                for tree, reason in item.reasons(self.hosts.fleet):
+                    by_tree[tree].append(reason)
+            else:
+                by_tree[item[0]] += item[1]
+        columns = {item.shared for item in self.items if isinstance(item, ReasonColumns)}
+        if len(columns) == len(self.items):  # reasons of different columns differ
+            return {tree: tuple(reasons) for tree, reasons in by_tree.items()}
+        return {tree: tuple(dict.fromkeys(reasons)) for tree, reasons in by_tree.items()}
+
+    # --- one reason of many hosts ---
+
+    def add(
+        self,
+        condition: Condition,
+        rule: Rule,
+        hosts: Integers,
+        requested: int,
+        *,
+        bound: Integers | int = 0,
+        used: Integers | int = 0,
+        where: Integers | None = None,
+        inventories: Integers | None = None,
+        starts: Integers | None = None,
+        counts_providers: bool = False,
+        **fields: Any,
+    ) -> None:
+        """Add a reason of each of some hosts; the arrays are those of :class:`ReasonColumns`.
+
+        :param fields: further fields of :class:`.Reason`
+        """
+        if not len(hosts):
+            return
+        self._note(condition, hosts, [rule])
+        shared, trees = Reason(rule, requested, 0, 0, **fields), self.hosts.trees[hosts]
+        consumers = inventories, starts, counts_providers, self.hosts.is_plain
+        self.items.append(ReasonColumns(shared, trees, bound, used, where, *consumers))
+
+    def add_unmet(
+        self,
+        condition: Condition,
+        hosts: Booleans,
+        qualification: tuple[Rule, str],
+        requested: int,
+        resource: str | None,
+        group: str | None = None,
+    ) -> None:
+        """Add that no provider of some hosts meets a condition on providers."""
+        rule, label = qualification
+        fields: dict[str, Any] = {_label_field(rule): label, "resource": resource, "group": group}
+        self.add(condition, rule, np.flatnonzero(hosts), requested, **fields)
+
+    def add_excluded(
+        self,
+        condition: Condition,
+        hosts: Booleans,
+        of_pairs: Integers,
+        qualifications: Sequence[tuple[Rule, str]],
+        unmet: Sequence[Booleans],
+        requested: int,
+        resource: str,
+        group: str | None = None,
+        otherwise: Callable[[int], Iterable[Reason]] = lambda _: (),
+    ) -> None:
+        """Add the conditions by which no provider of some hosts is left.
+
+        :param of_pairs: the host of each provider
+        :param unmet: by condition, the providers that do not meet it
+        :param otherwise: returns the reasons if conditions leave a provider
+        """
+        if not hosts.any():
+            return
+        is_explained = self.hosts.none()
+        for qualification, flags in zip(qualifications, unmet, strict=True):
+            failing = hosts & ~self.hosts.any(of_pairs[~flags])
+            is_explained |= failing
+            self.add_unmet(condition, failing, qualification, requested, resource, group)
+
+        def jointly(host: int) -> Iterable[Reason]:
+            here = slice(*of_pairs.searchsorted((host, host + 1)).tolist())
+            words = conflict(qualifications, [flags[here] for flags in unmet])
+            if not words:
+                return otherwise(host)
+            name = self.hosts.fleet.hosts[int(self.hosts.trees[host])]
+            subject: dict[str, Any] = {"unit": words, "group": group}
+            return [Reason(Rule.CONDITIONS, requested, 0, 0, resource, name, **subject)]
+
+        self.add_each(condition, hosts & ~is_explained, jointly)
+
+    def add_full(
+        self,
+        condition: Condition,
+        hosts: Booleans,
+        pairs: Pairs,
+        rows: ClassRows,
+        requested: int,
+        resource: str,
+        used: Integers | None = None,
+        where: Integers | None = None,
+        **fields: Any,
+    ) -> None:
+        """Add that the inventories of some hosts have too little together.
+
+        :param pairs: the inventories
+        :param used: by host; None: the sum of the used amounts
+        :param where: by host, the provider that the reason names; None: the host
+        """
+        fleet = self.hosts.fleet
+        pairs = pairs.where(hosts[pairs.host])
+        numbers = pairs.entry + rows.first
+        capacity = self.hosts.sum(rows.capacity[pairs.entry], pairs.host)
+        used = self.hosts.sum(rows.used[pairs.entry], pairs.host) if used is None else used
+        is_limited = self.hosts.none()
+        if fleet.limited:
+            limited = np.isin(numbers, integers(sorted(fleet.limited)))
+            is_limited = self.hosts.any(pairs.host[limited])
+        for rule, some in ((Rule.CAPACITY, hosts & ~is_limited), (Rule.LIMIT, hosts & is_limited)):
+            at, is_inside = np.flatnonzero(some), some[pairs.host]
+            self.add(
+                *(condition, rule, at, requested),
+                bound=capacity[at],
+                used=used[at],
+                resource=resource,
+                where=None if where is None else where[at],
+                inventories=numbers[is_inside],
+                starts=pairs.host[is_inside].searchsorted(at),
+                **fields,
+            )
+
+    # --- reasons of each host ---
+
+    def add_each(
+        self, condition: Condition, hosts: Booleans, reasons: Callable[[int], Iterable[Reason]]
+    ) -> None:
+        """Add the reasons of each of some hosts, which take a decision.
+
+        :param reasons: returns the reasons of a host
+        """
+        if self.decides:
+            self.add_known(condition, hosts, reasons)
+        else:
+            self.is_open |= hosts
+
+    def add_known(
+        self, condition: Condition, hosts: Booleans, reasons: Callable[[int], Iterable[Reason]]
+    ) -> None:
+        """Add the reasons of each of some hosts, whether decisions are made or not."""
+        for host in np.flatnonzero(hosts).tolist():
+            if some := tuple(reasons(host)):
+                self._note(condition, host, [reason.rule for reason in some])
+                self.items.append((int(self.hosts.trees[host]), some))
+
+    def _note(self, condition: Condition, hosts: Any, rules: Sequence[Rule]) -> None:
+        self.is_refused[hosts] = True
+        self.failing[condition][hosts] = True
+        if not _NO_PROVIDER.isdisjoint(rules):
+            self.without_provider[condition][hosts] = True
 
 
 def sums(values: Any, tree: Integers, trees: int) -> Integers:
@@ -530,16 +518,7 @@ def sums(values: Any, tree: Integers, trees: int) -> Integers:
     return total
 
 
-def label_of(rule: Rule, resource: str | None, trait: str | None, filter_name: str | None) -> str:
-    """Return the label by which hosts that fail by a rule are counted."""
-    match rule:
-        case Rule.TRAIT_MISSING:
-            return f"{resource} with {trait}"
-        case Rule.TRAIT_FORBIDDEN:
-            return f"{resource} without {trait}"
-    if resource is None:  # about the host, or about groups as a whole
-        return " ".join(filter(None, (rule.value, filter_name or trait)))
-    return resource
+# --- conditions on providers ----------------------------------------------------------------------
 
 
 #: The rules whose label is a trait.
@@ -553,7 +532,7 @@ _OF_TRAITS = frozenset(
 )
 
 
-def label_field(rule: Rule) -> str:
+def _label_field(rule: Rule) -> str:
     """Return the field of a reason that has the label of a condition."""
     return "trait" if rule in _OF_TRAITS else "unit"
 
@@ -581,7 +560,7 @@ def in_words(conditions: Iterable[tuple[Rule, str]]) -> str:
 
 def unmet(rule: Rule, label: str, amount: int, resource_class: str | None, host: str) -> Reason:
     """Return the reason that no provider meets a condition."""
-    field: dict[str, Any] = {label_field(rule): label}
+    field: dict[str, Any] = {_label_field(rule): label}
     return Reason(rule, amount, 0, 0, resource_class, host, **field)
 
 
@@ -595,19 +574,34 @@ def excluded(
     """Return the conditions that leave no provider of a class; nothing if they leave one.
 
     Each condition that no provider meets is a reason. If there is none, conditions exclude each
-    other: those without which a provider would be left are one reason.
+    other: :func:`conflict` is the reason.
 
     :param flags: by condition, the providers that do not meet it
     """
     failed = [each for each, unmet_by in zip(conditions, flags, strict=True) if unmet_by.all()]
     if failed:
         return [unmet(rule, label, amount, resource_class, host) for rule, label in failed]
-    needed = [number for number, unmet_by in enumerate(flags) if unmet_by.any()]
-    if not needed or not np.logical_or.reduce([flags[number] for number in needed]).all():
-        return []
+    words = conflict(conditions, flags)
+    reason = Reason(Rule.CONDITIONS, amount, 0, 0, resource_class, host, unit=words)
+    return [reason] if words else []
+
+
+def conflict(conditions: Sequence[tuple[Rule, str]], unmet: Sequence[Booleans]) -> str:
+    """Return conditions that exclude each other, in words; empty if all leave a provider.
+
+    Without any of them, the others would leave one: a deletion filter.
+
+    :param unmet: by condition, the providers that do not meet it
+    """
+
+    def excludes(numbers: Sequence[int]) -> bool:
+        return bool(np.logical_or.reduce([unmet[number] for number in numbers]).all())
+
+    needed = [number for number, flags in enumerate(unmet) if flags.any()]
+    if not needed or not excludes(needed):
+        return ""
     for number in tuple(needed):
         others = [other for other in needed if other != number]
-        if np.logical_or.reduce([flags[other] for other in others]).all():
+        if excludes(others):
             needed = others
-    words = in_words(conditions[number] for number in needed)
-    return [Reason(Rule.CONDITIONS, amount, 0, 0, resource_class, host, unit=words)]
+    return in_words(conditions[number] for number in needed)

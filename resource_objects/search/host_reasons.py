@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
 
 import numpy as np
 
 from resource_objects.reasons import Reason, Rule
 from resource_objects.search.arrays import Booleans, Figures, Integers
-from resource_objects.search.findings import Findings, HostSet, ReasonColumns, label_of
+from resource_objects.search.findings import Condition, Findings, HostSet, ReasonColumns
 from resource_objects.search.problem import Problem
+
+T = TypeVar("T")
 
 #: The reasons of some hosts, by tree.
 Known = dict[int, tuple[Reason, ...]]
@@ -36,30 +39,29 @@ def find_reasons(problem: Problem, trees: Integers, *, decides: bool = True) -> 
     """
     hosts = HostSet(problem.fleet, problem.rules, trees)
     findings = Findings(hosts, decides=decides)
-    every = ~hosts.none()
-    for condition in problem.of_host:
-        findings.begin(condition)
-        condition.find(findings, every)
-    left = every & ~findings.is_refused
-    unnamed = left.copy()
+
+    def find(conditions: Iterable[Condition], among: Booleans) -> None:
+        for condition in conditions:
+            findings.begin(condition)
+            condition.find(findings, among)
+
+    find(problem.of_host, ~hosts.none())
+    passing = ~findings.is_refused
+    unnamed = passing.copy()
     if decides and (problem.named or problem.near is not None):
-        for host in np.flatnonzero(left).tolist():
+        for host in np.flatnonzero(passing).tolist():
             unnamed[host] = not problem.together.holds(int(trees[host]))
     if unnamed.any():
         problem.traits.narrow(findings)
-        for condition in problem.of_unnamed:
-            findings.begin(condition)
-            condition.find(findings, unnamed)
-    for condition in problem.of_groups:
-        findings.begin(condition)
-        condition.find(findings, left)
+        find(problem.of_unnamed, unnamed)
+    find(problem.of_groups, passing)
     return findings
 
 
 class HostReasons:
     """The reasons of many hosts.
 
-    Cost: some passes over the fleet, and 5 microseconds for a host whose reasons are read; some 100
+    Cost: some passes over the fleet, and some microseconds for a host whose reasons are read; 100
     or more if it needs a decision.
     """
 
@@ -67,92 +69,104 @@ class HostReasons:
         """:param needs_decision: by tree, as :func:`needs_decision` returns it"""
         self._problem = problem
         needs_decision = needs_decision[refused]
-        found = find_reasons(problem, refused[~needs_decision], decides=False)
-        is_open = found.is_open | ~found.is_refused
-        self._findings = found
+        findings = find_reasons(problem, refused[~needs_decision], decides=False)
+        is_open = findings.is_open | ~findings.is_refused
+        self._findings = findings
         #: the hosts that need a decision
         self.open: Integers = np.sort(
-            np.concatenate((refused[needs_decision], found.hosts.trees[is_open]))
+            np.concatenate((refused[needs_decision], findings.hosts.trees[is_open]))
         )
         self._is_open = np.zeros(len(problem.fleet.hosts), dtype=np.bool_)
         self._is_open[self.open] = True
 
     def by_tree(self) -> Known:
         """Return the reasons of all hosts."""
-        return self._findings.by_tree() | self.decided
-
-    @functools.cached_property
-    def decided(self) -> Known:
-        """The reasons of the hosts that need a decision."""
-        found: Known = {}
-        for start in range(0, len(self.open), CHUNK):
-            trees = self.open[start : start + CHUNK]
-            some = find_reasons(self._problem, trees).by_tree()
-            found.update({tree: some.get(tree, ()) for tree in trees.tolist()})
-        return found
+        return self._findings.by_tree() | self._decided
 
     def count(self) -> int:
         """Return the number of reasons, most of which are not made for it."""
-        trees: dict[Hashable, Booleans] = {}
-        found = sum(map(len, self.decided.values()))
-        for item in self._findings.items:
-            if isinstance(item, ReasonColumns):
-                flags = trees.setdefault(item.key, np.zeros_like(self._is_open))
-                flags[item.tree] = True
-            elif not self._is_open[item[0]]:
-                found += len(item[1])
-        return found + sum(int(np.count_nonzero(some & ~self._is_open)) for some in trees.values())
+        of_columns = self._hosts_by(lambda reason: reason).values()
+        return sum(map(np.count_nonzero, of_columns)) + sum(len(some) for _, some in self._single())
 
     def labels(self, among: Integers) -> Counter[str]:
         """Return how many of some hosts fail by each constraint; one may fail by several."""
-        trees = np.zeros_like(self._is_open)
-        trees[among] = True
-        found, by_label = Counter[str](), dict[str, Booleans]()
-        for item in self._findings.items:
-            if isinstance(item, ReasonColumns):
-                label = label_of(item.rule, item.resource, item.trait, item.filter)
-                by_label.setdefault(label, np.zeros_like(trees))[item.tree] = True
-            elif trees[item[0]] and not self._is_open[item[0]]:
-                found.update(labels(item[1]))
-        counted = trees & ~self._is_open
-        for label, flags in by_label.items():
-            found[label] += int(np.count_nonzero(flags & counted))
-        if (trees & self._is_open).any():
-            for tree, reasons in self.decided.items():
-                if trees[tree]:
-                    found.update(labels(reasons))
-        return +found
+        is_counted = np.zeros_like(self._is_open)
+        is_counted[among] = True
+        counts = Counter[str]()
+        for name, hosts in self._hosts_by(label).items():
+            counts[name] += int(np.count_nonzero(hosts & is_counted))
+        for tree, reasons in self._single():
+            if is_counted[tree]:
+                counts.update(set(map(label, reasons)))
+        return +counts
 
     def lacks(self) -> Lacks:
         """Return how much hosts lack, as far as arrays report it."""
-        found = Lacks(len(self._is_open))
+        lacks = Lacks(len(self._is_open))
         for item in self._findings.items:
             if not isinstance(item, ReasonColumns):
-                found.add(*item)
-            elif item.rule in OF_AMOUNTS:
+                lacks.add(*item)
+            elif item.shared.rule in _OF_AMOUNTS:
                 free = np.clip(item.bound - item.used, 0, None)
-                found.lack[item.tree] += 1 - free / max(1, item.requested)
+                lacks.lack[item.tree] += 1 - free / max(1, item.shared.requested)
             else:
-                found.qualities[item.tree] += 1
-        return found
+                lacks.qualities[item.tree] += 1
+        return lacks
+
+    def _hosts_by(self, key: Callable[[Reason], T]) -> dict[T, Booleans]:
+        """Return the hosts, by tree, with reasons in columns, by a key of these reasons."""
+        hosts: dict[T, Booleans] = {}
+        for item in self._findings.items:
+            if isinstance(item, ReasonColumns):
+                flags = hosts.setdefault(key(item.shared), np.zeros_like(self._is_open))
+                flags[item.tree] = True
+        return {shared: flags & ~self._is_open for shared, flags in hosts.items()}
+
+    def _single(self) -> Iterator[tuple[int, tuple[Reason, ...]]]:
+        """Yield the trees with reasons that are not in columns."""
+        for item in self._findings.items:
+            if not isinstance(item, ReasonColumns) and not self._is_open[item[0]]:
+                yield item
+        yield from self._decided.items()
+
+    @functools.cached_property
+    def _decided(self) -> Known:
+        """The reasons of the hosts that need a decision."""
+        decided: Known = {}
+        for start in range(0, len(self.open), CHUNK):
+            trees = self.open[start : start + CHUNK]
+            reasons = find_reasons(self._problem, trees).by_tree()
+            decided.update({tree: reasons.get(tree, ()) for tree in trees.tolist()})
+        return decided
 
 
 def needs_decision(problem: Problem) -> Booleans:
     """Return the trees of which arrays do not suffice, whatever is requested."""
     fleet = problem.fleet
     every = bool(problem.located or problem.near is not None or fleet.above)
-    found = np.full(len(fleet.hosts), every or any(ask.units for ask in problem.demands))
+    flags = np.full(len(fleet.hosts), every or any(demand.units for demand in problem.demands))
     if fleet.shares:
-        found[fleet.inventories.tree[fleet.shares.source]] = True
+        flags[fleet.inventories.tree[fleet.shares.source]] = True
     if fleet.pools:
-        found |= fleet.pools.linked_to(fleet.pools.providers, len(found))
-    places = [*fleet.disabled, *fleet.removed_units]
-    found[fleet.tree[places]] = True
-    return found
+        flags |= fleet.pools.linked_to(fleet.pools.providers, len(flags))
+    flags[fleet.tree[[*fleet.disabled, *fleet.removed_units]]] = True
+    return flags
+
+
+def label(reason: Reason) -> str:
+    """Return the label by which hosts with a reason are counted."""
+    match reason.rule:
+        case Rule.TRAIT_MISSING:
+            return f"{reason.resource} with {reason.trait}"
+        case Rule.TRAIT_FORBIDDEN:
+            return f"{reason.resource} without {reason.trait}"
+    if reason.resource is None:  # about the host, or about groups as a whole
+        return " ".join(filter(None, (reason.rule.value, reason.filter or reason.trait)))
+    return reason.resource
 
 
 #: Rules that compare the requested number with the number that can be given.
-OF_AMOUNTS = frozenset(
+_OF_AMOUNTS = frozenset(
     {
         Rule.CAPACITY,
         Rule.LIMIT,
@@ -180,13 +194,8 @@ class Lacks:
     def add(self, tree: int, reasons: Iterable[Reason]) -> None:
         """Count the reasons of a host; disabled providers only if there is no other reason."""
         every = list(reasons)
-        for reason in [one for one in every if one.disabled is None] or every:
-            if reason.rule in OF_AMOUNTS:
+        for reason in [reason for reason in every if reason.disabled is None] or every:
+            if reason.rule in _OF_AMOUNTS:
                 self.lack[tree] += 1 - max(0, reason.free) / max(1, reason.requested)
             else:
                 self.qualities[tree] += 1
-
-
-def labels(reasons: Iterable[Reason]) -> set[str]:
-    """Return the labels by which a host with such reasons is counted."""
-    return {label_of(one.rule, one.resource, one.trait, one.filter) for one in reasons}

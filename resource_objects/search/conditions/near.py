@@ -24,6 +24,7 @@ import functools
 import heapq
 import itertools
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -435,8 +436,8 @@ class SingleDomain(Condition):
             is_unknown = hosts.any(host[is_own]) & ~hosts.any(host[is_own & (domain >= 0)])
             for rule, some in ((Rule.PLACE_UNKNOWN, is_unknown), (Rule.NEAR, ~is_unknown)):
                 at = np.flatnonzero(~has_source & some)
-                unit = {"resource": condition.name, "unit": self.label}
-                findings.add(condition, rule, at, requested, **unit)
+                subject: dict[str, Any] = {"resource": condition.name, "unit": self.label}
+                findings.add(condition, rule, at, requested, **subject)
 
     def _find_named(self, findings: Findings) -> None:
         """Add the classes of which the nearest domain has too little for groups of a kind."""
