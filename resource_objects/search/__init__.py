@@ -15,7 +15,7 @@ The search
 ``problem``          one request compiled for one fleet, and the prefilter by arrays
 ``eligibility``      the rules by which a request is read, and the eligible providers
 ``conditions``       the conditions of a request, one module for each
-``named_groups``     the named groups of a request, over a fleet and on one tree
+``named_groups``     the named groups of a request over a fleet
 ``demands``          the demand of a request on one tree, as plain data
 ``tree_search``      the candidates of one tree
 ``tree_solver``      the backtracking search on one tree

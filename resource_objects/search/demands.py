@@ -14,6 +14,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from resource_objects import exceptions
+from resource_objects.fields import FrozenDict
 from resource_objects.providers import Allocation
 from resource_objects.providers.composite import LocatedView, fit_together
 from resource_objects.reasons import Rule
@@ -24,7 +25,7 @@ from resource_objects.search.arrays import Booleans
 from resource_objects.search.eligibility import OWN, GroupEligibility
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import View, view_of, view_with_use
-from resource_objects.search.relations import Parts
+from resource_objects.search.relations import Link, Parts
 
 
 class Source(NamedTuple):
@@ -40,15 +41,6 @@ class Source(NamedTuple):
         return self.low <= amount <= self.high and amount % self.step == 0
 
 
-class SharedUse(NamedTuple):
-    """A source whose parts are counted in another inventory too, of which ``room`` is free."""
-
-    source: int
-    target: int  #: number of an inventory
-    factor: int
-    room: int
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class TreeDemand:
     """A count of one class on one tree. Sets of sources are numbers with a bit for each."""
@@ -58,7 +50,8 @@ class TreeDemand:
     sources: tuple[Source, ...]
     allowed: int  #: the sources without a forbidden trait
     with_trait: tuple[int, ...]  #: by required trait, the sources that have it
-    shared_uses: tuple[SharedUse, ...] = ()
+    #: by source, the inventories that it uses through shares, and how much for each unit
+    shared_uses: Mapping[int, Sequence[Link]] = FrozenDict()
     own: int = 0  #: the number of sources in the tree itself; the others are pools
 
     def only(self, sources: int) -> TreeDemand:
@@ -82,9 +75,8 @@ class TreeDemand:
     def uses(self, source: int, part: int) -> Iterator[tuple[int, int]]:
         """Yield the inventories that a part of a source uses, with the amounts; its own first."""
         yield self.numbers[source], part
-        for draw in self.shared_uses:
-            if draw.source == source:
-                yield draw.target, part * draw.factor
+        for target, factor in self.shared_uses.get(source, ()):
+            yield target, part * factor
 
 
 #: ``((source, amount), ...)`` of one class

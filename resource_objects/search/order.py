@@ -382,5 +382,5 @@ def permuted(demand: TreeDemand, order: Sequence[int]) -> TreeDemand:
         sources=tuple(demand.sources[before] for before in order),
         allowed=moved(demand.allowed),
         with_trait=tuple(map(moved, demand.with_trait)),
-        shared_uses=tuple(draw._replace(source=place[draw.source]) for draw in demand.shared_uses),
+        shared_uses={place[source]: links for source, links in demand.shared_uses.items()},
     )

@@ -23,7 +23,6 @@ from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import view_of
-from resource_objects.search.named_groups import GroupSteps
 from resource_objects.search.order import Preference
 from resource_objects.search.problem import Problem
 from resource_objects.search.tree_solver import TreeSolution, TreeSolver
@@ -116,12 +115,17 @@ class TreeSearch:
         :param options: by kind of named group, its providers; None: all that have capacity for one
         :param only_first: whether one solution for each assignment of the named groups is enough
         """
-        problem, groups = self._problem, None
-        if problem.named:
-            groups = GroupSteps(problem.named, self._tree, self._purse, options, self._preference)
-        needs_own = problem.rules.host_gives and bool(problem.fleet.pools) and not located
+        problem = self._problem
         solver = TreeSolver(
-            problem.fleet, self._tree, self._purse, asks, located, groups, needs_own=needs_own
+            problem.fleet,
+            self._tree,
+            self._purse,
+            asks,
+            located,
+            problem.named,
+            options=options,
+            preference=self._preference,
+            needs_own=problem.rules.host_gives and bool(problem.fleet.pools) and not located,
         )
         for solution in solver.solutions():
             result = self._candidate(solver, solution)

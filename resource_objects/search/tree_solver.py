@@ -2,19 +2,18 @@
 
 :meth:`TreeSolver.expand` shows the steps:
 
-1. each named group is assigned to one provider (:class:`.named_groups.GroupSteps`);
+1. each named group is assigned to one provider (:class:`GroupSlots`);
 2. each *family* of classes of the unnamed group is provided: one class, or several that use the
    same inventories. One source provides all of a class, or devices provide parts of it
    (:class:`Division`);
 3. the placed amounts are assigned together, by their inventories (:class:`.demands.Placing`).
 
-**Capacity** is checked where something is chosen: a provider of a group has a slot, a source is
-within its bounds next to the groups (:meth:`TreeSolver._largest_parts`), parts in a family fit next
-to each other (:meth:`Division.parts_of`). ``used`` is the use of inventories by the choices so far.
+**The state** is what the choices so far use of inventories (:class:`Account`), the groups and parts
+that each provider has, and the required traits that nothing answers for yet.
 
-**The bound** is :meth:`TreeSolver._sets`, asked before each step: each remaining class can be
-provided by the sources that remain, and for each required trait a class or placed amount remains
-that can answer for it. A trait that only one class can answer for narrows the sources of the class.
+**The bound** is :meth:`TreeSolver.may_finish`, asked after each choice: there are slots for the
+remaining groups, each remaining class can be provided by the sources that remain, and for each open
+trait a class or placed amount remains that can answer for it (:class:`UnnamedGroup`).
 
 **Equal providers** in the same state are tried once (:meth:`TreeSolver.state_of`). A state that led
 to no solution is remembered by what the rest depends on, and not entered again.
@@ -22,13 +21,16 @@ to no solution is remembered by what the rest depends on, and not entered again.
 **The budget** pays for each choice. Packing groups, dividing amounts by several unit rules and
 covering traits by classes are hard problems in general. The search is complete: it ends without a
 solution only where none exists, or raises ``SearchLimitReached``.
+
+Rejected: the product of the providers of each group with a filter, which is n!/(n-k)! for k groups
+and n devices.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -37,6 +39,7 @@ from resource_objects.resources import Amount, resource
 from resource_objects.resources.backtracking import CutShort, Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified
+from resource_objects.resources.matching import Matching
 from resource_objects.search.demands import (
     Assigned,
     LocatedTreeDemand,
@@ -49,15 +52,23 @@ from resource_objects.search.demands import (
 )
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.named_groups import GroupSteps, Named
+from resource_objects.search.named_groups import GroupKind, Named
+from resource_objects.search.order import Preference
 from resource_objects.search.split import split
 
-#: The number of sources that are examined for one step of the budget.
-_SOURCES_PER_STEP = 16
-#: The number of states of used inventories that are remembered.
-_REMEMBERED = 10_000
 #: The steps that an explanation may take to decide whether something can be provided.
 PATIENCE = 10_000
+#: The number of sources that are examined for one step of the budget.
+_SOURCES_PER_STEP = 16
+#: The number of small things of named groups that are examined for one step: a step of a large
+#: request counts as several, so that a budget bounds the time of any request.
+_GROUP_THINGS_PER_STEP = 512
+#: The small things that it takes to find the providers of a kind, and to prepare each of them.
+_PER_KIND, _PER_OPTION = 128, 32
+#: The number of states of used inventories that are remembered.
+_REMEMBERED = 10_000
+#: More groups than any request has.
+_UNBOUNDED = 1 << 40
 
 
 class TreeSolution(NamedTuple):
@@ -69,9 +80,9 @@ class TreeSolution(NamedTuple):
 
 
 class State(NamedTuple):
-    """A place in the search: before a step or, in a division, before a source."""
+    """A position in the search: before a step or, in a division, before a source."""
 
-    step: int
+    step: int  #: -1 before the first
     source: int = -1  #: the next source of the division; -1 before a step
     missing: tuple[int, ...] = ()  #: by class of the division, the amount that is not provided yet
     parts: tuple[tuple[int, int], ...] = ()  #: of the division, ``(source, amount)``
@@ -79,6 +90,9 @@ class State(NamedTuple):
 
 #: The successor of a state; ``Solution(None)`` is a solution that was returned before.
 _Next: TypeAlias = State | Solution[TreeSolution | None]
+#: The use of an inventory: the inventory, the amount including shares, and the amount without
+#: shares, to which ``max_unit`` applies. Of a source it is the use by one unit.
+Use: TypeAlias = tuple[int, int, int]
 
 
 class TreeSolver:
@@ -91,41 +105,54 @@ class TreeSolver:
         budget: Budget,
         classes: Sequence[TreeDemand] = (),
         located: Sequence[LocatedTreeDemand] = (),
-        groups: GroupSteps | None = None,
+        named: Named | None = None,
         *,
+        options: Sequence[Sequence[int]] | None = None,
+        preference: Preference | None = None,
         needs_own: bool = False,
     ) -> None:
         """Prepare a search.
 
         :param classes: the counts of the unnamed group, :param located: its placed amounts
+        :param options: by kind of named group, its providers; None: all with capacity for one
+        :param preference: the order of these providers; those of classes have their order
         :param needs_own: whether a provider of the tree itself must provide something
         """
         self.fleet = fleet
+        self.budget = budget
+        self.account = Account(fleet)
         self.classes = tuple(classes)
+        self.families = _families(fleet, self.classes)
         self.located = tuple(located)
+        self.placing = Placing(located) if located else None
         self._tree = tree
-        self._budget = budget
-        self._groups = groups
+        self._groups: GroupSlots | None = None
+        if named:
+            self._groups = GroupSlots(named, tree, budget, self.account, options, preference)
+        self._first_family = 0 if self._groups is None else len(self._groups.kinds)
+        self._last = self._first_family + len(self.families)
         self._needs_own = needs_own
-        self._placing = Placing(located) if located else None
-        self._families = _families(fleet, self.classes)
-        self._first_family = len(groups.kinds) if groups is not None else 0
-        self._last = self._first_family + len(self._families)
+        self._counts_use = bool(located) or any(family.shared for family in self.families)
         with_trait = [demand.with_trait for demand in self.classes]
         with_trait += [demand.with_trait for demand in self.located]
         #: by required trait, the sources of each class and the parts of each placed amount with it
         self.traits = tuple(dict.fromkeys(zip(*with_trait, strict=True)))
-        self._open = (1 << len(self.traits)) - 1  # the traits that nothing answers for yet
-        #: by inventory, the amount that the choices so far use
-        self.used: dict[int, int] = {} if groups is None else groups.used
-        self._counts_use = bool(located) or any(family.links for family in self._families)
-        self.owned = 0  #: how often a provider of the tree itself provides something, if one has to
+        #: the traits that nothing answers for yet, as bits
+        self.open = (1 << len(self.traits)) - 1
+        #: how often a provider of the tree itself provides something, if one has to
+        self.owned = 0
         self._parts: list[Supply] = [()] * len(self.classes)
         self._divisions: list[Division] = []
-        self._numbers = itertools.count()
-        self._found = 0
+        self._division_numbers = itertools.count()
+        self._solution_count = 0
         self._is_done = False
-        self._rests: dict[Hashable, _Rest] = {}
+        #: the unnamed group next to the named groups as they are assigned
+        self.unnamed = UnnamedGroup(self, ())
+        self._unnamed_groups: dict[Hashable, UnnamedGroup] = {(): self.unnamed}
+        for family in self.families:
+            self.account.read(family.inventories)
+        if self._groups is not None:
+            self.account.read(self._reach)
 
     def solutions(self) -> Iterator[TreeSolution]:
         """Yield the solutions, preferred providers first; of equal providers one.
@@ -134,88 +161,92 @@ class TreeSolver:
         :raises CutShort: at the end, if no solution was found and the decision about a placed
             amount came to its own bound
         """
-        self._budget.spend()
-        self._rest = self._next_to_groups()
-        if self._sets(0) is not None and (self._groups is None or self._groups.may_finish()):
-            for first in self._after(-1):
-                if isinstance(first, State):
-                    result = solutions(first, self.expand, self._budget, self._key, cost=0)
-                    yield from filter(None, result)
-                elif first.value is not None:
-                    yield first.value
-        if not self._found and self._is_cut_short:
-            raise CutShort(self._budget.allowed)
+        self.budget.spend()
+        yield from filter(None, solutions(State(-1), self.expand, self.budget, self._key, cost=0))
+        if not self._solution_count and self.is_cut_short:
+            raise CutShort(self.budget.allowed)
 
     def leave_assignment(self) -> None:
-        """Look no further with the named groups as they are assigned in the last solution."""
+        """Search no further with the named groups as they are assigned in the last solution."""
         self._is_done = True
 
     @property
-    def _is_cut_short(self) -> bool:
+    def is_cut_short(self) -> bool:
         """Whether a decision about placed amounts came to its own bound."""
-        placing = self._placing
+        placing = self.placing
         return placing is not None and any(one.cut_short for one in (placing, *placing.alone))
 
     # --- steps ---
 
     def expand(self, state: State) -> Iterator[_Next]:
-        """Yield the states after each choice, or the solutions.
+        """Yield the states after each choice of a step, or the solutions.
 
-        A choice is recorded here and in ``used`` before its state is yielded, and removed when the
-        next choice is requested: everything below the state is done then.
+        The steps assign each named group, then provide each family of classes, then assign the
+        placed amounts. Each choice is recorded in the solver (:attr:`account`, the groups, the
+        parts, :attr:`open`), then :meth:`may_finish` decides whether the state after it is yielded.
+        The choice is undone when the next one is requested: everything below its state is done
+        then.
         """
-        if state.step < self._first_family:
-            return self._assign_group(state.step)
-        if state.step == self._last:
+        step = state.step
+        if step < 0:
+            return self._after(step)
+        if step < self._first_family:
+            return self._assign_group(step)
+        if step == self._last:
             return self._place()
-        return self._provide(state.step) if state.source < 0 else self._provide_part(state)
+        return self._provide(step) if state.source < 0 else self._provide_part(state)
+
+    def may_finish(self, step: int) -> bool:
+        """Return False if the request cannot be provided from a step on: the bound."""
+        if self._groups is not None and step <= self._first_family:
+            if not self._groups.may_finish():
+                return False
+            self.unnamed = self._next_to_groups()
+        return self.unnamed.sets(max(0, step - self._first_family)) is not None
 
     def _after(self, step: int) -> Iterator[_Next]:
-        """Yield the state after a step or, after the last, the solution if it is one."""
+        """Yield the state after a step or, after the last, the solution; nothing if none can be."""
+        if not self.may_finish(step + 1):
+            return
         if step + 1 < self._last or self.located:
             yield State(step + 1)
-        elif not self._open and (self.owned or not self._needs_own):
+        elif not self.open and (self.owned or not self._needs_own):
             yield self._solution(())
 
     def _solution(self, assigned: Assigned) -> Solution[TreeSolution | None]:
-        self._found += 1
-        groups = () if self._groups is None else self._groups.assigned()
+        self._solution_count += 1
+        groups = () if self._groups is None else self._groups.assigned
         return Solution(TreeSolution(groups, tuple(self._parts), assigned))
 
     def _assign_group(self, step: int) -> Iterator[_Next]:
         """Assign the next group to each provider that has a slot for it."""
-        groups, rest = self._groups, self._rest
+        groups = self._groups
         assert groups is not None, "a step assigns a group"
-        for place in groups.choices(step):
-            self._budget.spend(groups.cost)
-            groups.assign(step, place)
-            own = self.is_own(groups.providers[place])
-            self.owned += own
-            if groups.may_finish():
-                if not self._reach.isdisjoint(groups.uses(step)):
-                    self._rest = self._next_to_groups()
-                if self._sets(0) is not None:
-                    self._is_done = False
-                    yield from self._after(step)
-            groups.unassign(step)
-            self.owned -= own
-            self._rest = rest
+        for place in groups.choices():
+            self.budget.spend(groups.cost)
+            groups.assign(place)
+            is_own = self._is_own(groups.providers[place])
+            self.owned += is_own
+            self._is_done = False
+            yield from self._after(step)
+            self.owned -= is_own
+            groups.unassign()
 
     def _provide(self, step: int) -> Iterator[_Next]:
         """Let sources provide a family: each class as if it were alone, by one source, in parts."""
-        self._budget.spend(int(step > 0))  # the search pays for the first step
-        place = step - self._first_family
-        family, sets = self._families[place], self._sets(place)
+        self.budget.spend(int(step > 0))  # the search pays for the first step
+        unnamed, place = self.unnamed, step - self._first_family
+        family, sets = self.families[place], unnamed.sets(place)
         assert sets is not None, "the step before asked"
-        plans = {n: self._plan(n, self._preferred(n, sets[n])) for n in family.classes}
-        number, is_one, count = family.classes[0], len(family.classes) == 1, self._found
+        plans = {n: unnamed.plan(n, unnamed.preferred(n, sets[n])) for n in family.classes}
+        number, is_one, count = family.classes[0], len(family.classes) == 1, self._solution_count
         if not is_one or len(plans[number]) > 1:
             yield from self._provide_as(step, plans)
-        planned = plans if self._found > count else {}
+        planned = plans if self._solution_count > count else {}
         if is_one and not self._is_done:
             yield from self._provide_whole(step, number, sets[number])
         if not self._is_done and (not is_one or self.classes[number].is_divisible):
-            division = Division(self, family, sets, planned, next(self._numbers))
+            division = Division(self, family, sets, planned, next(self._division_numbers))
             if len(division.sources) > is_one:
                 self._divisions.append(division)
                 yield State(step, 0, division.amounts)
@@ -223,8 +254,8 @@ class TreeSolver:
 
     def _provide_whole(self, step: int, number: int, sources: int) -> Iterator[_Next]:
         """Let each source provide all of a class that can, those that are preferred first."""
-        demand, highs = self.classes[number], self._rest.highs[number]
-        preferred = self._preferred(number, sources)
+        demand, highs = self.classes[number], self.unnamed.highs[number]
+        preferred = self.unnamed.preferred(number, sources)
         places = [*members(demand, preferred), *members(demand, sources & ~preferred)]
         able = [place for place in places if demand.provides(place, highs)]
         tried: set[Hashable] = set()
@@ -232,7 +263,7 @@ class TreeSolver:
             state = self.state_of(self.provider(number, place)) if able[1:] else None
             if state in tried:
                 continue
-            self._budget.spend(int(bool(tried)))  # the plan pays for the first
+            self.budget.spend(int(bool(tried)))  # the plan pays for the first
             tried.add(state)
             yield from self._provide_as(step, {number: ((place, demand.amount),)})
             if self._is_done:
@@ -242,241 +273,58 @@ class TreeSolver:
         """Let sources provide all of a family, if they have capacity for it together."""
         booked = [(n, source, part) for n, supply in parts.items() for source, part in supply]
         for number, source, part in booked:
-            self._book(number, source, part, 1)
-        left = self._families[step - self._first_family].left
-        if all(self.used.get(n, 0) <= most for n, most in left.items()):
+            self._book(number, source, part)
+        if self.account.is_within(self.families[step - self._first_family].inventories):
             yield from self._provided(step, parts)
         for number, source, part in booked:
-            self._book(number, source, part, -1)
+            self._book(number, source, -part)
 
     def _provide_part(self, state: State) -> Iterator[_Next]:
         """Let the next source of a family provide each part that it can, or nothing."""
         division = self._divisions[-1]
         if not division.may_finish(state):
             return
-        self._budget.spend()
+        self.budget.spend()
         step, at, missing, parts = state
         place, number, source = division.sources[at]
         for part in division.parts_of(state):
             rest = (*missing[:place], missing[place] - part, *missing[place + 1 :])
             provided = (*parts, (at, part))
-            self._book(number, source, part, 1)
+            self._book(number, source, part)
             if any(rest):
                 yield State(step, at + 1, rest, provided)
             elif division.by_class(provided) == division.planned:
                 yield Solution(None)
             else:
                 yield from self._provided(step, division.by_class(provided))
-            self._book(number, source, part, -1)
+            self._book(number, source, -part)
             if self._is_done:
                 return
         yield State(step, at + 1, missing, parts)
 
     def _provided(self, step: int, parts: Mapping[int, Supply]) -> Iterator[_Next]:
         """Continue after a family, with the traits that its providers answer for."""
-        before = self._open
+        before = self.open
         for number, supply in parts.items():
             self._parts[number] = supply
-            self._open &= ~self.answered(number, (source for source, _ in supply))
-        if self._sets(step + 1 - self._first_family) is not None:
-            yield from self._after(step)
-        self._open = before
+            self.open &= ~self.answered(number, (source for source, _ in supply))
+        yield from self._after(step)
+        self.open = before
         for number in parts:
             self._parts[number] = ()
 
-    def _book(self, number: int, source: int, part: int, sign: int) -> None:
-        """Add the use of inventories by a part, or (sign -1) remove it."""
-        if self._needs_own:
-            self.owned += sign * self.is_own(self.provider(number, source))
+    def _book(self, number: int, source: int, part: int) -> None:
+        """Add the use of inventories by a part or, if it is negative, remove it."""
+        if self._needs_own and self._is_own(self.provider(number, source)):
+            self.owned += 1 if part > 0 else -1
         if self._counts_use:
-            for inventory, factor in self.uses[number][source]:
-                self.used[inventory] = self.used.get(inventory, 0) + sign * factor * part
-
-    # --- what the rest depends on ---
-
-    def _key(self, state: State) -> Hashable:
-        step = state.step
-        if state.source >= 0:
-            return self._divisions[-1].key(state)
-        if step < self._first_family:
-            return step, self._groups.key(step) if self._groups is not None else None
-        near, uses = self.reach_of_located, self.used.items() if self.located else ()
-        used = tuple(sorted([(n, count) for n, count in uses if count and n in near]))
-        return step, self._open, self.owned > 0, tuple(self._rest.used.items()), used
-
-    @property
-    def reach_of_located(self) -> frozenset[int]:
-        """The inventories that placed amounts may use."""
-        return frozenset() if self._placing is None else self._placing.reach
-
-    @functools.cached_property
-    def _reach(self) -> frozenset[int]:
-        """The inventories that the unnamed group may use."""
-        numbers = {number for demand in self.classes for number in demand.numbers}
-        numbers.update(draw.target for demand in self.classes for draw in demand.shared_uses)
-        numbers.update(number for one in self.located if one.places for number in one.reach)
-        return frozenset(numbers)
-
-    @functools.cached_property
-    def uses(self) -> tuple[list[list[tuple[int, int]]], ...]:
-        """By class and source, the inventories that it uses, and how much for each unit."""
-        return tuple(map(_uses, self.classes))
-
-    def provider(self, number: int, source: int) -> int:
-        """Return the provider of a source of a class."""
-        return int(self.fleet.inventories.provider[self.classes[number].numbers[source]])
-
-    def state_of(self, provider: int) -> Hashable:
-        """Return a key that equal providers in the same state have in common."""
-        groups = () if self._groups is None else self._groups.held_by(provider)
-        like = equivalence(self.fleet).of(self.fleet, provider)
-        parts = [(n, at, part) for n, supply in enumerate(self._parts) for at, part in supply]
-        provided = [(n, part) for n, at, part in parts if self.provider(n, at) == provider]
-        return like, groups, tuple(provided)
-
-    def is_own(self, provider: int) -> bool:
-        """Return whether a provider is of the tree itself, if one of these has to be."""
-        return self._needs_own and int(self.fleet.tree[provider]) == self._tree
-
-    def answered(self, number: int, sources: Iterable[int]) -> int:
-        """Return the open traits that all of some sources of a class have, as bits."""
-        if not self._open:
-            return 0
-        some = sum(1 << source for source in sources)
-        has = bits(not some & ~having[number] for having in self.traits)
-        return has & self._open
-
-    # --- the unnamed group next to the named ones ---
-
-    def _next_to_groups(self) -> _Rest:
-        """Return the unnamed group next to the named groups as they are assigned."""
-        used: dict[int, tuple[int, int]] = {}  # by inventory, with shares and without
-        if self._groups is not None and self._groups.chosen:
-            own, every = self._groups.own, self.used.items()
-            used = {n: (count, own[n]) for n, count in every if count and n in self._reach}
-        key = tuple(used.items())  # the inventories of groups are always in one order
-        if key not in self._rests:
-            if len(self._rests) == _REMEMBERED:
-                self._rests.clear()
-            self._rests[key] = _Rest(
-                highs=tuple([self._largest_parts(demand, used) for demand in self.classes]),
-                located=tuple([_parts_without(self.fleet, one, used) for one in self.located]),
-                used={number: count for number, (count, _) in used.items()},
-                plans={},
-                sets={},
-            )
-        return self._rests[key]
-
-    def _largest_parts(
-        self, demand: TreeDemand, used: Mapping[int, tuple[int, int]]
-    ) -> tuple[int, ...]:
-        """Return the largest part of each source next to the use by named groups."""
-        highs = [source.high for source in demand.sources]
-        if not used:
-            return tuple(highs)
-        for place, number in enumerate(demand.numbers):
-            count, own = used.get(number, (0, 0))
-            if count:
-                most = int(self.fleet.inventories.max_unit[number]) - own
-                highs[place] = min(highs[place], self.fleet.left(number) - count, most)
-        for draw in demand.shared_uses:
-            count, _ = used.get(draw.target, (0, 0))
-            if count:
-                highs[draw.source] = min(highs[draw.source], (draw.room - count) // draw.factor)
-        steps = [source.step for source in demand.sources]
-        return tuple([high // step * step for high, step in zip(highs, steps, strict=True)])
-
-    def _plan(self, number: int, sources: int) -> Supply:
-        """Return how some sources provide a class as if it were the only one; empty if they cannot.
-
-        The first source that can provide all of it does, else devices in parts.
-        """
-        plans, key = self._rest.plans, (number, sources)
-        if key in plans:
-            return plans[key]
-        demand, highs = self.classes[number], self._rest.highs[number]
-        self._budget.spend(1 + len(demand.sources) // _SOURCES_PER_STEP)
-        places = members(demand, sources)
-        whole = next((place for place in places if demand.provides(place, highs)), None)
-        if whole is not None:
-            plans[key] = ((whole, demand.amount),)
-        else:
-            places = [place for place in places if demand.sources[place].is_device]
-            bounds = [(demand.sources[p].low, highs[p], demand.sources[p].step) for p in places]
-            parts = split(demand.amount, bounds, self._budget) or ()
-            plans[key] = tuple([(places[at], part) for at, part in parts])
-        return plans[key]
-
-    # --- the bound ---
-
-    def _sets(self, family: int) -> tuple[int, ...] | None:
-        """Return the sources and parts that may provide each demand; None if the rest cannot be.
-
-        :param family: the first family that is not provided
-        """
-        # without traits, the result for the first family holds for the later ones
-        sets, key = self._rest.sets, (family if self.traits else 0, self._open)
-        if key not in sets:
-            sets[key] = self._narrowed(family)
-        return sets[key]
-
-    def _narrowed(self, family: int) -> tuple[int, ...] | None:
-        count = len(self.classes)
-        classes = [number for some in self._families[family:] for number in some.classes]
-        sets = [*(demand.allowed for demand in self.classes), *self._rest.located]
-        candidates = [*classes, *range(count, len(sets))]
-        for having in self._open_traits():
-            able = -1
-            for number in candidates:
-                sources = sets[number] & having[number]
-                if sources and (number >= count or self._plan(number, sources)):
-                    if able >= 0:
-                        break
-                    able = number
-            else:
-                if able < 0:
-                    return None
-                sets[able] &= having[able]  # no other can answer for it
-        if not all(self._plan(number, sets[number]) for number in classes):
-            return None
-        if self._placing is not None:
-            assigned = self._placing.fit(sets[count:], self._budget, self._rest.used)
-            if assigned is None and not self._is_cut_short:
-                return None
-        elif self._open & (self._open - 1) and not self._covers(classes, sets):
-            return None
-        return tuple(sets)
-
-    def _covers(self, classes: Iterable[int], sets: Sequence[int]) -> bool:
-        """Return whether the classes may answer for all traits: each for those of one source."""
-        traits, most = self._open_traits(), 0
-        for number in classes:
-            sources = members(self.classes[number], sets[number])
-            counts = [sum(having[number] >> s & 1 for having in traits) for s in sources]
-            most += max(counts, default=0)
-        return most >= len(traits)
-
-    def _preferred(self, number: int, sources: int) -> int:
-        """Return the sources that answer for as many traits as the class can, one by one."""
-        for having in self._open_traits():
-            fewer = sources & having[number]
-            if fewer and self._plan(number, fewer):
-                sources = fewer
-        return sources
-
-    def _open_traits(self) -> list[tuple[int, ...]]:
-        """Return, for each trait that nothing answers for yet, the sources and parts with it."""
-        if not self._open:
-            return []
-        return [having for trait, having in enumerate(self.traits) if self._open >> trait & 1]
-
-    # --- placed amounts ---
+            self.account.add(self.uses[number][source], part)
 
     def _place(self) -> Iterator[_Next]:
         """Yield the solutions with the placed amounts, one of which answers for each open trait."""
-        traits, first, tried = self._open_traits(), len(self.classes), set[tuple[int, ...]]()
+        traits, first, tried = self.open_traits(), len(self.classes), set[tuple[int, ...]]()
         for choice in itertools.product(range(len(self.located)), repeat=len(traits)):
-            parts = list(self._rest.located)
+            parts = list(self.unnamed.located)
             for having, number in zip(traits, choice, strict=True):
                 parts[number] &= having[first + number]
             if tuple(parts) not in tried and not self._is_done:
@@ -487,16 +335,16 @@ class TreeSolver:
 
     def _placed(self, parts: PartSets) -> Assigned | None:
         """Return the placed amounts assigned, next to other demands and to each other."""
-        placing = self._placing
+        placing = self.placing
         assert placing is not None, "an amount is placed"
-        used = {number: count for number, count in self.used.items() if count}
-        assigned = placing.fit(parts, self._budget, used)
+        used = {number: count for number, count in self.account.used.items() if count}
+        assigned = placing.fit(parts, self.budget, used)
         if assigned is None or self._has_capacity(assigned, used):
             return assigned
         result: list[Amount] = []
         total = Counter(used)
         for alone, some in zip(placing.alone, parts, strict=True):
-            one = alone.fit([some], self._budget, total)
+            one = alone.fit([some], self.budget, total)
             if one is None:
                 break
             result += one
@@ -515,26 +363,562 @@ class TreeSolver:
             total.update(one.uses(amount))
         return all(count <= self.fleet.left(number) for number, count in total.items())
 
+    # --- what the rest depends on ---
 
-class _Rest(NamedTuple):
-    """The unnamed group next to the use by named groups."""
+    def _key(self, state: State) -> Hashable:
+        """Return a key of all that the search depends on from a state on."""
+        step = state.step
+        if state.source >= 0:
+            return self._divisions[-1].key(state)
+        if self._groups is not None and step < self._first_family:
+            return step, self._groups.key
+        near, uses = self.reach_of_located, self.account.used.items() if self.located else ()
+        used = tuple(sorted([(n, count) for n, count in uses if count and n in near]))
+        return step, self.open, self.owned > 0, self.unnamed.key, used
 
-    highs: tuple[tuple[int, ...], ...]  #: by class and source, the largest part that it can provide
-    located: tuple[int, ...]  #: by placed amount, the parts that it may be on
-    used: dict[int, int]  #: by inventory that the unnamed group may use, the amount
-    plans: dict[tuple[int, int], Supply]  #: by class and sources, as returned by ``_plan``
-    sets: dict[tuple[int, int], tuple[int, ...] | None]  #: as returned by ``_sets``
+    @property
+    def reach_of_located(self) -> frozenset[int]:
+        """The inventories that placed amounts may use."""
+        return frozenset() if self.placing is None else self.placing.reach
+
+    @functools.cached_property
+    def _reach(self) -> tuple[int, ...]:
+        """The inventories that the unnamed group may use."""
+        numbers = {use[0] for of_class in self.uses for uses in of_class for use in uses}
+        numbers.update(number for one in self.located if one.places for number in one.reach)
+        return tuple(numbers)
+
+    def _next_to_groups(self) -> UnnamedGroup:
+        """Return the unnamed group next to the named groups as they are assigned."""
+        used, own = self.account.used, self.account.own
+        key = tuple([(n, used[n], own[n]) for n in self._reach if used.get(n)])
+        if key not in self._unnamed_groups:
+            if len(self._unnamed_groups) == _REMEMBERED:
+                self._unnamed_groups.clear()
+            self._unnamed_groups[key] = UnnamedGroup(self, key)
+        return self._unnamed_groups[key]
+
+    @functools.cached_property
+    def uses(self) -> tuple[list[tuple[Use, ...]], ...]:
+        """By class and source, the use of inventories by one unit."""
+        return tuple(map(_uses_of_sources, self.classes))
+
+    def provider(self, number: int, source: int) -> int:
+        """Return the provider of a source of a class."""
+        return int(self.fleet.inventories.provider[self.classes[number].numbers[source]])
+
+    def state_of(self, provider: int) -> Hashable:
+        """Return a key that equal providers in the same state have in common."""
+        groups = () if self._groups is None else self._groups.kinds_at.get(provider, ())
+        like = equivalence(self.fleet).of(self.fleet, provider)
+        parts = [(n, at, part) for n, supply in enumerate(self._parts) for at, part in supply]
+        provided = [(n, part) for n, at, part in parts if self.provider(n, at) == provider]
+        return like, groups, tuple(provided)
+
+    def _is_own(self, provider: int) -> bool:
+        """Return whether a provider is of the tree itself, if one of these has to be."""
+        return self._needs_own and int(self.fleet.tree[provider]) == self._tree
+
+    def answered(self, number: int, sources: Iterable[int]) -> int:
+        """Return the open traits that all of some sources of a class have, as bits."""
+        if not self.open:
+            return 0
+        some = sum(1 << source for source in sources)
+        return bits(not some & ~having[number] for having in self.traits) & self.open
+
+    def open_traits(self) -> list[tuple[int, ...]]:
+        """Return, for each trait that nothing answers for yet, the sources and parts with it."""
+        if not self.open:
+            return []
+        return [having for trait, having in enumerate(self.traits) if self.open >> trait & 1]
 
 
-def _parts_without(
-    fleet: Fleet, one: LocatedTreeDemand, used: Mapping[int, tuple[int, int]]
-) -> int:
+class Account:
+    """The use of inventories by the choices of a search so far, and what is left of them."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        #: by inventory, the amount in use; and the same without the use through shares
+        self.used: dict[int, int] = defaultdict(int)
+        self.own: dict[int, int] = defaultdict(int)
+        self._limits: dict[int, tuple[int, int]] = {}  # remaining capacity and ``max_unit``
+
+    def read(self, inventories: Iterable[int]) -> None:
+        """Read the limits of inventories: they are used only after this."""
+        numbers = [number for number in inventories if number not in self._limits]
+        if numbers:
+            rows = self._fleet.inventories
+            left = (rows.capacity[numbers] - rows.used[numbers]).tolist()
+            limits = zip(left, rows.max_unit[numbers].tolist(), strict=True)
+            self._limits.update(zip(numbers, limits, strict=True))
+
+    def add(self, uses: Iterable[Use], times: int) -> None:
+        """Add the use of inventories, or (below 0) remove it."""
+        for inventory, amount, own in uses:
+            self.used[inventory] += times * amount
+            self.own[inventory] += times * own
+
+    def times(self, uses: Iterable[Use], most: int) -> int:
+        """Return how many times inventories can be used in addition, up to ``most``."""
+        for inventory, amount, own in uses:
+            left, largest = self._limits[inventory]
+            times = (left - self.used[inventory]) // amount
+            if own and (of_consumer := (largest - self.own[inventory]) // own) < times:
+                times = of_consumer
+            if times < most:
+                most = times
+        return most
+
+    def is_within(self, inventories: Iterable[int]) -> bool:
+        """Return whether inventories have capacity for their use."""
+        return all(self.used[n] <= max(0, self._limits[n][0]) for n in inventories)
+
+
+# --- named groups -------------------------------------------------------------------------------
+
+#: A provider by its place among those that may provide a group.
+Local: TypeAlias = int
+
+
+class GroupSlots:
+    """The named groups on one tree: the assigned ones, and the slots for those that remain.
+
+    A *slot* is capacity for one group of a kind at a provider if no further group is assigned. An
+    assignment changes the slots of its provider, and of those that share the inventories it uses.
+    Groups are assigned in the order of :attr:`kinds`, equal groups in the order of the providers,
+    so each assignment comes once. Sets of providers are numbers with a bit for each.
+    """
+
+    def __init__(
+        self,
+        named: Named,
+        tree: int,
+        budget: Budget,
+        account: Account,
+        options: Sequence[Sequence[int]] | None = None,
+        preference: Preference | None = None,
+    ) -> None:
+        """:param options: by kind, the providers of one group; None: all with capacity for it"""
+        self._fleet = fleet = named.fleet
+        self._kinds = named.kinds
+        self._account = account
+        self._isolates = named.isolates
+        self._set_before = named.equivalent_before
+        self._like = named.equivalent_kinds
+        budget.spend(len(named.kinds) * _PER_KIND // _GROUP_THINGS_PER_STEP)
+        if options is None:
+            options = [named.options(kind, tree) for kind in named.kinds]
+        budget.spend(sum(map(len, options)) * _PER_OPTION // _GROUP_THINGS_PER_STEP)
+        #: the providers by local place, and a number for each that equal ones have in common
+        self.providers, self._equal = _in_order(fleet, tree, options, preference)
+        local = {provider: place for place, provider in enumerate(self.providers)}
+        self._options = [sorted(local[p] for p in of_kind) for of_kind in options]
+        #: by kind and provider, the use of inventories by one group
+        self._uses = [
+            dict(zip(places, _uses_of_group(fleet, kind, providers), strict=True))
+            for kind, places in zip(self._kinds, self._options, strict=True)
+            for providers in [[self.providers[place] for place in places]]
+        ]
+        self._sets = [
+            [number for number, kind in enumerate(self._kinds) if subtree in kind.subtrees]
+            for subtree in range(named.subtrees)
+        ]
+        self._above = [
+            bits_of(local[p] for p in fleet.upwards(provider) if p in local)
+            for provider in (self.providers if self._sets else ())
+        ]
+        #: the kind of each group, in the order of the steps
+        self.kinds = self._kinds_in_order(named.subtrees)
+        self._kinds_alike = self._grouped_kinds()
+        size = len(self._kinds) + len(self.kinds) + len(self.providers) * (1 + named.subtrees)
+        #: the steps of the budget that assigning one group costs
+        self.cost = 1 + size // _GROUP_THINGS_PER_STEP
+        #: by provider, the kinds of the groups that are assigned to it
+        self.kinds_at: dict[int, tuple[int, ...]] = {}
+        self._chosen: list[Local] = []  # the provider of each assigned group
+        self._remaining = [kind.count for kind in self._kinds]
+        self._matching = Matching()
+        #: by set, the providers below a provider that can be above the whole set
+        self._below = [-1] * len(self._sets)
+        self._above_any: dict[int, int] = {}
+        #: by set, how many of its groups each provider has
+        self._members: list[Counter[Local]] = [Counter() for _ in self._sets]
+        self._count_slots()
+
+    def _kinds_in_order(self, subtrees: int) -> list[int]:
+        """Return the kinds in the order of the steps, once for each group.
+
+        The groups of a subtree are together, those without resources first; then those with the
+        fewest providers.
+        """
+
+        def key(number: int) -> tuple[int, bool, int, int]:
+            kind = self._kinds[number]
+            first = min(kind.subtrees, default=subtrees)
+            return first, bool(kind.classes), len(self._options[number]), self._like[number]
+
+        order = sorted(range(len(self._kinds)), key=key)
+        return [number for number in order for _ in range(self._kinds[number].count)]
+
+    def _grouped_kinds(self) -> list[list[int]]:
+        """Return the kinds, those together that differ in their subtrees only."""
+        result: dict[Hashable, list[int]] = {}
+        for number, kind in enumerate(self._kinds):
+            key: Hashable = number
+            if self._sets:
+                key = kind.without_suffix, tuple(self._options[number])
+            result.setdefault(key, []).append(number)
+        return list(result.values())
+
+    # --- one group ---
+
+    def choices(self) -> Iterator[Local]:
+        """Yield the providers that the next group may be assigned to; of equal ones the first."""
+        kind = self.kinds[len(self._chosen)]
+        allowed = self._open[kind] & self._inside(kind) & -1 << self._first(kind)
+        tried: set[Hashable] = set()
+        for place in self._options[kind]:
+            if allowed >> place & 1:
+                state = self._equal[place], self.kinds_at.get(self.providers[place])
+                if state not in tried:
+                    tried.add(state)
+                    yield place
+
+    def assign(self, place: Local) -> None:
+        """Assign the next group to a provider."""
+        kind, provider = self.kinds[len(self._chosen)], self.providers[place]
+        self._chosen.append(place)
+        self.kinds_at[provider] = tuple(sorted((*self.kinds_at.get(provider, ()), kind)))
+        self._change(kind, place, 1)
+
+    def unassign(self) -> None:
+        """Undo the last assignment."""
+        place = self._chosen.pop()
+        kind, provider = self.kinds[len(self._chosen)], self.providers[place]
+        kinds = list(self.kinds_at.pop(provider))
+        kinds.remove(kind)
+        if kinds:
+            self.kinds_at[provider] = tuple(kinds)
+        self._change(kind, place, -1)
+
+    def _change(self, kind: int, place: Local, sign: int) -> None:
+        self._remaining[kind] -= sign
+        for subtree in self._kinds[kind].subtrees:
+            members = self._members[subtree]
+            members[place] += sign
+            if not members[place]:
+                del members[place]
+        changed = {(other, place) for other, slots in enumerate(self._slots) if place in slots}
+        uses = self._uses[kind][place]
+        self._account.add(uses, sign)
+        for inventory, _, _ in uses:
+            changed.update(self._sharing.get(inventory, ()))
+        for other, at in changed:
+            self._set_slots(other, at)
+
+    @property
+    def assigned(self) -> tuple[tuple[int, int], ...]:
+        """``(kind, provider)`` of each assigned group."""
+        providers = [self.providers[place] for place in self._chosen]
+        return tuple(zip(self.kinds, providers, strict=False))
+
+    @property
+    def key(self) -> Hashable:
+        """A key of all that the search depends on before the next group.
+
+        States in which equal sets of ``same_subtree`` are exchanged have the same key.
+        """
+        assigned = [
+            (self._equal[place], tuple(sorted([self._like[kind] for kind in kinds])))
+            for place in dict.fromkeys(self._chosen)
+            for kinds in [self.kinds_at[self.providers[place]]]
+        ]
+        open_sets = [
+            bits_of(self._members[subtree])
+            for subtree, kinds in enumerate(self._sets)
+            if any(self._remaining[kind] for kind in kinds)
+        ]
+        first = self._first(self.kinds[len(self._chosen)])
+        return first, tuple(sorted(assigned)), tuple(open_sets)
+
+    # --- slots ---
+
+    def _count_slots(self) -> None:
+        """Count all slots. Cost: some 5 microseconds for each provider of each kind."""
+        #: by inventory that is used through shares, the slots that depend on it
+        self._sharing: dict[int, list[tuple[int, Local]]] = {}
+        every = [
+            (use, kind, place)
+            for kind, of_kind in enumerate(self._uses)
+            for place, uses in of_kind.items()
+            for use in uses
+        ]
+        self._account.read({inventory for (inventory, _, _), _, _ in every})
+        if self._fleet.shares:
+            shared = {inventory for (inventory, amount, own), _, _ in every if own < amount}
+            for (inventory, _, _), kind, place in every:
+                if inventory in shared:
+                    self._sharing.setdefault(inventory, []).append((kind, place))
+        #: by kind, the slots of each provider, of all, and the providers that have one
+        self._slots: list[dict[Local, int]] = [dict.fromkeys(some, 0) for some in self._options]
+        self._slot_totals = [0] * len(self._kinds)
+        self._open = [0] * len(self._kinds)
+        for kind, slots in enumerate(self._slots):
+            for place in slots:
+                self._set_slots(kind, place)
+
+    def _set_slots(self, kind: int, place: Local) -> None:
+        count = _UNBOUNDED
+        if self._isolates:
+            count = int(self.providers[place] not in self.kinds_at)
+        count = max(0, self._account.times(self._uses[kind][place], count))
+        self._slot_totals[kind] += count - self._slots[kind][place]
+        self._slots[kind][place] = count
+        bit = 1 << place
+        self._open[kind] = self._open[kind] | bit if count else self._open[kind] & ~bit
+
+    # --- bounds ---
+
+    def may_finish(self) -> bool:
+        """Return False if the remaining groups cannot be assigned.
+
+        These bounds are cheap, and exclude no solution:
+
+        * isolated groups need a provider each: a matching of groups and providers with a slot;
+        * other groups with the same conditions need as many slots as there are groups;
+        * the groups of a ``same_subtree`` need one of their providers above them all.
+        """
+        if not self._find_below():
+            return False
+        for kinds in self._kinds_alike:
+            count = sum(self._remaining[kind] for kind in kinds)
+            if count and self._slots_of(kinds) < count:
+                return False
+        return not self._isolates or self._matching.can(
+            [
+                (count, self._open[kind] & self._inside(kind) & -1 << self._first(kind))
+                for kind, count in enumerate(self._remaining)
+            ]
+        )
+
+    def _slots_of(self, kinds: Sequence[int]) -> int:
+        """Return the maximum number of groups of equal kinds that can still be assigned."""
+        inside, first = 0, self._first(kinds[0]) if len(kinds) == 1 else 0
+        for kind in kinds:
+            if self._remaining[kind]:
+                inside |= self._inside(kind)
+        if inside == -1 and not first:
+            return self._slot_totals[kinds[0]]
+        slots = self._slots[kinds[0]].items()
+        return sum(count for place, count in slots if place >= first and inside >> place & 1)
+
+    def _first(self, kind: int) -> Local:
+        """Return the first provider that a group of a kind may still be assigned to."""
+        is_last = bool(self._chosen) and self.kinds[len(self._chosen) - 1] == kind
+        return self._chosen[-1] if is_last else 0
+
+    def _inside(self, kind: int) -> int:
+        """Return the providers within the subtrees that a kind is in."""
+        result = -1
+        for subtree in self._kinds[kind].subtrees:
+            result &= self._below[subtree]
+        return result
+
+    def _find_below(self) -> bool:
+        """Find the providers of the rest of each set; return False if a set has none."""
+        for subtree, before in enumerate(self._set_before):
+            if before is not None and not self._members[before]:
+                self._below[subtree] = self._below[before]  # nothing of either is assigned
+                continue
+            tops = self._tops(subtree)
+            if not tops:
+                return False
+            self._below[subtree] = bits_of(
+                place for place, above in enumerate(self._above) if above & tops
+            )
+        return True
+
+    def _tops(self, subtree: int) -> int:
+        """Return the providers that can be above all groups of a set."""
+        members = self._members[subtree]
+        tops, possible = -1, bits_of(members)
+        for place in members:
+            tops &= self._above[place]
+        for kind in self._sets[subtree]:
+            if self._remaining[kind]:
+                places = self._open[kind]
+                if places not in self._above_any:
+                    every = [above for at, above in enumerate(self._above) if places >> at & 1]
+                    self._above_any[places] = functools.reduce(int.__or__, every, 0)
+                possible |= places
+                tops &= self._above_any[places]
+        return tops & possible
+
+
+def bits_of(places: Iterable[int]) -> int:
+    """Return a number with the bits of some places set.
+
+    >>> bits_of([0, 2])
+    5
+    """
+    result = 0
+    for place in places:
+        result |= 1 << place
+    return result
+
+
+def _in_order(
+    fleet: Fleet, tree: int, options: Sequence[Sequence[int]], preference: Preference | None
+) -> tuple[list[int], list[int]]:
+    """Return all providers, the preferred first, equal ones together; and what is equal."""
+    own = fleet.of_tree(tree)
+    every = sorted({p for of_kind in options for p in of_kind}, key=lambda p: (p not in own, p))
+    if preference is not None:
+        every = preference.of_providers(tree, every)
+    classes = equivalence(fleet)
+    together: dict[Hashable, list[int]] = {}
+    for provider in every:
+        together.setdefault(classes.of(fleet, provider), []).append(provider)
+    equal = [number for number, alike in enumerate(together.values()) for _ in alike]
+    return [provider for alike in together.values() for provider in alike], equal
+
+
+def _uses_of_group(
+    fleet: Fleet, kind: GroupKind, providers: Sequence[int]
+) -> Iterator[tuple[Use, ...]]:
+    """Yield the use of inventories by a group at each provider, one entry for each inventory."""
+    amounts = [amount for _, amount in kind.classes]
+    numbers = [
+        (rows.provider.searchsorted(providers) + rows.first).tolist() for rows, _ in kind.classes
+    ]
+    for own in zip(*numbers, strict=True) if numbers else ((),) * len(providers):
+        result = {n: (n, amount, amount) for n, amount in zip(own, amounts, strict=True)}
+        for inventory, amount, _ in tuple(result.values()) if fleet.shares else ():
+            for target, factor in fleet.shares.of(inventory):
+                _, total, itself = result.get(target, (target, 0, 0))
+                result[target] = target, total + amount * factor, itself
+        yield tuple(result.values())
+
+
+# --- the unnamed group --------------------------------------------------------------------------
+
+
+class UnnamedGroup:
+    """The unnamed group next to the named groups as they are assigned: bounds of what is possible.
+
+    Each class is decided as if it were the only one, by :func:`.split.split` where several devices
+    provide it. The results are remembered by the sources and the open traits.
+    """
+
+    def __init__(self, solver: TreeSolver, used: tuple[tuple[int, int, int], ...]) -> None:
+        """:param used: by inventory, its use by the named groups, with shares and without"""
+        self._solver = solver
+        self.key = used
+        self._used = {number: count for number, count, _ in used}
+        #: by class and source, the largest part that it can provide
+        self.highs = tuple(map(self._largest_parts, range(len(solver.classes))))
+        own = [number for number, _, count in used if count]
+        #: by placed amount, the parts that it may be on
+        self.located = [_parts_without(solver.fleet, one, own) for one in solver.located]
+        self._plans: dict[tuple[int, int], Supply] = {}
+        self._sets: dict[tuple[int, int], tuple[int, ...] | None] = {}
+
+    def _largest_parts(self, number: int) -> list[int]:
+        solver, sources = self._solver, self._solver.classes[number].sources
+        highs = [source.high for source in sources]
+        for place, uses in enumerate(solver.uses[number]) if self._used else ():
+            if any(use[0] in self._used for use in uses):
+                times, step = solver.account.times(uses, highs[place]), sources[place].step
+                highs[place] = times // step * step
+        return highs
+
+    def plan(self, number: int, sources: int) -> Supply:
+        """Return how some sources provide a class as if it were the only one; empty if they cannot.
+
+        The first source that can provide all of it does, else devices in parts.
+        """
+        key = number, sources
+        if key not in self._plans:
+            self._plans[key] = self._planned(number, sources)
+        return self._plans[key]
+
+    def _planned(self, number: int, sources: int) -> Supply:
+        demand, highs = self._solver.classes[number], self.highs[number]
+        self._solver.budget.spend(1 + len(demand.sources) // _SOURCES_PER_STEP)
+        places = members(demand, sources)
+        for place in places:
+            if demand.provides(place, highs):
+                return ((place, demand.amount),)
+        places = [place for place in places if demand.sources[place].is_device]
+        bounds = [(demand.sources[p].low, highs[p], demand.sources[p].step) for p in places]
+        parts = split(demand.amount, bounds, self._solver.budget) or ()
+        return tuple([(places[at], part) for at, part in parts])
+
+    def preferred(self, number: int, sources: int) -> int:
+        """Return the sources that answer for as many open traits as the class can, one by one."""
+        for having in self._solver.open_traits():
+            fewer = sources & having[number]
+            if fewer and self.plan(number, fewer):
+                sources = fewer
+        return sources
+
+    def sets(self, family: int) -> tuple[int, ...] | None:
+        """Return the sources and parts that may provide each demand; None if one has none.
+
+        A trait that only one demand can answer for narrows its sources.
+
+        :param family: the first family that is not provided
+        """
+        # without traits, the result for the first family holds for the later ones
+        key = family if self._solver.traits else 0, self._solver.open
+        if key not in self._sets:
+            self._sets[key] = self._narrowed(family)
+        return self._sets[key]
+
+    def _narrowed(self, family: int) -> tuple[int, ...] | None:
+        solver, count = self._solver, len(self._solver.classes)
+        classes = [number for some in solver.families[family:] for number in some.classes]
+        sets = [*(demand.allowed for demand in solver.classes), *self.located]
+        for having in solver.open_traits():
+            answering = (
+                number
+                for number in (*classes, *range(count, len(sets)))
+                if (sources := sets[number] & having[number])
+                and (number >= count or self.plan(number, sources))
+            )
+            able = list(itertools.islice(answering, 2))
+            if not able:
+                return None
+            if len(able) == 1:
+                sets[able[0]] &= having[able[0]]
+        if not all(self.plan(number, sets[number]) for number in classes):
+            return None
+        if solver.placing is not None:
+            assigned = solver.placing.fit(sets[count:], solver.budget, self._used)
+            if assigned is None and not solver.is_cut_short:
+                return None
+        elif solver.open & (solver.open - 1) and not self._covers(classes, sets):
+            return None
+        return tuple(sets)
+
+    def _covers(self, classes: Iterable[int], sets: Sequence[int]) -> bool:
+        """Return whether the classes may answer for all traits: each for those of one source."""
+        traits, most = self._solver.open_traits(), 0
+        for number in classes:
+            sources = members(self._solver.classes[number], sets[number])
+            counts = [sum(having[number] >> s & 1 for having in traits) for s in sources]
+            most += max(counts, default=0)
+        return most >= len(traits)
+
+
+def _parts_without(fleet: Fleet, one: LocatedTreeDemand, own: Sequence[int]) -> int:
     """Return the parts of a placed amount of which no group uses units without naming them.
 
     A cell provides the CPUs of a topology by name. Next to CPUs of the same consumer that are
     counted, it would be unknown which are the topology's.
+
+    :param own: the inventories that groups use, other than through shares
     """
-    own = [number for number, (_, count) in used.items() if count]
     kind = resource(one.ask.resource_class).inventory_kind
     if not own or not one.places or issubclass(kind, Identified):
         return one.allowed
@@ -554,15 +938,15 @@ class _Family(NamedTuple):
     """Classes that are provided together: one, or all of which sources use the same inventories."""
 
     classes: tuple[int, ...]
-    #: by ``(class, source)``, the inventories that it uses with others, and how much for each unit
-    links: Mapping[tuple[int, int], Sequence[tuple[int, int]]]
-    left: Mapping[int, int]  #: the remaining capacity of these inventories
+    #: by ``(class, source)``, its use of inventories that others use too
+    shared: Mapping[tuple[int, int], Sequence[Use]]
+    inventories: Iterable[int] = ()  #: these inventories
 
 
 @functools.cache
 def _separate(count: int) -> list[_Family]:
     """Return families of one class each."""
-    return [_Family((number,), {}, {}) for number in range(count)]
+    return [_Family((number,), {}) for number in range(count)]
 
 
 def _families(fleet: Fleet, classes: Sequence[TreeDemand]) -> list[_Family]:
@@ -570,25 +954,25 @@ def _families(fleet: Fleet, classes: Sequence[TreeDemand]) -> list[_Family]:
     if not any(demand.shared_uses for demand in classes):
         return _separate(len(classes))
     uses = {
-        (number, place): _uses(demand)[place]
+        (number, place): _uses_of_sources(demand)[place]
         for number, demand in enumerate(classes)
         for place in members(demand, demand.allowed)
     }
-    count = Counter(inventory for some in uses.values() for inventory, _ in some)
-    links = {key: [use for use in some if count[use[0]] > 1] for key, some in uses.items()}
-    together = sorted({number for (number, _), some in links.items() if some})
-    left = {n: max(0, fleet.left(n)) for some in links.values() for n, _ in some}
-    result = [_Family(tuple(together), links, left)] if together else []
-    result += [_Family((n,), {}, {}) for n in range(len(classes)) if n not in together]
+    count = Counter(use[0] for some in uses.values() for use in some)
+    shared = {key: [use for use in some if count[use[0]] > 1] for key, some in uses.items()}
+    together = sorted({number for (number, _), some in shared.items() if some})
+    inventories = {use[0] for some in shared.values() for use in some}
+    result = [_Family(tuple(together), shared, inventories)] if together else []
+    result += [_Family((n,), {}) for n in range(len(classes)) if n not in together]
     return sorted(result, key=lambda family: family.classes)
 
 
-def _uses(demand: TreeDemand) -> list[list[tuple[int, int]]]:
-    """Return, by source, the inventories that it uses, and how much for each unit."""
-    result = [[(number, 1)] for number in demand.numbers]
-    for draw in demand.shared_uses:
-        result[draw.source].append((draw.target, draw.factor))
-    return result
+def _uses_of_sources(demand: TreeDemand) -> list[tuple[Use, ...]]:
+    """Return, by source, the use of inventories by one unit; that of its own inventory first."""
+    uses: list[tuple[Use, ...]] = [((number, 1, 1),) for number in demand.numbers]
+    for source, links in demand.shared_uses.items():
+        uses[source] += tuple([(target, factor, 0) for target, factor in links])
+    return uses
 
 
 class Division:
@@ -615,7 +999,6 @@ class Division:
         self._number = number
         self._solver = solver
         self._family = family
-        self._highs = solver._rest.highs
         #: by class of the family, its amount
         self.amounts = tuple([solver.classes[number].amount for number in family.classes])
         #: ``(place of its class in the family, class, source)``
@@ -627,12 +1010,12 @@ class Division:
         self._is_like_last: list[bool] = []
         for _, label, place, number, source in sorted(self._able(sets)):
             low, _, unit, is_device = solver.classes[number].sources[source]
-            most = min(self._highs[number][source], self.amounts[place] - is_one)
+            most = min(solver.unnamed.highs[number][source], self.amounts[place] - is_one)
             self.sources.append((place, number, source))
             self._bounds.append((max(1, low), most, unit, is_device))
             self._is_like_last.append(label == labels[-1])
             labels.append(label)
-        self._links = [family.links.get(source[1:], ()) for source in self.sources]
+        self._shared = [family.shared.get(source[1:], ()) for source in self.sources]
         self._sums = self._sums_of_rest()
         self._relevant = self._relevant_inventories()
 
@@ -652,17 +1035,17 @@ class Division:
         )
         order: dict[Hashable, int] = {}
         for place, number in enumerate(family.classes):
-            demand = solver.classes[number]
+            demand, highs = solver.classes[number], solver.unnamed.highs[number]
             for source in members(demand, sets[number]):
                 low, _, _, is_device = demand.sources[source]
-                high, provider = self._highs[number][source], solver.provider(number, source)
-                is_whole = not is_one and demand.provides(source, self._highs[number])
-                if (is_device and high >= max(1, low)) or is_whole:
+                is_whole = not is_one and demand.provides(source, highs)
+                if (is_device and highs[source] >= max(1, low)) or is_whole:
+                    provider = solver.provider(number, source)
                     equal: Hashable = number, source
                     if count[provider] < 2:
                         equal = number, solver.state_of(provider)
-                    links = family.links.get((number, source))
-                    shared = solver.fleet.inventories.provider[links[0][0]] if links else equal
+                    uses = family.shared.get((number, source))
+                    shared = solver.fleet.inventories.provider[uses[0][0]] if uses else equal
                     block = order.setdefault(shared, len(order))
                     yield block, order.setdefault(equal, len(order)), place, number, source
 
@@ -690,9 +1073,9 @@ class Division:
         last: dict[int, int] = {}
         near, end = self._solver.reach_of_located, len(self.sources)
         for at, (_, number, source) in enumerate(self.sources):
-            for inventory, _ in self._solver.uses[number][source] if near else self._links[at]:
-                first.setdefault(inventory, at)
-                last[inventory] = end if inventory in near else at
+            for use in self._solver.uses[number][source] if near else self._shared[at]:
+                first.setdefault(use[0], at)
+                last[use[0]] = end if use[0] in near else at
         return [[n for n in last if first[n] < at <= last[n]] for at in range(end + 1)]
 
     def may_finish(self, state: State) -> bool:
@@ -705,14 +1088,11 @@ class Division:
 
     def parts_of(self, state: State) -> range:
         """Return the parts that the next source can provide, the largest first."""
-        at, left, used = state.source, self._family.left, self._solver.used
+        at = state.source
         place = self.sources[at][0]
         low, most, unit, is_device = self._bounds[at]
         amount, missing = self.amounts[place], state.missing[place]
-        for inventory, factor in self._links[at]:
-            room = (left[inventory] - used.get(inventory, 0)) // factor
-            if room < most:
-                most = room
+        most = self._solver.account.times(self._shared[at], most)
         if not is_device:
             is_whole = missing == amount and low <= amount <= most and amount % unit == 0
             return range(amount, amount + is_whole)
@@ -738,7 +1118,7 @@ class Division:
     def key(self, state: State) -> Hashable:
         """Return a key of all that the parts from a state on depend on."""
         solver, at = self._solver, state.source
-        used = tuple([solver.used.get(number, 0) for number in self._relevant[at]])
+        used = tuple([solver.account.used[number] for number in self._relevant[at]])
         like = at < len(self.sources) and self._is_like_last[at]
         before = self._part_before(state) if like else -1
         answered: tuple[int, ...] = ()
@@ -761,15 +1141,8 @@ def may_provide(
     named: Named | None = None,
 ) -> bool:
     """Return whether a tree provides some demands, or the decision takes too long."""
-    budget = Budget(PATIENCE)
     try:
-        groups = GroupSteps(named, tree, budget) if named else None
-        solver = TreeSolver(fleet, tree, budget, classes, located, groups)
+        solver = TreeSolver(fleet, tree, Budget(PATIENCE), classes, located, named)
         return next(solver.solutions(), None) is not None
     except SearchLimitReached:
         return True
-
-
-def may_assign(named: Named, tree: int) -> bool:
-    """Return whether named groups can be assigned, or the decision takes too long."""
-    return may_provide(named.fleet, tree, named=named)

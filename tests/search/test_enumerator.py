@@ -7,7 +7,7 @@ import random
 import pytest
 
 from resource_objects.requests import Request
-from resource_objects.search.conditions import base
+from resource_objects.search import eligibility
 from resource_objects.testing.refusals import raises_code
 from tests.search import generated
 from tests.search.compatibility_cases import CASES, Case, told, tree
@@ -19,8 +19,8 @@ from tests.support.lengths import examples, some
 @pytest.mark.parametrize("case", CASES, ids=[case.row for case in CASES])
 def test_all_candidates_of_a_row(case: Case) -> None:
     columns = columns_of(case.fleet)
-    ours = enumerator.candidates(columns, case.request, base.OURS)
-    theirs = enumerator.candidates(columns, case.request, base.PLACEMENT)
+    ours = enumerator.candidates(columns, case.request, eligibility.OURS)
+    theirs = enumerator.candidates(columns, case.request, eligibility.PLACEMENT)
     assert told(columns, ours, host=True) == sorted(case.ours)
     assert sorted(set(told(columns, theirs, host=False))) == sorted(case.placement)
 
@@ -34,7 +34,7 @@ def test_an_unknown_tree_is_an_error_by_ours_and_nothing_by_theirs() -> None:
     columns, request = columns_of([tree("h", "VCPU=4")]), Request("VCPU=1", in_tree="i")
     with raises_code("ProviderNotFound", match="i"):
         enumerator.candidates(columns, request)
-    assert enumerator.candidates(columns, request, base.PLACEMENT) == []
+    assert enumerator.candidates(columns, request, eligibility.PLACEMENT) == []
 
 
 @pytest.mark.drawn

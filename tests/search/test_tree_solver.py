@@ -18,7 +18,6 @@ from resource_objects.resources import backtracking
 from resource_objects.resources.budget import Budget
 from resource_objects.search import Snapshot
 from resource_objects.search.demands import Source, TreeDemand
-from resource_objects.search.named_groups import GroupSteps
 from resource_objects.search.problem import compile_request
 from resource_objects.search.tree_solver import TreeSolver
 from tests.support.columns import columns_of
@@ -31,8 +30,7 @@ PGPU_OF_HOST = Share(resource_class="PGPU", of="h", of_class="VCPU", factor=1)
 def asked(root: Provider, request: Request, budget: int = 10**9) -> tuple[TreeSolver, Budget]:
     question = compile_request(request, Snapshot(columns_of([root]))._fleet)
     purse = Budget(budget)
-    groups = GroupSteps(question.named, 0, purse)
-    return TreeSolver(question.fleet, 0, purse, groups=groups), purse
+    return TreeSolver(question.fleet, 0, purse, named=question.named), purse
 
 
 def generated(chance: random.Random) -> tuple[Provider, Request]:

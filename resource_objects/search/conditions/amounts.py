@@ -19,7 +19,7 @@ from resource_objects.resources import Amount
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.conditions.shortage import Shortage, overdrawn, reasons_of_units
-from resource_objects.search.demands import SharedUse, Source, TreeDemand, bits, members
+from resource_objects.search.demands import Source, TreeDemand, bits, members
 from resource_objects.search.eligibility import OWN, POOL, Semantics, pools_of, trees_of
 from resource_objects.search.findings import (
     Check,
@@ -33,6 +33,7 @@ from resource_objects.search.findings import (
     unmet,
 )
 from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.relations import Link
 from resource_objects.search.tree_solver import may_provide
 
 #: Equal sources are one object: a suspended search has those of its tree.
@@ -258,19 +259,20 @@ class ClassCondition(Condition):
             sources=tuple(map(_source, *columns, is_device)),
             allowed=bits(demand.allowed[at].tolist()),
             with_trait=tuple(bits(has[at].tolist()) for has in demand.has_required),
-            shared_uses=tuple(self._draws(numbers)) if self.fleet.shares else (),
+            shared_uses=self._shared_uses(numbers) if self.fleet.shares else {},
             own=own,
         )
 
-    def _draws(self, numbers: Sequence[int]) -> Iterator[SharedUse]:
-        shares = self.fleet.shares
+    def _shared_uses(self, numbers: Sequence[int]) -> dict[int, list[Link]]:
+        shares, result = self.fleet.shares, dict[int, list[Link]]()
         if isinstance(numbers, range):
             links = shares.between(numbers.start, numbers.stop)
         else:
             links = [link for number in numbers for link in shares.between(number, number + 1)]
         place = {number: place for place, number in enumerate(numbers)} if links else {}
         for source, target, factor in links:
-            yield SharedUse(place[source], target, factor, self.fleet.left(target))
+            result.setdefault(place[source], []).append((target, factor))
+        return result
 
     def can(self, tree: int, sources: int) -> bool:
         """Return True if some sources, as bits, can provide it, or if a decision takes too long."""

@@ -22,7 +22,7 @@ from resource_objects.search.eligibility import OWN, pools_of, roles_of, trees_o
 from resource_objects.search.findings import Check, Condition, Findings, Pairs, in_words
 from resource_objects.search.fleet import ClassRows
 from resource_objects.search.named_groups import GroupKind, Named, giving
-from resource_objects.search.tree_solver import may_assign
+from resource_objects.search.tree_solver import may_provide
 
 
 def _suffixes(kinds: Sequence[GroupKind]) -> tuple[str, ...]:
@@ -99,7 +99,7 @@ class Groups(Condition):
 
     def holds(self, tree: int) -> bool:
         """Return whether they could be provided if nothing else were requested."""
-        return may_assign(self.named, tree)
+        return may_provide(self.named.fleet, tree, named=self.named)
 
     def find(self, findings: Findings, hosts: Booleans) -> None:
         """Add the reasons of some hosts; if there are none, that not all groups fit together."""
@@ -366,5 +366,6 @@ class _GroupFindings:
             )
             failing = hosts.copy()
             for host in np.flatnonzero(hosts).tolist():
-                failing[host] = not may_assign(only_set, int(self._hosts.trees[host]))
+                tree = int(self._hosts.trees[host])
+                failing[host] = not may_provide(self._fleet, tree, named=only_set)
             self._at_once(Rule.SUBTREE, kinds, failing)

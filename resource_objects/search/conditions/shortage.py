@@ -282,7 +282,7 @@ def overdrawn(
     users: Counter[int] = Counter()
     try:
         for demand in classes:
-            alone = dataclasses.replace(demand, shared_uses=(), with_trait=())
+            alone = dataclasses.replace(demand, shared_uses={}, with_trait=())
             found = next(TreeSolver(fleet, tree, Budget(PATIENCE), [alone]).solutions(), None)
             if found is None:
                 return []
