@@ -33,7 +33,7 @@ from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.dry_run import with_taken
 from resource_objects.providers.holders import unattributed
 from resource_objects.providers.orders import Use
-from resource_objects.providers.removed_units import free_removed_units
+from resource_objects.providers.tree_shape import free_removed_units
 from resource_objects.providers.usage import usage_of
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import (

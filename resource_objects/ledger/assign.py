@@ -36,7 +36,7 @@ from resource_objects.providers.decision import absent, held_by, refusals
 from resource_objects.providers.dry_run import held_in, in_place, with_taken, without_consumers
 from resource_objects.providers.holders import holders_of, reasons_without_limits, with_holders
 from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, Use, UseLimits
-from resource_objects.providers.removed_units import free_removed_units
+from resource_objects.providers.tree_shape import free_removed_units
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, Amounts, Inventory
 from resource_objects.resources.context import ChosenCells

@@ -45,7 +45,7 @@ from resource_objects.providers.arguments import (
     tighter,
 )
 from resource_objects.providers.arguments import limits as checked_limits
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.providers.columns import AllocationColumns, Columns
 from resource_objects.providers.disabled import TRAIT
 from resource_objects.providers.holders import unattributed

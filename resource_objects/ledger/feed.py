@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 from resource_objects import clock, exceptions, names, search
 from resource_objects.ledger.context import LedgerContext
 from resource_objects.providers import Backend
-from resource_objects.providers.capabilities import Capability
-from resource_objects.providers.changed import Touched
+from resource_objects.providers.backend import Capability, Touched
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.dry_run import in_place, without_consumers
 from resource_objects.providers.feed import Cursor, FeedEntry

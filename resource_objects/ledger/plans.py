@@ -12,7 +12,7 @@ from resource_objects.ledger.definitions import CONCURRENT_ERRORS, Definitions, 
 from resource_objects.providers import Claim, Provider
 from resource_objects.providers.arguments import ago
 from resource_objects.providers.audit import Audit, audit, consumers_of_several_trees
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.definition import StoredDefinitions, merge_changes
 from resource_objects.providers.listing import MOST_ROWS, ConsumerFilter

@@ -29,7 +29,7 @@ from resource_objects.ledger.expired import ExpiredClaims
 from resource_objects.ledger.feed import Snapshots, snapshot_in_place, unused_snapshot
 from resource_objects.providers import Claim
 from resource_objects.providers.arguments import generation
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import UNLIMITED, UseLimits

@@ -6,7 +6,7 @@
 ``definition``      definitions of providers as records, and the changes between two definitions
 ``disabled``        Disabled: the reason why a provider is disabled
 ``composite``       inventories of placed resources, assembled from their parts in a tree:
-                    ``tree_shape``, ``consistency``, ``removed_units``
+                    ``tree_shape``, ``consistency``
 ``pools``           providers that share their inventories with the members of an aggregate
 ``usage``           usage at one moment; ``use_over_time``: usage between two moments
 ``plan``            a typed list of changes, and the plan that turns rows into others; ``dry_run``:
@@ -16,14 +16,14 @@
 ``audit``           findings about a ledger; ``holders``: consumers in refusals
 ``orders``          writes, orders and recorded operations; ``decision``: whether one amount fits
                     one inventory
-``columns``         rows of trees in bulk, with lookups; ``listing``: pages of providers and
-                    consumers; ``selection``: filters evaluated in Python
+``columns``         rows of trees in bulk, with lookups; ``listing``: filters, and the rows of pages
+                    of providers and consumers
 ``arguments``       arguments of callers, checked: times, ages, generations, limits
-``feed``            entries and cursors of the change feed; ``changed``: the trees that changed
+``feed``            entries and cursors of the change feed
 ``waiting``         consumers that wait in the queue
 ``server_groups``   ServerGroup: consumers to be placed on one host, or on different hosts
 ``statistics``      statistics that the agent of a host reports
-``backend``         the contract of a backend; ``capabilities``: its optional parts
+``backend``         the contract of a backend, with its optional parts
 ==================  ===============================================================================
 """
 

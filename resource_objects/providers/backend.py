@@ -49,18 +49,20 @@ The number of statements of a method does not grow with the number of its names 
 from __future__ import annotations
 
 import abc
+import dataclasses
 import datetime
+import enum
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, ClassVar, Self, TypeAlias
 
 from resource_objects import exceptions
-from resource_objects.providers.capabilities import Capability
-from resource_objects.providers.changed import Changed, Choose, Touched
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.feed import Cursor, FeedEntry
 from resource_objects.providers.listing import (
+    DESCRIPTIONS,
     By,
     ConsumerFilter,
     Description,
@@ -71,6 +73,7 @@ from resource_objects.providers.listing import (
     Total,
 )
 from resource_objects.providers.orders import (
+    Change,
     ConsumerOrder,
     ConsumerRecord,
     NameKind,
@@ -78,7 +81,6 @@ from resource_objects.providers.orders import (
     Outcome,
     Write,
 )
-from resource_objects.providers.selection import count_by
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.statistics import (
     StatisticFilter,
@@ -87,6 +89,109 @@ from resource_objects.providers.statistics import (
 )
 from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
+
+
+class Capability(enum.Enum):
+    """A part of the contract that some backends do not support; the value names it in a refusal.
+
+    A backend lists the parts that it lacks in :attr:`Backend.unsupported`. It refuses a write that
+    needs one before anything is sent (:class:`~resource_objects.exceptions.NotSupported`).
+
+    >>> Capability.EXPIRY.value
+    'claims that expire'
+    """
+
+    UNITS = "units taken by name (CPUs, devices)"
+    TOPOLOGIES = "topologies and devices over a tree"
+    SHARES = "shares between inventories"
+    EXPIRY = "claims that expire"
+    CONFIRMING = "claims that are held first and confirmed later"
+    CLAIM_IDS = "a claim id of the caller's own"
+    REQUESTS = "the request that a consumer was made for"
+    LIMITS = "limits of a single claim"
+    UNCHANGED = "claims that demand an unchanged definition"
+    AGGREGATES_ALONE = "aggregates that are made, renamed or removed by themselves"
+    LEVELS = "levels of aggregates"
+    RENAMED_TRAITS = "traits that are renamed"
+    CONSUMER_TYPES = "consumer types of this form"
+    ADOPTING = "consumers that stand for many, and what is adopted"
+    REPORTS = "when a host reported"
+    DISABLING = "providers out of service, with a reason"
+    SERVER_GROUPS = "server groups"
+    FEED = "a change feed"
+    WAITING = "claims that wait in a queue"
+    STATISTICS = "statistics"
+    USE_OVER_TIME = "use over time"
+    REPARENTING = "providers that are moved"
+
+
+# --- the refresh of a snapshot --------------------------------------------------------------------
+#
+# A refresh does not read everything again. The change feed lists the providers that changed, and
+# only their trees are read, at the same moment (``Backend.read_changed``).
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Touched:
+    """The providers and uses that some entries of the feed changed.
+
+    ``is_wide`` is True if an entry names neither providers nor consumers. It renamed a class, trait
+    or aggregate, so any provider may have changed.
+
+    >>> Touched.of([]).is_wide
+    False
+    """
+
+    definitions: frozenset[str] = frozenset()  #: uuids of providers whose definition changed
+    uses: tuple[Change, ...] = ()  #: allocated and released amounts, in the order of each shard
+    reports: frozenset[str] = frozenset()  #: uuids of providers that reported or were adopted
+    is_wide: bool = False
+    disabled: frozenset[str] = frozenset()  #: uuids of providers that were disabled or enabled
+
+    @classmethod
+    def of(cls, entries: Iterable[FeedEntry]) -> Self:
+        """Return the providers and uses that entries changed."""
+        entries = tuple(entries)
+        return cls(
+            frozenset(uuid for entry in entries for uuid in entry.definitions),
+            tuple(use for entry in entries for use in entry.uses),
+            frozenset(uuid for entry in entries for uuid in entry.reports),
+            any(not (entry.providers or entry.consumers) for entry in entries),
+            frozenset(change.provider_uuid for entry in entries for change in entry.disabled),
+        )
+
+    @property
+    def changed(self) -> frozenset[str]:
+        """The uuids of changed providers; a report alone is no change."""
+        used = {use.key[0] for use in self.uses}
+        return self.definitions | self.disabled | used
+
+    @property
+    def providers(self) -> frozenset[str]:
+        """The uuids of all providers concerned, without the targets of shares."""
+        return self.changed | self.reports
+
+
+#: Returns uuids of providers of all trees to read, or None to read nothing, from the changes. It is
+#: called within a transaction, so it must not block.
+Choose: TypeAlias = Callable[[Touched], "Collection[str] | None"]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Changed:
+    """The changes after a cursor.
+
+    ``columns`` are the requested trees, complete and with their allocations. They are None if they
+    were not read: there were too many changes, ``choose`` returned None, or concurrent writes did
+    not stop. Then the caller must read everything.
+    """
+
+    cursor: Cursor  #: the head of the feed
+    changes: (
+        int  #: the number of changes after the first cursor; a minimum if the trees were not read
+    )
+    columns: Columns | None
+
 
 #: The default retention of operations and changes.
 RETENTION = datetime.timedelta(days=7)
@@ -263,9 +368,10 @@ class Backend(abc.ABC):
         This default lists them all. A backend that can count overrides it.
         """
         counts: Counter[str | None] = Counter()
+        described = attrgetter(DESCRIPTIONS[by].attribute)
         page = self.list_consumers(criteria, PAGE)
         while page:
-            counts += count_by(page, by)
+            counts.update(map(described, page))
             page = self.list_consumers(criteria, PAGE, page[-1].consumer)
         return counts
 

@@ -15,8 +15,7 @@ from resource_objects.exceptions import CapacityException
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView
 from resource_objects.providers.decision import largest, unit_removed
-from resource_objects.providers.removed_units import free_removed_units
-from resource_objects.providers.tree_shape import PartProvider
+from resource_objects.providers.tree_shape import PartProvider, free_removed_units
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount
 

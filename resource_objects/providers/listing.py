@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import enum
-from collections.abc import Collection
-from typing import Any, Literal, TypeAlias
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from resource_objects import exceptions, names
 from resource_objects._fast import set_directly
@@ -226,3 +226,71 @@ def sorted_totals(totals: Collection[Total]) -> tuple[Total, ...]:
         return total.group is None, total.group or "", class_order
 
     return tuple(sorted(totals, key=order))
+
+
+# --- conditions -----------------------------------------------------------------------------------
+
+
+class Operator(enum.Enum):
+    """A comparison of a value of a row with the value of a filter."""
+
+    IN = enum.auto()  #: is in a set; None in the set matches a missing value
+    BEFORE = enum.auto()  #: an earlier moment; a missing one does not match
+    AFTER = enum.auto()
+    MISSING = enum.auto()  #: is None
+    ALL_OF = enum.auto()  #: a set of names includes all of a set
+    NONE_OF = enum.auto()
+    ANY_OF_EACH = enum.auto()  #: includes at least one of each of several sets
+    OVER_CAPACITY = enum.auto()  #: the use of an inventory exceeds its capacity
+
+
+class Condition(NamedTuple):
+    """A condition on an attribute of a listed row, which is a column or a table of a database."""
+
+    operator: Operator
+    attribute: str
+    column: str
+
+
+PROVIDER_CONDITIONS: Mapping[str, Condition] = {
+    "names": Condition(Operator.IN, "name", "name"),
+    "uuids": Condition(Operator.IN, "uuid", "uuid"),
+    "roots_only": Condition(Operator.MISSING, "parent_uuid", "parent_id"),
+    "reported_before": Condition(Operator.BEFORE, "reported_at", "reported_at"),
+    "required": Condition(Operator.ALL_OF, "all_traits", "traits"),
+    "forbidden": Condition(Operator.NONE_OF, "all_traits", "traits"),
+    "any_of": Condition(Operator.ANY_OF_EACH, "all_traits", "traits"),
+    "aggregates": Condition(Operator.ANY_OF_EACH, "aggregates", "aggregates"),
+    "forbidden_aggregates": Condition(Operator.NONE_OF, "aggregates", "aggregates"),
+    "over_capacity": Condition(Operator.OVER_CAPACITY, "records", "inventories"),
+}
+
+CONSUMER_CONDITIONS: Mapping[str, Condition] = {
+    "names": Condition(Operator.IN, "consumer", "name"),
+    "projects": Condition(Operator.IN, "project", "project_id"),
+    "users": Condition(Operator.IN, "user", "user_id"),
+    "types": Condition(Operator.IN, "consumer_type", "consumer_type"),
+    "groups": Condition(Operator.IN, "group", "server_group"),
+    "states": Condition(Operator.IN, "state", "state"),
+    "created_before": Condition(Operator.BEFORE, "created_at", "created_at"),
+    "created_after": Condition(Operator.AFTER, "created_at", "created_at"),
+    "expires_before": Condition(Operator.BEFORE, "expires_at", "expires_at"),
+}
+
+#: The values of a consumer that totals and counts can be grouped by.
+DESCRIPTIONS: Mapping[By, Condition] = {
+    By.PROJECT: CONSUMER_CONDITIONS["projects"],
+    By.USER: CONSUMER_CONDITIONS["users"],
+    By.CONSUMER_TYPE: CONSUMER_CONDITIONS["types"],
+    By.GROUP: CONSUMER_CONDITIONS["groups"],
+}
+
+
+def conditions_of(criteria: ProviderFilter | ConsumerFilter) -> Iterator[tuple[Condition, Any]]:
+    """Yield the conditions of a filter on one row each, with their values."""
+    is_about_providers = isinstance(criteria, ProviderFilter)
+    conditions = PROVIDER_CONDITIONS if is_about_providers else CONSUMER_CONDITIONS
+    for field in dataclasses.fields(criteria):
+        value = getattr(criteria, field.name)
+        if value != field.default and field.name in conditions:
+            yield conditions[field.name], value

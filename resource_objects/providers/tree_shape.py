@@ -4,6 +4,9 @@ A placed resource, such as a NUMA topology, stores each of its parts (a cell) at
 own. The definition of a tree changes seldom, its usage with every claim. Values that follow from
 the definition alone are computed once, in a :class:`TreeShape`, which is valid for all columns with
 the same definition. A :class:`TreeUsage` has the usage at one moment.
+
+Units that were removed from their host while they were allocated are described by such a resource
+too: :func:`removed_units`.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ from typing import Any, NamedTuple
 from resource_objects import exceptions, fields
 from resource_objects.names import resource_class_order
 from resource_objects.providers.columns import Columns
+from resource_objects.providers.disabled import RemovedUnit
 from resource_objects.providers.orders import Key
 from resource_objects.resources import Amount, Resource, resource
-from resource_objects.resources.located import Located
+from resource_objects.resources.located import Identified, Located
 from resource_objects.resources.records import InventoryRecord, KeptPart
 
 
@@ -335,3 +339,66 @@ def _are_equal(tables: Sequence[Sequence[Any]], other_tables: Sequence[Sequence[
         if column is not other and (len(column) != len(other) or list(column) != list(other)):
             return False
     return True
+
+
+# --- removed units --------------------------------------------------------------------------------
+
+
+def removed_units(kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Return the class of each unit of one provider that was removed while it was allocated.
+
+    Such a unit counts as used while it is allocated. After its release it is not allocatable, and
+    no part of the capacity.
+
+    :param kinds: the structured resources of the provider, each with its description
+    """
+    removed: dict[str, str] = {}
+    for kind, body in kinds:
+        inventory_kind = resource(kind).inventory_kind
+        if body and issubclass(inventory_kind, Identified):
+            removed.update(inventory_kind.removed_of_description(body))
+    return removed
+
+
+def removed_of(
+    kinds: Iterable[tuple[str, str]], allocated: Collection[str]
+) -> tuple[RemovedUnit, ...]:
+    """Return the units of one provider that were removed while they were allocated.
+
+    :param kinds: the structured resources of the provider, each with its description
+    :param allocated: the units of the provider that are allocated
+    """
+    return tuple(
+        RemovedUnit(unit, resource_class, unit not in allocated)
+        for unit, resource_class in sorted(removed_units(kinds).items())
+    )
+
+
+def removed_by_provider(columns: Columns) -> dict[int, tuple[RemovedUnit, ...]]:
+    """Return the units that were removed while they were allocated, by provider.
+
+    Cost: a look at each description; where there are such units, linear in the rows.
+    """
+    kinds = {*columns.kinds.resource_class}
+    identified = {kind for kind in kinds if issubclass(resource(kind).inventory_kind, Identified)}
+    described: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for number, kind, _, body in zip(*columns.kinds, strict=True):
+        if kind in identified and removed_units([(kind, body)]):
+            described[number].append((kind, body))
+    units = columns.index.units if described else {}
+    return {
+        number: removed_of(descriptions, {unit for unit, *_ in units.get(number, ())})
+        for number, descriptions in described.items()
+    }
+
+
+def free_removed_units(columns: Columns) -> Exclusions:
+    """Return the free units that were removed while they were allocated, and their amounts."""
+    amounts: Counter[tuple[int, str]] = Counter()
+    units: dict[int, set[str]] = defaultdict(set)
+    for number, removed in removed_by_provider(columns).items():
+        for unit in removed:
+            if unit.is_free:
+                amounts[number, unit.resource_class] += 1
+                units[number].add(unit.unit)
+    return Exclusions(amounts, units)

@@ -13,7 +13,7 @@ from resource_objects.names import resource_class_order
 from resource_objects.providers.columns import Columns, InventoryColumns, KindColumns, trees
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.provider import Provider
-from resource_objects.providers.removed_units import free_removed_units
+from resource_objects.providers.tree_shape import free_removed_units
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from resource_objects.providers.columns import (
     UnitColumns,
 )
 from resource_objects.providers.disabled import TRAIT
-from resource_objects.providers.removed_units import removed_by_provider
+from resource_objects.providers.tree_shape import removed_by_provider
 from resource_objects.resources import resource
 from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import (

@@ -17,7 +17,7 @@ import bisect
 from collections.abc import Collection
 from typing import Self
 
-from resource_objects.providers.changed import Changed, Touched
+from resource_objects.providers.backend import Changed, Touched
 from resource_objects.providers.columns import Columns
 from resource_objects.search import fleet_io
 from resource_objects.search.arrays import Overlay

@@ -10,6 +10,7 @@ rows that changed.
 ``decide``    :func:`~resource_objects.store.decide.decide`: the rules of orders
 ``write``     :func:`~resource_objects.store.write.carry_out`: everything a write changes: names,
               definitions, the service of providers, orders; statistics
+``pages``     pages and totals of rows, by filters
 ``columns``   rows as columns, and columns as rows; dry runs on these
 ============  =====================================================================================
 """

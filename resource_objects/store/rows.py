@@ -33,9 +33,9 @@ from resource_objects.providers.orders import (
     Outcome,
 )
 from resource_objects.providers.pools import SHARES
-from resource_objects.providers.removed_units import removed_of, removed_units
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.statistics import StoredStatistic
+from resource_objects.providers.tree_shape import removed_of, removed_units
 from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.resources.traits import known_traits, standard_traits

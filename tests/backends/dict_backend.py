@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from resource_objects import exceptions
 from resource_objects.backends.memory import RowsBackend
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.store.rows import Rows, Table, changes
 
 URL = "dict://"

@@ -15,7 +15,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.placement.unsupported import REASONS, UNSUPPORTED
 from resource_objects.providers.allocation import HELD
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,

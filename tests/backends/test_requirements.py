@@ -6,7 +6,7 @@ import inspect
 
 import pytest
 
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.testing.conformance import BackendConformance, Requirement
 from resource_objects.testing.conformance.requirements import lacking, required_by
 

@@ -21,7 +21,7 @@ from resource_objects import exceptions
 from resource_objects.backends.memory import MemoryBackend
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers import Backend
-from resource_objects.providers.changed import Changed, Choose
+from resource_objects.providers.backend import Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
 from resource_objects.search import Snapshot

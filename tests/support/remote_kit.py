@@ -14,7 +14,7 @@ import pytest
 from resource_objects import exceptions
 from resource_objects.backends.placement import unsupported
 from resource_objects.backends.placement.backend import PlacementBackend
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.testing.conformance import BackendConformance, Requirement
 from resource_objects.testing.conformance.races import in_processes
 from resource_objects.testing.conformance.requirements import lacking

@@ -1,6 +1,6 @@
 """Which rules of the conformance kit a remote Placement cannot keep, and why.
 
-What it cannot keep at all is a :class:`~resource_objects.providers.capabilities.Capability`, which
+What it cannot keep at all is a :class:`~resource_objects.providers.backend.Capability`, which
 is refused by name; what it keeps otherwise is a :class:`Difference`. Names are those of the kit's
 tests; of some only with some parameters.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import enum
 
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 
 
 class Difference(enum.Enum):

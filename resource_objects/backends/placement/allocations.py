@@ -30,7 +30,7 @@ from resource_objects.exceptions import CapacityException
 from resource_objects.fields import FrozenDict
 from resource_objects.providers import decision
 from resource_objects.providers.allocation import RELEASED
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.providers.definition import ProviderDefinition
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Expect, Use
 from resource_objects.ratio import MILLION

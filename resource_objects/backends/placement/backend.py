@@ -10,16 +10,20 @@ from collections.abc import Collection
 from typing import Any, ClassVar, Self
 
 from resource_objects import clock, exceptions
-from resource_objects.backends.memory import reading
 from resource_objects.backends.placement import codec, unsupported
 from resource_objects.backends.placement.allocations import Allocations, PendingWrite
 from resource_objects.backends.placement.cache import FEW_TREES, ProviderCache
 from resource_objects.backends.placement.client import REPARENTING, Client, client_of
 from resource_objects.backends.placement.definitions import Definitions, Steps
 from resource_objects.backends.retries import RetryPolicy
-from resource_objects.providers.backend import RETENTION, AlreadyRecorded, Backend
-from resource_objects.providers.capabilities import Capability
-from resource_objects.providers.changed import Changed, Choose
+from resource_objects.providers.backend import (
+    RETENTION,
+    AlreadyRecorded,
+    Backend,
+    Capability,
+    Changed,
+    Choose,
+)
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.listing import (
@@ -31,7 +35,7 @@ from resource_objects.providers.listing import (
     Total,
 )
 from resource_objects.providers.orders import ConsumerRecord, NameKind, Operation, Outcome, Write
-from resource_objects.providers.selection import select_consumers, totals_of
+from resource_objects.store import pages
 from resource_objects.store.rows import Rows
 
 #: The maximum number of operations of which this process remembers the outcome.
@@ -140,7 +144,7 @@ class PlacementBackend(Backend):
             self._aggregates.uuid(name)  # which remembers the name
         keys = criteria.uuids or criteria.names or criteria.trees
         states, _ = cache.read(keys if keys and len(keys) <= FEW_TREES else None)
-        return reading.page_of_providers(cache.rows(states), criteria, limit, after)
+        return pages.page_of_providers(cache.rows(states), criteria, limit, after)
 
     def list_consumers(
         self, criteria: ConsumerFilter, limit: int, after: str | None = None
@@ -150,13 +154,12 @@ class PlacementBackend(Backend):
         Cost: a refresh, and a request for each consumer that may be in the page
         """
         rows = self._rows_of(criteria)
-        root_of = reading.root_of(rows)
         names = sorted(name for name in _selected(rows, criteria) if after is None or name > after)
         page: list[ConsumerRecord] = []
         for first in range(0, len(names), limit):
             batch = names[first : first + limit]
             records = self._allocations.held_by(batch)
-            page += select_consumers(records.values(), criteria, root_of)
+            page += pages.select_consumers(rows, records.values(), criteria)
             for name in set(batch) - records.keys():  # released, which raised no generation
                 record = rows.consumers.get(name)
                 self._cache.invalidate(use.provider_uuid for use in (record.held if record else ()))
@@ -188,9 +191,9 @@ class PlacementBackend(Backend):
         """
         rows = self._rows_of(criteria)
         if criteria == _by_provider(criteria) and by in (By.RESOURCE_CLASS, By.PROVIDER):
-            return reading.totals_of_consumers(rows, criteria, by)
+            return pages.totals_of_consumers(rows, criteria, by)
         consumers = self._allocations.held_by(_selected(rows, criteria))
-        return totals_of(consumers.values(), criteria, by, reading.root_of(rows))
+        return pages.totals_of(rows, consumers.values(), criteria, by)
 
     def held(self, consumer: str) -> ConsumerRecord | None:
         """Return a consumer, None if it has no allocations. Usually one request."""
@@ -294,7 +297,7 @@ def _selected(rows: Rows, criteria: ConsumerFilter) -> Collection[str]:
     """Return the names of the consumers that a filter may select."""
     if criteria.names is not None:
         return criteria.names
-    records = reading.page_of_consumers(rows, _by_provider(criteria), len(rows.consumers))
+    records = pages.page_of_consumers(rows, _by_provider(criteria), len(rows.consumers))
     return [record.consumer for record in records]
 
 

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 from resource_objects import exceptions, names
 from resource_objects.backends.placement import codec
 from resource_objects.backends.placement.client import Client
-from resource_objects.providers.changed import Changed, Choose, Touched
+from resource_objects.providers.backend import Changed, Choose, Touched
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.providers.feed import SHARDS, Cursor

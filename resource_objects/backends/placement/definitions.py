@@ -24,7 +24,7 @@ from resource_objects.backends.placement import codec, unsupported
 from resource_objects.backends.placement.allocations import Allocations, PendingWrite, add_provider
 from resource_objects.backends.placement.cache import ListedEntry, ProviderCache, ProviderState
 from resource_objects.backends.placement.client import REPARENTING, Answer, Client
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,

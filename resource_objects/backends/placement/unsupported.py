@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from resource_objects import exceptions
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.providers.orders import Mode, NameAction, NameKind, Write
 
 #: The reason for each unsupported capability, in one line for users.

@@ -37,8 +37,7 @@ from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.orders import StoredRows
 from resource_objects.backends.sql.rows import TreeRows
 from resource_objects.backends.sql.statements import SQL, draw_number, now_of, pipeline
-from resource_objects.providers.backend import AlreadyRecorded, Backend
-from resource_objects.providers.changed import Changed, Choose
+from resource_objects.providers.backend import AlreadyRecorded, Backend, Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.listing import ListedProvider, ProviderFilter, Pruned

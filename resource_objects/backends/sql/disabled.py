@@ -22,7 +22,7 @@ from resource_objects.backends.sql import tables
 from resource_objects.backends.sql.names import description_of
 from resource_objects.backends.sql.statements import SQL, from_moment, from_moment_or_none, moment
 from resource_objects.providers.disabled import Disabled, RemovedUnit
-from resource_objects.providers.removed_units import removed_of
+from resource_objects.providers.tree_shape import removed_of
 
 _OF_TREES = SQL(f"""
     SELECT id, parent_id, name, {", ".join(tables.DISABLED)} FROM resource_providers

@@ -31,7 +31,7 @@ from resource_objects.backends.sql.statements import (
     moment,
     now_of,
 )
-from resource_objects.providers.changed import Touched
+from resource_objects.providers.backend import Touched
 from resource_objects.providers.disabled import Disabled, DisabledChange
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
 from resource_objects.providers.listing import Pruned

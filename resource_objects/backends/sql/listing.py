@@ -28,16 +28,18 @@ from resource_objects.fields import MAX_FIGURE
 from resource_objects.providers.columns import TIMES, Columns
 from resource_objects.providers.disabled import FOREVER, TRAIT
 from resource_objects.providers.listing import (
+    DESCRIPTIONS,
     By,
     ConsumerFilter,
     Description,
     ListedProvider,
+    Operator,
     ProviderFilter,
     Total,
+    conditions_of,
     sorted_totals,
 )
 from resource_objects.providers.orders import ConsumerRecord
-from resource_objects.providers.selection import DESCRIPTIONS, Operator, conditions_of
 from resource_objects.ratio import MAX_RATIO
 
 _providers = tables.resource_providers.c
@@ -154,7 +156,7 @@ def list_consumers(
 
 # --- filters --------------------------------------------------------------------------------------
 #
-# The conditions of a filter (:mod:`resource_objects.providers.selection`) as SQL.
+# The conditions of a filter (:mod:`resource_objects.providers.listing`) as SQL.
 #
 # Each is an ``IN`` over rare rows (the providers with a trait, the consumers of a provider), so a
 # database may begin there, or a ``NOT EXISTS``. A filter that cannot match sends no query.

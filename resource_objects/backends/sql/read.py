@@ -21,7 +21,7 @@ from resource_objects.backends.sql.statements import (
     now_of,
     uuids_among,
 )
-from resource_objects.providers.changed import Changed, Choose
+from resource_objects.providers.backend import Changed, Choose
 from resource_objects.providers.columns import (
     TIMES,
     AggregateColumns,

@@ -39,7 +39,7 @@ from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import Key, NameKind, Write
-from resource_objects.providers.removed_units import removed_units
+from resource_objects.providers.tree_shape import removed_units
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, Transaction, changes
 from resource_objects.store.write import DefinitionWork, begin

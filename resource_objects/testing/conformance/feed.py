@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from resource_objects.providers import Backend
-from resource_objects.providers.changed import Changed, Touched
+from resource_objects.providers.backend import Changed, Touched
 from resource_objects.providers.definition import DefinitionChanges, ProviderDefinition
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
 from resource_objects.providers.orders import ConsumerOrder, NameAction, NameChange, Operation

@@ -22,7 +22,7 @@ import enum
 from collections.abc import Callable, Collection
 from typing import Any, TypeAlias, TypeVar
 
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 

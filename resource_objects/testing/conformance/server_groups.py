@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from resource_objects.providers import Backend
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.providers.listing import By, ConsumerFilter
 from resource_objects.providers.orders import ConsumerOrder, GroupChange, Operation, Write
 from resource_objects.providers.server_groups import ServerGroup

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers import Backend, Provider
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import Operation
 from resource_objects.providers.statistics import (

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from resource_objects.providers import Backend
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.providers.feed import Cursor
 from resource_objects.providers.orders import ConsumerOrder, NameAction, NameChange, Use
 from resource_objects.providers.use_over_time import UseBy, UseFilter

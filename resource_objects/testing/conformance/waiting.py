@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resource_objects.providers import Backend
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from resource_objects.providers.waiting import Awaited, Waiter, WaiterFilter, WaitOrder
 from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.races import together

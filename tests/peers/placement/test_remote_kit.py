@@ -6,7 +6,7 @@ import pytest
 import sqlalchemy
 
 from benchmarks.peer import Placement
-from resource_objects.providers.capabilities import Capability
+from resource_objects.providers.backend import Capability
 from tests.peers.placement import peer_fleets
 from tests.peers.placement.conftest import ON
 from tests.support.remote_kit import ADAPTERS, RemoteConformance

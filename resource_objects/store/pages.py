@@ -1,60 +1,65 @@
-"""Pages and totals of rows in memory, also of those that a remote Placement returned."""
+"""Pages and totals of rows, by filters that are evaluated in Python.
+
+The backend in memory and that of a remote Placement use them; a database evaluates the same
+:class:`conditions <resource_objects.providers.listing.Condition>` by SQL.
+"""
 
 from __future__ import annotations
 
 import bisect
 import dataclasses
 import datetime
-import functools
 import itertools
-from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any
 
+from resource_objects.providers import decision
 from resource_objects.providers.columns import TIMES
 from resource_objects.providers.disabled import TRAIT as DISABLED_TRAIT
 from resource_objects.providers.listing import (
+    DESCRIPTIONS,
     By,
     ConsumerFilter,
     Description,
     ListedName,
     ListedProvider,
+    Operator,
     ProviderFilter,
     Total,
+    conditions_of,
+    sorted_totals,
 )
-from resource_objects.providers.orders import ConsumerRecord, Key, NameKind
-from resource_objects.providers.selection import (
-    RootOf,
-    count_by,
-    select_consumers,
-    select_providers,
-    totals_of,
-)
+from resource_objects.providers.orders import ConsumerRecord, NameKind, Use
 from resource_objects.providers.server_groups import ServerGroup
-from resource_objects.resources.records import InventoryRecord
 from resource_objects.store.columns import in_force, present_time
 from resource_objects.store.rows import ProviderRow, Rows
-
-# --- pages and totals -----------------------------------------------------------------------------
 
 #: The number of providers that are compared with a filter at a time.
 _BATCH = 256
 
+_COMPARE: Mapping[Operator, Callable[[Any, Any], bool]] = {
+    Operator.IN: lambda value, members: value in members,
+    Operator.BEFORE: lambda value, moment: value is not None and value < moment,
+    Operator.AFTER: lambda value, moment: value is not None and value > moment,
+    Operator.MISSING: lambda value, _: value is None,
+    Operator.ALL_OF: lambda names, required: required <= names,
+    Operator.NONE_OF: lambda names, forbidden: forbidden.isdisjoint(names),
+    Operator.ANY_OF_EACH: lambda names, sets: all(names & members for members in sets),
+    Operator.OVER_CAPACITY: lambda records, _: any(r.used > r.capacity for r in records),
+}
 
-def root_of(rows: Rows) -> RootOf:
-    """Return a function that finds the uuid of the root of a provider by its name or uuid."""
 
-    def find(key: str) -> str | None:
-        provider = rows.find(key)
-        return None if provider is None else rows.root(provider.uuid).uuid
+def _matching(rows: Iterable[Any], criteria: ProviderFilter | ConsumerFilter) -> Iterator[Any]:
+    tests = [
+        (attrgetter(condition.attribute), _COMPARE[condition.operator], value)
+        for condition, value in conditions_of(criteria)
+    ]
+    return (row for row in rows if all(test(of(row), value) for of, test, value in tests))
 
-    return find
 
-
-def _inventory_of(
-    rows: Rows, key: Key
-) -> tuple[InventoryRecord, tuple[tuple[Key, int], ...]] | None:
-    inventory = rows.inventories.get(key)
-    return None if inventory is None else (inventory.record, inventory.shares)
+# --- providers ------------------------------------------------------------------------------------
 
 
 def page_of_providers(
@@ -62,14 +67,19 @@ def page_of_providers(
 ) -> tuple[ListedProvider, ...]:
     """Return a page of providers. Cost: linear in the providers compared with the filter."""
     providers = _providers_to_compare(rows, criteria, after)
-    inventory_of, find_root = functools.partial(_inventory_of, rows), root_of(rows)
+    roots = {root.uuid for root in rows.roots(criteria.trees or ())}
     now = present_time(rows)
     page: list[ListedProvider] = []
     while len(page) < limit:
         batch = [_listed(rows, provider, now) for provider in itertools.islice(providers, _BATCH)]
         if not batch:
             break
-        page += select_providers(batch, criteria, inventory_of, find_root)
+        page += [
+            listed
+            for listed in _matching(batch, criteria)
+            if (criteria.trees is None or listed.root_uuid in roots)
+            and all(_has_room(rows, listed, *amount) for amount in criteria.room)
+        ]
     return tuple(page[:limit])
 
 
@@ -86,7 +96,7 @@ def _providers_to_compare(
     elif criteria.names is not None:
         uuids = [rows.provider_named.key.get(name, "") for name in criteria.names]
     elif criteria.trees is not None:
-        uuids = [uuid for root in rows.roots(criteria.trees) for uuid in rows.subtree(root.uuid)]
+        uuids = _uuids_in_trees(rows, criteria.trees)
     elif rarest is not None and len(rarest) <= _BATCH:  # more are read faster a page at a time
         uuids = rarest
     else:
@@ -97,6 +107,16 @@ def _providers_to_compare(
         provider for uuid in uuids if (provider := stored.get(uuid)) and provider.number > after
     ]
     return iter(sorted(providers, key=lambda provider: provider.number))
+
+
+def _has_room(rows: Rows, listed: ListedProvider, resource_class: str, amount: int) -> bool:
+    inventory = rows.inventories.get((listed.uuid, resource_class))
+    if inventory is None or decision.refusals(inventory.record, amount, listed.name):
+        return False
+    if not amount:
+        return True
+    targets = [(rows.inventories[key].record, factor) for key, factor in inventory.shares]
+    return all(target.used + amount * factor <= target.capacity for target, factor in targets)
 
 
 def _listed(rows: Rows, provider: ProviderRow, now: datetime.datetime | None) -> ListedProvider:
@@ -123,12 +143,15 @@ def _listed(rows: Rows, provider: ProviderRow, now: datetime.datetime | None) ->
     )
 
 
+# --- consumers ------------------------------------------------------------------------------------
+
+
 def page_of_consumers(
     rows: Rows, criteria: ConsumerFilter, limit: int, after: str | None = None
 ) -> tuple[ConsumerRecord, ...]:
     """Return a page of consumers. Cost: linear in the consumers compared with the filter."""
     records = _consumers_to_compare(rows, criteria, after)
-    return tuple(itertools.islice(select_consumers(records, criteria, root_of(rows)), limit))
+    return tuple(itertools.islice(select_consumers(rows, records, criteria), limit))
 
 
 def _consumers_to_compare(
@@ -142,8 +165,7 @@ def _consumers_to_compare(
         provider = rows.find(criteria.provider)
         names = _consumers_at(rows, [] if provider is None else [provider.uuid])
     elif criteria.tree is not None:
-        roots = rows.roots([criteria.tree])
-        names = _consumers_at(rows, [uuid for root in roots for uuid in rows.subtree(root.uuid)])
+        names = _consumers_at(rows, _uuids_in_trees(rows, [criteria.tree]))
     else:
         names = rows.consumers.in_order()
     first = 0 if after is None else bisect.bisect_right(names, after)
@@ -153,6 +175,68 @@ def _consumers_to_compare(
 def _consumers_at(rows: Rows, uuids: Iterable[str]) -> list[str]:
     keys = [(uuid, name) for uuid in uuids for name in rows.providers[uuid].classes]
     return sorted({consumer for key in keys for consumer, _ in rows.consumers_of(key)})
+
+
+def select_consumers(
+    rows: Rows, records: Iterable[ConsumerRecord], criteria: ConsumerFilter
+) -> Iterator[ConsumerRecord]:
+    """Yield the records that match a filter.
+
+    :param rows: the providers of the tree that the filter names
+    """
+    is_at, is_in_tree = _place_tests(rows, criteria)
+    for record in _matching(records, criteria):
+        if any(map(is_at, record.held)) and any(map(is_in_tree, record.held)):
+            yield record
+
+
+def _place_tests(
+    rows: Rows, criteria: ConsumerFilter
+) -> tuple[Callable[[Use], bool], Callable[[Use], bool]]:
+    """Return whether a use is at the provider of a filter, and whether it is in its tree."""
+    provider, tree = criteria.provider, criteria.tree
+    inside = frozenset(() if tree is None else _uuids_in_trees(rows, [tree]))
+    return (
+        lambda use: provider in (None, use.provider, use.provider_uuid),
+        lambda use: tree is None or use.provider_uuid in inside,
+    )
+
+
+def _uuids_in_trees(rows: Rows, keys: Iterable[str]) -> list[str]:
+    return [uuid for root in rows.roots(keys) for uuid in rows.subtree(root.uuid)]
+
+
+def totals_of(
+    rows: Rows, records: Iterable[ConsumerRecord], criteria: ConsumerFilter, by: By
+) -> tuple[Total, ...]:
+    """Return the use of the consumers that match a filter, by group and class."""
+    is_at, is_in_tree = _place_tests(rows, criteria)
+    used: dict[tuple[str | None, str], int] = defaultdict(int)
+    users: dict[tuple[str | None, str], set[str]] = defaultdict(set)
+    for record in select_consumers(rows, records, criteria):
+        described = getattr(record, DESCRIPTIONS[by].attribute) if by in DESCRIPTIONS else None
+        for use in record.held:
+            if is_at(use) and is_in_tree(use):
+                group = use.provider if by is By.PROVIDER else described
+                used[group, use.resource_class] += use.amount
+                users[group, use.resource_class].add(record.consumer)
+    return sorted_totals([Total(*key, amount, len(users[key])) for key, amount in used.items()])
+
+
+def totals_of_consumers(rows: Rows, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
+    """Return the sums used by the consumers of a filter. Cost: linear in the consumers compared."""
+    return totals_of(rows, _consumers_to_compare(rows, criteria, None), criteria, by)
+
+
+def counts_of_consumers(
+    rows: Rows, criteria: ConsumerFilter, by: Description
+) -> Counter[str | None]:
+    """Return the number of consumers of a filter by description. Cost: linear in those compared."""
+    records = select_consumers(rows, _consumers_to_compare(rows, criteria, None), criteria)
+    return Counter(map(attrgetter(DESCRIPTIONS[by].attribute), records))
+
+
+# --- names and server groups ----------------------------------------------------------------------
 
 
 def page_of_names(
@@ -181,16 +265,3 @@ def page_of_server_groups(
         dataclasses.replace(rows.server_groups[name], members=frozenset(rows.members.of(name)))
         for name in page[:limit]
     )
-
-
-def totals_of_consumers(rows: Rows, criteria: ConsumerFilter, by: By) -> tuple[Total, ...]:
-    """Return the sums used by the consumers of a filter. Cost: linear in the consumers compared."""
-    return totals_of(_consumers_to_compare(rows, criteria, None), criteria, by, root_of(rows))
-
-
-def counts_of_consumers(
-    rows: Rows, criteria: ConsumerFilter, by: Description
-) -> Counter[str | None]:
-    """Return the number of consumers of a filter by description. Cost: linear in those compared."""
-    records = _consumers_to_compare(rows, criteria, None)
-    return count_by(select_consumers(records, criteria, root_of(rows)), by)

@@ -1,4 +1,8 @@
-"""The contract on rows in memory, and the backend that has them nowhere else."""
+"""The contract on rows in memory (:class:`RowsBackend`), and a ledger in the memory of one process.
+
+:class:`MemoryBackend` is for tests, simulations and programs that store their ledger themselves. It
+behaves like a database; its content is lost when it is closed.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +11,56 @@ import contextlib
 import dataclasses
 import datetime
 import functools
+import heapq
 import itertools
 import secrets
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Concatenate, ParamSpec, Self, TypeAlias, TypeVar
 
 from resource_objects import clock, exceptions
-from resource_objects.backends.memory import feed, reading
-from resource_objects.providers.backend import RETENTION, AlreadyRecorded, Backend
-from resource_objects.providers.changed import Changed, Choose
+from resource_objects.providers.backend import (
+    RETENTION,
+    AlreadyRecorded,
+    Backend,
+    Changed,
+    Choose,
+    Touched,
+)
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.feed import Cursor, FeedEntry
-from resource_objects.providers.listing import Pruned
-from resource_objects.providers.orders import ConsumerRecord, Operation, Outcome, Write
+from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
+from resource_objects.providers.listing import (
+    Pruned,
+)
+from resource_objects.providers.orders import (
+    ConsumerRecord,
+    NameKind,
+    Operation,
+    Outcome,
+    Write,
+)
 from resource_objects.providers.statistics import StatisticFilter, StatisticsOrder
-from resource_objects.providers.use_over_time import UseBy, UseFilter, UseReport
+from resource_objects.providers.use_over_time import (
+    MICROSECOND,
+    ClassRename,
+    Group,
+    UseBy,
+    UseChange,
+    UseFilter,
+    UseReport,
+    check_span,
+    report,
+)
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
-from resource_objects.store.columns import columns_of, roots_of_all, with_present_use
-from resource_objects.store.rows import Rows, Table
+from resource_objects.store import pages
+from resource_objects.store.columns import (
+    columns_of,
+    roots_of_all,
+    with_present_use,
+)
+from resource_objects.store.rows import HeadRow, Rows, Table
 from resource_objects.store.write import (
     carry_out,
     delete_statistics,
@@ -67,12 +101,12 @@ class RowsBackend(Backend):
 
     # --- pages and totals: of the rows of one moment, as the contract describes them ---
 
-    list_providers = _of_rows(reading.page_of_providers)
-    list_consumers = _of_rows(reading.page_of_consumers)
-    list_names = _of_rows(reading.page_of_names)
-    list_server_groups = _of_rows(reading.page_of_server_groups)
-    totals = _of_rows(reading.totals_of_consumers)
-    count_consumers = _of_rows(reading.counts_of_consumers)
+    list_providers = _of_rows(pages.page_of_providers)
+    list_consumers = _of_rows(pages.page_of_consumers)
+    list_names = _of_rows(pages.page_of_names)
+    list_server_groups = _of_rows(pages.page_of_server_groups)
+    totals = _of_rows(pages.totals_of_consumers)
+    count_consumers = _of_rows(pages.counts_of_consumers)
     read_statistics = _of_rows(read_statistics)
 
     # --- transactions ---
@@ -135,7 +169,7 @@ class RowsBackend(Backend):
     def changes(self, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
         """Return changes after a cursor (see the contract)."""
         with self.reading() as rows:
-            return feed.changes_after(rows, after, self._end_of_feed(rows), limit)
+            return changes_after(rows, after, self._end_of_feed(rows), limit)
 
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
         """Return the trees that changed after a cursor (see the contract)."""
@@ -143,7 +177,7 @@ class RowsBackend(Backend):
             end = self._end_of_feed(rows)
             waiting = after.waiting(end)
             count = sum(waiting.values())
-            uuids = choose(feed.touched_in(rows, after, waiting)) if count <= most else None
+            uuids = choose(touched_in(rows, after, waiting)) if count <= most else None
             if uuids is None:
                 return Changed(end, count, None)
             roots = {rows.root(uuid).uuid: None for uuid in uuids if uuid in rows.providers}
@@ -151,7 +185,7 @@ class RowsBackend(Backend):
             return Changed(end, count, columns)
 
     def _end_of_feed(self, rows: Rows) -> Cursor:
-        return feed.cursor_of(rows, self.epoch)
+        return cursor_of(rows, self.epoch)
 
     def use_between(
         self,
@@ -163,7 +197,7 @@ class RowsBackend(Backend):
         """Return the use between two moments (see the contract)."""
         with self.reading() as rows:
             complete = self._feed_complete_since()
-            return feed.use_between(rows, since, until, criteria, by, complete)
+            return use_between(rows, since, until, criteria, by, complete)
 
     def _feed_complete_since(self) -> datetime.datetime:
         return max(self._complete_since, self.now() - self._retention)
@@ -210,7 +244,7 @@ class RowsBackend(Backend):
             return self._prune(rows, before)
 
     def _prune(self, rows: Rows, before: datetime.datetime, most: int | None = None) -> Pruned:
-        operations, entries = feed.expired(rows, before, most)
+        operations, entries = expired(rows, before, most)
         keys: _Keys = [(rows.operations, id) for id in operations]
         self._delete([*keys, *((rows.changes, key) for key in entries)])
         return Pruned(len(operations), len(entries))
@@ -358,3 +392,137 @@ class MemoryBackend(RowsBackend):
         with self.reading():
             queue = {name: pair for name, pair in self._waiters.items() if pair[0] != entry}
             self._waiters = queue
+
+
+# --- the change feed ------------------------------------------------------------------------------
+
+#: The keys of operations and of entries of the feed.
+Expired: TypeAlias = "tuple[list[str], list[tuple[int, int]]]"
+
+_NO_HEAD = HeadRow(0, 0)
+
+
+def cursor_of(rows: Rows, epoch: int) -> Cursor:
+    """Return the cursor at the end of the feed. Cost: linear in the shards."""
+    heads = [rows.heads.rows.get(shard, _NO_HEAD) for shard in range(SHARDS)]
+    numbers, operations = zip(*heads, strict=True)
+    return Cursor(numbers, operations, epoch)
+
+
+def changes_after(rows: Rows, after: Cursor, end: Cursor, limit: int) -> tuple[FeedEntry, ...]:
+    """Return entries after a cursor, the oldest first, each shard in its order.
+
+    Cost: linear in the entries after the cursor.
+    """
+    shards = [_entries(rows, after, shard) for shard in after.waiting(end)]
+    merged = heapq.merge(*shards, key=lambda entry: entry.at)
+    return tuple(itertools.islice(merged, limit))
+
+
+def touched_in(rows: Rows, after: Cursor, shards: Iterable[int]) -> Touched:
+    """Return the providers of the entries of shards after a cursor. Cost: linear in the entries."""
+    return Touched.of(entry for shard in shards for entry in _entries(rows, after, shard))
+
+
+def _entries(rows: Rows, after: Cursor, shard: int) -> list[FeedEntry]:
+    entries = rows.changes.rows
+    first, last = after.heads[shard], rows.heads[shard].number
+    numbers = [n for n in range(max(1, first), last + 1) if (shard, n) in entries]
+    after.check(shard, {n: entries[shard, n].generation for n in numbers}, last)
+    return [entries[shard, n] for n in range(first + 1, last + 1)]
+
+
+def expired(rows: Rows, before: datetime.datetime, most: int | None = None) -> Expired:
+    """Return operations and entries that are older than a moment, at most ``most`` operations.
+
+    The last operation and entry of each shard are not included: they identify the history. Cost:
+    linear in the result.
+    """
+    last = {head.operation for head in rows.heads.rows.values()}
+    old = itertools.takewhile(lambda pair: pair[1].at < before, rows.operations.rows.items())
+    operations = [id for id, row in itertools.islice(old, most) if row.number not in last]
+    entries: list[tuple[int, int]] = []
+    for shard, keys in rows.changes_of.keys.items():
+        # from the oldest on, so that the entries that stay have no gap
+        oldest = itertools.takewhile(lambda key: rows.changes[key].at < before, keys)
+        head = rows.heads[shard].number
+        entries += [key for key in itertools.islice(oldest, most) if key[1] < head]
+    return operations, entries
+
+
+# --- use over time ---
+
+
+def use_between(
+    rows: Rows,
+    since: datetime.datetime,
+    until: datetime.datetime | None,
+    criteria: UseFilter,
+    by: Sequence[UseBy],
+    complete: datetime.datetime,
+) -> UseReport:
+    """Return the use between two moments. Cost: linear in the change feed and the claims.
+
+    :param complete: the moment from which on the feed is complete
+    """
+    until = check_span(since, until, clock.now())
+    owners: dict[str, Group | None] = {}
+    present: Counter[tuple[Group, str]] = Counter()
+    for record in rows.consumers.rows.values():
+        group = owners[record.uuid] = _group(record, criteria, by)
+        if group is not None:
+            for use in record.held:
+                present[group, use.resource_class] += use.amount
+    first = max(since, complete)
+    use_changes = list(_changes(rows, first, criteria, by, owners))
+
+    def changes(after: datetime.datetime, upto: datetime.datetime | None) -> Iterable[UseChange]:
+        sums: dict[tuple[Group, str], list[int]] = defaultdict(lambda: [0, 0])
+        for at, group, name, amount in use_changes:
+            if at > after and (upto is None or at <= upto):
+                sums[group, name][0] += amount
+                sums[group, name][1] += amount * ((at - after) // MICROSECOND)
+        return [UseChange(*key, *amounts) for key, amounts in sums.items()]
+
+    renames = (
+        ClassRename(entry.at, *pair)
+        for entry in rows.changes.rows.values()
+        for pair in entry.renamed_classes
+    )
+    classes = [
+        name for name in criteria.classes or () if (NameKind.RESOURCE_CLASS, name) in rows.names
+    ]
+    return report(present, changes, renames, criteria, by, (since, until, complete), classes)
+
+
+def _changes(
+    rows: Rows,
+    since: datetime.datetime,
+    criteria: UseFilter,
+    by: Sequence[UseBy],
+    owners: dict[str, Group | None],
+) -> Iterator[tuple[datetime.datetime, Group, str, int]]:
+    """Yield the changes after a moment: time, group, class and amount, the latest first.
+
+    A consumer's group is the one that it had last: that of its latest record.
+    """
+    for entry in reversed(rows.changes.rows.values()):
+        if entry.at <= since or not entry.uses:
+            continue
+        records = {
+            record.consumer: record for record in rows.operations[entry.operation].outcome.claims
+        }
+        for change in entry.uses:
+            record = records[change.consumer]
+            if record.uuid not in owners:
+                owners[record.uuid] = _group(record, criteria, by)
+            group = owners[record.uuid]
+            if group is not None:
+                yield entry.at, group, change.key[1], change.after - change.before
+
+
+def _group(record: ConsumerRecord, criteria: UseFilter, by: Sequence[UseBy]) -> Group | None:
+    """Return the group of a consumer, None if it does not match the filter."""
+    if not criteria.matches(record.consumer, record.user, record.project):
+        return None
+    return tuple(getattr(record, dimension.value) for dimension in by)
