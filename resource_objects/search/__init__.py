@@ -48,8 +48,7 @@ What if
 
 Arrays
 ``fleet``            the arrays of a snapshot
-``relations``        shares, pools and other relations of inventories
-``holders``          allocations and units, by provider
+``relations``        traits, shares, pools, allocations and other relations of providers
 ``located_views``    views of placed resources, such as NUMA topologies, over trees
 ``fleet_io``         arrays from columns, and columns from arrays
 ``usage``            a fleet with other usage, or with limits

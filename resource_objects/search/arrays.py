@@ -138,7 +138,7 @@ class Overlay(Generic[K, V]):
             return self
         found = object.__new__(type(self))
         found._below, found._above = self._below, {**self._above, **more}
-        if len(found._above) ** 2 > len(self._below) + 2**16:
+        if len(found._above) ** 2 > len(self._below) + 2**12:
             found._below, found._above = dict(found.items()), {}
         return found
 

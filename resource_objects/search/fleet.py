@@ -8,7 +8,6 @@ resource class, then by provider, so the inventories of one class in one tree ar
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import functools
 import itertools
@@ -21,7 +20,6 @@ import numpy as np
 
 from resource_objects import clock
 from resource_objects.fields import MAX_AMOUNT, FrozenDict, Shared
-from resource_objects.providers.decision import by_amount
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.providers.holders import Blocked, count_units_by_consumer
 from resource_objects.reasons import Rule
@@ -38,8 +36,16 @@ from resource_objects.search.arrays import (
     integers,
     pickled,
 )
-from resource_objects.search.holders import Allocations, Units
-from resource_objects.search.relations import NO_PARTS, Members, Parts, Pools, Shares, grouped
+from resource_objects.search.relations import (
+    NO_PARTS,
+    Allocations,
+    Members,
+    Parts,
+    Pools,
+    Shares,
+    Units,
+    by_consumer,
+)
 
 T = TypeVar("T")
 
@@ -189,7 +195,7 @@ class Fleet(Shared):
     height: int  #: number of providers on the longest path from a root down
     hosts: tuple[str, ...]  #: of trees: the names of their roots
     inventories: ClassRows  #: of all classes
-    class_spans: Mapping[str, slice]  #: the numbers of the inventories of each class, by name
+    by_class: Members  #: the providers of inventories by class; its entries are their numbers
     traits: Members
     aggregates: Members
     shares: Shares
@@ -302,11 +308,11 @@ class Fleet(Shared):
         if len(disabled) == len(self.disabled):
             return self
         pairs = [(name, places) for name, places in self.traits.items() if name != TRAIT]
-        pairs += [(TRAIT, integers(sorted(disabled)))] if disabled else []
-        names = [name for name, places in pairs for _ in places]
-        places = np.concatenate([integers(()), *(places for _, places in pairs)])
-        # what is computed from traits is not shared
-        return self.evolved(traits=grouped(names, places), disabled=disabled, of_definitions={})
+        names = [*(name for name, places in pairs for _ in places), *[TRAIT] * len(disabled)]
+        places = np.concatenate([*(places for _, places in pairs), integers(list(disabled))])
+        # values that were computed from traits are not shared
+        traits = Members.of(names, places)
+        return self.evolved(traits=traits, disabled=disabled, of_definitions={})
 
     # --- placed resources ---
 
@@ -367,7 +373,8 @@ class Fleet(Shared):
     @functools.cached_property
     def classes(self) -> Mapping[str, ClassRows]:
         """The inventories of each class, by name."""
-        return {name: self.inventories.part(span) for name, span in self.class_spans.items()}
+        spans = map(self.by_class.span, self.by_class)
+        return dict(zip(self.by_class, map(self.inventories.part, spans), strict=True))
 
     def rows(self, resource_class: str) -> ClassRows:
         """Return the inventories of a class, which may be none."""
@@ -588,21 +595,11 @@ class Fleet(Shared):
 
     def class_of(self, inventory: int) -> str:
         """Return the class of an inventory, by its number."""
-        starts, names = self._starts
-        return names[bisect.bisect_right(starts, inventory) - 1]
-
-    def classes_of(self, inventories: Integers) -> set[str]:
-        """Return the classes of some inventories, by their numbers. Cost: linear, vectorised."""
-        starts, names = self._starts
-        found = np.unique(np.searchsorted(starts, inventories, side="right") - 1)
-        return {names[number] for number in found.tolist()}
+        return self.by_class.name_of(inventory)
 
     def number(self, provider: int, resource_class: str) -> int | None:
         """Return the number of the inventory of a provider and class, None if there is none."""
-        rows = self.rows(resource_class)
-        at = int(rows.provider.searchsorted(provider))
-        found = at < len(rows.provider) and rows.provider[at] == provider
-        return rows.first + at if found else None
+        return self.by_class.entry(resource_class, provider)
 
     @functools.cached_property
     def stored_capacity(self) -> Integers:
@@ -618,13 +615,6 @@ class Fleet(Shared):
                 if number is not None:
                     capacity[number] += 1
         return capacity
-
-    @shared_property
-    def by_class(self) -> Members:
-        """The providers of inventories, by resource class."""
-        sizes = integers([span.stop - span.start for span in self.class_spans.values()])
-        number = {name: code for code, name in enumerate(self.class_spans)}
-        return Members(number, sizes, self.inventories.provider)
 
     def record(self, inventory: int) -> InventoryRecord:
         """Return the figures of an inventory as they are kept."""
@@ -735,7 +725,7 @@ class Fleet(Shared):
         counts = count_units_by_consumer(
             blocked, self.units.of(blocked), self.allocations.of(blocked), factor
         )
-        return tuple(sorted(counts.items(), key=by_amount))
+        return by_consumer(counts)
 
     @functools.cached_property
     def _pool_holders(self) -> dict[tuple[int, ...], tuple[tuple[str, int], ...]]:
@@ -745,10 +735,6 @@ class Fleet(Shared):
     def of_definitions(self) -> dict[Any, Any]:
         """Values that other modules computed from the definitions, by their own keys."""
         return {}
-
-    @shared_property
-    def _starts(self) -> tuple[list[int], list[str]]:
-        return [span.start for span in self.class_spans.values()], list(self.class_spans)
 
 
 _FIELDS = tuple(one.name for one in dataclasses.fields(Fleet))
@@ -776,5 +762,4 @@ def _counted(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
     places_of: dict[str, set[int]] = {}
     for consumer, place in pairs:
         places_of.setdefault(consumer, set()).add(place)
-    counts = ((consumer, len(places)) for consumer, places in places_of.items())
-    return tuple(sorted(counts, key=by_amount))
+    return by_consumer({consumer: len(places) for consumer, places in places_of.items()})

@@ -38,18 +38,18 @@ from resource_objects.search.arrays import (
     coded,
     frozen,
     integers,
-    parts,
 )
 from resource_objects.search.fleet import ClassRows, DisabledPlace, Fleet, largest_allocation
-from resource_objects.search.holders import Allocations, Rows, Units
 from resource_objects.search.relations import (
+    PLACE_BITS,
     SHARING,
-    Find,
+    Allocations,
     Members,
     Parts,
     Pools,
+    Rows,
     Shares,
-    grouped,
+    Units,
     read_parts,
 )
 
@@ -80,11 +80,12 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
     names = tuple([providers.name[row] for row in order.tolist()])
     disabled = _disabled(columns, place)
     trait_places = np.concatenate((place.of(columns.traits.provider_id), integers(list(disabled))))
-    traits = grouped([*columns.traits.trait, *[TRAIT] * len(disabled)], trait_places)
-    aggregates = grouped(columns.aggregates.aggregate, place.of(columns.aggregates.provider_id))
+    traits = Members.of([*columns.traits.trait, *[TRAIT] * len(disabled)], trait_places)
+    in_aggregates = place.of(columns.aggregates.provider_id)
+    aggregates = Members.of(columns.aggregates.aggregate, in_aggregates)
     keys = Keys(np.arange(len(names)), len(names))
     stored_parts = read_parts(columns.kinds, place, tree)
-    inventories, class_spans, shares = _inventories(columns, place, tree, is_root, stored_parts)
+    inventories, by_class, shares = _inventories(columns, place, tree, is_root, stored_parts)
     removed = removed_by_provider(columns)
     return Fleet(
         names=names,
@@ -95,7 +96,7 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
         height=int(depth.max()) + 1 if len(order) else 0,
         hosts=tuple([names[row] for row in np.flatnonzero(is_root).tolist()]),
         inventories=inventories,
-        class_spans=class_spans,
+        by_class=by_class,
         traits=traits,
         aggregates=aggregates,
         shares=shares,
@@ -187,16 +188,16 @@ def _inventories(
     tree: Integers,
     is_root: Booleans,
     stored_parts: Mapping[str, Parts],
-) -> tuple[ClassRows, dict[str, slice], Shares]:
-    """Return all inventories, the span of each class, and the shares."""
+) -> tuple[ClassRows, Members, Shares]:
+    """Return all inventories, their providers by class, and the shares."""
     table = columns.inventories
-    provider = place.of(table.provider_id)
     codes, code = coded(table.resource_class)
-    order = np.lexsort((provider, code))
-    provider, code = provider[order], code[order]
-    find = _finder(codes, code, provider, len(tree))
-    shares = Shares.read(columns.shares, place, find)
-    of_cells, of_devices = _count_parts(stored_parts, find, len(code))
+    keys = (code << PLACE_BITS) + place.of(table.provider_id)
+    order = np.argsort(keys, kind="stable")
+    by_class = Members(codes, keys[order])
+    provider, code = by_class.places, by_class.codes
+    shares = Shares.read(columns.shares, place, by_class)
+    of_cells, of_devices = _count_parts(stored_parts, by_class)
     source, target = shares.source, shares.target
     in_tree = (code[source] == code[target]) & (tree[provider[source]] == tree[provider[target]])
     uses_own_class = np.zeros(len(code), dtype=np.bool_)
@@ -226,36 +227,18 @@ def _inventories(
         "ratio": integers(table.ratio_millionths)[order],
     }
     rows = ClassRows(**{name: frozen(array) for name, array in arrays.items()})
-    return rows, dict(parts(codes, code)), shares
+    return rows, by_class, shares
 
 
-def _finder(codes: dict[str, int], code: Integers, provider: Integers, providers: int) -> Find:
-    """Return a function from providers and classes to numbers of inventories, -1 for none."""
-    keys = code * providers + provider
-
-    def find(places: Integers, classes: tuple[str, ...]) -> Integers:
-        if not len(places):
-            return places
-        if not len(keys):
-            return np.full(len(places), -1)
-        wanted = integers([codes.get(name, len(codes)) for name in classes]) * providers + places
-        entries = np.minimum(keys.searchsorted(wanted), len(keys) - 1)
-        return np.where(keys[entries] == wanted, entries, -1)
-
-    return find
-
-
-def _count_parts(
-    stored_parts: Mapping[str, Parts], find: Find, count: int
-) -> tuple[Booleans, Booleans]:
+def _count_parts(stored_parts: Mapping[str, Parts], by_class: Members) -> tuple[Booleans, Booleans]:
     """Return the inventories that count parts of placed resources: others, and devices."""
-    found = np.zeros((2, count), dtype=np.bool_)
+    found = np.zeros((2, len(by_class.packed)), dtype=np.bool_)
     for name, of_resource in stored_parts.items():
         kind = resource(name)
         for number, classes in enumerate(of_resource.shapes if kind.is_located else ()):
             providers = of_resource.provider[of_resource.shape == number]
             for resource_class in classes:
-                rows = find(providers, (resource_class,) * len(providers))
+                rows = by_class.find([resource_class] * len(providers), providers)
                 found[int(issubclass(kind.inventory_kind, Identified)), rows[rows >= 0]] = True
     return found[0], found[1]
 

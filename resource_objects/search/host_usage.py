@@ -180,7 +180,7 @@ class _Devices:
         self.is_part[target[of_device]] = True
         self.is_part[source[self.is_part[target]]] = True
         self.is_part &= ~self.is_whole
-        self.part_classes = fleet.classes_of(np.flatnonzero(self.is_part))
+        self.part_classes = fleet.by_class.names_of(np.flatnonzero(self.is_part))
 
     def _order(self, number: int) -> tuple[int, str]:
         return resource_class_order(self.fleet.class_of(number))
@@ -208,10 +208,10 @@ def _classes(devices: _Devices, disabled: Booleans | None) -> dict[int, list[Cla
     classes: dict[int, list[ClassUsage]] = {}
     ordered = sorted(
         (not (is_device(name) or bool(devices.is_whole[span].any())), resource_class_order(name))
-        for name, span in fleet.class_spans.items()
+        for name, span in zip(fleet.by_class, map(fleet.by_class.span, fleet.by_class), strict=True)
     )
     for is_plain, (_, name) in ordered:
-        rows, span = fleet.classes[name], fleet.class_spans[name]
+        rows, span = fleet.classes[name], fleet.by_class.span(name)
         entries = np.flatnonzero(fleet.counted(rows) & ~devices.is_part[span])
         if not len(entries):
             continue

@@ -1,67 +1,156 @@
-"""Relations between the providers and inventories of a fleet, as arrays that cannot be written."""
+"""The relations of the providers of a fleet: names, shares, pools, parts, allocations and units.
+
+Arrays cannot be written, and rows do not change: a fleet after changes has other ones.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TypeAlias
+import itertools
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 import os_traits
 
 from resource_objects import exceptions
-from resource_objects.providers.columns import KindColumns, ShareColumns
-from resource_objects.search.arrays import Booleans, Integers, PlaceIndex, coded, frozen, integers
+from resource_objects.providers.columns import (
+    AllocationColumns,
+    KindColumns,
+    ShareColumns,
+    UnitColumns,
+)
+from resource_objects.providers.decision import by_amount
+from resource_objects.providers.orders import Change
+from resource_objects.search.arrays import (
+    Booleans,
+    Integers,
+    Keys,
+    Overlay,
+    PlaceIndex,
+    coded,
+    frozen,
+    integers,
+)
 
 #: Places are fewer than 2 to the power of this.
 PLACE_BITS = 40
+_PLACES = (1 << PLACE_BITS) - 1
 
 
 class Members(Mapping[str, Integers]):
-    """The places of the providers that have something, by its name. Both are sorted."""
+    """The places of the providers of each name: of a trait, an aggregate or a resource class.
 
-    __slots__ = ("_ends", "_keys", "number", "places", "sizes")
+    An *entry* is a pair of a name and a place. Entries are sorted by name, then by place.
 
-    def __init__(self, number: Mapping[str, int], sizes: Integers, places: Integers) -> None:
-        """:param number: of each name, in order
+    >>> members = Members.of(["B", "A", "B"], integers([2, 0, 1]))
+    >>> {name: places.tolist() for name, places in members.items()}
+    {'A': [0], 'B': [1, 2]}
+    >>> members.span("B"), members.name_of(2)
+    (slice(1, 3, None), 'B')
+    >>> members.find(["B", "A", "C"], integers([2, 1, 0])).tolist()
+    [2, -1, -1]
+    """
 
-        :param sizes: how many providers each name has, at least one
-        :param places: of the providers, name by name
+    __slots__ = ("_codes", "_starts", "names", "packed", "places")
+
+    def __init__(self, names: Iterable[str], packed: Integers) -> None:
+        """:param names: in order
+
+        :param packed: the entries, in order: the position of the name, shifted to the left by
+            :data:`PLACE_BITS`, plus the place. Each name has at least one
         """
-        self.number = number
-        self.sizes: Integers = frozen(sizes)
-        self.places: Integers = frozen(places)
-        self._ends = np.cumsum(sizes)
-        self._keys: Integers | None = None
+        self.names = tuple(names)
+        self.packed: Integers = frozen(packed)
+        self.places: Integers = frozen(packed & _PLACES)
+        self._codes = {name: code for code, name in enumerate(self.names)}
+        self._starts = packed.searchsorted(np.arange(len(self.names) + 1) << PLACE_BITS)
+
+    @classmethod
+    def of(cls, names: Sequence[str], places: Integers) -> Members:
+        """Return the members of names and places, both parallel in any order."""
+        codes, code = coded(names)
+        return cls(codes, np.sort((code << PLACE_BITS) + places))
 
     def __getitem__(self, name: str) -> Integers:
-        number = self.number[name]
-        end = int(self._ends[number])
-        return self.places[end - int(self.sizes[number]) : end]
+        return self.places[self.span(name)]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.number)
+        return iter(self.names)
 
     def __len__(self) -> int:
-        return len(self.number)
+        return len(self.names)
 
     def __contains__(self, name: object) -> bool:
-        return name in self.number
+        return name in self._codes
+
+    @property
+    def codes(self) -> Integers:
+        """The position of the name of each entry. Cost: a pass over the entries."""
+        return self.packed >> PLACE_BITS
+
+    def span(self, name: str) -> slice:
+        """Return the entries of a name."""
+        code = self._codes[name]
+        return slice(int(self._starts[code]), int(self._starts[code + 1]))
+
+    def name_of(self, entry: int) -> str:
+        """Return the name of an entry."""
+        return self.names[int(self.packed[entry]) >> PLACE_BITS]
+
+    def names_of(self, entries: Integers) -> set[str]:
+        """Return the names of entries. Cost: linear in these, vectorised."""
+        codes = np.unique(self.packed[entries] >> PLACE_BITS)
+        return {self.names[code] for code in codes.tolist()}
+
+    def entry(self, name: str, place: int) -> int | None:
+        """Return the entry of a name and place, None if there is none. Cost: a binary search."""
+        code = self._codes.get(name)
+        if code is None:
+            return None
+        key = (code << PLACE_BITS) + place
+        at = int(self.packed.searchsorted(key))
+        return at if at < len(self.packed) and self.packed[at] == key else None
+
+    def find(self, names: Iterable[str], places: Integers) -> Integers:
+        """Return the entries of names and places, -1 where there is none."""
+        if not len(self.packed):
+            return np.full(len(places), -1)
+        codes = integers([self._codes.get(name, -1) for name in names])
+        keys = (codes << PLACE_BITS) + places
+        entries = np.minimum(self.packed.searchsorted(keys), len(self.packed) - 1)
+        return np.where(self.packed[entries] == keys, entries, -1)
 
     def within(self, first: int, end: int) -> Iterator[tuple[str, slice]]:
-        """Yield the names that providers from ``first`` to before ``end`` have.
+        """Yield the names of the providers from ``first`` to before ``end``, each with its entries.
 
-        Each comes with the entries of :attr:`places` of these providers. Cost: two binary searches
-        for each name, vectorised; the first time a pass over the places.
+        Cost: two binary searches for each name, vectorised.
         """
-        codes = np.arange(len(self.number)) << PLACE_BITS
-        if self._keys is None:  # two threads may both compute it: the outcome is the same
-            self._keys = np.repeat(codes, self.sizes) + self.places
-        starts, stops = self._keys.searchsorted(codes + first), self._keys.searchsorted(codes + end)
-        numbers = np.flatnonzero(stops > starts).tolist()
-        names = list(self.number) if numbers else []
-        for number in numbers:
-            yield names[number], slice(int(starts[number]), int(stops[number]))
+        codes = np.arange(len(self.names)) << PLACE_BITS
+        starts, stops = (self.packed.searchsorted(codes + place) for place in (first, end))
+        for code in np.flatnonzero(stops > starts).tolist():
+            yield self.names[code], slice(int(starts[code]), int(stops[code]))
+
+    def spliced(self, new: Members, old_places: Integers, new_places: Integers) -> Members:
+        """Return these members and new ones, at the places that they have after a splice.
+
+        :param old_places: by the present place, -1 for removed providers
+        :param new_places: by the place in ``new``
+        """
+        names = self.names if all(name in self for name in new) else sorted({*self, *new})
+        code_of = {name: code for code, name in enumerate(names)}
+        keys = []
+        for table, places in ((self, old_places), (new, new_places)):
+            codes = integers([code_of[name] for name in table.names])[table.codes]
+            place = places[table.places]
+            keys.append(((codes << PLACE_BITS) + place)[place >= 0])
+        merged = np.insert(keys[0], keys[0].searchsorted(keys[1]), keys[1])
+        counts = np.bincount(merged >> PLACE_BITS, minlength=len(names))
+        if not counts.all():  # no provider has the name any more
+            rank = np.cumsum(counts > 0) - 1
+            merged = (rank[merged >> PLACE_BITS] << PLACE_BITS) + (merged & _PLACES)
+            names = [name for name, count in zip(names, counts.tolist(), strict=True) if count]
+        return Members(names, merged)
 
 
 # --- shares ---------------------------------------------------------------------------------------
@@ -69,8 +158,6 @@ class Members(Mapping[str, Integers]):
 
 #: (number of an inventory, factor): each unit that is allocated uses ``factor`` of that inventory.
 Link: TypeAlias = tuple[int, int]
-#: Numbers of inventories by the places of their providers and their classes; -1 for none.
-Find: TypeAlias = Callable[[Integers, "tuple[str, ...]"], Integers]
 
 
 class Shares:
@@ -94,13 +181,14 @@ class Shares:
         return bool(len(self.source))
 
     @classmethod
-    def read(cls, columns: ShareColumns, place: PlaceIndex, find: Find) -> Shares:
+    def read(cls, columns: ShareColumns, place: PlaceIndex, by_class: Members) -> Shares:
         """Return the shares of columns.
 
+        :param by_class: the providers of the inventories
         :raises InvalidInput: if one is not between inventories of the columns
         """
-        source = find(place.of(columns.provider_id), tuple(columns.resource_class))
-        target = find(place.of(columns.of_id), tuple(columns.of_class))
+        source = by_class.find(columns.resource_class, place.of(columns.provider_id))
+        target = by_class.find(columns.of_class, place.of(columns.of_id))
         if bool((source < 0).any()) or bool((target < 0).any()):
             raise exceptions.InvalidInput(
                 "row", "ShareColumns", "a share", "one between inventories"
@@ -193,7 +281,7 @@ class Pools:
         empty = integers(())
         self._members = self._linked = (empty, empty)
         if len(pools):
-            aggregate = np.repeat(np.arange(len(aggregates)), aggregates.sizes)
+            aggregate = aggregates.codes
             of_pool = np.isin(aggregates.places, self.providers)
             has_pool = np.zeros(len(aggregates), dtype=np.bool_)
             has_pool[aggregate[of_pool]] = True
@@ -240,16 +328,8 @@ class Pools:
 
 def _pairs(first: Integers, second: Integers) -> tuple[Integers, Integers]:
     """Return the different pairs in order."""
-    size = int(second.max()) + 1 if len(second) else 1
-    keys = np.unique(first * size + second)
-    return frozen(keys // size), frozen(keys % size)
-
-
-def grouped(names: Iterable[str], provider: Integers) -> Members:
-    """Return the members of the names that providers have, both in parallel."""
-    codes, code = coded(list(names))
-    order = np.lexsort((provider, code))
-    return Members(codes, np.bincount(code, minlength=len(codes)), provider[order])
+    keys = np.unique((first << PLACE_BITS) + second)
+    return frozen(keys >> PLACE_BITS), frozen(keys & _PLACES)
 
 
 # --- parts of structured resources ----------------------------------------------------------------
@@ -307,3 +387,237 @@ def read_parts(kinds: KindColumns, place: PlaceIndex, tree: Integers) -> dict[st
             tuple([kinds.body[row] for row in numbers]),
         )
     return parts
+
+
+# --- allocations and allocated units --------------------------------------------------------------
+
+
+#: One row, without its provider.
+Row: TypeAlias = "tuple[Any, ...]"
+
+
+class Rows:
+    """The rows of providers, by their places: allocations, or allocated units.
+
+    The rows that were read are in columns, in the order of their providers. The rows of a provider
+    that changed since are in a mapping of its own. Providers are identified by their keys, so
+    nothing moves if other providers are added or removed.
+    """
+
+    __slots__ = ("_changed", "_columns", "_key", "_keys")
+
+    def __init__(
+        self, columns: AllocationColumns | UnitColumns, place: PlaceIndex, keys: Keys
+    ) -> None:
+        key = keys.at[place.of(columns.provider_id)]
+        order = np.argsort(key, kind="stable")
+        self._keys = keys
+        self._key: Integers = frozen(key[order])
+        self._columns = _shared(columns[1:], order.tolist())
+        self._changed: Overlay[int, Overlay[Any, Row]] = Overlay({})
+
+    @staticmethod
+    def _identity(row: Row) -> Any:
+        """Return the values that identify a row of a provider."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _updates(changes: Iterable[Change]) -> Mapping[Any, Row | None]:
+        """Return the rows after changes by their identity, None for removed rows."""
+        raise NotImplementedError
+
+    def of_provider(self, provider: int) -> tuple[Row, ...]:
+        """Return the rows of a provider. Cost: two binary searches, and linear in the rows."""
+        key = int(self._keys.at[provider])
+        changed = self._changed.get(key)
+        return self._stored(key) if changed is None else self._listed(changed)
+
+    @staticmethod
+    def _listed(rows: Overlay[Any, Row]) -> tuple[Row, ...]:
+        return tuple([row for _, row in rows.items()])
+
+    def _stored(self, key: int) -> tuple[Row, ...]:
+        start, end = self._key.searchsorted((key, key + 1)).tolist()
+        return self._slice(start, end)
+
+    def _slice(self, start: int, end: int) -> tuple[Row, ...]:
+        return tuple(zip(*[column[start:end] for column in self._columns], strict=True))
+
+    def of_each(self, providers: Integers) -> Iterator[tuple[Row, ...]]:
+        """Yield the rows of each of many providers. Cost: a microsecond for each row."""
+        keys = self._keys.at[providers]
+        starts = self._key.searchsorted(keys).tolist()
+        ends = self._key.searchsorted(keys, side="right").tolist()
+        for key, start, end in zip(keys.tolist(), starts, ends, strict=True):
+            changed = self._changed.get(key)
+            yield self._slice(start, end) if changed is None else self._listed(changed)
+
+    def of(self, providers: Iterable[int]) -> Iterator[tuple[Any, ...]]:
+        """Yield the rows of some providers, with the place of the provider in front."""
+        return ((provider, *row) for provider in providers for row in self.of_provider(provider))
+
+    def all(self, first: Container[Any] | None = None) -> Iterator[tuple[int, Row]]:
+        """Yield all rows, each with the place of its provider. Cost: linear in all rows.
+
+        :param first: only rows whose first value is one of these
+        """
+        changed = dict(self._changed.items())
+        places = self._keys.places(self._key).tolist()
+        rows = zip(*self._columns, strict=True)
+        for place, key, row in zip(places, self._key.tolist(), rows, strict=True):
+            if (first is None or row[0] in first) and place >= 0 and key not in changed:
+                yield place, row
+        places = self._keys.places(integers(list(changed))).tolist()
+        for place, of_provider in zip(places, changed.values(), strict=True):
+            for row in self._listed(of_provider):
+                if first is None or row[0] in first:
+                    yield place, row
+
+    # --- rows of other fleets ---
+
+    def none(self) -> Self:
+        """Return no rows of the same providers."""
+        return self._evolved(
+            _key=self._key[:0], _columns=tuple([()] * len(self._columns)), _changed=Overlay({})
+        )
+
+    def after(self, changes: Mapping[int, Sequence[Change]]) -> Self:
+        """Return the rows after changes at some places.
+
+        Cost: linear in the changes, and once in the rows of the provider.
+        """
+        changed: dict[int, Overlay[Any, Row] | None] = {}
+        for place, of_provider in changes.items():
+            key = int(self._keys.at[place])
+            rows = self._changed.get(key)
+            if rows is None:
+                rows = Overlay({self._identity(row): row for row in self._stored(key)})
+            changed[key] = rows.with_(self._updates(of_provider))
+        return self._evolved(_changed=self._changed.with_(changed))
+
+    def spliced(self, new: Self, keys: Keys, old_places: Integers, new_places: Integers) -> Self:
+        """Return the rows after some providers were removed and others added.
+
+        :param new: the rows of the added providers
+        :param keys: of all providers after that
+        :param old_places: by the present place, -1 for removed providers
+        :param new_places: by the place in ``new``
+        """
+        removed = self._keys.at[np.flatnonzero(old_places < 0)].tolist()
+        changed: dict[int, Overlay[Any, Row] | None] = dict.fromkeys(removed)
+        added: dict[int, dict[Any, Row]] = {}
+        for place, row in new.all():
+            added.setdefault(place, {})[self._identity(row)] = row
+        for place, rows in added.items():
+            changed[int(keys.at[new_places[place]])] = Overlay(rows)
+        return self._evolved(_keys=keys, _changed=self._changed.with_(changed))
+
+    def _evolved(self, **changed: Any) -> Self:
+        rows = object.__new__(type(self))
+        for name in Rows.__slots__:
+            setattr(rows, name, changed[name] if name in changed else getattr(self, name))
+        return rows
+
+
+def _shared(columns: Iterable[Sequence[Any]], order: list[int]) -> tuple[tuple[Any, ...], ...]:
+    """Return columns in another order, with one object for all equal values: a name is in many."""
+    known: dict[Any, Any] = {}
+    return tuple(
+        [
+            tuple([known.setdefault(value, value) for value in map(column.__getitem__, order)])
+            for column in columns
+        ]
+    )
+
+
+class Allocations(Rows):
+    """The allocations at providers: ``(resource class, consumer, amount)``."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def _identity(row: Row) -> Any:
+        return row[:2]
+
+    @staticmethod
+    def _updates(changes: Iterable[Change]) -> Mapping[Any, Row | None]:
+        rows: dict[Any, Row | None] = {}
+        for change in changes:
+            key = change.key[1], change.consumer
+            rows[key] = (*key, change.after) if change.after else None
+        return rows
+
+    def holders(self, of: Iterable[tuple[int, str, int]]) -> tuple[tuple[str, int], ...]:
+        """Return ``(consumer, amount)`` of all allocations, the largest first.
+
+        :param of: ``(provider, resource class, factor)``, each different: allocations there count
+            ``factor`` times
+        """
+        amounts: dict[str, int] = {}
+        for provider, resource_class, factor in of:
+            _add(amounts, self.of_provider(provider), resource_class, factor)
+        return by_consumer(amounts)
+
+    def holders_of_each(
+        self, resource_class: str, providers: Integers, starts: Integers
+    ) -> Iterator[tuple[tuple[str, int], ...]]:
+        """Yield :meth:`holders` of a class for each of some sets of providers.
+
+        :param providers: the sets, one after the other
+        :param starts: the first entry of each set
+        """
+        rows = list(self.of_each(providers))
+        for start, end in itertools.pairwise([*starts.tolist(), len(rows)]):
+            amounts: dict[str, int] = {}
+            for of_provider in rows[start:end]:
+                _add(amounts, of_provider, resource_class)
+            yield by_consumer(amounts)
+
+
+def by_consumer(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
+    """Return the consumers with their amounts, in the order of :func:`by_amount`."""
+    pairs = amounts.items()
+    return tuple(sorted(pairs, key=by_amount) if len(pairs) > 1 else pairs)
+
+
+def _add(
+    amounts: dict[str, int], rows: Iterable[Row], resource_class: str, factor: int = 1
+) -> None:
+    """Add the allocations of a class to the amounts of their consumers."""
+    for name, consumer, amount in rows:
+        if name == resource_class:
+            amounts[consumer] = amounts.get(consumer, 0) + factor * amount
+
+
+class Units(Rows):
+    """The allocated units of providers: ``(unit, resource class, consumer)``."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def _identity(row: Row) -> Any:
+        return row[0]
+
+    @staticmethod
+    def _updates(changes: Iterable[Change]) -> Mapping[Any, Row | None]:
+        rows: dict[Any, Row | None] = {}
+        for change in changes:
+            rows |= dict.fromkeys(change.released_units)
+            for unit in change.allocated_units:
+                rows[unit] = unit, change.key[1], change.consumer
+        return rows
+
+    @staticmethod
+    def _listed(rows: Overlay[Any, Row]) -> tuple[Row, ...]:
+        return tuple(sorted([row for _, row in rows.items()]))
+
+    def allocated(self, units: Iterable[str]) -> dict[int, tuple[str, str]]:
+        """Return the first of some units that is allocated at each provider, and its consumer.
+
+        Cost: linear in all allocated units.
+        """
+        rows = sorted((row[0], row[2], place) for place, row in self.all(frozenset(units)))
+        first: dict[int, tuple[str, str]] = {}
+        for unit, consumer, place in rows:
+            first.setdefault(place, (unit, consumer))
+        return first

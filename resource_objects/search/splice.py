@@ -21,13 +21,10 @@ from resource_objects.providers.plan import Plan
 from resource_objects.providers.pools import Member, newly_counted
 from resource_objects.search import fleet_io
 from resource_objects.search.arrays import Integers, frozen, integers
-from resource_objects.search.fleet import CLASS_COLUMNS, NO_ROWS, ClassRows, Fleet
-from resource_objects.search.holders import Row, Rows, by_provider
+from resource_objects.search.fleet import CLASS_COLUMNS, ClassRows, Fleet
 from resource_objects.search.relations import (
     NO_PARTS,
-    PLACE_BITS,
     SHARING,
-    Members,
     Parts,
     Pools,
     Shares,
@@ -169,12 +166,12 @@ def with_trees(old: Fleet, new: Fleet, removed: Sequence[int]) -> Fleet:
     splice = TreeSplice(old, new, removed)
     providers = splice.providers
     keys = old.keys.spliced(providers.of, len(new.names))
-    traits = _members(old.traits, new.traits, splice)
-    aggregates = _members(old.aggregates, new.aggregates, splice)
+    traits = old.traits.spliced(new.traits, splice.old, splice.new)
+    aggregates = old.aggregates.spliced(new.aggregates, splice.old, splice.new)
     parent = providers.of(splice.old[old.parent], splice.new[new.parent])
     is_root = parent == np.arange(len(parent))
-    inventories, class_spans, shares = _inventories(old, new, splice)
-    gone = np.flatnonzero(splice.old < 0)
+    by_class = old.by_class.spliced(new.by_class, splice.old, splice.new)
+    inventories, shares = _inventories(old, new, by_class.places, splice)
     names = sorted({*old.stored_parts, *new.stored_parts})
     parts = {name: _parts(old, new, name, splice) for name in names}
     fleet = Fleet(
@@ -186,13 +183,13 @@ def with_trees(old: Fleet, new: Fleet, removed: Sequence[int]) -> Fleet:
         height=_height(parent),
         hosts=splice.trees.listed(old.hosts, new.hosts),
         inventories=inventories,
-        class_spans=class_spans,
+        by_class=by_class,
         traits=traits,
         aggregates=aggregates,
         shares=shares,
         pools=Pools(aggregates, traits.get(SHARING, integers(())), splice.tree, is_root),
-        allocations=old.allocations.spliced(keys, gone, _rows(new.allocations, splice.new)),
-        units=old.units.spliced(keys, gone, _rows(new.units, splice.new)),
+        allocations=old.allocations.spliced(new.allocations, keys, splice.old, splice.new),
+        units=old.units.spliced(new.units, keys, splice.old, splice.new),
         stored_parts={name: some for name, some in parts.items() if len(some.provider)},
         keys=keys,
         disabled=_moved(old.disabled, new.disabled, splice),
@@ -222,51 +219,28 @@ def _height(parent: Integers) -> int:
     return height
 
 
-def _members(old: Members, new: Members, splice: TreeSplice) -> Members:
-    number = old.number
-    if any(name not in number for name in new):
-        number = {name: n for n, name in enumerate(sorted({*old, *new}))}
-    keys = []
-    for table, places in ((old, splice.old), (new, splice.new)):
-        codes = np.arange(len(table))
-        if table.number is not number:
-            codes = integers([number[name] for name in table])
-        at = places[table.places]
-        keys.append(((np.repeat(codes, table.sizes) << PLACE_BITS) + at)[at >= 0])
-    merged = np.insert(keys[0], keys[0].searchsorted(keys[1]), keys[1])
-    sizes = np.bincount(merged >> PLACE_BITS, minlength=len(number))
-    if not sizes.all():  # no provider has the name any more
-        used = [name for name, size in zip(number, sizes.tolist(), strict=True) if size]
-        number, sizes = {name: n for n, name in enumerate(used)}, sizes[sizes > 0]
-    return Members(number, sizes, merged & ((1 << PLACE_BITS) - 1))
-
-
 def _inventories(
-    old: Fleet, new: Fleet, splice: TreeSplice
-) -> tuple[ClassRows, dict[str, slice], Shares]:
-    """Return all inventories, the span of each class, and the shares."""
+    old: Fleet, new: Fleet, provider: Integers, splice: TreeSplice
+) -> tuple[ClassRows, Shares]:
+    """Return all inventories and the shares.
+
+    :param provider: of each inventory
+    """
     was, now = old.inventories, new.inventories
     cuts: list[Cut] = []
-    spans: dict[str, slice] = {}
-    at = here = first = 0
-    for name in sorted({*old.class_spans, *new.class_spans}):
-        rows, added = old.classes.get(name, NO_ROWS), new.classes.get(name, NO_ROWS)
-        some = splice.cuts(rows.tree, added.tree, at, here)
-        at, here = at + len(rows.tree), here + len(added.tree)
-        cuts += some
-        end = first + len(rows.tree) + sum(d - c - (b - a) for a, b, c, d in some)
-        if end > first:
-            spans[name] = slice(first, end)
-        first = end
+    at = new_at = 0
+    for name in sorted({*old.by_class, *new.by_class}):
+        rows, added = old.rows(name), new.rows(name)
+        cuts += splice.cuts(rows.tree, added.tree, at, new_at)
+        at, new_at = at + len(rows.tree), new_at + len(added.tree)
     of_inventories = Splice(len(was.tree), cuts)
-    provider = of_inventories.of(splice.old[was.provider], splice.new[now.provider])
     columns: dict[str, Any] = {
         name: of_inventories.of(getattr(was, name), getattr(now, name))
         for name in CLASS_COLUMNS
         if name not in ("provider", "tree")
     }
     inventories = ClassRows(provider=provider, tree=frozen(splice.tree[provider]), **columns)
-    return inventories, spans, _shares(old.shares, new.shares, of_inventories)
+    return inventories, _shares(old.shares, new.shares, of_inventories)
 
 
 def _shares(old: Shares, new: Shares, splice: Splice) -> Shares:
@@ -295,15 +269,6 @@ def _parts(old: Fleet, new: Fleet, name: str, splice: TreeSplice) -> Parts:
         tuple([shapes[code] for code in used.tolist()]),
         of_parts.listed(was.descriptions, now.descriptions),
     )
-
-
-def _rows(new: Rows, places: Integers) -> dict[int, tuple[Row, ...]]:
-    """Return the rows of new providers by their places, also of those without rows."""
-    at = places.tolist()
-    rows: dict[int, tuple[Row, ...]] = dict.fromkeys(at, ())
-    for provider, some in by_provider(new.all()).items():
-        rows[at[provider]] = some
-    return rows
 
 
 # --- other definitions ----------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from resource_objects.providers.columns import (
     trees,
 )
 from resource_objects.providers.provider import Share
-from resource_objects.search import Snapshot, arrays, fleet_io, holders, splice
+from resource_objects.search import Snapshot, arrays, fleet_io, splice
 from resource_objects.search.located_views import view_of
 from resource_objects.search.refresh import RefreshableSnapshot
 from resource_objects.search.snapshot import Refresh
@@ -254,33 +254,31 @@ def _ids(columns: Columns, hosts: list[str]) -> list[int]:
     return [number for number, root in pairs if name[root] in hosts]
 
 
-def test_holders_that_nobody_asks_for_are_not_put_together_but_stay_bounded() -> None:
-    """A claim costs what it changes, not those who hold something at the same host already."""
+def test_the_changed_rows_of_a_provider_are_right_and_stay_bounded() -> None:
+    """A claim costs what it changes, not the allocations at the same host."""
     with ro.connect("memory://") as ledger:
         ledger.sync(ro.Provider("host0", "VCPU=1000"))
         for number in range(50):
             ledger.claim(f"old-{number}", {"host0": "VCPU=1"})
         ledger.snapshot()
         seen: list[Snapshot] = []
-        for number in range(3 * holders.MAX_PENDING):
+        for number in range(200):
             ledger.claim(f"new-{number}", {"host0": "VCPU=1"})
             if number % 2:
                 ledger.release(f"new-{number}")
             seen.append(ledger.snapshot())
-        waiting = [_waiting(snapshot) for snapshot in seen]
-        assert max(waiting) > holders.MAX_PENDING // 2  # they are put off
-        assert max(waiting) <= 50 + 3 * holders.MAX_PENDING  # and not for ever
         for number, snapshot in enumerate(seen):
+            assert _rows_of_host(snapshot) <= 50 + 200 // 2 + 70
             held = snapshot._fleet.holders([0])
             assert len(held) == 51 + number // 2
             assert ("new-0", 1) in held and ("new-1", 1) not in held
 
 
-def _waiting(snapshot: Snapshot) -> int:
-    """Return how many changes of the only host nobody looked at yet."""
+def _rows_of_host(snapshot: Snapshot) -> int:
+    """Return the number of stored rows of the only host, with those of removed consumers."""
     changed = snapshot._fleet.allocations._changed.get(0)
     assert changed is not None
-    return changed.state.total if isinstance(changed.state, holders._Pending) else 0
+    return len(changed._below) + len(changed._above)
 
 
 def test_a_refresh_looks_at_no_provider_but_those_it_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,7 +91,7 @@ def having_free(fleet: Fleet, rows: ClassRows, units: Sequence[str]) -> Booleans
     """Return the inventories of providers at which none of some units is allocated."""
     if not units:
         return np.ones(len(rows.provider), dtype=np.bool_)
-    return ~np.isin(rows.provider, list(fleet.units.taken(units)))
+    return ~np.isin(rows.provider, list(fleet.units.allocated(units)))
 
 
 def _excess(fleet: Fleet, demand: FleetDemand, parts: Integers) -> Integers:

@@ -420,7 +420,7 @@ class Refusal:
         if part is None:
             return self._of_host(reason, name, view.places)
         if reason.rule is Rule.UNIT_TAKEN and reason.unit is not None:
-            taken = fleet.units.taken([reason.unit]).get(place_of[part])
+            taken = fleet.units.allocated([reason.unit]).get(place_of[part])
             return dataclasses.replace(reason, holders=((taken[1], 1),) if taken else ())
         number = fleet.number(place_of[part], name)
         if number is None:

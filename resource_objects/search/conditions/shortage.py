@@ -247,7 +247,7 @@ def reasons_of_units(
     fleet: Fleet, resource: str, amount: int, units: Sequence[str], inventories: Sequence[int]
 ) -> list[Reason]:
     """Return the requested units that are already allocated, with their consumers."""
-    taken = fleet.units.taken(units)
+    taken = fleet.units.allocated(units)
     places = dict.fromkeys(fleet.inventories.provider[list(inventories)].tolist())
     return [
         Reason(
