@@ -133,7 +133,7 @@ class Gang:
         arguments = read_keys("gang", data, ("members", "together", "at_most"))
         by_name = arguments.pop("members", None)
         if not isinstance(by_name, Mapping):
-            raise _invalid_request("members", by_name, "{name: what it asks}")
+            raise _invalid_request("members", by_name, "{name: options}")
         members = []
         for name, member in by_name.items():
             label, keys = f"member {name}", ("request", "count", "at_most", "together")
@@ -164,7 +164,7 @@ def _level(level: object) -> str | None:
 
 def _bounds(at_most: object) -> FrozenDict:
     if not isinstance(at_most, Mapping):
-        raise _invalid_request("at_most", at_most, "{level: how many}")
+        raise _invalid_request("at_most", at_most, "{level: number}")
     for level, count in at_most.items():
         _check_count(f"at_most {names.label(level, 'level')}", count)
     return FrozenDict(at_most)

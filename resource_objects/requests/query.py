@@ -68,6 +68,7 @@ from resource_objects.requests.request import (
     Request,
     RequestGroup,
     signed,
+    split_traits,
 )
 from resource_objects.resources import IntegerAmount, catalog
 from resource_objects.resources.traits import known_traits
@@ -246,9 +247,9 @@ def _split(text: str) -> Iterator[tuple[str, str]]:
     """Yield the keys and values of a query string; ``;`` separates as ``&`` does."""
     if len(text) > MAX_LENGTH:
         raise _invalid_request("query", text, f"at most {MAX_LENGTH} characters")
+    decode = functools.partial(urllib.parse.unquote_plus, errors="strict")
     for item in filter(None, re.split("[&;]", text)):
         key, _, value = item.partition("=")
-        decode = functools.partial(urllib.parse.unquote_plus, errors="strict")
         try:
             yield decode(key), decode(value)
         except UnicodeDecodeError as error:
@@ -285,13 +286,13 @@ def _check_groups(groups: Mapping[str, Values], wide: Values) -> None:
     named = [suffix for suffix in groups if suffix]
     more = f" and {len(named) - _NAMED} more" if len(named) > _NAMED else ""
     listed = f"{', '.join(named[:_NAMED]) or 'there are none'}{more}"
-    texts = wide.get("same_subtree", ())
-    subtrees = [read_suffixes("same_subtree", text) for text in texts]
-    for text, suffixes in zip(texts, subtrees, strict=True):
+    linked = frozenset[str]()
+    for text in wide.get("same_subtree", ()):
+        suffixes = read_suffixes("same_subtree", text)
         if not suffixes <= groups.keys():
             expected = f"suffixes of groups of the query: {listed}"
             raise _invalid_request("same_subtree", text, expected)
-    linked = frozenset[str]().union(*subtrees)
+        linked |= suffixes
     for suffix, values in groups.items():
         if "resources" not in values and suffix not in linked:
             name, (first, *_) = next(iter(values.items()))
@@ -431,8 +432,7 @@ def read_traits(key: str, text: str) -> tuple[frozenset[str], frozenset[str]]:
     if "" in items or "!" in items:
         raise _invalid_request(key, text, TRAITS)
     with named_by(key):
-        required = known_traits(item for item in items if not item.startswith("!"))
-        return required, known_traits(item[1:] for item in items if item.startswith("!"))
+        return split_traits(items)
 
 
 def read_any_trait(key: str, text: str) -> frozenset[str]:

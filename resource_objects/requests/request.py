@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NoReturn, Self, TypeAlias, TypeVar, cast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Self, TypeAlias, cast
 
 from resource_objects import base, fields, names
 from resource_objects._ovo import fields as ovo_fields
@@ -28,6 +30,8 @@ CELLS = "numa"
 #: The maximum number of groups of a request, and of characters: in its names or as a query string.
 MAX_GROUPS = 1000
 MAX_LENGTH = 2**20
+#: The maximum number of characters of a text whose request is cached.
+MAX_CACHED = 512
 
 
 @base.register
@@ -97,15 +101,12 @@ class Request(base.ResourceObject, frozen=True):
         :raises InvalidInput: for a contradiction, an unknown name, more than 1000 groups, or more
             than 2**20 characters of names
         """
-        of_request: dict[str, Any] = {}
-        of_group: dict[str, Any] = {}
-        for name, argument in arguments.items():
-            (of_request if name in REQUEST else of_group)[name] = argument
-        if "suffix" in of_group:
+        of_request = {name: arguments.pop(name) for name in REQUEST if name in arguments}
+        if "suffix" in arguments:
             expected = "none: other groups are given as groups"
-            raise _invalid_request("suffix", of_group["suffix"], expected)
+            raise _invalid_request("suffix", arguments["suffix"], expected)
         super().__init__(
-            groups=(RequestGroup(resources, **of_group), *groups),
+            groups=(RequestGroup(resources, **arguments), *groups),
             **_read(REQUEST, of_request),
         )
 
@@ -117,8 +118,8 @@ class Request(base.ResourceObject, frozen=True):
         """
         if isinstance(request, cls):
             return request
-        if type(request) is str and len(request) <= _MAX_CACHED:
-            return _of_text(cls, request, generation())
+        if type(request) is str and len(request) <= MAX_CACHED:
+            return cast(Self, _of_text(cast(Any, cls), request, generation()))
         return cls(cast(AmountsLike, request))
 
     @classmethod
@@ -135,8 +136,7 @@ class Request(base.ResourceObject, frozen=True):
         """
         if isinstance(data, str):
             return cls(Amounts.parse(data))
-        keys = ("resources", *GROUP, "groups", *REQUEST)
-        arguments = read_keys("request", data, keys)
+        arguments = read_keys("request", data, ("resources", *GROUP, "groups", *REQUEST))
         groups = arguments.pop("groups", ())
         if not _is_list(groups):
             raise _invalid_request("groups", groups, "a list of groups")
@@ -212,26 +212,49 @@ class Request(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         self._check_size()
+        self._check_groups()
+        self._check_subtrees()
+        if self.named:
+            with _about_request():
+                self.resources  # noqa: B018  # raises if the sum is too large
+        _check_traits("root_", self.root_required, self.root_forbidden)
+        self._check_near()
+
+    def _check_size(self) -> None:
+        if len(self.groups) > MAX_GROUPS:
+            raise _invalid_request("groups", len(self.groups), f"at most {MAX_GROUPS}")
+        of_request = (self.root_required, self.root_forbidden, self.same_subtree)
+        length = _characters(of_request) + sum([group._length() for group in self.groups])
+        if length > MAX_LENGTH:
+            expected = f"at most {MAX_LENGTH} in all names"
+            raise _invalid_request("request", f"{length} characters", expected)
+
+    def _check_groups(self) -> None:
         suffixes = [group.suffix for group in self.groups]
         if not suffixes or suffixes[0] or "" in suffixes[1:]:
             expected = "one group without a suffix, first, and others with one"
             raise _invalid_request("groups", suffixes, expected)
-        if repeated := sorted(suffix for suffix, n in Counter(suffixes).items() if n > 1):
+        if len(set(suffixes)) < len(suffixes):
+            repeated = sorted(suffix for suffix, count in Counter(suffixes).items() if count > 1)
             raise _invalid_request("groups", repeated, "each suffix once")
         if not any(group.resources for group in self.groups):
-            text = "; ".join(str(group) for group in self.named)
+            text = "; ".join(map(str, self.named))
             raise _invalid_request("request", text, "an amount of something")
         if not self.unnamed.resources and self.unnamed.has_conditions:
             expected = "an amount in the group that has conditions"
             raise _invalid_request("request", str(self.unnamed), expected)
-        self._check_subtrees(suffixes[1:])
-        if self.named:
-            try:
-                self.resources  # noqa: B018  # raises if the sum is too large
-            except InvalidInput as error:
-                _refuse_as_request("", error)
-        _check_traits("root_", self.root_required, self.root_forbidden)
-        self._check_near()
+
+    def _check_subtrees(self) -> None:
+        suffixes = {group.suffix for group in self.named}
+        for linked in self.same_subtree:
+            if not linked or not linked <= suffixes:
+                expected = f"suffixes of groups, of {sorted(suffixes)}"
+                raise _invalid_request("same_subtree", sorted(linked - suffixes), expected)
+        in_subtree = frozenset[str]().union(*self.same_subtree)
+        for group in self.named:
+            if not group.resources and group.suffix not in in_subtree:
+                expected = "an amount, or its suffix in same_subtree"
+                raise _invalid_request(f"group {group.suffix}", "nothing", expected)
 
     def _check_near(self) -> None:
         if self.near is None:
@@ -248,31 +271,9 @@ class Request(base.ResourceObject, frozen=True):
             expected = f"none by the rules of {self.compatibility}: same_subtree"
             raise _invalid_request("near", self.near, expected)
 
-    def _check_size(self) -> None:
-        if len(self.groups) > MAX_GROUPS:
-            raise _invalid_request("groups", len(self.groups), f"at most {MAX_GROUPS}")
-        length = sum([group._length() for group in self.groups])
-        of_request = (self.root_required, self.root_forbidden, self.same_subtree)
-        length += _characters(of_request)
-        if length > MAX_LENGTH:
-            expected = f"at most {MAX_LENGTH} in all names"
-            raise _invalid_request("request", f"{length} characters", expected)
-
-    def _check_subtrees(self, suffixes: list[str]) -> None:
-        for linked in self.same_subtree:
-            unknown = sorted(linked.difference(suffixes))
-            if unknown or not linked:
-                expected = f"suffixes of groups, of {sorted(suffixes)}"
-                raise _invalid_request("same_subtree", unknown, expected)
-        in_subtree = frozenset[str]().union(*self.same_subtree)
-        for group in self.named:
-            if not group.resources and group.suffix not in in_subtree:
-                expected = "an amount, or its suffix in same_subtree"
-                raise _invalid_request(f"group {group.suffix}", "nothing", expected)
-
     def __str__(self) -> str:
         groups = self.groups if self.unnamed.resources else self.named
-        return "; ".join([*map(str, groups), *_lines(REQUEST, self)])
+        return "; ".join([*map(str, groups), *_texts(REQUEST, self)])
 
     def __repr__(self) -> str:
         arguments = self.unnamed.arguments()
@@ -282,15 +283,10 @@ class Request(base.ResourceObject, frozen=True):
         return _call("Request", self.unnamed.resources, arguments)
 
 
-_R = TypeVar("_R", bound=Request)
-#: The maximum number of characters of a text whose request is cached.
-_MAX_CACHED = 512
-
-
 @functools.lru_cache(maxsize=512)  # texts come from outside: they must not pile up
-def _of_text(cls: type[_R], text: str, generation: int) -> _R:
+def _of_text(cls: Any, text: str, generation: int) -> Request:
     """Return the request of a text; the generation of the catalog is only a part of the key."""
-    return cls(text)
+    return cast(Request, cls(text))
 
 
 #: A request, or the argument of :class:`Request`.
@@ -423,9 +419,8 @@ class RequestGroup(base.ResourceObject, frozen=True):
         return _plain(GROUP, self)
 
     def _length(self) -> int:
-        classes = [name for name, _ in self.resources.by_name()]
-        values = [getattr(self, name) or "" for name in GROUP]
-        return _characters([self.suffix, classes, *values])
+        values = filter(None, [getattr(self, name) for name in GROUP])
+        return _characters([self.suffix, self.resources.names(), *values])
 
     def _validate(self) -> None:
         if self.suffix and not _SUFFIX.fullmatch(self.suffix):
@@ -433,14 +428,18 @@ class RequestGroup(base.ResourceObject, frozen=True):
             raise _invalid_request("suffix", self.suffix, expected)
         label = f"group {self.suffix}: " if self.suffix else ""
         self._check_amounts(label)
+        if not self.has_conditions:
+            return
         known_traits(frozenset().union(*self.any_of))
         _check_traits(label, self.required, self.forbidden)
         for name, excluded, expected in (
             ("any_of", self.forbidden, "trait that is not forbidden"),
             ("member_of", self.not_member_of, "aggregate that is not excluded"),
         ):
-            sets = getattr(self, name)
-            _check_alternatives(f"{label}{name}", sets, excluded, expected)
+            for alternatives in getattr(self, name):
+                if alternatives <= excluded:
+                    expected = f"at least one {expected}"
+                    raise _invalid_request(f"{label}{name}", sorted(alternatives), expected)
         self._check_classes(label)
 
     def _check_amounts(self, label: str) -> None:
@@ -450,13 +449,11 @@ class RequestGroup(base.ResourceObject, frozen=True):
             if self.suffix and (amount.locates or kind.is_located):
                 expected = "a count: a placed amount belongs to the unnamed group"
                 raise _invalid_request(f"{label}{kind.name}", amount, expected)
-        try:
+        with _about_request(label):
             self.resources.counted()
-        except InvalidInput as error:
-            _refuse_as_request(label, error)
 
     def _check_classes(self, label: str) -> None:
-        classes = {name for name, _ in self.resources.by_name()}
+        classes = set(self.resources.names())
         for name, required, forbidden in self.traits_of:
             if resource(name).name not in classes:
                 expected = "classes that the group requests, each once"
@@ -473,7 +470,7 @@ class RequestGroup(base.ResourceObject, frozen=True):
     def __str__(self) -> str:
         name = f"{self.suffix}: " if self.suffix else ""
         amounts = str(self.resources) or "nothing"
-        return name + " ".join([amounts, *_lines(GROUP, self)])
+        return name + " ".join([amounts, *_texts(GROUP, self)])
 
     def __repr__(self) -> str:
         suffix = {"suffix": self.suffix} if self.suffix else {}
@@ -514,7 +511,13 @@ def _amounts(name: str, data: object) -> Amounts:
     )
 
 
-# --- conditions: one table of the arguments, from which plain data and text follow ----------------
+# --- conditions -----------------------------------------------------------------------------------
+# A condition is a field. Its name is the argument, the key of plain data and the word of the text.
+# The type of its stored value decides the forms: a text, a set, or a tuple of sets.
+
+#: The conditions of a group, and of a request as a whole.
+GROUP = tuple(name for name in RequestGroup.fields if name not in ("suffix", "resources"))
+REQUEST = tuple(name for name in Request.fields if name != "groups")
 
 
 def _is_list(argument: object) -> bool:
@@ -522,40 +525,42 @@ def _is_list(argument: object) -> bool:
     return isinstance(argument, Iterable) and not isinstance(argument, str | bytes | Mapping)
 
 
-def _items(name: str, argument: Any, expected: str) -> Iterable[Any]:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Names:
+    """A list of names as an argument; errors are about a subject."""
+
+    check: Callable[[Iterable[Any]], frozenset[str]]  #: returns valid names
+    expected: str
+    subject: str = "request"
+
+    def read(self, name: str, argument: Any) -> frozenset[str]:
+        """Return the names of a list."""
+        if not _is_list(argument):
+            raise InvalidInput(self.subject, name, argument, self.expected)
+        return self.check(argument)
+
+    def read_sets(self, name: str, argument: Any) -> tuple[frozenset[str], ...]:
+        """Return the sets of a list of lists, in a fixed order, each once."""
+        if not _is_list(argument):
+            raise _invalid_request(name, argument, f"a list of which each is {self.expected}")
+        sets = dict.fromkeys(self.read(name, item) for item in argument)
+        return tuple(sorted(sets, key=sorted))
+
+
+_TRAITS = _Names(known_traits, "a list of trait names", "trait")
+_AGGREGATES = _Names(
+    lambda items: frozenset(map(names.aggregate_name, items)), "a list of aggregates"
+)
+_SUFFIXES = _Names(lambda items: frozenset(map(str, items)), "a list of suffixes")
+
+
+def _member_of(name: str, argument: Any) -> tuple[frozenset[str], ...]:
+    """Return sets of aggregates; one aggregate is a set of its own."""
     if not _is_list(argument):
+        expected = "a list of aggregates, or of lists of those of which one is enough"
         raise _invalid_request(name, argument, expected)
-    items: Iterable[Any] = argument
-    return items
-
-
-def _traits(name: str, argument: Any) -> frozenset[str]:
-    if not _is_list(argument):
-        raise InvalidInput("trait", name, argument, "a list of trait names")
-    return known_traits(argument)
-
-
-def _aggregates(name: str, argument: Any) -> frozenset[str]:
-    items = [argument] if isinstance(argument, str) else argument
-    return frozenset(map(names.aggregate_name, _items(name, items, "a list of aggregates")))
-
-
-def _excluded(name: str, argument: Any) -> frozenset[str]:
-    return _aggregates(name, _items(name, argument, "a list of aggregates"))
-
-
-def _suffixes(name: str, argument: Any) -> frozenset[str]:
-    return frozenset(map(str, _items(name, argument, "a list of suffixes")))
-
-
-def _sets(of: Callable[[str, Any], frozenset[str]], expected: str) -> Callable[[str, Any], Any]:
-    """Return a function that reads sets in a fixed order, each once."""
-
-    def read(name: str, argument: Any) -> tuple[frozenset[str], ...]:
-        sets = (of(name, item) for item in _items(name, argument, expected))
-        return tuple(sorted(dict.fromkeys(sets), key=sorted))
-
-    return read
+    sets = [[item] if isinstance(item, str) else item for item in argument]
+    return _AGGREGATES.read_sets(name, sets)
 
 
 def _traits_of(name: str, argument: Any) -> tuple[TraitsOf, ...]:
@@ -568,9 +573,7 @@ def _traits_of(name: str, argument: Any) -> tuple[TraitsOf, ...]:
     for resource_class, traits in sorted(argument.items()):
         if not _is_list(traits) or not traits:
             raise _invalid_request(f"{name} {resource_class}", traits, "a list of traits")
-        listed = [str(trait) for trait in traits]
-        required = known_traits(trait for trait in listed if not trait.startswith("!"))
-        forbidden = known_traits(trait[1:] for trait in listed if trait.startswith("!"))
+        required, forbidden = split_traits(map(str, traits))
         result.append((names.resource_class_name(resource_class), required, forbidden))
     return tuple(result)
 
@@ -584,40 +587,38 @@ def _choice(*words: str) -> Callable[[str, Any], Any]:
     return read
 
 
-#: The conditions of a group: functions of (name, argument) that return the stored value.
-GROUP: dict[str, Callable[[str, Any], Any]] = {
-    "required": _traits,
-    "forbidden": _traits,
-    "any_of": _sets(_traits, "a list of lists of traits"),
-    "member_of": _sets(
-        _aggregates, "a list of aggregates, or of lists of those of which one is enough"
-    ),
-    "not_member_of": _excluded,
-    "in_tree": lambda name, key: None if key is None else names.provider_key(key),
+#: Functions of (name, argument) that return the value of a field. A field without one takes the
+#: argument as it is.
+_READERS: Mapping[str, Callable[[str, Any], Any]] = {
+    "required": _TRAITS.read,
+    "forbidden": _TRAITS.read,
+    "any_of": _TRAITS.read_sets,
+    "member_of": _member_of,
+    "not_member_of": _AGGREGATES.read,
     "traits_of": _traits_of,
-}
-#: The conditions of a request as a whole.
-REQUEST: dict[str, Callable[[str, Any], Any]] = {
     "group_policy": _choice(*POLICIES),
-    "same_subtree": _sets(_suffixes, "a list of lists of suffixes"),
-    "root_required": _traits,
-    "root_forbidden": _traits,
+    "same_subtree": _SUFFIXES.read_sets,
+    "root_required": _TRAITS.read,
+    "root_forbidden": _TRAITS.read,
     "compatibility": _choice(*COMPATIBILITIES),
-    "near": lambda name, level: level,
     "near_policy": _choice(*NEAR_POLICIES),
 }
 
 
-def _read(table: Mapping[str, Any], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the stored values of arguments.
+def _read(table: Iterable[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of fields.
 
     :raises InvalidInput: for an invalid value
-    :raises TypeError: for an argument without a row in the table
+    :raises TypeError: for an argument that is not in the table
     """
     for name in arguments:
         if name not in table:
             raise TypeError(f"unexpected keyword argument {name!r}, expected {', '.join(table)}")
-    return {name: table[name](name, arguments[name]) for name in table if name in arguments}
+    return {
+        name: _READERS[name](name, arguments[name]) if name in _READERS else arguments[name]
+        for name in table
+        if name in arguments
+    }
 
 
 def _plain(table: Iterable[str], owner: object) -> dict[str, Any]:
@@ -636,20 +637,18 @@ def _plain_value(value: Any) -> Any:
     return {name: signed(required, forbidden) for name, required, forbidden in value}
 
 
-def _lines(table: Iterable[str], owner: object) -> list[str]:
-    """Return the conditions that are not empty as text."""
-    lines: list[str] = []
+def _texts(table: Iterable[str], owner: object) -> Iterator[str]:
+    """Yield the conditions that are not empty as text."""
     for name, data in _plain(table, owner).items():
         if name == "same_subtree":
-            lines += [f"{name}={','.join(suffixes)}" for suffixes in data]
+            yield from (f"{name}={','.join(suffixes)}" for suffixes in data)
         elif isinstance(data, dict):
-            lines += [f"{cls} with={','.join(traits)}" for cls, traits in data.items()]
+            yield from (f"{cls} with={','.join(traits)}" for cls, traits in data.items())
         elif isinstance(data, list):
             items = (item if isinstance(item, str) else "|".join(item) for item in data)
-            lines.append(f"{name}={','.join(items)}")
+            yield f"{name}={','.join(items)}"
         else:
-            lines.append(f"{name}={data}")
-    return lines
+            yield f"{name}={data}"
 
 
 def signed(required: Iterable[str], forbidden: Iterable[str]) -> list[str]:
@@ -657,30 +656,34 @@ def signed(required: Iterable[str], forbidden: Iterable[str]) -> list[str]:
     return [*sorted(required), *(f"!{trait}" for trait in sorted(forbidden))]
 
 
+def split_traits(traits: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the required and the forbidden traits of a list, the forbidden ones with ``!``.
+
+    :raises InvalidInput: for an unknown trait
+    """
+    listed = list(traits)
+    required = known_traits([trait for trait in listed if not trait.startswith("!")])
+    return required, known_traits([trait[1:] for trait in listed if trait.startswith("!")])
+
+
 def _characters(values: Iterable[Any]) -> int:
     """Return the number of characters in nested collections of names."""
-    return sum(len(value) if isinstance(value, str) else _characters(value) for value in values)
+    return sum([len(value) if isinstance(value, str) else _characters(value) for value in values])
 
 
 def _check_traits(label: str, required: frozenset[str], forbidden: frozenset[str]) -> None:
     """Raise for an unknown trait, and for traits that are both required and forbidden."""
-    known_traits(required)
-    known_traits(forbidden)
+    known_traits(required | forbidden)
     if both := sorted(required & forbidden):
         raise _invalid_request(f"{label}forbidden", both, "traits that are not required too")
 
 
-def _check_alternatives(
-    name: str, sets: Iterable[frozenset[str]], excluded: frozenset[str], expected: str
-) -> None:
-    """Raise for alternatives that are all excluded."""
-    for alternatives in sets:
-        if not alternatives - excluded:
-            raise _invalid_request(name, sorted(alternatives), f"at least one {expected}")
-
-
-def _refuse_as_request(label: str, error: InvalidInput) -> NoReturn:
+@contextlib.contextmanager
+def _about_request(label: str = "") -> Iterator[None]:
     """Raise an error about an amount as an error about the request with that amount."""
-    if not error.is_about("amount"):
-        raise error
-    raise _invalid_request(label + error.what, error.value, error.expected) from error
+    try:
+        yield
+    except InvalidInput as error:
+        if not error.is_about("amount"):
+            raise
+        raise _invalid_request(label + error.what, error.value, error.expected) from error
