@@ -33,7 +33,7 @@ from resource_objects.search.conditions.disabled import (
 from resource_objects.search.conditions.groups import Groups
 from resource_objects.search.conditions.host import HostCondition, HostGives
 from resource_objects.search.conditions.located import AffinityCheck, LocatedCondition
-from resource_objects.search.conditions.near import SingleDomain, TopologyConstraint
+from resource_objects.search.conditions.near import TopologyConstraint
 from resource_objects.search.conditions.together import Contention, Together
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, compile_located
@@ -50,7 +50,6 @@ from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.named_groups import Named, compile_groups
 from resource_objects.search.order import Preference
 from resource_objects.search.placements import placements
-from resource_objects.search.topology import topology_level
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
@@ -163,11 +162,9 @@ def compile_request(
     groups = Groups(named, is_host, beside, is_all) if named else None
     near, of_groups = None, list[Condition]()
     if request.near is not None:
-        level = topology_level(fleet, request.near)
-        is_required = request.must_be_near
-        near = TopologyConstraint(level, is_required, classes, where, traits.required, named)
-        if is_required:
-            of_groups.append(SingleDomain(near, request.near, groups))
+        near = TopologyConstraint(request, classes, where, traits.required, named, groups)
+        if near.is_required:
+            of_groups.append(near)
     of_groups += [] if groups is None else [groups]
     if disabled is not None or fleet.removed_units:
         placed = [one.demand for one in where]

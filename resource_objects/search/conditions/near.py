@@ -29,6 +29,7 @@ from typing import Any
 import numpy as np
 
 from resource_objects.reasons import Reason, Rule
+from resource_objects.requests import Request
 from resource_objects.requests.request import CELLS
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
@@ -41,12 +42,12 @@ from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.conditions.traits import RequiredTraits
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, bits
 from resource_objects.search.eligibility import OWN, POOL
-from resource_objects.search.findings import Check, Condition, Findings, HostSet
+from resource_objects.search.findings import Check, Condition, Findings, HostSet, sums
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import view_of
 from resource_objects.search.named_groups import Named
 from resource_objects.search.order import Preference
-from resource_objects.search.topology import TopologyLevel
+from resource_objects.search.topology import TopologyLevel, topology_level
 
 #: More domains than any tree has: decided without the constraint.
 UNCONSTRAINED = 1 << 40
@@ -60,55 +61,63 @@ class _Need:
 
     level: TopologyLevel
     amount: int
-    domain: Integers  #: by source, its domain
+    domain: Integers  #: by source
     provided: Integers  #: by source, the most that it provides
     is_bound: Booleans  #: by tree, whether domains provide it
     capacity: Integers | None = None  #: by source, the most if nothing were allocated
 
-    def sum_by_domain(self, values: Integers) -> Integers:
-        """Return the sums of values of the sources."""
-        sums = np.zeros(len(self.level), dtype=np.int64)
+    def _by_domain(self, values: Integers) -> Integers:
         is_inside = self.domain >= 0
-        np.add.at(sums, self.domain[is_inside], values[is_inside])
-        return sums
+        return sums(values[is_inside], self.domain[is_inside], len(self.level))
 
     @functools.cached_property
     def sums(self) -> Integers:
         """By domain, the most that it provides."""
-        return self.sum_by_domain(self.provided)
+        return self._by_domain(self.provided)
 
     @functools.cached_property
     def is_infeasible(self) -> Booleans:
         """By domain, whether it could not provide the amount even if nothing were allocated."""
         if self.capacity is None:
             return np.zeros(len(self.level), dtype=np.bool_)
-        return self.sum_by_domain(self.capacity) < self.amount
+        return self._by_domain(self.capacity) < self.amount
 
 
-class TopologyConstraint:
-    """The level of a request over a fleet: which resources are bound to its domains."""
+class TopologyConstraint(Condition):
+    """All of a request is provided by few domains of a level, or by one.
+
+    As a condition on hosts, one domain provides all of it. It is a condition of the request only if
+    it is required.
+    """
+
+    rule = Rule.NEAR
 
     def __init__(
         self,
-        level: TopologyLevel,
-        is_required: bool,
+        request: Request,
         classes: Sequence[ClassCondition],
         located: Sequence[LocatedCondition],
         required: tuple[str, ...],
         named: Named,
+        groups: Groups | None,
     ) -> None:
         """:param classes: each count of the unnamed group
 
         :param required: the traits that one of the classes or placed amounts has to answer for
+        :param groups: the condition on the named groups, whose reasons come first
         """
+        assert request.near is not None, "the request names a level"
         self.fleet: Fleet = named.fleet
-        self.level = level
-        self.is_required = is_required
+        self.level = topology_level(self.fleet, request.near)
+        #: the name of a domain of the level
+        self.label = "NUMA cell" if request.near == CELLS else request.near
+        self.is_required = request.must_be_near
         #: each count of the unnamed group, provided by domains where it is bound
         self.classes = [self._of_domains(condition) for condition in classes]
         self.located = located
         self.traits = RequiredTraits(self.fleet, named.rules, required, (*self.classes, *located))
         self.named = named
+        self._groups = groups
         #: by class, placed amount and kind of named group
         self.needs = list(self._needs())
         #: by tree, whether anything is bound
@@ -120,7 +129,7 @@ class TopologyConstraint:
         """Return the condition where domains provide the class if the tree has some of it there."""
         demand, of_domain = condition.demand, self.level.domain[condition.demand.rows.provider] >= 0
         rows = demand.rows
-        is_bound = self.level.binds(rows.tree, rows.provider)[rows.tree]
+        is_bound = self._is_bound(rows.provider)[rows.tree]
         allowed = having_free(self.fleet, rows, demand.units)
         allowed = allowed & np.where(is_bound, of_domain, ~rows.is_part)
         for failed in demand.failed:
@@ -138,6 +147,8 @@ class TopologyConstraint:
 
     def _is_bound(self, providers: Integers) -> Booleans:
         return self.level.binds(self.fleet.tree[providers], providers)
+
+    # --- over the fleet ---
 
     def _needs(self) -> Iterator[_Need]:
         """Yield the need of each class, placed amount and kind of named group."""
@@ -187,6 +198,10 @@ class TopologyConstraint:
         trees[self.level.tree[is_enough]] = True
         return trees & self.is_bound
 
+    def checks(self) -> Iterator[Check]:
+        """Yield one check."""
+        yield Check(self.mask(), self.rule, label=self.label)
+
     def least(self) -> Integers:
         """Return, by tree, a lower bound of the number of domains.
 
@@ -201,8 +216,36 @@ class TopologyConstraint:
         bounds[bounds > self.level.count] = UNCONSTRAINED
         return bounds
 
+    # --- reasons ---
+
+    def find(self, findings: Findings, hosts: Booleans) -> None:
+        """Add what the nearest domain of each host lacks, if it meets every other condition."""
+        if not findings.decides:
+            return
+        trees, among = findings.hosts.trees, hosts & ~findings.is_refused
+        if self._groups is not None:
+            for host in np.flatnonzero(among).tolist():
+                among[host] = self._groups.holds(int(trees[host]))
+        bound = trees[among & self.is_bound[trees]]
+        in_domain = Findings(HostSet(self.fleet, self.named.rules, bound), decides=True)
+        self._find_unnamed(in_domain)
+        self._find_named(in_domain)
+        lacking = in_domain.by_tree()
+
+        def reasons(host: int) -> list[Reason]:
+            tree = int(trees[host])
+            name, label = self.fleet.hosts[tree], self.label
+            if not self.is_bound[tree]:
+                return [Reason(Rule.NO_PLACE, 1, 0, 0, None, name, unit=label)]
+            if tree in lacking:
+                return [self._about_domain(reason, tree) for reason in lacking[tree]]
+            consumers = self.fleet.provider_counts(self._inventories(tree))
+            return [Reason(Rule.NEAR_AT_ONCE, 1, 0, 0, None, name, consumers, unit=label)]
+
+        findings.add_known(self, among, reasons)
+
     @functools.cached_property
-    def nearest(self) -> Integers:
+    def _nearest(self) -> Integers:
         """By tree, the domain that comes nearest to providing everything, -1 without domains.
 
         It lacks the fewest amounts that it could not even provide if nothing were allocated, then
@@ -219,7 +262,65 @@ class TopologyConstraint:
         domains[self.level.tree[order]] = order
         return domains
 
-    def inventories(self, tree: int) -> list[int]:
+    def _find_unnamed(self, findings: Findings) -> None:
+        """Add the reasons of each count and placed amount, on its sources in the nearest domain."""
+        hosts = findings.hosts
+        self.traits.narrow(findings)
+        for condition, need in zip(self.traits.classes, self.needs, strict=False):
+            demand = condition.demand
+            requested = demand.amount if isinstance(demand, FleetDemand) else demand.count
+            findings.begin(condition)
+            sources, flags = findings.sources[condition]
+            host, domain = sources.pairs.host, need.domain[sources.pairs.entry]
+            is_inside = domain == self._nearest[hosts.trees[host]]
+            flags = flags & (is_inside | ~need.is_bound[hosts.trees[host]])
+            findings.sources[condition] = sources, flags
+            has_source, is_own = hosts.any(host[flags]), sources.pairs.role == OWN
+            condition.find(findings, has_source)
+            is_unknown = hosts.any(host[is_own]) & ~hosts.any(host[is_own & (domain >= 0)])
+            for rule, some in ((Rule.PLACE_UNKNOWN, is_unknown), (Rule.NEAR, ~is_unknown)):
+                at = np.flatnonzero(~has_source & some)
+                subject: dict[str, Any] = {"resource": condition.name, "unit": self.label}
+                findings.add(condition, rule, at, requested, **subject)
+
+    def _find_named(self, findings: Findings) -> None:
+        """Add the classes of which the nearest domain has too little for groups of a kind."""
+        hosts = findings.hosts
+        findings.begin(self)
+        nearest = self._nearest[hosts.trees]
+        needs = self.needs[len(self.traits.classes) :]
+        for kind, need in zip(self.named.kinds, needs, strict=True):
+            is_short = need.is_bound[hosts.trees] & (need.sums[nearest] < kind.count)
+            for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
+                pairs = hosts.entries(rows.tree)
+                provider = rows.provider[pairs.entry]
+                is_inside = self.level.domain[provider] == nearest[pairs.host]
+                pairs = pairs.where(is_inside & kind.would[OWN][provider])
+                free = hosts.sum(rows.free[pairs.entry].clip(0), pairs.host)
+                used = hosts.sum(rows.capacity[pairs.entry], pairs.host) - free
+                requested, is_sum = kind.count * amount, kind.count > 1
+                is_few = is_short & (free < requested)
+                groups = {"demands": kind.suffixes} if is_sum else {"group": kind.suffixes[0]}
+                findings.add_full(self, is_few, pairs, rows, requested, name, used, **groups)
+
+    def _about_domain(self, reason: Reason, tree: int) -> Reason:
+        """Return a reason as one about the nearest domain."""
+        if reason.cell is not None or reason.rule is Rule.PLACE_UNKNOWN:
+            return reason
+        is_short = reason.rule in (Rule.CAPACITY, Rule.LIMIT, Rule.NO_INVENTORY)
+        if is_short and reason.unit is None:
+            reason = dataclasses.replace(reason, rule=Rule.NEAR, unit=self.label)
+        if reason.rule is Rule.NOT_WHOLE:
+            reason = dataclasses.replace(reason, unit=self.label)
+        host, domain = self.fleet.hosts[tree], self._nearest[tree]
+        if reason.where not in (None, host):
+            return reason
+        provider = int(self.level.provider[domain])
+        if provider >= 0:
+            return dataclasses.replace(reason, where=self.fleet.names[provider])
+        return dataclasses.replace(reason, where=host, cell=int(self.level.cell[domain]))
+
+    def _inventories(self, tree: int) -> list[int]:
         """Return the requested inventories of a tree that are in domains, by number."""
         classes = [condition.demand.rows for condition in self.classes]
         classes += [rows for kind in self.named.kinds for rows, _ in kind.classes]
@@ -250,13 +351,13 @@ class TreeDomains:
         order: dict[int, None] = {}
         here = constraint.level.of_tree(tree)
         for need, sources in zip(constraint.needs, self._sources(), strict=True):
-            is_bound = bool(need.is_bound[tree])
-            domains = need.domain[sources].tolist() if is_bound else [_UNBOUND] * len(sources)
-            self._domains_of.append(domains)
-            if is_bound:
-                needs.append(need)
-                providing = need.domain[sources[need.provided[sources] > 0]].tolist()
-                order.update(dict.fromkeys(domain for domain in providing if domain in here))
+            if not need.is_bound[tree]:
+                self._domains_of.append([_UNBOUND] * len(sources))
+                continue
+            needs.append(need)
+            self._domains_of.append(need.domain[sources].tolist())
+            providing = need.domain[sources[need.provided[sources] > 0]].tolist()
+            order.update(dict.fromkeys(domain for domain in providing if domain in here))
         #: the domains that provide something
         self.domains = list(order)
         if preference.sign:  # the fullest first, or the emptiest
@@ -264,7 +365,7 @@ class TreeDomains:
             self.domains.sort(key=lambda number: -preference.sign * parts[number])
         at = np.array(self.domains, dtype=np.int64)
         #: by bound need, the amount, and the most that each domain provides
-        self._sums = [(need.amount, need.sums[at].tolist()) for need in needs]
+        self._provided = [(need.amount, need.sums[at].tolist()) for need in needs]
 
     def _sources(self) -> Iterator[Integers]:
         """Yield, by need, the positions of the tree's sources, in the order of preference."""
@@ -290,21 +391,14 @@ class TreeDomains:
     ) -> tuple[list[TreeDemand], list[LocatedTreeDemand], list[list[int]]]:
         """Return the counts, the placed amounts and the providers of named groups in domains."""
         allowed = {*chosen, _UNBOUND}
-        is_inside = [[domain in allowed for domain in domains] for domains in self._domains_of]
-        counts, parts = len(self._classes), len(self._classes) + len(self._located)
+        is_inside = iter([[number in allowed for number in some] for some in self._domains_of])
         return (
             [
-                dataclasses.replace(demand, allowed=demand.allowed & bits(inside))
-                for demand, inside in zip(self._classes, is_inside[:counts], strict=True)
+                dataclasses.replace(demand, allowed=demand.allowed & bits(next(is_inside)))
+                for demand in self._classes
             ],
-            [
-                placed.among(bits(inside))
-                for placed, inside in zip(self._located, is_inside[counts:parts], strict=True)
-            ],
-            [
-                list(itertools.compress(providers, inside))
-                for providers, inside in zip(self._options, is_inside[parts:], strict=True)
-            ],
+            [placed.among(bits(next(is_inside))) for placed in self._located],
+            [list(itertools.compress(some, next(is_inside))) for some in self._options],
         )
 
     def sets(self, count: int, budget: Budget) -> Iterator[frozenset[int]]:
@@ -341,10 +435,10 @@ class TreeDomains:
 
     def _may_reach(self, chosen: tuple[int, ...], count: int) -> bool:
         """Return whether domains may provide enough with others that come after them."""
-        for amount, sums in self._sums:
-            lacking = amount - sum(sums[number] for number in chosen)
+        for amount, provided in self._provided:
+            lacking = amount - sum(provided[number] for number in chosen)
             if lacking > 0 and count > len(chosen):
-                lacking -= sum(heapq.nlargest(count - len(chosen), sums[chosen[-1] + 1 :]))
+                lacking -= sum(heapq.nlargest(count - len(chosen), provided[chosen[-1] + 1 :]))
             if lacking > 0:
                 return False
         return True
@@ -360,118 +454,3 @@ class TreeDomains:
             if known is not None:
                 return distance_table(cells, known.distances)
         return None
-
-
-# --- the condition --------------------------------------------------------------------------------
-
-
-class SingleDomain(Condition):
-    """All of a request is provided by one domain of a level."""
-
-    rule = Rule.NEAR
-
-    def __init__(self, constraint: TopologyConstraint, level: str, groups: Groups | None) -> None:
-        """:param groups: the condition on the named groups, whose reasons come first"""
-        self.fleet = constraint.fleet
-        self.constraint = constraint
-        self.groups = groups
-        #: the name of a domain of the level
-        self.label = "NUMA cell" if level == CELLS else level
-
-    def mask(self) -> Booleans:
-        """Return the hosts that seem to have a domain with enough of everything."""
-        return self.constraint.mask()
-
-    def checks(self) -> Iterator[Check]:
-        """Yield one cut."""
-        yield Check(self.mask(), self.rule, label=self.label)
-
-    def find(self, findings: Findings, hosts: Booleans) -> None:
-        """Add what the nearest domain of each host lacks, if it meets every other condition."""
-        if not findings.decides:
-            return
-        trees, among = findings.hosts.trees, hosts & ~findings.is_refused
-        if self.groups is not None:
-            for host in np.flatnonzero(among).tolist():
-                among[host] = self.groups.holds(int(trees[host]))
-        reasons = self._by_tree(trees[among])
-        findings.add_known(self, among, lambda host: reasons[int(trees[host])])
-
-    def _by_tree(self, trees: Integers) -> dict[int, list[Reason]]:
-        """Return the reasons of hosts that meet every other condition."""
-        constraint = self.constraint
-        bound = trees[constraint.is_bound[trees]]
-        findings = Findings(HostSet(self.fleet, constraint.named.rules, bound), decides=True)
-        self._find_unnamed(findings)
-        self._find_named(findings)
-        lacking = findings.by_tree()
-        reasons: dict[int, list[Reason]] = {}
-        for tree in trees.tolist():
-            name = self.fleet.hosts[tree]
-            if not constraint.is_bound[tree]:
-                reasons[tree] = [Reason(Rule.NO_PLACE, 1, 0, 0, None, name, unit=self.label)]
-            elif tree in lacking:
-                reasons[tree] = [self._in_domain(reason, tree, name) for reason in lacking[tree]]
-            else:
-                holders = self.fleet.provider_counts(constraint.inventories(tree))
-                at_once = Reason(Rule.NEAR_AT_ONCE, 1, 0, 0, None, name, holders, unit=self.label)
-                reasons[tree] = [at_once]
-        return reasons
-
-    def _find_unnamed(self, findings: Findings) -> None:
-        """Add the reasons of each count and placed amount, on its sources in the nearest domain."""
-        constraint, hosts = self.constraint, findings.hosts
-        constraint.traits.narrow(findings)
-        for condition, need in zip(constraint.traits.classes, constraint.needs, strict=False):
-            demand = condition.demand
-            requested = demand.amount if isinstance(demand, FleetDemand) else demand.count
-            findings.begin(condition)
-            sources, flags = findings.sources[condition]
-            host, domain = sources.pairs.host, need.domain[sources.pairs.entry]
-            is_inside = domain == constraint.nearest[hosts.trees[host]]
-            flags = flags & (is_inside | ~need.is_bound[hosts.trees[host]])
-            findings.sources[condition] = sources, flags
-            has_source, is_own = hosts.any(host[flags]), sources.pairs.role == OWN
-            condition.find(findings, has_source)
-            is_unknown = hosts.any(host[is_own]) & ~hosts.any(host[is_own & (domain >= 0)])
-            for rule, some in ((Rule.PLACE_UNKNOWN, is_unknown), (Rule.NEAR, ~is_unknown)):
-                at = np.flatnonzero(~has_source & some)
-                subject: dict[str, Any] = {"resource": condition.name, "unit": self.label}
-                findings.add(condition, rule, at, requested, **subject)
-
-    def _find_named(self, findings: Findings) -> None:
-        """Add the classes of which the nearest domain has too little for groups of a kind."""
-        constraint, hosts = self.constraint, findings.hosts
-        findings.begin(self)
-        nearest = constraint.nearest[hosts.trees]
-        needs = constraint.needs[len(constraint.traits.classes) :]
-        for kind, need in zip(constraint.named.kinds, needs, strict=True):
-            is_short = need.is_bound[hosts.trees] & (need.sums[nearest] < kind.count)
-            for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
-                pairs = hosts.entries(rows.tree)
-                provider = rows.provider[pairs.entry]
-                is_inside = constraint.level.domain[provider] == nearest[pairs.host]
-                pairs = pairs.where(is_inside & kind.would[OWN][provider])
-                free = hosts.sum(rows.free[pairs.entry].clip(0), pairs.host)
-                used = hosts.sum(rows.capacity[pairs.entry], pairs.host) - free
-                requested, is_sum = kind.count * amount, kind.count > 1
-                is_few = is_short & (free < requested)
-                groups = {"demands": kind.suffixes} if is_sum else {"group": kind.suffixes[0]}
-                findings.add_full(self, is_few, pairs, rows, requested, name, used, **groups)
-
-    def _in_domain(self, reason: Reason, tree: int, host: str) -> Reason:
-        """Return a reason as one about the nearest domain."""
-        if reason.cell is not None or reason.rule is Rule.PLACE_UNKNOWN:
-            return reason
-        is_short = reason.rule in (Rule.CAPACITY, Rule.LIMIT, Rule.NO_INVENTORY)
-        if is_short and reason.unit is None:
-            reason = dataclasses.replace(reason, rule=Rule.NEAR, unit=self.label)
-        if reason.rule is Rule.NOT_WHOLE:
-            reason = dataclasses.replace(reason, unit=self.label)
-        if reason.where not in (None, host):
-            return reason
-        level, domain = self.constraint.level, self.constraint.nearest[tree]
-        provider = int(level.provider[domain])
-        if provider >= 0:
-            return dataclasses.replace(reason, where=self.fleet.names[provider])
-        return dataclasses.replace(reason, where=host, cell=int(level.cell[domain]))
