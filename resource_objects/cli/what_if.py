@@ -69,7 +69,7 @@ def read_changes(said: argparse.Namespace) -> tuple[Change, ...]:
 
 def tried(
     command: Command, ledger: Ledger, changes: Sequence[Change], at: str | None = None
-) -> Scenario:
+) -> Scenario[Snapshot]:
     """Return a scenario in which changes are made; what they come to is told where errors go.
 
     :param at: the provider that the picture is confined to
@@ -292,7 +292,7 @@ def _given(snapshot: Snapshot, found: Candidates, glyphs: Glyphs) -> Iterator[st
         yield ""
 
 
-def bundle_text(bundle: Bundle) -> str:
+def bundle_text(bundle: Bundle[Snapshot]) -> str:
     """Return a bundle as the text of a file, which begins with what people look at."""
     from resource_objects.cli import render
 

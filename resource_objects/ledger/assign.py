@@ -42,7 +42,7 @@ from resource_objects.resources import Amount, Amounts, Inventory
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.located import Located, cell_map_of, dependent_units, unit_count
 from resource_objects.resources.records import InventoryRecord
-from resource_objects.search.in_place import MOST_PARTS
+from resource_objects.search.candidate import MOST_PARTS
 
 #: The rules that the write checks again on locked rows, and refuses with the consumers.
 _DECIDED_BY_THE_WRITE = frozenset(

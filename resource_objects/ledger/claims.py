@@ -66,10 +66,9 @@ from resource_objects.requests import Request
 from resource_objects.resources import Amount
 from resource_objects.search.candidate import Chosen
 from resource_objects.search.candidates import Candidates
-from resource_objects.search.in_place import kept_in_place
 
 if TYPE_CHECKING:
-    from resource_objects.search import Scenario, Snapshot
+    from resource_objects.search import Snapshot
 
 #: Logs what a caller may not report: refusals (INFO), and lost races with a retry (DEBUG).
 LOG = logging.getLogger("resource_objects.ledger")
@@ -684,13 +683,14 @@ class Claims:
 
     def _retaining(self, consumer: str, candidates: Candidates) -> Iterator[Chosen]:
         """Yield candidates that retain what the consumer uses of its host."""
+        from resource_objects.search.scenario import kept_in_place  # it loads NumPy
+
         record = self._context.backend.held(consumer)
         if record is None:
             return
 
-        def without(host: str) -> Scenario:
-            at = candidates.at or host
-            return snapshot_in_place(self._context.backend, consumer, at).fork()
+        def without(host: str) -> Snapshot:
+            return snapshot_in_place(self._context.backend, consumer, candidates.at or host)
 
         def retained(host: str, amounts: Mapping[str, Amount]) -> Mapping[str, Amount]:
             return self._assigner.retained(consumer, self._context.uuids([host])[host], amounts)

@@ -42,7 +42,6 @@ What if
 ``releases``         consumers whose release may make room for a request
 ``when``             when a request fits if claims end as stated
 ``drain``            the rehearsal of a drain
-``in_place``         a change of a consumer that retains its devices and CPUs
 ``script``           changes of a scenario as lines of text
 ``bundle``           a search as a file, shrunk to what its answer needs
 

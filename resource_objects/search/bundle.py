@@ -17,7 +17,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
@@ -30,7 +30,7 @@ from resource_objects.providers.dry_run import without_consumers
 from resource_objects.requests import Request
 from resource_objects.search.candidates import Candidates
 from resource_objects.search.order import Order
-from resource_objects.search.snapshot import Snapshot
+from resource_objects.search.scenario import State
 
 #: Version of the JSON form.
 VERSION = 1
@@ -54,14 +54,18 @@ _TABLES = tuple(
 _FORMER_TABLE = "disabled_units"
 
 
+S = TypeVar("S", bound=State)
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
-class Bundle:
+class Bundle(Generic[S]):
     """What is needed to repeat a search.
 
     :param columns: the rows of the snapshot
     :param options: of the search: those of :data:`OPTIONS`
     :param at: the provider that the snapshot is confined to
     :param answer: the known answer in the form of :func:`answer_of`, None if it is not known
+    :param open_snapshot: makes the snapshot of the columns
     """
 
     columns: Columns
@@ -69,6 +73,7 @@ class Bundle:
     options: Mapping[str, Any]
     at: str | None
     answer: Any = None
+    open_snapshot: Callable[..., S] = dataclasses.field(kw_only=True, repr=False, compare=False)
 
     def ask(self) -> Candidates:
         """Return the candidates of the request."""
@@ -80,11 +85,11 @@ class Bundle:
             options["limits"] = {key: bounds[key] for key in bounds if key in existing}
         return self.snapshot().candidates(self.request, **options)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> S:
         """Return the snapshot."""
-        return Snapshot(self.columns, at=self.at)
+        return self.open_snapshot(self.columns, at=self.at)
 
-    def answered(self) -> Bundle:
+    def answered(self) -> Bundle[S]:
         """Return the bundle with its present answer."""
         return dataclasses.replace(self, answer=answer_of(self.ask()))
 
@@ -92,7 +97,7 @@ class Bundle:
         """Return True if the answer is still the known one."""
         return bool(self.answer == answer_of(self.ask()))
 
-    def shrunk(self, outcome: Callable[[Candidates], Hashable] | None = None) -> Bundle:
+    def shrunk(self, outcome: Callable[[Candidates], Hashable] | None = None) -> Bundle[S]:
         """Return a smallest bundle with the same outcome: no single thing more can be removed.
 
         Cost: a search of ever smaller snapshots for each trial: for a fleet some searches for each
@@ -139,7 +144,7 @@ class Bundle:
         return json.dumps(data, indent=indent, ensure_ascii=False, default=_plain)
 
     @classmethod
-    def from_json(cls, text: str | bytes) -> Self:
+    def from_json(cls, text: str | bytes, open_snapshot: Callable[..., S]) -> Bundle[S]:
         """Return the bundle of a JSON text.
 
         :raises InvalidInput: if it is not the JSON text of a bundle
@@ -160,7 +165,7 @@ class Bundle:
             raise exceptions.InvalidInput("text", "bundle.tables", tables, expected)
         if not isinstance(options, Mapping):
             raise exceptions.InvalidInput("text", "bundle.options", options, "an object")
-        bundle = cls(
+        bundle = Bundle(
             Columns(
                 **{name: _read_table(name, tables[name]) for name in _TABLES},
                 now=_read("bundle.now", data.get("now"), "a moment", _moment),
@@ -169,6 +174,7 @@ class Bundle:
             checked_options(options),
             data.get("at"),
             data.get("answer"),
+            open_snapshot=open_snapshot,
         )
         bundle.snapshot()  # inconsistent tables are refused here
         return bundle

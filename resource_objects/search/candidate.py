@@ -14,6 +14,10 @@ from resource_objects.providers.allocation import by_provider, to_dicts, total
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts
 
+#: The maximum number of parts that are tried for a placed amount next to those that a consumer
+#: uses.
+MOST_PARTS = 32
+
 
 class Generation(ovo_fields.FieldType[tuple[str, int]]):
     """A provider's uuid with the generation of its definition."""

@@ -22,7 +22,7 @@ from resource_objects.providers.plan import Plan
 from resource_objects.requests import Gang, Member, Request
 from resource_objects.search.candidate import Candidate, Chosen
 from resource_objects.search.explain import Explanation
-from resource_objects.search.scenario import Scenario
+from resource_objects.search.scenario import DRAINED, Scenario, State
 from resource_objects.search.script import Requests, counts_held, made_for, without
 
 #: The maximum number of candidates that are tried for each consumer.
@@ -41,6 +41,8 @@ class Placed:
     request: Request
     held: str  #: its allocations, as text
     candidate: Candidate
+    #: the candidate, with the request if that is known, to be claimed
+    chosen: Candidate | Chosen = dataclasses.field(repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -93,7 +95,7 @@ class Rehearsal:
     placed: tuple[Placed, ...]
     stuck: tuple[Stuck, ...]
     #: the providers are disabled in it, and the placed consumers are moved
-    scenario: Scenario
+    scenario: Scenario[State]
     is_certain: bool  #: whether all are placed, or it is proved that not all can be
     budget: int  #: the maximum number of steps of each search
 
@@ -130,7 +132,7 @@ class Rehearsal:
 
 
 def rehearse(
-    scenario: Scenario, providers: Sequence[str], requests: Requests, **options: Any
+    scenario: Scenario[State], providers: Sequence[str], requests: Requests, **options: Any
 ) -> Rehearsal:
     """Return the possible placements of the consumers of providers, and of providers below them.
 
@@ -148,7 +150,7 @@ def rehearse(
 class _Round:
     """A scenario in which the consumers were placed one after the other."""
 
-    scenario: Scenario
+    scenario: Scenario[State]
     placed: dict[str, Candidate] = dataclasses.field(default_factory=dict)
     unplaced: list[str] = dataclasses.field(default_factory=list)
 
@@ -158,7 +160,7 @@ class _Drain:
 
     def __init__(
         self,
-        scenario: Scenario,
+        scenario: Scenario[State],
         providers: tuple[str, ...],
         requests: Requests,
         options: dict[str, Any],
@@ -183,7 +185,13 @@ class _Drain:
         return Rehearsal(
             self.providers,
             tuple(
-                Placed(name, self.requests[name], self._held(name), candidate)
+                Placed(
+                    name,
+                    self.requests[name],
+                    self._held(name),
+                    candidate,
+                    self._chosen(name, candidate),
+                )
                 for name, candidate in sorted(best.placed.items())
             ),
             stuck,
@@ -192,10 +200,10 @@ class _Drain:
             self.options["budget"],
         )
 
-    def _with_disabled_providers(self) -> Scenario:
+    def _with_disabled_providers(self) -> Scenario[State]:
         scenario = self.before.fork()
         for name in self.providers:
-            scenario.disable(name, reason="drained")
+            scenario.disable(name, reason=DRAINED)
         return scenario
 
     def _consumers(self) -> tuple[str, ...]:
@@ -256,7 +264,7 @@ class _Drain:
                 done.placed[name] = candidate
         return done
 
-    def _claim_first(self, scenario: Scenario, name: str) -> Candidate | None:
+    def _claim_first(self, scenario: Scenario[State], name: str) -> Candidate | None:
         """Claim the first candidate that can be claimed for a consumer; None if there is none."""
         options = {"limit": MOST_CANDIDATES, **self.options}
         try:
@@ -270,11 +278,13 @@ class _Drain:
             pass
         return None
 
-    def _claim(self, scenario: Scenario, name: str, candidate: Candidate) -> None:
-        """Claim a candidate, with the request of the consumer if it is known."""
+    def _claim(self, scenario: Scenario[State], name: str, candidate: Candidate) -> None:
+        limits = self.options.get("limits")
+        scenario.claim(name, self._chosen(name, candidate), limits=limits)
+
+    def _chosen(self, name: str, candidate: Candidate) -> Candidate | Chosen:
         request = self.known_requests.get(name)
-        chosen = candidate if request is None else Chosen(candidate, request)
-        scenario.claim(name, chosen, limits=self.options.get("limits"))
+        return candidate if request is None else Chosen(candidate, request)
 
     def _place_at_once(self, best: _Round) -> tuple[_Round, bool]:
         """Return a round that places all consumers, if the search for all at once finds one."""
@@ -295,7 +305,7 @@ class _Drain:
 
     # --- reasons ---
 
-    def _stuck(self, name: str, after: Scenario) -> Stuck:
+    def _stuck(self, name: str, after: Scenario[State]) -> Stuck:
         """Return the reasons that a consumer has no place: at all, or next to the others."""
         individually = without(self.scenario, *self.consumers)
         for scenario, is_certain in ((individually, True), (without(after, name), False)):

@@ -43,7 +43,7 @@ from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import CapacityByHost, GangProblem, Kind, Levels, split_at
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Problem, compile_request
-from resource_objects.search.scenario import Scenario
+from resource_objects.search.scenario import Scenario, State
 from resource_objects.search.tree_search import TreeSearch, Wider
 from resource_objects.search.usage import with_limits
 
@@ -132,7 +132,7 @@ class GangFit:
         return f"<GangFit: {len(self.candidates)} of {self.gang.count} members placed>"
 
 
-def fit_gang(scenario: Scenario, gang: Gang, levels: Levels, options: Options) -> GangFit:
+def fit_gang(scenario: Scenario[State], gang: Gang, levels: Levels, options: Options) -> GangFit:
     """Return the placement of a gang.
 
     A member that names a level is placed on hosts of the domains of that level only; if the gang
@@ -168,7 +168,9 @@ _Placement: TypeAlias = list[list[Candidate]]
 class GangSearch:
     """The search for a placement of one gang."""
 
-    def __init__(self, scenario: Scenario, gang: Gang, levels: Levels, options: Options) -> None:
+    def __init__(
+        self, scenario: Scenario[State], gang: Gang, levels: Levels, options: Options
+    ) -> None:
         self.gang = gang
         self.options = options
         self.budget = Budget(options.budget)

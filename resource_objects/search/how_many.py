@@ -40,7 +40,7 @@ from resource_objects.search.gangs import GangSearch
 from resource_objects.search.host_classes import HostClasses
 from resource_objects.search.order import Options
 from resource_objects.search.problem import compile_request
-from resource_objects.search.scenario import Scenario
+from resource_objects.search.scenario import Scenario, State
 from resource_objects.search.usage import with_limits
 
 #: The name of the member of a mix that was passed as a request.
@@ -175,7 +175,7 @@ def mix_of(requested: Gang | RequestLike) -> Gang:
     return requested
 
 
-def how_many(scenario: Scenario, mix: Gang, options: Options) -> HowMany:
+def how_many(scenario: Scenario[State], mix: Gang, options: Options) -> HowMany:
     """Return the number of times that all members of a mix fit at once.
 
     Cost: some passes over the fleet if only counts are requested. Else half a millisecond for each
@@ -255,7 +255,7 @@ class _Component:
 class _OneRequest:
     """The count of one request."""
 
-    def __init__(self, scenario: Scenario, mix: Gang, options: Options) -> None:
+    def __init__(self, scenario: Scenario[State], mix: Gang, options: Options) -> None:
         self.scenario, self.mix, self.options = scenario, mix, options
         self.fleet = with_limits(scenario.snapshot.fleet, options.limits)
         self.member = mix.members[0]
@@ -387,7 +387,7 @@ def _hosts(fleet: Fleet) -> Iterator[int]:
 class _Mix:
     """The count of a mix of requests."""
 
-    def __init__(self, scenario: Scenario, mix: Gang, options: Options) -> None:
+    def __init__(self, scenario: Scenario[State], mix: Gang, options: Options) -> None:
         self.scenario, self.mix, self.options = scenario, mix, options
         self.fleet = with_limits(scenario.snapshot.fleet, options.limits)
         self.capacity = CapacityByHost(self.fleet)

@@ -48,9 +48,8 @@ from resource_objects.search.relaxed_request import (
     with_count,
 )
 from resource_objects.search.releases import feasible_without_consumers, release_candidates
-from resource_objects.search.scenario import Scenario
+from resource_objects.search.scenario import Scenario, State
 from resource_objects.search.script import Change, free_name
-from resource_objects.search.snapshot import Snapshot
 
 _T = TypeVar("_T")
 
@@ -95,7 +94,7 @@ class Relaxation:
     candidate: Candidate
     is_smallest: bool = True
 
-    def apply(self, scenario: Scenario) -> Request:
+    def apply(self, scenario: Scenario[State]) -> Request:
         """Make the change in a scenario; return the request after it."""
         if self.change is not None:
             self.change.apply(scenario)
@@ -177,7 +176,7 @@ class RelaxationSearch:
     :raises InvalidInput: for an invalid argument
     """
 
-    snapshot: Snapshot
+    snapshot: State
     request: Request
     k: int
     costs: Mapping[str, Fraction | int]
@@ -262,7 +261,7 @@ class RelaxationSearch:
         """Return the cost of a change."""
         return self._weights[kind] * size
 
-    def candidate(self, state: Snapshot | Scenario, request: Request) -> Candidate | None:
+    def candidate(self, state: State | Scenario[State], request: Request) -> Candidate | None:
         """Return a candidate, None if there is none or the tries are exhausted."""
         if self.tries >= self.max_tries:
             self.is_cut_short = True
@@ -284,7 +283,7 @@ class RelaxationSearch:
         make: Callable[[], Request] | None = None,
         *,
         change: Change | None = None,
-        fork: Callable[[], Scenario] | None = None,
+        fork: Callable[[], Scenario[State]] | None = None,
         is_smallest: bool = True,
     ) -> Relaxation | None:
         """Return a relaxation if there is a candidate after a change.
@@ -292,7 +291,7 @@ class RelaxationSearch:
         :param make: makes the request, None for the one as it is
         :param fork: makes the scenario for a change of the ledger
         """
-        state: Snapshot | Scenario = self.snapshot
+        state: State | Scenario[State] = self.snapshot
         try:
             request = self.request if make is None else make()
             if change is not None and fork is not None:
@@ -413,10 +412,10 @@ class RelaxationSearch:
             self._parts[key] = fleet_io.read(columns_of(fleet, key))
         return self._parts[key]
 
-    def _fork(self, trees: Collection[int]) -> Scenario:
+    def _fork(self, trees: Collection[int]) -> Scenario[State]:
         return self.snapshot._with_fleet(self._part(trees)).fork()
 
-    def _fork_around(self, place: int) -> Scenario:
+    def _fork_around(self, place: int) -> Scenario[State]:
         """Return a scenario of all trees that the provider may serve."""
         tree = int(self.fleet.tree[place])
         return self.snapshot.fork() if tree in self._pool_trees else self._fork([tree])

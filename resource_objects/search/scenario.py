@@ -18,7 +18,7 @@ import types
 import uuid as uuids
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
 
 from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
@@ -36,36 +36,63 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.disabled import Disabled, DisableOrder, ServiceState
 from resource_objects.providers.dry_run import in_place
+from resource_objects.providers.feed import Cursor
 from resource_objects.providers.orders import (
     UNLIMITED,
     Change,
     ConsumerOrder,
     ConsumerRecord,
+    Key,
     StoredRequest,
     Use,
     UseLimits,
 )
 from resource_objects.providers.plan import Plan, diff_rows, holdings
 from resource_objects.requests import Request, RequestLike
-from resource_objects.resources import InventoriesLike, resource
-from resource_objects.search.candidate import Candidate, Chosen
+from resource_objects.resources import Amount, Amounts, InventoriesLike, resource
+from resource_objects.search import fleet_io
+from resource_objects.search.candidate import MOST_PARTS, Candidate, Chosen
 from resource_objects.search.candidates import Candidates
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.fleet_io import columns_of
-from resource_objects.search.in_place import kept_in_place
+from resource_objects.search.order import Options
 from resource_objects.search.splice import columns_with, with_columns, with_definitions
 from resource_objects.search.usage import NO_MOMENT, settle, uuids_in, with_use
-
-if TYPE_CHECKING:
-    from resource_objects.search.drain import Rehearsal
-    from resource_objects.search.snapshot import Snapshot
 
 #: What can be claimed: candidates, of which the first that is free is allocated; one of them; or
 #: allocations, also those of a claim.
 Claimable: TypeAlias = Candidates | Candidate | Chosen | Sequence[Candidate] | Sequence[Allocation]
 
+#: The reason for which the providers of a drain are disabled.
+DRAINED = "drained"
 #: The uuid of all consumers of a scenario.
 _NO_UUID = str(uuids.UUID(int=0))
+
+
+class State(Protocol):
+    """A snapshot, as far as scenarios and the questions that try changes use it."""
+
+    @property
+    def _fleet(self) -> Fleet: ...
+    @property
+    def fleet(self) -> Fleet: ...
+    @property
+    def at(self) -> str | None: ...
+    @property
+    def cursor(self) -> Cursor | None: ...
+    @property
+    def candidates(self) -> Callable[..., Candidates]: ...
+    @property
+    def fit_gang(self) -> Callable[..., Any]: ...
+    @property
+    def rehearse_drain(self) -> Callable[..., Any]: ...
+    def searched(self, request: Request, options: Options) -> Candidates: ...
+    def fork(self) -> Scenario[Self]: ...
+    def _with_fleet(self, fleet: Fleet) -> Self: ...
+
+
+#: The class of the snapshots of a scenario.
+S_co = TypeVar("S_co", bound=State, covariant=True)
 
 
 class _UsageStep(NamedTuple):
@@ -88,7 +115,7 @@ class _DefinitionStep(NamedTuple):
     hosts: frozenset[str]
 
 
-class Scenario:
+class Scenario(Generic[S_co]):
     """A fork of a snapshot in which changes can be tried.
 
     ==============  ===============================================================================
@@ -133,16 +160,16 @@ class Scenario:
 
     __slots__ = ("_base", "_fleet", "_records", "_snapshot", "_steps")
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: S_co) -> None:
         self._base = snapshot
         self._fleet = snapshot._fleet
         #: None while nobody has seen the fleet, which then may be changed in place
-        self._snapshot: Snapshot | None = snapshot
+        self._snapshot: S_co | None = snapshot
         self._records: dict[str, ConsumerRecord | None] = {}  # of consumers that changed here
         self._steps: list[_UsageStep | _DefinitionStep] = []
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> S_co:
         """The present state, as a snapshot that does not change with the scenario."""
         if self._snapshot is None:
             self._snapshot = self._base._with_fleet(self._fleet)
@@ -233,9 +260,9 @@ class Scenario:
             return
         places.update(self._place(allocation.provider) for allocation in first.allocations)
 
-        def without(host: str) -> Scenario:
+        def without(host: str) -> State:
             columns = in_place(columns_with(fleet, places), name)
-            return type(self._base)(columns, at=candidates.at or host).fork()
+            return self._base._with_fleet(fleet_io.read(columns, candidates.at or host))
 
         for chosen in kept_in_place(candidates, record.held, without, lambda *_: {}):
             yield chosen.candidate.allocations
@@ -274,25 +301,26 @@ class Scenario:
         """
         rehearsal = self.rehearse_drain(*providers, requests=requests, **options)
         rehearsal.require()
-        drained = rehearsal.scenario
-        self._steps += drained._steps
-        self._records |= drained._records
-        self._snapshot = drained.snapshot  # so that neither changes the figures of both in place
-        self._fleet = drained._fleet
+        for provider in rehearsal.providers:
+            self.disable(provider, reason=DRAINED)
+        for move in rehearsal.placed:
+            self.release(move.consumer)
+        for move in rehearsal.placed:
+            self.claim(move.consumer, move.chosen)
         return {move.consumer: move.candidate.allocations for move in rehearsal.placed}
 
     def rehearse_drain(
         self, *providers: str, requests: Mapping[str, Request] = FrozenDict(), **options: Any
-    ) -> Rehearsal:
+    ) -> Any:
         """Return where the consumers of some providers could be placed if these were drained.
 
         As :meth:`.Snapshot.rehearse_drain`; consumers that claimed here are placed by the request
         of that claim. This scenario does not change.
-        """
-        from resource_objects.search.drain import rehearse
-        from resource_objects.search.snapshot import DEFAULT_BUDGET
 
-        return rehearse(self, providers, requests, **{"budget": DEFAULT_BUDGET, **options})
+        :returns: a :class:`~resource_objects.search.drain.Rehearsal`
+        """
+        stored = {name: request.request for name, request in self._requests().items()}
+        return self.snapshot.rehearse_drain(*providers, requests={**requests, **stored}, **options)
 
     def held(self, consumer: str) -> ConsumerRecord:
         """Return the record of a consumer, with the request if it claimed here.
@@ -430,7 +458,7 @@ class Scenario:
 
     # --- comparison and history ---
 
-    def diff(self, since: Snapshot | Scenario | None = None) -> Plan:
+    def diff(self, since: State | Scenario[State] | None = None) -> Plan:
         """Return the plan that leads from another snapshot to the present state.
 
         ``ledger.apply`` applies it in one transaction. However old the snapshot is, it refuses the
@@ -444,14 +472,17 @@ class Scenario:
         :returns: an empty plan if nothing differs
         :raises InvalidInput: for a snapshot of another ledger
         """
-        requests = {
+        if since is None:
+            return plan_between(self._base, self, self._requests(), self._changed_hosts())
+        return plan_between(since, self, self._requests())
+
+    def _requests(self) -> dict[str, StoredRequest]:
+        """Return the requests of the consumers that claimed here."""
+        return {
             name: record.request
             for name, record in self._records.items()
-            if record is not None and record.request is not None
+            if record is not None and isinstance(record.request, StoredRequest)
         }
-        if since is None:
-            return plan_between(self._base, self, requests, self._changed_hosts())
-        return plan_between(since, self, requests)
 
     def _changed_hosts(self) -> set[str]:
         """Return the hosts whose trees may differ, and all hosts of the changed consumers."""
@@ -466,7 +497,7 @@ class Scenario:
                 hosts.add(after.hosts[int(after.tree[place])])
         return hosts
 
-    def fork(self) -> Scenario:
+    def fork(self) -> Scenario[S_co]:
         """Return a scenario that starts from the present state, independent of this one."""
         fork = Scenario(self.snapshot)
         fork._records = dict(self._records)
@@ -593,12 +624,137 @@ def _uses(allocation: Allocation) -> Iterator[Use]:
         yield Use(uuid, record.resource_class, record.amount, units, name)
 
 
+# --- a change of a consumer in place ---
+#
+# A search may choose other devices, partitions and CPUs that are as good as those in use. So its
+# first host is searched again, without the use of the consumer, and with its providers first.
+
+
+def kept_in_place(
+    candidates: Candidates,
+    uses: Iterable[Use],
+    without: Callable[[str], State],
+    staying: Callable[[str, Mapping[str, Amount]], Mapping[str, Amount]],
+) -> Iterator[Chosen]:
+    """Yield a candidate on the host of the first one with what its consumer uses there.
+
+    None if the first one keeps all that it needs. Cost: a search of one host; if a placed amount
+    changes, a search for each part that is added to those in use.
+
+    :param uses: the use of the consumer
+    :param without: returns a snapshot of a host in which the consumer uses nothing
+    :param staying: returns which of some placed amounts the consumer has on a host, assigned
+    """
+    first, used = candidates[0], {use.key: use for use in uses}
+    if not _is_lost(first, used):
+        return
+    options = dataclasses.replace(candidates.options, keeps=frozenset(uuid for uuid, _ in used))
+    scenario = without(first.host).fork()
+    _enable(scenario, used.values())
+    request = candidates.request
+    if first.located:
+        amounts = {
+            name: amount
+            for name, amount in request.groups[0].resources.by_name()
+            if name in first.located.names() and not amount.is_assigned
+        }
+        request = _assigned(request, staying(first.host, amounts))
+    for trial in dict.fromkeys((request, candidates.request)):
+        for snapshot in _snapshots(scenario, _unused_parts(scenario, trial, options.keeps)):
+            try:
+                best = snapshot.searched(trial, options)[:1]
+            except exceptions.SearchLimitReached:
+                continue
+            for candidate in best:
+                yield Chosen(_with_units(candidate, used), candidates.request)
+                return
+
+
+def _is_lost(first: Candidate, used: Mapping[Key, Use]) -> bool:
+    """Return True if the consumer would lose an inventory or a unit of the classes of a candidate.
+
+    Amounts of the host itself are the same wherever they are allocated.
+    """
+    allocations = first.allocations
+    if all(a.provider == first.host and not a.units for a in allocations):
+        return False
+    classes = {allocation.resource_class for allocation in allocations}
+    lost = {key for key in used if key[1] in classes}
+    for allocation in allocations:
+        key = allocation.provider_uuid or "", allocation.resource_class
+        if key in used and set(allocation.units) <= set(used[key].units):
+            lost.discard(key)
+    return bool(lost)
+
+
+def _enable(scenario: Scenario[State], uses: Iterable[Use]) -> None:
+    """Enable the providers that a consumer uses: it may keep them although they are disabled."""
+    fleet = scenario.snapshot.fleet
+    for use in uses:
+        place = fleet.place_by_key.get(use.provider_uuid)
+        if place in fleet.disabled:
+            scenario.enable(use.provider_uuid)
+
+
+def _assigned(request: Request, amounts: Mapping[str, Amount]) -> Request:
+    """Return a request with some placed amounts assigned."""
+    group = request.groups[0]
+    resources = Amounts({**dict(group.resources.by_name()), **amounts})
+    return request.replace(groups=(group.replace(resources=resources), *request.groups[1:]))
+
+
+def _unused_parts(scenario: Scenario[State], request: Request, used: frozenset[str]) -> list[str]:
+    """Return the parts of a host that may get a placed amount, but for those in use."""
+    fleet = scenario.snapshot.fleet
+    places = {
+        place
+        for name, amount in request.groups[0].resources.by_name()
+        if not amount.is_assigned
+        for place in fleet.parts_of(name).provider.tolist()
+    }
+    return [
+        fleet.names[place]
+        for place in sorted(places - fleet.disabled.keys())
+        if fleet.uuids[place] not in used
+    ]
+
+
+def _snapshots(scenario: Scenario[State], parts: Sequence[str]) -> Iterator[State]:
+    """Yield a snapshot with all parts disabled, then one after each part that is enabled again.
+
+    After ``MOST_PARTS`` snapshots the last one has all parts enabled. The scenario is changed: it
+    has the parts of the last snapshot that was yielded.
+    """
+    for part in parts:
+        scenario.disable(part)
+    for part in parts[:MOST_PARTS]:
+        yield scenario.snapshot
+        scenario.enable(part)
+    for part in parts[MOST_PARTS:]:
+        scenario.enable(part)
+    yield scenario.snapshot
+
+
+def _with_units(candidate: Candidate, used: Mapping[Key, Use]) -> Candidate:
+    """Return a candidate with the units of its consumer, if the request names none."""
+    if candidate.located:  # its units are assigned
+        return candidate
+    allocations = []
+    for allocation in candidate.allocations:
+        use = used.get((allocation.provider_uuid or "", allocation.resource_class))
+        if allocation.units and use is not None:
+            units = tuple(dict.fromkeys((*use.units, *allocation.units)))
+            allocation = allocation.replace(units=units[: len(allocation.units)])
+        allocations.append(allocation)
+    return candidate.replace(allocations=tuple(allocations))
+
+
 # --- differences ---
 
 
 def plan_between(
-    before: Snapshot | Scenario,
-    after: Snapshot | Scenario,
+    before: State | Scenario[State],
+    after: State | Scenario[State],
     requests: Mapping[str, StoredRequest] = FrozenDict(),
     hosts: Collection[str] | None = None,
 ) -> Plan:
@@ -653,11 +809,11 @@ def plan_between(
     )
 
 
-def _snapshot_of(state: object) -> Snapshot:
+def _snapshot_of(state: object) -> State:
     snapshot = state.snapshot if isinstance(state, Scenario) else state
     if not isinstance(getattr(snapshot, "_fleet", None), Fleet):
         raise exceptions.InvalidInput("field", "diff", state, "a snapshot or a scenario")
-    return cast("Snapshot", snapshot)
+    return cast("State", snapshot)
 
 
 def _trees(fleet: Fleet, hosts: Collection[str] | None) -> set[int] | None:

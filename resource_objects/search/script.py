@@ -41,7 +41,7 @@ from resource_objects.requests import Request, query
 from resource_objects.resources import Amounts
 from resource_objects.search.candidate import Chosen
 from resource_objects.search.conditions.host import OnlyHost
-from resource_objects.search.scenario import Scenario
+from resource_objects.search.scenario import Scenario, State
 
 #: The requests of consumers, by name.
 Requests: TypeAlias = Mapping[str, Request]
@@ -103,7 +103,9 @@ class Change:
     def __str__(self) -> str:
         return shlex.join((self.verb, *self.words))
 
-    def apply(self, scenario: Scenario, requests: Mapping[str, Request] = FrozenDict()) -> None:
+    def apply(
+        self, scenario: Scenario[State], requests: Mapping[str, Request] = FrozenDict()
+    ) -> None:
         """Make this change in a scenario. Errors are those of the methods of the scenario.
 
         :param requests: the requests of consumers that move
@@ -158,7 +160,7 @@ def read_script(text: str | Iterable[str]) -> tuple[Change, ...]:
     return tuple(changes)
 
 
-def _move(scenario: Scenario, requests: Requests, name: str, host: str) -> None:
+def _move(scenario: Scenario[State], requests: Requests, name: str, host: str) -> None:
     stored, root = made_for(scenario, requests, name), scenario.tree(host).name
     request = stored or counts_held(scenario, name)
     on_host = partial(OnlyHost, root)  # with its pools, unlike in_tree
@@ -170,7 +172,7 @@ def _move(scenario: Scenario, requests: Requests, name: str, host: str) -> None:
     scenario.move(name, Chosen(candidates[0], request) if stored else candidates[0])
 
 
-def without(scenario: Scenario, *consumers: str) -> Scenario:
+def without(scenario: Scenario[State], *consumers: str) -> Scenario[State]:
     """Return a fork in which some consumers are released."""
     fork = scenario.fork()
     for consumer in consumers:
@@ -178,7 +180,7 @@ def without(scenario: Scenario, *consumers: str) -> Scenario:
     return fork
 
 
-def made_for(scenario: Scenario, requests: Requests, consumer: str) -> Request | None:
+def made_for(scenario: Scenario[State], requests: Requests, consumer: str) -> Request | None:
     """Return the request of a consumer: of its claim in the scenario, or a stated one, or None.
 
     :raises NotFound: if it has no allocations
@@ -191,7 +193,7 @@ def made_for(scenario: Scenario, requests: Requests, consumer: str) -> Request |
     return None if stated is None else Request.of(stated)
 
 
-def counts_held(scenario: Scenario, consumer: str) -> Request:
+def counts_held(scenario: Scenario[State], consumer: str) -> Request:
     """Return a request for the counts that are allocated to a consumer."""
     counts: dict[str, int] = {}
     for use in scenario.held(consumer).held:

@@ -31,7 +31,7 @@ from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.fleet_io import columns_of
 from resource_objects.search.host_usage import HostUsage
 from resource_objects.search.order import Options, Order, check_seed
-from resource_objects.search.scenario import Scenario, plan_between
+from resource_objects.search.scenario import Scenario, State, plan_between
 from resource_objects.search.usage import uuids_in
 
 if TYPE_CHECKING:
@@ -309,7 +309,7 @@ class Snapshot(Shared):
 
     # --- what if ---
 
-    def fork(self) -> Scenario:
+    def fork(self) -> Scenario[Self]:
         """Return a scenario in which changes can be tried; the snapshot does not change.
 
         Cost: nothing is copied before the first change.
@@ -443,9 +443,11 @@ class Snapshot(Shared):
           host0: disabled since ...: drained
           host1: VCPU requested 5, free 4 of 4
         """
-        return self.fork().rehearse_drain(*providers, requests=requests, budget=budget, **options)
+        from resource_objects.search.drain import rehearse
 
-    def bundle(self, request: RequestLike, **options: Any) -> Bundle:
+        return rehearse(self.fork(), providers, requests, budget=budget, **options)
+
+    def bundle(self, request: RequestLike, **options: Any) -> Bundle[Snapshot]:
         """Return the snapshot, a request and the options of a search, to repeat it elsewhere.
 
         ``bundle.to_json()`` is the text of a file, ``bundle.shrunk()`` a smaller bundle with the
@@ -465,19 +467,19 @@ class Snapshot(Shared):
         from resource_objects.search.bundle import Bundle, checked_options
 
         columns, checked = columns_of(self._fleet), checked_options(options)
-        return Bundle(columns, Request.of(request), checked, self.at)
+        return Bundle(columns, Request.of(request), checked, self.at, open_snapshot=Snapshot)
 
     @staticmethod
-    def load(text: str | bytes) -> Bundle:
+    def load(text: str | bytes) -> Bundle[Snapshot]:
         """Return the bundle of a file, which gives the same answer.
 
         :raises InvalidInput: naming the invalid part
         """
         from resource_objects.search.bundle import Bundle
 
-        return Bundle.from_json(text)
+        return Bundle.from_json(text, Snapshot)
 
-    def diff(self, after: Snapshot | Scenario) -> Plan:
+    def diff(self, after: State | Scenario[State]) -> Plan:
         """Return the plan that leads from this snapshot to another one of the same ledger.
 
         See :meth:`Scenario.diff`. Cost: linear in all rows.

@@ -24,7 +24,7 @@ from resource_objects.names import consumer_name
 from resource_objects.requests import Request
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.candidates import Candidates
-from resource_objects.search.scenario import Scenario
+from resource_objects.search.scenario import Scenario, State
 
 #: The consumer of the candidate while the ends that it needs are determined.
 TRIAL = "(when)"
@@ -95,7 +95,7 @@ class When:
 
 
 def when(
-    scenario: Scenario,
+    scenario: Scenario[State],
     request: Request,
     ends: Mapping[str, datetime.datetime],
     **options: Any,
@@ -139,7 +139,7 @@ class _Releases:
 
     def __init__(
         self,
-        scenario: Scenario,
+        scenario: Scenario[State],
         request: Request,
         ends: Collection[End],
         options: Mapping[str, Any],

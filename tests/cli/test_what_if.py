@@ -217,7 +217,7 @@ def test_a_drain_after_changes_is_a_plan(lab, url, tmp_path) -> None:
 
 
 def test_a_drain_of_which_nothing_is_known_is_no_no(run, url: str, monkeypatch) -> None:
-    monkeypatch.setattr("resource_objects.search.snapshot.DEFAULT_BUDGET", 1)
+    monkeypatch.setitem(Snapshot.rehearse_drain.__kwdefaults__, "budget", 1)
     with ro.connect(url) as ledger:
         host = ro.Provider("host0", "VCPU=2")
         for number in range(2):

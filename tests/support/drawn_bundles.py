@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from resource_objects.search.bundle import Bundle
 from tests.support.drawing import Drawing
 
 
-def drawn(bundle: Bundle, why: str) -> str:
+def drawn(bundle: Bundle[Any], why: str) -> str:
     """Return a bundle of counts as the text of a scenario file, which says the answer it gives.
 
     :raises InvalidInventory: if something in it is no count
