@@ -24,6 +24,7 @@ from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.conditions.shortage import figures_of, full
 from resource_objects.search.demands import LocatedFleetDemand, LocatedTreeDemand, Placing
 from resource_objects.search.findings import (
     Check,
@@ -156,11 +157,11 @@ class LocatedCondition(Condition):
     # --- stages ---
 
     def checks(self) -> Iterator[Check]:
-        """Yield one cut."""
+        """Yield one check."""
         yield Check(self.mask(), self.rule, "", self.name, words=in_words(self.demand.requirements))
 
     def check_of_trait(self, trait: int, label: str) -> Check:
-        """Return the cut that parts with a required trait may have enough."""
+        """Return the check that parts with a required trait may have enough."""
         words = in_words([*self.demand.requirements, (Rule.TRAIT_MISSING, label)])
         return Check(self.enough(trait), self.rule, "", self.name, label, words)
 
@@ -392,7 +393,7 @@ class Refusal:
         if not targets:
             return None
         target, factor = max(targets, key=lambda pair: (fleet.left(pair[0]) / pair[1], -pair[0]))
-        return self._of_inventory(reason, target, requested=reason.requested * factor)
+        return full(fleet, self._host, reason.requested * factor, [target])
 
     def _allocated(self, reason: Reason, numbers: Iterable[int]) -> Iterator[Reason]:
         """Yield the inventories of which too much is allocated."""
@@ -400,7 +401,7 @@ class Refusal:
         for number in numbers:
             is_short = number not in fleet.limited and fleet.left(number) < reason.requested
             if is_short and fleet.holders([number]):
-                yield self._of_inventory(reason, number)
+                yield full(fleet, self._host, reason.requested, [number])
 
     def _with_consumers(self, reason: Reason, demand: LocatedTreeDemand, parts: int) -> Reason:
         """Return a reason with the consumers of what is missing on a set of parts."""
@@ -427,7 +428,7 @@ class Refusal:
             return reason
         changes: dict[str, Any] = {"holders": fleet.holders([number])}
         if number in fleet.limited:
-            figures = self._figures(number)
+            figures = figures_of(fleet, [number])
             if reason.rule is Rule.PHYSICAL and figures["used"] + reason.requested > reason.bound:
                 changes["used"] = figures["used"]
             elif reason.rule in (Rule.CAPACITY, Rule.PHYSICAL):
@@ -451,22 +452,4 @@ class Refusal:
         target = min(targets, key=fleet.left, default=None)
         if reason.rule is not Rule.CAPACITY or target is None or fleet.left(target) != reason.free:
             return reason
-        return dataclasses.replace(reason, **self._figures(target))
-
-    def _of_inventory(self, reason: Reason, number: int, **changes: Any) -> Reason:
-        """Return a reason as one about an inventory at another provider."""
-        fleet = self._fleet
-        changes |= self._figures(number)
-        where = fleet.names[int(fleet.inventories.provider[number])]
-        name = fleet.class_of(number)
-        return dataclasses.replace(reason, resource=name, where=where, unit=None, **changes)
-
-    def _figures(self, number: int) -> dict[str, Any]:
-        """Return the capacity, or the limit, of an inventory and its use, as fields of a reason."""
-        fleet = self._fleet
-        return {
-            "rule": fleet.rule_of([number]),
-            "bound": int(fleet.inventories.capacity[number]),
-            "used": int(fleet.inventories.used[number]),
-            "holders": fleet.holders([number]),
-        }
+        return dataclasses.replace(reason, **figures_of(fleet, [target]))

@@ -1,16 +1,19 @@
 """The reasons that take the figures of single inventories, on one tree.
 
 :class:`Shortage` is about one class of which some sources provide too little. :func:`overdrawn` is
-about classes that can be provided one by one, and not together.
+about classes that can be provided one by one, and not together. :func:`full` is the reason that
+both have in common.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +27,35 @@ from resource_objects.search.placements import no_placement, placements
 from resource_objects.search.tree_solver import PATIENCE, TreeSolver, may_provide
 
 
+def figures_of(fleet: Fleet, inventories: list[int]) -> dict[str, Any]:
+    """Return the capacity, or the limit, of inventories, their use and their consumers.
+
+    :return: fields of a reason; inventories are numbers
+    """
+    rows = fleet.inventories
+    return {
+        "rule": fleet.rule_of(inventories),
+        "bound": sum(rows.capacity[inventories].tolist()),
+        "used": sum(rows.used[inventories].tolist()),
+        "holders": fleet.holders(inventories),
+    }
+
+
+def full(fleet: Fleet, host: str, requested: int, inventories: list[int]) -> Reason:
+    """Return the reason that too little of some inventories of a class is free together.
+
+    It names the provider if they are at one, else the host.
+    """
+    providers = set(fleet.inventories.provider[inventories].tolist())
+    return Reason(
+        requested=requested,
+        resource=fleet.class_of(inventories[0]),
+        where=fleet.names[providers.pop()] if len(providers) == 1 else host,
+        **figures_of(fleet, inventories),
+    )
+
+
+@dataclasses.dataclass(eq=False)
 class Shortage:
     """Why some inventories, at least one, cannot provide an amount of a class.
 
@@ -33,44 +65,33 @@ class Shortage:
     about that one and all its consumers. If there is enough in both, a unit rule is the reason.
     """
 
-    def __init__(
-        self,
-        fleet: Fleet,
-        host: str,
-        resource: str,
-        amount: int,
-        inventories: list[int],
-        devices: Collection[int] = (),
-        *,
-        is_pooled: bool,
-        names_provider: bool = False,
-    ) -> None:
-        """:param devices: the inventories that may provide parts of it together
+    fleet: Fleet
+    host: str
+    resource: str
+    amount: int
+    inventories: list[int]
+    devices: Collection[int] = ()  #: the inventories that may provide parts of it together
+    _: dataclasses.KW_ONLY
+    is_pooled: bool  #: whether the tree itself has no inventory of the class
+    names_provider: bool = (
+        False  #: whether the reason names the provider even if it is the only one
+    )
 
-        :param is_pooled: whether the tree itself has no inventory of the class
-        :param names_provider: whether the reason names the provider even if it is the only one
-        """
-        self._fleet = fleet
-        self._host = host
-        self._resource = resource
-        self._amount = amount
-        self._inventories = inventories
-        self._devices = [number for number in inventories if number in devices]
-        self._is_pooled = is_pooled
-        self._names_provider = names_provider or is_pooled or len(inventories) > 1
-        figures = fleet.inventories.free[inventories].clip(0).tolist()
-        self._free: dict[int, int] = dict(zip(inventories, figures, strict=True))
+    def __post_init__(self) -> None:
+        self._devices = [number for number in self.inventories if number in self.devices]
+        figures = self.fleet.inventories.free[self.inventories].clip(0).tolist()
+        self._free: dict[int, int] = dict(zip(self.inventories, figures, strict=True))
         #: whether the sum is too little: then no search is needed
-        self.is_of_sums = sum(figures) < amount
+        self.is_of_sums = sum(figures) < self.amount
 
     def reasons(self) -> list[Reason]:
         """Return the reasons, at least one."""
-        free, amount = self._free, self._amount
-        nearest = max(self._inventories, key=lambda number: (free[number], -number))
+        free, amount = self._free, self.amount
+        nearest = max(self.inventories, key=lambda number: (free[number], -number))
         if self.is_of_sums:
-            if not self._is_pooled and self._are_partly_used():
+            if not self.is_pooled and self._are_partly_used():
                 return [self._not_whole()]
-            return self._full([nearest] if self._is_pooled else self._inventories)
+            return self._full([nearest] if self.is_pooled else self.inventories)
         together = sum(free[number] for number in self._devices)
         if together >= amount and (nearest in self._devices or free[nearest] < amount):
             is_several = len(self._devices) > 1
@@ -87,9 +108,9 @@ class Shortage:
         A device in parts uses all of some slices of its own provider, and nothing else. The reason
         about a single device has its slices.
         """
-        fleet, rows = self._fleet, self._fleet.inventories
+        fleet, rows = self.fleet, self.fleet.inventories
         is_used = False
-        for number in self._inventories:
+        for number in self.inventories:
             if rows.capacity[number] != 1 or number not in self._devices:
                 return False
             for target, factor in fleet.shares.of(number):
@@ -97,15 +118,15 @@ class Shortage:
                 if not is_slice or rows.capacity[target] != factor:
                     return False
             is_used = is_used or (self._free[number] == 0 and fleet.left(number) > 0)
-        return is_used and len(self._inventories) > 1
+        return is_used and len(self.inventories) > 1
 
     def _not_whole(self) -> Reason:
         """Return the reason with the consumers of the devices and of parts of them."""
-        fleet, rows = self._fleet, self._fleet.inventories
-        whole = [number for number in self._inventories if fleet.left(number) <= 0]
+        fleet, rows = self.fleet, self.fleet.inventories
+        whole = [number for number in self.inventories if fleet.left(number) <= 0]
         parts = [
             (consumer, number, part)
-            for number in self._inventories
+            for number in self.inventories
             if number not in whole
             for consumer, part in self._parts_of(number).items()
         ]
@@ -115,13 +136,13 @@ class Shortage:
         parts.sort(key=lambda item: by_amount((item[0], total[item[0]])))
         return Reason(
             Rule.NOT_WHOLE,
-            self._amount,
-            bound=len(self._inventories),
-            used=len(self._inventories) - sum(self._free.values()),
-            resource=self._resource,
-            where=self._host,
+            self.amount,
+            bound=len(self.inventories),
+            used=len(self.inventories) - sum(self._free.values()),
+            resource=self.resource,
+            where=self.host,
             holders=fleet.allocations.holders(
-                (int(rows.provider[number]), self._resource, 1) for number in whole
+                (int(rows.provider[number]), self.resource, 1) for number in whole
             ),
             parts=tuple(
                 (
@@ -136,7 +157,7 @@ class Shortage:
 
     def _parts_of(self, number: int) -> dict[str, Fraction]:
         """Return the part of a device that each consumer has: the largest over its slices."""
-        fleet = self._fleet
+        fleet = self.fleet
         largest: dict[str, Fraction] = {}
         for target, _ in fleet.shares.of(number):
             for consumer, amount in fleet.holders([target]):
@@ -148,10 +169,10 @@ class Shortage:
 
     def _full(self, numbers: list[int]) -> list[Reason]:
         """Return that inventories are full, or others that they use through shares."""
-        fleet, amount = self._fleet, self._amount
+        fleet, amount = self.fleet, self.amount
         if fleet.shares and placements(fleet)[numbers].all():
             count = sum(self._free[number] for number in numbers)
-            return [no_placement(fleet, self._host, amount, numbers, count)]
+            return [no_placement(fleet, self.host, amount, numbers, count)]
         free = {number: self._free[number] for number in numbers}
         itself = {n: max(0, fleet.left(n)) for n in numbers} if fleet.shares else free
         is_short = sum(itself.values()) < amount
@@ -177,7 +198,7 @@ class Shortage:
 
     def _full_through_shares(self, numbers: Sequence[int], amount: int) -> list[Reason]:
         """Return the inventories used by others that have too little for an amount of these."""
-        fleet, rows = self._fleet, self._fleet.inventories
+        fleet = self.fleet
         by_class: dict[tuple[str, int, int], dict[int, None]] = {}
         for number in numbers:
             for target, factor in fleet.shares.of(number):
@@ -185,62 +206,53 @@ class Shortage:
                     # those of several sources are one reason; those of one are a reason each
                     key = fleet.class_of(target), factor, -1 if len(numbers) > 1 else target
                     by_class.setdefault(key, {})[target] = None
-        found = []
-        for (resource, factor, _), some in by_class.items():
-            targets = list(some)
-            places = {int(place) for place in rows.provider[targets]}
-            found.append(
-                Reason(
-                    fleet.rule_of(targets),
-                    amount * factor,
-                    bound=sum(rows.capacity[targets].tolist()),
-                    used=sum(rows.used[targets].tolist()),
-                    resource=resource,
-                    where=fleet.names[places.pop()] if len(places) == 1 else self._host,
-                    holders=fleet.holders(targets),
-                )
-            )
-        return found
+        return [
+            full(fleet, self.host, amount * factor, list(targets))
+            for (_, factor, _), targets in by_class.items()
+        ]
 
     def _capacity(self, numbers: list[int]) -> Reason:
-        capacity = self._fleet.inventories.capacity[numbers].tolist()
-        return self._reason(self._fleet.rule_of(numbers), sum(capacity), numbers)
+        figures = figures_of(self.fleet, numbers)
+        where, resource = self._where(numbers), self.resource
+        return Reason(requested=self.amount, resource=resource, where=where, **figures)
 
     # --- unit rules ---
 
     def _unit_rule(self, number: int) -> Reason:
         """Return the unit rule by which an inventory with enough does not provide the amount."""
-        rows = self._fleet.inventories
-        if self._amount < rows.min_unit[number]:
+        rows = self.fleet.inventories
+        if self.amount < rows.min_unit[number]:
             return self._reason(Rule.MIN_UNIT, int(rows.min_unit[number]), [number])
-        if self._amount > rows.max_unit[number]:
+        if self.amount > rows.max_unit[number]:
             return self._reason(Rule.MAX_UNIT, int(rows.max_unit[number]), [number])
         return self._reason(Rule.STEP_SIZE, int(rows.step_size[number]), [number])
 
     def _unit_rule_of_devices(self) -> Reason:
         """Return the unit rule by which devices with enough do not provide the amount together."""
-        rows, devices = self._fleet.inventories, self._devices
+        rows, devices = self.fleet.inventories, self._devices
         most = sum(np.minimum(rows.free[devices], rows.max_unit[devices]).clip(0).tolist())
         least = [unit for unit in rows.min_unit[devices].tolist() if unit > 1]
         steps: list[int] = rows.step_size[devices].tolist()
-        if most < self._amount:
+        if most < self.amount:
             return self._reason(Rule.MAX_UNIT, most, devices)
-        if self._amount % math.gcd(*steps):
+        if self.amount % math.gcd(*steps):
             return self._reason(Rule.STEP_SIZE, math.gcd(*steps), devices)
         if least:
             return self._reason(Rule.MIN_UNIT, min(least), devices)
-        if self._amount % max(steps) == 0:  # the free amounts are no multiples of the steps
+        if self.amount % max(steps) == 0:  # the free amounts are no multiples of the steps
             usable = sum(rows.high[devices].clip(0).tolist())
             return self._reason(Rule.IN_STEPS, usable, devices)
         return self._reason(Rule.STEP_SIZE, max(steps), devices)
 
     def _reason(self, rule: Rule, bound: int, numbers: list[int]) -> Reason:
-        fleet, where = self._fleet, self._host
-        if len(numbers) == 1 and self._names_provider:
-            where = fleet.names[int(fleet.inventories.provider[numbers[0]])]
-        holders = fleet.holders(numbers) if rule in (Rule.CAPACITY, Rule.LIMIT) else ()
-        used = sum(fleet.inventories.used[numbers].tolist())
-        return Reason(rule, self._amount, bound, used, self._resource, where, holders)
+        used = sum(self.fleet.inventories.used[numbers].tolist())
+        return Reason(rule, self.amount, bound, used, self.resource, self._where(numbers))
+
+    def _where(self, numbers: list[int]) -> str:
+        is_one_of_several = self.is_pooled or len(self.inventories) > 1
+        if len(numbers) > 1 or not (self.names_provider or is_one_of_several):
+            return self.host
+        return self.fleet.names[int(self.fleet.inventories.provider[numbers[0]])]
 
 
 def reasons_of_units(
@@ -251,17 +263,13 @@ def reasons_of_units(
     places = dict.fromkeys(fleet.inventories.provider[list(inventories)].tolist())
     return [
         Reason(
-            Rule.UNIT_TAKEN,
-            amount,
-            bound=0,
-            used=1,
-            resource=resource,
-            where=fleet.names[place],
-            holders=((taken[place][1], 1),),
-            unit=taken[place][0],
+            *(Rule.UNIT_TAKEN, amount, 0, 1, resource, fleet.names[place]),
+            holders=((consumer, 1),),
+            unit=unit,
         )
         for place in places
         if place in taken
+        for unit, consumer in [taken[place]]
     ]
 
 
@@ -278,34 +286,30 @@ def overdrawn(
 
     Empty if some class cannot be provided even so, or the decision takes too long.
     """
-    used: Counter[int] = Counter()
-    users: Counter[int] = Counter()
+    uses: list[Mapping[int, int]] = []
     try:
         for demand in classes:
             alone = dataclasses.replace(demand, shared_uses={}, with_trait=())
-            found = next(TreeSolver(fleet, tree, Budget(PATIENCE), [alone]).solutions(), None)
-            if found is None:
+            solution = next(TreeSolver(fleet, tree, Budget(PATIENCE), [alone]).solutions(), None)
+            if solution is None:
                 return []
-            for source, part in found.parts[0]:
-                drawn = dict(demand.uses(source, part))
-                used.update(drawn)
-                users.update(drawn.keys())
+            uses += [dict(demand.uses(source, part)) for source, part in solution.parts[0]]
         if located:
             assigned = Placing(located).fit([one.allowed for one in located], Budget(PATIENCE))
             if assigned is None:
                 return []
-            for one, amount in zip(located, assigned, strict=True):
-                uses = one.uses(amount)
-                used.update(uses)
-                users.update(uses.keys())
+            uses += [one.uses(amount) for one, amount in zip(located, assigned, strict=True)]
     except SearchLimitReached:
         return []
-    full = [n for n in sorted(used) if users[n] > 1 and used[n] > fleet.left(n)]
-    if full and fleet.shares:
+    used, users = Counter[int](), Counter(itertools.chain.from_iterable(uses))
+    for amounts in uses:
+        used.update(amounts)
+    overfull = [n for n in sorted(used) if users[n] > 1 and used[n] > fleet.left(n)]
+    if overfull and fleet.shares:
         reason = _without_placements(fleet, tree, classes)
         if reason is not None:
             return [reason]
-    return [_is_full(fleet, number, used[number]) for number in full]
+    return [full(fleet, fleet.hosts[tree], used[number], [number]) for number in overfull]
 
 
 def _without_placements(fleet: Fleet, tree: int, classes: Sequence[TreeDemand]) -> Reason | None:
@@ -337,16 +341,3 @@ def _most_next_to(fleet: Fleet, tree: int, others: Sequence[TreeDemand], demand:
         else:
             too_much = amount
     return least
-
-
-def _is_full(fleet: Fleet, inventory: int, amount: int) -> Reason:
-    rows = fleet.inventories
-    return Reason(
-        fleet.rule_of([inventory]),
-        amount,
-        bound=int(rows.capacity[inventory]),
-        used=int(rows.used[inventory]),
-        resource=fleet.class_of(inventory),
-        where=fleet.names[int(rows.provider[inventory])],
-        holders=fleet.holders([inventory]),
-    )
