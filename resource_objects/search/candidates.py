@@ -18,7 +18,7 @@ if typing.TYPE_CHECKING:
     from resource_objects.search.order import Options
 
 #: A candidate, or the number of the tree for which it is built when it is read.
-Hit: typing.TypeAlias = "Candidate | int"
+Entry: typing.TypeAlias = "Candidate | int"
 
 
 class Candidates(Sequence[Candidate], Shared):
@@ -43,7 +43,7 @@ class Candidates(Sequence[Candidate], Shared):
 
     def __init__(
         self,
-        found: Iterator[Hit],
+        found: Iterator[Entry],
         request: Request,
         *,
         build: Callable[[int], Candidate],
@@ -58,7 +58,7 @@ class Candidates(Sequence[Candidate], Shared):
         :param ended: returns the steps taken, and whether there may be more candidates, likewise
         """
         self._rest = found
-        self._found: list[Hit] = []
+        self._found: list[Entry] = []
         self._is_done = False
         self._error: BaseException | None = None
         self._lock = threading.Lock()
@@ -138,11 +138,11 @@ class Candidates(Sequence[Candidate], Shared):
         return len(self._found)
 
     def _at(self, place: int) -> Candidate:
-        hit = self._found[place]
-        if not isinstance(hit, Candidate):
+        entry = self._found[place]
+        if not isinstance(entry, Candidate):
             # two threads may both build it: the results are equal
-            hit = self._found[place] = self._build(hit)
-        return hit
+            entry = self._found[place] = self._build(entry)
+        return entry
 
     def __bool__(self) -> bool:
         return self._available(1) > 0

@@ -17,7 +17,7 @@ from resource_objects.search.fleet import Fleet
 from resource_objects.search.host_classes import HostClasses
 from resource_objects.search.order import Options, Order, Preference
 from resource_objects.search.problem import compile_request, decide_by_arrays, possible_trees
-from resource_objects.search.tree_search import TreeSearch, Wider
+from resource_objects.search.tree_search import TreeSearch
 from resource_objects.search.usage import with_limits
 
 
@@ -120,9 +120,6 @@ class Feasibility:
     def _search(self, tree: int) -> int:
         search = TreeSearch(self._problem, tree, self._preference)
         try:
-            hit = search.next(self._budget, self._budget.left)
-            while isinstance(hit, Wider):
-                hit = search.next(self._budget, self._budget.left)
+            return _NEVER if search.next_candidate(self._budget) is None else _NOT_NOW
         except SearchLimitReached:
             return _UNKNOWN
-        return _NEVER if hit is None else _NOT_NOW

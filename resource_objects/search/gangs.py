@@ -44,7 +44,7 @@ from resource_objects.search.gang_problem import CapacityByHost, GangProblem, Ki
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Problem, compile_request
 from resource_objects.search.scenario import Scenario, State
-from resource_objects.search.tree_search import TreeSearch, Wider
+from resource_objects.search.tree_search import TreeSearch
 from resource_objects.search.usage import with_limits
 
 #: The first hosts that are considered have room for ``needed * 2`` members, and 16 follow them.
@@ -466,10 +466,8 @@ class GangSearch:
             part_sets = itertools.chain([None], _part_sets(problem, tree))
         for parts in part_sets:
             search = TreeSearch(problem, tree, preference, parts=parts)
-            while (reached := search.next(self.budget, self.budget.left)) is not None:
-                if not isinstance(reached, Wider) and (
-                    not is_every or reached.candidate not in seen
-                ):
+            while (reached := search.next_candidate(self.budget)) is not None:
+                if not is_every or reached.candidate not in seen:
                     seen.add(reached.candidate)
                     yield reached.candidate
 

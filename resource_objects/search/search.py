@@ -31,14 +31,14 @@ from resource_objects.resources.backtracking import CutShort
 from resource_objects.resources.budget import Budget
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidate import Candidate
-from resource_objects.search.candidates import Candidates, Hit
+from resource_objects.search.candidates import Candidates, Entry
 from resource_objects.search.conditions.near import UNCONSTRAINED
 from resource_objects.search.explain import Explanation
 from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import compile_request, decide_by_arrays, possible_trees
-from resource_objects.search.tree_search import TreeSearch, Wider, counted_candidate
+from resource_objects.search.tree_search import TreeSearch, Wider, candidate
 from resource_objects.search.usage import with_limits
 
 #: Steps that one host may take before the others had their turn.
@@ -56,7 +56,7 @@ def search(
     """
     turns = _Turns(fleet, request, options)
     return Candidates(
-        turns.hits(),
+        turns.entries(),
         request,
         build=turns.build,
         explain=turns.explain,
@@ -69,7 +69,7 @@ def search(
 class _Turn(NamedTuple):
     """A tree to be searched. Turns are sorted by the first two figures."""
 
-    places: int  #: the number of places that it needs at least; 0 if few places are not requested
+    domains: int  #: the number of domains that it needs at least; 1 if few are not requested
     position: int  #: among the trees, in the order of the request
     tree: int
     search: TreeSearch | None = None  #: None: to be begun
@@ -86,39 +86,42 @@ class _Turns:
         self._preference = Preference(limited, request, options.order, options.seed, options.keeps)
         self._budget = Budget(options.budget)
         self._possible = possible_trees(problem)
-        self._direct = decide_by_arrays(
-            problem, self._preference.is_plain, of_each=options.per_host != 1
+        self._has_one_each = options.per_host == 1
+        self._by_arrays = decide_by_arrays(
+            problem, self._preference.is_plain, of_each=not self._has_one_each
         )
-        self._is_near = problem.near is not None and not problem.near.is_required
-        #: where few places are preferred, steps for the search without this preference
-        self._reserve = options.budget // 2 if self._is_near else 0
-        self._waiting: list[_Turn] = []  # where few places are preferred, a heap
+        self._prefers_few = problem.near is not None and not problem.near.is_required
+        #: where few domains are preferred, steps for the search without this preference
+        self._reserve = options.budget // 2 if self._prefers_few else 0
+        self._waiting: list[_Turn] = []  # where few domains are preferred, a heap
         self._further: list[_Turn] = []  # of trees that may have further candidates
         self._count = 0  # of candidates
-        self._with_candidate: set[int] = set()
-        self._decided: list[int] = []  # with a candidate or without
+        self._decided: list[int] = []  # trees with a candidate or without
         self._refused: list[int] = []
         self._undecided: list[_Turn] = []
         self._exhausted: list[_Turn] = []  # undecided, and a larger budget would not help
-        self._may_have_more = False  # some tree may have more candidates than were found
+        self._may_have_more = False  # some tree may have more candidates than were returned
         #: whether pools alone may provide a candidate
         self._is_of_pools = not problem.rules.host_gives and bool(problem.fleet.pools)
         self._pool_keys: set[Hashable] = set()  # of the candidates that pools alone provide
+        self._repeating: set[int] = set()  # trees with such a candidate of a tree before
         self._first_by_pools: dict[tuple[int, ...], int] = {}
         self._same_pools: dict[int, list[int]] = {}  # by the first tree, the others
 
-    def hits(self) -> Iterator[Hit]:
+    def entries(self) -> Iterator[Entry]:
         """Yield the candidates by turns, then in the order of the trees."""
-        deferred: list[tuple[_Turn, Hit]] = []  # they follow those of a tree that needs more steps
-        for turn, hit in self._first_candidates(self._all_turns(), FIRST_TURN):
+        deferred: list[
+            tuple[_Turn, Entry]
+        ] = []  # they follow those of a tree that needs more steps
+        for turn, entry in self._first_candidates(self._all_turns(), FIRST_TURN):
             if self._undecided:
-                deferred.append((turn, hit))
+                deferred.append((turn, entry))
             else:
-                yield hit
+                yield entry
         again, self._undecided = self._undecided, []
         deferred += self._first_candidates(self._in_order(again), None)
-        for _, hit in sorted(deferred, key=lambda one: one[0][:2]):
-            yield hit
+        for _, entry in sorted(deferred, key=lambda pair: pair[0][:2]):
+            yield entry
         self._undecided += self._exhausted
         self._further.sort(key=lambda turn: turn[:2])
         number = 1
@@ -128,8 +131,11 @@ class _Turns:
 
     def build(self, tree: int) -> Candidate:
         """Return the candidate of a tree that arrays decided."""
-        assert self._direct is not None, "arrays decided some"
-        return counted_candidate(self._problem, tree, self._direct.givers(tree))
+        assert self._by_arrays is not None, "arrays decided some"
+        providers = self._by_arrays.givers(tree)
+        demands = enumerate(zip(providers, self._problem.demands, strict=True))
+        parts = [(number, provider, demand.amount) for number, (provider, demand) in demands]
+        return candidate(self._problem, tree, parts)
 
     def ended(self) -> tuple[int, bool]:
         """Return the steps that were taken, and whether there may be more candidates."""
@@ -142,10 +148,10 @@ class _Turns:
         passing = np.zeros_like(problem.is_explained)
         passing[self._possible] = True
         passing[self._with_same_pools(self._refused)] = False
-        told: Booleans = problem.is_explained | passing
+        considered: Booleans = problem.is_explained | passing
         unseen = len(self._possible) - len(self._with_same_pools(self._decided)) - len(undecided)
         outcome = SearchOutcome(
-            considered=told,
+            considered=considered,
             refused=np.flatnonzero(problem.is_explained & ~passing),
             undecided=tuple(sorted(undecided)),
             unseen=unseen if self._is_full else 0,
@@ -164,100 +170,132 @@ class _Turns:
     def _all_turns(self) -> Iterator[_Turn]:
         trees = self._preference.trees(self._possible)
         near = self._problem.near
-        if near is None or not self._is_near:
-            return map(_Turn, itertools.repeat(0), itertools.count(), trees)
+        if near is None or not self._prefers_few:
+            return map(_Turn, itertools.repeat(1), itertools.count(), trees)
         least = near.least()
         turns = (_Turn(int(least[tree]), position, tree) for position, tree in enumerate(trees))
         return self._in_order(turns)
 
     def _in_order(self, turns: Iterable[_Turn]) -> Iterator[_Turn]:
-        """Yield turns, those of the fewest places first, with those that are added meanwhile."""
+        """Yield turns, those of the fewest domains first, with those that are added meanwhile."""
         self._waiting = sorted(turns, key=lambda turn: turn[:2])
         while self._waiting:
             yield heapq.heappop(self._waiting)
 
     def _first_candidates(
         self, turns: Iterator[_Turn], most: int | None
-    ) -> Iterator[tuple[_Turn, Hit]]:
+    ) -> Iterator[tuple[_Turn, Entry]]:
         """Yield the first candidate of each tree.
 
         :param most: the steps that one tree may take; None for all, without another try
         """
-        direct = self._direct
+        by_arrays = self._by_arrays
         for turn in turns:
             if self._is_full:
                 return
             if self._is_of_pools and self._has_same_pools(turn.tree):
                 continue
-            if direct is not None and direct.decides[turn.tree]:
-                self._note_decided(turn)
+            if by_arrays is not None and by_arrays.decides[turn.tree]:
+                self._decided.append(turn.tree)
+                self._count += 1
+                if by_arrays.is_only is not None and not self._has_one_each:
+                    self._further += [] if by_arrays.is_only[turn.tree] else [turn]
                 yield turn, turn.tree
             elif not self._budget.left:
                 self._undecided += [turn, *turns]
                 return
-            elif not self._spare(turn):
+            elif not self._allowance(turn):
                 self._widen(turn, UNCONSTRAINED)
             else:
-                hit = self._searched(turn, most)
-                if hit is not None:
-                    yield turn, hit
+                entry = self._searched(turn, most)
+                if entry is not None:
+                    yield turn, entry
 
-    def _note_decided(self, turn: _Turn) -> None:
-        """Count the candidate of a tree that arrays decided; it is built when it is read."""
-        direct, tree = self._direct, turn.tree
-        assert direct is not None, "arrays decided some"
-        self._decided.append(tree)
-        self._count += 1
-        if direct.is_only is not None and self._options.per_host != 1 and not direct.is_only[tree]:
-            self._with_candidate.add(tree)
-            self._further.append(turn)
+    def _allowance(self, turn: _Turn) -> int:
+        """Return the steps that a tree may take: some are reserved for the search without few."""
+        reserve = self._reserve if turn.domains < UNCONSTRAINED else 0
+        return max(0, self._budget.left - reserve)
 
-    def _spare(self, turn: _Turn) -> int:
-        """Return the steps that a tree may take: some remain for the search without few places."""
-        is_near = self._is_near and turn.places < UNCONSTRAINED
-        return max(0, self._budget.left - self._reserve) if is_near else self._budget.left
-
-    def _searched(self, turn: _Turn, most: int | None) -> Hit | None:
+    def _searched(self, turn: _Turn, most: int | None) -> Candidate | None:
         """Return the first candidate of a tree, None if there is none or it is not known yet."""
-        spare = self._spare(turn)
-        search = turn.search
+        allowance, search = self._allowance(turn), turn.search
         if search is None:
-            places = turn.places if self._is_near else None
-            search = TreeSearch(self._problem, turn.tree, self._preference, places)
+            search = TreeSearch(self._problem, turn.tree, self._preference, turn.domains)
         try:
-            hit = self._next(turn.tree, search, spare if most is None else min(most, spare))
+            result = self._next(search, allowance if most is None else min(most, allowance))
         except SearchLimitReached as error:
             is_final = isinstance(error, CutShort)
-            is_near = self._is_near and turn.places < UNCONSTRAINED
-            if is_near and (is_final or most is None or not self._spare(turn)):
+            is_few = self._prefers_few and turn.domains < UNCONSTRAINED
+            if is_few and (is_final or most is None or not self._allowance(turn)):
                 self._widen(turn, UNCONSTRAINED)
             else:
-                (self._exhausted if is_final else self._undecided).append(
-                    turn._replace(search=None)
-                )
+                undecided = self._exhausted if is_final else self._undecided
+                undecided.append(turn._replace(search=None))
             return None
-        if isinstance(hit, Wider):
-            self._widen(turn, hit.places, search)
+        if isinstance(result, Wider):
+            self._widen(turn, result.domains, search)
             return None
         self._decided.append(turn.tree)
-        if hit is not None and self._options.per_host != 1:
+        if result is None:
+            if turn.tree not in self._repeating:
+                self._refused.append(turn.tree)
+        elif not self._has_one_each:
             self._further.append(turn._replace(search=search))
-        return hit
+        return result
 
-    def _widen(self, turn: _Turn, places: int, search: TreeSearch | None = None) -> None:
-        """Add a turn of a tree for when the others with this number of places have theirs.
+    def _widen(self, turn: _Turn, domains: int, search: TreeSearch | None = None) -> None:
+        """Add a turn of a tree for when the others with this number of domains have theirs.
 
         :param search: None if the budget does not suffice to find out whether fewer are enough
         """
         self._may_have_more |= search is None
-        heapq.heappush(self._waiting, _Turn(places, turn.position, turn.tree, search))
+        heapq.heappush(self._waiting, _Turn(domains, turn.position, turn.tree, search))
+
+    # --- further candidates ---
+
+    def _next_candidates(self) -> Iterator[Candidate]:
+        """Yield one more candidate of each tree that has one."""
+        turns, self._further = self._further, []
+        for turn in turns:
+            if self._is_full:
+                return
+            search = turn.search
+            try:
+                if search is None:
+                    search = TreeSearch(self._problem, turn.tree, self._preference)
+                    search.next_candidate(self._budget)  # the one decided by arrays
+                result = self._next(search, self._budget.left)
+                while isinstance(result, Wider):
+                    result = self._next(search, self._budget.left)
+            except SearchLimitReached:
+                self._may_have_more = True
+                continue
+            if result is not None:
+                self._further.append(turn._replace(search=search))
+                yield result
+
+    def _next(self, search: TreeSearch, most: int) -> Candidate | Wider | None:
+        """Return the next candidate of a tree, None if there is none."""
+        while (result := search.next(self._budget, most)) is not None:
+            if isinstance(result, Wider):
+                return result
+            if not (result.is_of_pools and self._is_of_pools):
+                break
+            if result.key not in self._pool_keys:
+                self._pool_keys.add(result.key)
+                break
+            self._repeating.add(search.tree)
+        else:
+            return None
+        self._count += 1
+        return result.candidate
+
+    # --- trees that only pools provide to ---
+    # Where no host needs to provide anything itself, trees without inventories of the request that
+    # are linked to the same pools have the same candidates. Only the first of them is searched.
 
     def _has_same_pools(self, tree: int) -> bool:
-        """Return whether a tree before has the same candidates, because only pools provide them.
-
-        This is so where no host needs to provide anything itself, for trees without inventories of
-        the request that are linked to the same pools.
-        """
+        """Return whether a tree before has the same candidates."""
         if self._problem.has_own[tree]:
             return False
         pools = tuple(self._problem.fleet.pools.of_tree(tree))
@@ -268,48 +306,4 @@ class _Turns:
 
     def _with_same_pools(self, trees: Iterable[int]) -> list[int]:
         """Return some trees, and those that have the same candidates."""
-        return [each for tree in trees for each in (tree, *self._same_pools.get(tree, ()))]
-
-    # --- further candidates ---
-
-    def _next_candidates(self) -> Iterator[Hit]:
-        """Yield one more candidate of each tree that has one."""
-        turns, self._further = self._further, []
-        for turn in turns:
-            if self._is_full:
-                return
-            search = turn.search
-            try:
-                if search is None:
-                    search = TreeSearch(self._problem, turn.tree, self._preference)
-                    search.next(self._budget, self._budget.left)  # the one decided by arrays
-                hit = self._next(turn.tree, search, self._budget.left)
-                while isinstance(hit, Wider):
-                    hit = self._next(turn.tree, search, self._budget.left)
-            except SearchLimitReached:
-                self._may_have_more = True
-                continue
-            if hit is not None:
-                self._further.append(turn._replace(search=search))
-                yield hit
-
-    def _next(self, tree: int, search: TreeSearch, most: int) -> Hit | Wider | None:
-        """Return the next candidate of a tree, None if there is none.
-
-        A candidate of pools alone is returned once, for the first tree that has it.
-        """
-        is_of_others = False
-        while (found := search.next(self._budget, most)) is not None:
-            if isinstance(found, Wider):
-                return found
-            if found.is_of_pools and self._is_of_pools:
-                if found.key in self._pool_keys:
-                    is_of_others = True
-                    continue
-                self._pool_keys.add(found.key)
-            self._with_candidate.add(tree)
-            self._count += 1
-            return found.candidate
-        if tree not in self._with_candidate and not is_of_others:
-            self._refused.append(tree)
-        return None
+        return [same for tree in trees for same in (tree, *self._same_pools.get(tree, ()))]

@@ -1,15 +1,15 @@
 """The candidates of one tree, one after the other, each once.
 
-:class:`~.tree_solver.TreeSolver` finds who provides what; a candidate says so in the words of the
-request, with the units that each provider allocates. Solutions that differ in which of equal
-providers provides what, or which of equal groups, are one candidate.
+:class:`~.tree_solver.TreeSolver` decides which provider provides what; a candidate describes it in
+the terms of the request, with the units that each provider allocates. Solutions that differ in
+which of equal providers provides what, or which of equal groups, are one candidate.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
@@ -27,6 +27,9 @@ from resource_objects.search.order import Preference
 from resource_objects.search.problem import Problem
 from resource_objects.search.tree_solver import TreeSolution, TreeSolver
 
+#: The part of a class that a provider provides: ``(class, provider, amount)``.
+Part: TypeAlias = tuple[int, int, int]
+
 
 class TreeCandidate(NamedTuple):
     """A candidate of a tree."""
@@ -37,9 +40,9 @@ class TreeCandidate(NamedTuple):
 
 
 class Wider(NamedTuple):
-    """The next candidates need more places of a level than those before, namely ``places``."""
+    """The next candidates need more domains of a level than those before, namely ``domains``."""
 
-    places: int
+    domains: int
 
 
 class TreeSearch:
@@ -50,61 +53,69 @@ class TreeSearch:
         problem: Problem,
         tree: int,
         preference: Preference,
-        places: int | None = None,
+        domains: int = 1,
         parts: Sequence[int] | None = None,
     ) -> None:
-        """:param places: the number of places to begin with, if few places are requested
+        """:param domains: the number of domains to begin with, if few domains are requested
 
         :param parts: for each placed amount, the parts that it may be on; None: any. Not for
-            requests of few places
+            requests of few domains
         """
         self._problem = problem
-        self._tree = tree
+        self.tree = tree
         self._preference = preference
         self._purse = Budget(0)
-        self._seen: set[Hashable] = set()
-        self._least = 1 if places is None else places
-        self._parts = parts
-        self._ways = self._every()
+        self._keys: set[Hashable] = set()  # of the candidates so far
+        self._results = self._search(domains, parts)
 
     def next(self, budget: Budget, most: int) -> TreeCandidate | Wider | None:
         """Return the next candidate, None if there is none.
 
-        If few places of a level are requested, candidates of the fewest come first; a ``Wider``
-        precedes those of more places.
+        If few domains of a level are requested, candidates of the fewest come first; a ``Wider``
+        precedes those of more domains.
 
         :param most: the steps of the budget that it may take
         :raises SearchLimitReached: if these are not enough; the search cannot be continued then
         """
         with budget.lend(self._purse, most):
-            return next(self._ways, None)
+            return next(self._results, None)
 
-    def _every(self) -> Iterator[TreeCandidate | Wider]:
+    def next_candidate(self, budget: Budget) -> TreeCandidate | None:
+        """Return the next candidate, of any number of domains; None if there is none.
+
+        :raises SearchLimitReached: if the budget runs out first
+        """
+        result = self.next(budget, budget.left)
+        while isinstance(result, Wider):
+            result = self.next(budget, budget.left)
+        return result
+
+    def _search(self, domains: int, parts: Sequence[int] | None) -> Iterator[TreeCandidate | Wider]:
         problem, near = self._problem, self._problem.near
         if near is not None:
-            yield from self._by_places(near)
+            yield from self._by_domains(near, domains)
         if near is None or not near.is_required:
-            asks = tuple(problem.of_tree(self._tree, self._preference))
-            located: Sequence[LocatedTreeDemand] = tuple(problem.located_of_tree(self._tree))
-            if self._parts is not None:
-                located = [one.among(p) for one, p in zip(located, self._parts, strict=True)]
-            yield from self._within(asks, located)
+            classes = problem.of_tree(self.tree, self._preference)
+            located = problem.located_of_tree(self.tree)
+            if parts is not None:
+                located = [demand.among(p) for demand, p in zip(located, parts, strict=True)]
+            yield from self._solved(classes, located)
 
-    def _by_places(self, near: TopologyConstraint) -> Iterator[TreeCandidate | Wider]:
-        """Yield the candidates of few places, those of the fewest first."""
-        here = TreeDomains(near, self._tree, self._preference)
-        for count in range(self._least, 2 if near.is_required else len(here.domains) + 1):
-            if count > self._least:
+    def _by_domains(self, near: TopologyConstraint, least: int) -> Iterator[TreeCandidate | Wider]:
+        """Yield the candidates of few domains, those of the fewest first."""
+        domains = TreeDomains(near, self.tree, self._preference)
+        for count in range(least, 2 if near.is_required else len(domains.domains) + 1):
+            if count > least:
                 yield Wider(count)
-            for among in here.sets(count, self._purse):
-                asks, located, options = here.within(among)
-                yield from self._within(asks, located, options, only_first=here.splits_counts)
-        if not near.is_required and self._least < UNCONSTRAINED:
+            for chosen in domains.sets(count, self._purse):
+                demands = domains.within(chosen)
+                yield from self._solved(*demands, only_first=domains.splits_counts)
+        if not near.is_required and least < UNCONSTRAINED:
             yield Wider(UNCONSTRAINED)
 
-    def _within(
+    def _solved(
         self,
-        asks: Sequence[TreeDemand],
+        classes: Sequence[TreeDemand],
         located: Sequence[LocatedTreeDemand],
         options: Sequence[Sequence[int]] | None = None,
         *,
@@ -115,17 +126,15 @@ class TreeSearch:
         :param options: by kind of named group, its providers; None: all that have capacity for one
         :param only_first: whether one solution for each assignment of the named groups is enough
         """
-        problem = self._problem
         solver = TreeSolver(
-            problem.fleet,
-            self._tree,
+            self._problem.fleet,
+            self.tree,
             self._purse,
-            asks,
+            classes,
             located,
-            problem.named,
+            self._problem.named,
             options=options,
             preference=self._preference,
-            needs_own=problem.rules.host_gives and bool(problem.fleet.pools) and not located,
         )
         for solution in solver.solutions():
             result = self._candidate(solver, solution)
@@ -133,37 +142,45 @@ class TreeSearch:
                 continue
             if only_first or located:
                 solver.leave_assignment()
-            if result.key not in self._seen:
-                self._seen.add(result.key)
+            if result.key not in self._keys:
+                self._keys.add(result.key)
                 yield result
 
     def _candidate(self, solver: TreeSolver, solution: TreeSolution) -> TreeCandidate | None:
-        """Return the candidate of a solution; None if a provider has fewer units than it counts."""
+        """Return the candidate of a solution.
+
+        None if a provider has fewer units than it counts, or only pools provide something although
+        the host has to.
+        """
         problem, groups, located = self._problem, solution.groups, solver.located
+        pools, tree = problem.fleet.pools, problem.fleet.tree
         parts = [
             (number, solver.provider(number, source), amount)
             for number, supply in enumerate(solution.parts)
             for source, amount in supply
         ]
-        if self._seen:  # the first candidate of each host is free
-            self._purse.spend(len(parts) + len(groups))
+        providers = [*(provider for _, provider in groups), *(provider for _, provider, _ in parts)]
+        needs_own = problem.rules.host_gives and bool(pools) and not located
+        if needs_own and all(tree[provider] != self.tree for provider in providers):
+            return None
+        if self._keys:  # the first candidate of each host is free
+            self._purse.spend(len(providers))
         try:
-            built = candidate(problem, self._tree, parts, located, solution.assigned, groups)
+            built = candidate(problem, self.tree, parts, located, solution.assigned, groups)
         except FewUnits:
             return None
-        providers = [*(provider for _, provider in groups), *(provider for _, provider, _ in parts)]
-        is_of_pools = not located and problem.fleet.pools.every.issuperset(providers)
+        is_of_pools = not located and pools.every.issuperset(providers)
         return TreeCandidate(built, self._key(solution, parts), is_of_pools)
 
-    def _key(self, solution: TreeSolution, parts: Iterable[tuple[int, int, int]]) -> Hashable:
+    def _key(self, solution: TreeSolution, parts: Iterable[Part]) -> Hashable:
         fleet = self._problem.fleet
         demands: dict[int, list[tuple[int, int, int]]] = {}  # by provider
         for number, provider in solution.groups:
             demands.setdefault(provider, []).append((0, number, 1))
         for number, provider, amount in parts:
             demands.setdefault(provider, []).append((1, number, amount))
-        like = equivalence(fleet)
-        keys = [(like.of(fleet, p), tuple(sorted(some))) for p, some in demands.items()]
+        classes = equivalence(fleet)
+        keys = [(classes.of(fleet, p), tuple(sorted(some))) for p, some in demands.items()]
         return frozenset(Counter(keys).items()), tuple(solution.assigned)
 
 
@@ -177,86 +194,58 @@ class FewUnits(Exception):
     """A provider has fewer free units than it counts. Internal: it never leaves the search."""
 
 
-class _Count(NamedTuple):
-    """The amount that a provider provides of a class."""
-
-    provider: int  #: its place in the fleet
-    resource_class: str
-    amount: int
-    whole: Amount | None  #: the requested amount, if this is all of it
-    units: tuple[str, ...]  #: the units that are requested by name
+#: A provider, a class, the amount that it provides of it, the requested amount if this is all of
+#: it, and the units that are requested by name.
+_Count: TypeAlias = tuple[int, str, int, Amount | None, tuple[str, ...]]
+#: The placed amounts of a candidate without any.
+_NO_AMOUNTS = Amounts()
 
 
 def candidate(
     problem: Problem,
     tree: int,
-    parts: Iterable[tuple[int, int, int]],
+    parts: Iterable[Part],
     located: Sequence[LocatedTreeDemand] = (),
     assigned: Sequence[Amount] = (),
     groups: Sequence[tuple[int, int]] = (),
 ) -> Candidate:
     """Return the candidate of a solution on a tree. Cost: some 8 microseconds for three classes.
 
-    :param parts: ``(class, provider, amount)`` of the unnamed group
     :param assigned: the assigned amounts of ``located``
     :param groups: the ``(kind, provider)`` of each named group
     :raises FewUnits: if a provider has fewer free units than it counts
     """
     fleet, demands = problem.fleet, problem.demands
-    groups = sorted(groups, key=lambda group: group[0])  # in the order of the request
-    counts = []
+    counts, unnamed = list[_Count](), list[int]()
     for number, provider, amount in parts:
-        ask = demands[number]
-        whole = ask.whole if amount == ask.amount else None
-        counts.append(_Count(provider, ask.resource_class, amount, whole, ask.units))
-    unnamed = [count.provider for count in counts]
+        demand = demands[number]
+        requested = demand.whole if amount == demand.amount else None
+        counts.append((provider, demand.resource_class, amount, requested, demand.units))
+        unnamed.append(provider)
+    if groups:  # in the order of the request
+        groups = sorted(groups, key=lambda group: group[0])
     for number, provider in groups:
         kind = problem.named.kinds[number]
         for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
-            counts.append(_Count(provider, name, amount, kind.group.resources[name], ()))
-    placed = [
-        pair
-        for demand, amount in zip(located, assigned, strict=True)
-        for pair in demand.allocations(amount)
-    ]
-    unnamed += [provider for provider, _ in placed]
+            counts.append((provider, name, amount, kind.group.resources[name], ()))
+    placed, placed_amounts = list[tuple[int, Allocation]](), _NO_AMOUNTS
+    if located:
+        pairs = list(zip(located, assigned, strict=True))
+        placed = [pair for demand, amount in pairs for pair in demand.allocations(amount)]
+        placed_amounts = Amounts({demand.ask.resource_class: amount for demand, amount in pairs})
+        unnamed += [provider for provider, _ in placed]
     if fleet.parts:
         counts = _with_units(fleet, counts, placed)
-    allocations = [_allocation(fleet, count) for count in counts]
-    allocations += [allocation for _, allocation in placed]
-    by_name = {one.ask.resource_class: a for one, a in zip(located, assigned, strict=True)}
+    allocations = [_allocation(fleet, *count) for count in counts]
+    if located or groups:
+        allocations = _summed([*allocations, *(allocation for _, allocation in placed)])
     return Candidate._as_kept(
         host=fleet.hosts[tree],
-        allocations=tuple(_summed(allocations) if located or groups else allocations),
-        generations=tuple(_generations(fleet, [*unnamed, *(provider for _, provider in groups)])),
-        located=Amounts(by_name) if by_name else _NO_AMOUNTS,
+        allocations=tuple(allocations),
+        generations=_generations(fleet, unnamed, groups),
+        located=placed_amounts,
         mappings=_mappings(problem, unnamed, groups),
     )
-
-
-def counted_candidate(problem: Problem, tree: int, providers: Sequence[int]) -> Candidate:
-    """Return the candidate of a tree where one provider provides all of each class, without units.
-
-    It equals that of :func:`candidate`, in two thirds of the time.
-
-    :param providers: by class of the unnamed group
-    """
-    fleet = problem.fleet
-    counts = [
-        _Count(provider, ask.resource_class, ask.amount, ask.whole, ask.units)
-        for ask, provider in zip(problem.demands, providers, strict=True)
-    ]
-    return Candidate._as_kept(
-        host=fleet.hosts[tree],
-        allocations=tuple([_allocation(fleet, count) for count in counts]),
-        generations=tuple(_generations(fleet, providers)),
-        located=_NO_AMOUNTS,
-        mappings=_mappings(problem, providers, ()),
-    )
-
-
-#: The placed amounts of a candidate without any.
-_NO_AMOUNTS = Amounts()
 
 
 def _mappings(
@@ -264,61 +253,66 @@ def _mappings(
 ) -> FrozenDict:
     """Return the providers of each group, by its suffix."""
     names = problem.fleet.names
-    every = tuple([names[place] for place in dict.fromkeys(unnamed)])
-    result = {"": every} if every else {}
+    result = {"": tuple([names[provider] for provider in dict.fromkeys(unnamed)])}
     if not groups:
         return FrozenDict(result)
     suffixes = [iter(kind.suffixes) for kind in problem.named.kinds]
     for number, provider in groups:
         result[next(suffixes[number])] = (names[provider],)
-    return FrozenDict(sorted(result.items()))
+    return FrozenDict(sorted((suffix, some) for suffix, some in result.items() if some))
 
 
 def _with_units(
     fleet: Fleet, counts: Iterable[_Count], placed: Iterable[tuple[int, Allocation]]
 ) -> list[_Count]:
     """Return counts with units that nothing before them has, where devices have names."""
-    result, taken = [], dict[int, set[str]]()
+    result, allocated = [], defaultdict[int, set[str]](set)  # by provider
     for provider, allocation in placed:
-        taken.setdefault(provider, set()).update(allocation.units)
-    for count in counts:
-        kind = fleet.device_resource(count.provider, count.resource_class)
-        before = taken.setdefault(count.provider, set())
-        if kind is not None and not count.units:
-            count = count._replace(units=_units(fleet, kind, count, frozenset(before)))
-        before.update(count.units)
-        result.append(count)
+        allocated[provider].update(allocation.units)
+    for provider, name, amount, requested, units in counts:
+        kind = fleet.device_resource(provider, name)
+        if kind is not None and not units:
+            units = _free_units(fleet, kind, provider, name, amount, allocated[provider])
+        allocated[provider].update(units)
+        result.append((provider, name, amount, requested, units))
     return result
 
 
-def _units(fleet: Fleet, kind: str, count: _Count, taken: frozenset[str]) -> tuple[str, ...]:
-    few = FewUnits(fleet.names[count.provider], count.resource_class, count.amount)
+def _free_units(
+    fleet: Fleet, kind: str, provider: int, name: str, amount: int, allocated: Iterable[str]
+) -> tuple[str, ...]:
+    few = FewUnits(fleet.names[provider], name, amount)
     try:
-        view = view_of(fleet, kind, int(fleet.tree[count.provider]))
+        view = view_of(fleet, kind, int(fleet.tree[provider]))
     except exceptions.InvalidInventory:
         raise few from None
     assert view is not None, "a part is of a view"
-    part = view.places.index(count.provider)
-    inventory = view.located.inventory
+    inventory, part = view.located.inventory, view.places.index(provider)
     assert isinstance(inventory, Identified), "devices are known one by one"
-    result = inventory.some_units(part, count.resource_class, count.amount, taken)
-    if result is None:
+    units = inventory.some_units(part, name, amount, frozenset(allocated))
+    if units is None:
         raise few
-    return result
+    return units
 
 
-def _allocation(fleet: Fleet, count: _Count) -> Allocation:
-    provider, name, amount, whole, units = count
+def _allocation(
+    fleet: Fleet,
+    provider: int,
+    name: str,
+    amount: int,
+    requested: Amount | None,
+    units: tuple[str, ...],
+) -> Allocation:
     return Allocation._as_kept(
         provider=fleet.names[provider],
         provider_uuid=fleet.uuids[provider],
         resource_class=name,
-        amount=resource(name).make_amount(amount) if whole is None else whole,
+        amount=resource(name).make_amount(amount) if requested is None else requested,
         units=units,
     )
 
 
-def _summed(allocations: Iterable[Allocation]) -> Iterable[Allocation]:
+def _summed(allocations: Iterable[Allocation]) -> list[Allocation]:
     """Return one allocation of each provider and class: several groups may request the class."""
     result: dict[tuple[str, str], Allocation] = {}
     for allocation in allocations:
@@ -328,13 +322,15 @@ def _summed(allocations: Iterable[Allocation]) -> Iterable[Allocation]:
             units = tuple(sorted((*result[key].units, *allocation.units)))
             allocation = result[key].replace(amount=amount + allocation.amount, units=units)
         result[key] = allocation
-    return result.values()
+    return list(result.values())
 
 
-def _generations(fleet: Fleet, sources: Iterable[int]) -> Iterator[tuple[str, int]]:
-    """Yield (uuid, generation) of some providers and of all above them, each once."""
-    result = dict.fromkeys(sources)
+def _generations(
+    fleet: Fleet, unnamed: Iterable[int], groups: Sequence[tuple[int, int]]
+) -> tuple[tuple[str, int], ...]:
+    """Return (uuid, generation) of the providers and of all above them, each once."""
+    providers = [*unnamed, *(provider for _, provider in groups)] if groups else unnamed
     if fleet.height > 1 or fleet.above:
-        result = dict.fromkeys(above for source in result for above in fleet.upwards(source))
-    for provider in result:
-        yield fleet.uuids[provider], int(fleet.generation[provider])
+        providers = [above for provider in providers for above in fleet.upwards(provider)]
+    uuids, generation = fleet.uuids, fleet.generation
+    return tuple([(uuids[p], int(generation[p])) for p in dict.fromkeys(providers)])

@@ -109,14 +109,12 @@ class TreeSolver:
         *,
         options: Sequence[Sequence[int]] | None = None,
         preference: Preference | None = None,
-        needs_own: bool = False,
     ) -> None:
         """Prepare a search.
 
         :param classes: the counts of the unnamed group, :param located: its placed amounts
         :param options: by kind of named group, its providers; None: all with capacity for one
         :param preference: the order of these providers; those of classes have their order
-        :param needs_own: whether a provider of the tree itself must provide something
         """
         self.fleet = fleet
         self.budget = budget
@@ -125,13 +123,11 @@ class TreeSolver:
         self.families = _families(fleet, self.classes)
         self.located = tuple(located)
         self.placing = Placing(located) if located else None
-        self._tree = tree
         self._groups: GroupSlots | None = None
         if named:
             self._groups = GroupSlots(named, tree, budget, self.account, options, preference)
         self._first_family = 0 if self._groups is None else len(self._groups.kinds)
         self._last = self._first_family + len(self.families)
-        self._needs_own = needs_own
         self._counts_use = bool(located) or any(family.shared for family in self.families)
         with_trait = [demand.with_trait for demand in self.classes]
         with_trait += [demand.with_trait for demand in self.located]
@@ -139,8 +135,6 @@ class TreeSolver:
         self.traits = tuple(dict.fromkeys(zip(*with_trait, strict=True)))
         #: the traits that nothing answers for yet, as bits
         self.open = (1 << len(self.traits)) - 1
-        #: how often a provider of the tree itself provides something, if one has to
-        self.owned = 0
         self._parts: list[Supply] = [()] * len(self.classes)
         self._divisions: list[Division] = []
         self._division_numbers = itertools.count()
@@ -210,7 +204,7 @@ class TreeSolver:
             return
         if step + 1 < self._last or self.located:
             yield State(step + 1)
-        elif not self.open and (self.owned or not self._needs_own):
+        elif not self.open:
             yield self._solution(())
 
     def _solution(self, assigned: Assigned) -> Solution[TreeSolution | None]:
@@ -225,11 +219,8 @@ class TreeSolver:
         for place in groups.choices():
             self.budget.spend(groups.cost)
             groups.assign(place)
-            is_own = self._is_own(groups.providers[place])
-            self.owned += is_own
             self._is_done = False
             yield from self._after(step)
-            self.owned -= is_own
             groups.unassign()
 
     def _provide(self, step: int) -> Iterator[_Next]:
@@ -315,8 +306,6 @@ class TreeSolver:
 
     def _book(self, number: int, source: int, part: int) -> None:
         """Add the use of inventories by a part or, if it is negative, remove it."""
-        if self._needs_own and self._is_own(self.provider(number, source)):
-            self.owned += 1 if part > 0 else -1
         if self._counts_use:
             self.account.add(self.uses[number][source], part)
 
@@ -374,7 +363,7 @@ class TreeSolver:
             return step, self._groups.key
         near, uses = self.reach_of_located, self.account.used.items() if self.located else ()
         used = tuple(sorted([(n, count) for n, count in uses if count and n in near]))
-        return step, self.open, self.owned > 0, self.unnamed.key, used
+        return step, self.open, self.unnamed.key, used
 
     @property
     def reach_of_located(self) -> frozenset[int]:
@@ -414,10 +403,6 @@ class TreeSolver:
         parts = [(n, at, part) for n, supply in enumerate(self._parts) for at, part in supply]
         provided = [(n, part) for n, at, part in parts if self.provider(n, at) == provider]
         return like, groups, tuple(provided)
-
-    def _is_own(self, provider: int) -> bool:
-        """Return whether a provider is of the tree itself, if one of these has to be."""
-        return self._needs_own and int(self.fleet.tree[provider]) == self._tree
 
     def answered(self, number: int, sources: Iterable[int]) -> int:
         """Return the open traits that all of some sources of a class have, as bits."""
@@ -1127,7 +1112,7 @@ class Division:
             answered = tuple(
                 [solver.answered(n, (source for source, _ in given[n])) for n in given]
             )
-        return self._number, at, state.missing, used, answered, before, solver.owned > 0
+        return self._number, at, state.missing, used, answered, before
 
 
 # --- questions of explanations ------------------------------------------------------------------
