@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from resource_objects import exceptions, names
 from resource_objects.exceptions import CapacityException, NoCandidates
@@ -31,9 +31,6 @@ from resource_objects.search.candidate import Chosen
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import check_seed
 from resource_objects.search.snapshot import DEFAULT_BUDGET
-
-if TYPE_CHECKING:
-    from resource_objects.search.gangs import GangFit
 
 #: Candidates for lost races, next to the best one and its alternates. They are computed when a race
 #: is lost.
@@ -273,47 +270,36 @@ class _Refusal(NamedTuple):
         return f"{self.text} (skipped: {', '.join(skipped)})" if skipped else self.text
 
 
+@dataclasses.dataclass(slots=True)
 class _Run:
     """The selection of hosts for one request."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        pipeline: Pipeline,
-        order: Order,
-        reports: Reports,
-        spec: RequestSpec,
-        alternates: int,
-        seed: int | None,
-    ) -> None:
-        self._ledger = ledger
-        self._pipeline = pipeline
-        self._order = order
-        self._reports = reports
-        self._given = spec
-        self._spec = spec  # with the members of the server group, and the hosts that refused
-        self._members: tuple[str, ...] = ()
-        self._alternates = alternates
-        self._seed = seed
-        self._filtering: PipelineRun | None = None
-        self._searched: Candidates | None = None  #: the last search
-        self._refused: dict[str, str] = {}
+    ledger: Ledger
+    pipeline: Pipeline
+    order: Order
+    reports: Reports
+    requested: RequestSpec
+    alternates: int
+    seed: int | None
+    #: with the members of the server group, and the hosts that refused
+    spec: RequestSpec = dataclasses.field(init=False)
+    members: tuple[str, ...] = ()
+    filtering: PipelineRun | None = None
+    last_search: Candidates | None = None
+    refused: dict[str, str] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.spec = self.requested
 
     def plan(self, count: int, least: int) -> Selection:
-        """Return the hosts of so many consumers; nothing is claimed."""
-        snapshot = self._ledger.snapshot()
+        """Return the hosts of a number of consumers; nothing is claimed."""
+        snapshot = self.ledger.snapshot()
         consumers = [str(number) for number in range(1, count + 1)]
         while any(map(snapshot.fleet.places_of_holders.get, consumers)):
             consumers = [f"new-{name}" for name in consumers]
         self.join(consumers)
         destinations = [
-            Destination(
-                consumer,
-                candidates[0].host,
-                allocations,
-                candidates[1 : 1 + self._alternates],
-                limits=_limits_of(candidates[0].host, candidates, snapshot.fleet),
-            )
+            self._destination(consumer, candidates[0].host, allocations, candidates, snapshot.fleet)
             for consumer, candidates, allocations in self._planned(snapshot, consumers, least)
         ]
         if len(destinations) < least:
@@ -324,19 +310,19 @@ class _Run:
     def claim(self, consumers: Sequence[str], least: int, confirm: Confirm | None) -> Selection:
         """Claim hosts for consumers, in one transaction if all have to be placed."""
         claimed: dict[str, Destination] = {}
-        place_first = functools.partial(self._claim_first, consumers, least)
-        if len(consumers) == 1:
+        is_single, needs_all = len(consumers) == 1, least == len(consumers)
+        if is_single:
             self.join(consumers)
-        elif least == len(consumers):
-            claimed = self._claim_all(consumers)
+        elif needs_all:
+            claimed = self._claim_planned(consumers, least)
         result: list[Destination] = []
         refusal: NoCandidates | None = None
         why: Explanation | None = None
         try:
             for number, consumer in enumerate(consumers):
                 place = functools.partial(self._claim_next, consumer, number)
-                if number == 0 and 1 < len(consumers) != least:
-                    place = place_first
+                if number == 0 and not is_single and not needs_all:
+                    place = functools.partial(self._claim_first, consumers, least)
                 try:
                     destination = claimed.pop(consumer, None) or place()
                     if confirm is not None:
@@ -344,7 +330,7 @@ class _Run:
                     result.append(destination)
                 except NoCandidates as error:
                     refusal, why = error, self._explanation
-                    if least == len(consumers):
+                    if needs_all:
                         break
             if refusal is not None and len(result) < least:
                 raise refusal
@@ -357,29 +343,30 @@ class _Run:
 
     def search(self, snapshot: Snapshot, number: int) -> Candidates:
         """Return the best candidates of the consumer of a number."""
-        if self._filtering is None:
-            refresh = self._refresh if isinstance(self._given.group, str) else None
-            self._filtering = PipelineRun(self._pipeline, self._spec, self._reports, refresh)
-        self._searched = snapshot.candidates(
-            self._spec.full_request,
-            limit=1 + self._alternates + SPARE,
+        if self.filtering is None:
+            refresh = self._refresh if isinstance(self.requested.group, str) else None
+            self.filtering = PipelineRun(self.pipeline, self.spec, self.reports, refresh)
+        self.last_search = snapshot.candidates(
+            self.spec.full_request,
+            limit=1 + self.alternates + SPARE,
             per_host=1,
-            order=self._filtering.order(self._order),
-            seed=None if self._seed is None else self._seed + number,
-            filters=self._filtering.filters(),
-            limits=self._filtering.limits(snapshot.fleet),
+            order=self.filtering.order(self.order),
+            seed=None if self.seed is None else self.seed + number,
+            filters=self.filtering.filters(),
+            limits=self.filtering.limits(snapshot.fleet),
         )
-        return self._searched
+        return self.last_search
 
     def join(self, consumers: Iterable[str]) -> None:
         """Make consumers members of the server group, which is read from the ledger."""
-        self._members = tuple(consumers)
+        self.members = tuple(consumers)
         self._refresh()
 
     def _refresh(self) -> RequestSpec:
-        group = with_members(self._ledger, self._given, self._members).group
-        self._spec = self._spec.replace(group=group)
-        return self._spec
+        group = with_members(self.ledger, self.requested, self.members).group
+        if group is not self.spec.group:
+            self.spec = self.spec.replace(group=group)
+        return self.spec
 
     def _join_again(self, consumers: Iterable[str]) -> None:
         """Read the server group after a snapshot was taken.
@@ -387,8 +374,8 @@ class _Run:
         A member that joins later wins the race; one that joined before is in the snapshot, too.
         """
         self.join(consumers)
-        if isinstance(self._given.group, str):
-            self._filtering = None
+        if isinstance(self.requested.group, str):
+            self.filtering = None
 
     def _planned(
         self, snapshot: Snapshot, consumers: Sequence[str], least: int
@@ -412,78 +399,74 @@ class _Run:
         The best host for the first member may be too small for the others. Empty if no host fits
         ``least`` of them, or two, and for any other policy.
         """
-        group = self._spec.server_group
+        group = self.spec.server_group
         if group is None or group.policy != "affinity":
             return {}
         for count in range(len(consumers), max(1, least - 1), -1):
-            fit = self._fit_on_one_host(snapshot, count)
+            answer = self.search(snapshot, 0)
+            assert self.filtering is not None, "set by the search"
+            fit = snapshot.fit_gang(
+                Gang([Member("member", self.spec.full_request, count)], together=HOST),
+                order=answer.options.order,
+                seed=answer.options.seed,
+                limits=self.filtering.limits(snapshot.fleet),
+                filters=answer.options.filters,
+            )
             if fit:
-                answer = self.search(snapshot, 0)
+                answer = self.search(snapshot, 0)  # its filters are those of a search of its own
                 chosen = zip(consumers, fit.candidates.values(), strict=False)
                 return {consumer: answer.instead([candidate]) for consumer, candidate in chosen}
         return {}
-
-    def _fit_on_one_host(self, snapshot: Snapshot, count: int) -> GangFit:
-        options = self.search(snapshot, 0).options
-        assert self._filtering is not None, "set by the search"
-        return snapshot.fit_gang(
-            Gang([Member("member", self._spec.full_request, count)], together=HOST),
-            order=options.order,
-            seed=options.seed,
-            limits=self._filtering.limits(snapshot.fleet),
-            filters=options.filters,
-        )
 
     # --- claim and retry ---
 
     def _claim_next(self, consumer: str, number: int) -> Destination:
         """Claim the best host; the ledger repeats the search after a lost race."""
-        candidates = self.search(self._ledger.snapshot(), number)
-        claim = self._ledger.claim(consumer, candidates, **_owner(self._given))
-        return self._destination(claim, candidates, self._ledger.snapshot().fleet)
+        candidates = self.search(self.ledger.snapshot(), number)
+        claim = self.ledger.claim(consumer, candidates, **_owner(self.requested))
+        return self._claimed(claim, candidates, self.ledger.snapshot().fleet)
 
     def _claim_first(self, consumers: Sequence[str], least: int) -> Destination:
         """Claim for the first consumer: for affinity, on the host that fits most of them.
 
         That host is searched again after a lost race; the filter then keeps the others there.
         """
+        first = self._claim_planned(consumers, least).get(consumers[0])
+        return first or self._claim_next(consumers[0], 0)
 
-        def attempt(snapshot: Snapshot) -> Destination | None:
-            self._join_again(consumers)
-            plan = self._on_one_host(snapshot, consumers, least)
-            if not plan:
-                return None
-            first = {consumers[0]: plan[consumers[0]]}
-            return self._claim_plan(snapshot, first)[consumers[0]]
+    def _claim_planned(self, consumers: Sequence[str], least: int) -> dict[str, Destination]:
+        """Claim for all consumers in one transaction; the search is repeated after a lost race.
 
-        return retried(self._ledger, attempt) or self._claim_next(consumers[0], 0)
-
-    def _claim_all(self, consumers: Sequence[str]) -> dict[str, Destination]:
-        """Claim for all consumers in one transaction; the search is repeated after a lost race."""
+        If fewer than all have to be placed: for the first, if one host fits ``least`` of them.
+        """
 
         def attempt(snapshot: Snapshot) -> dict[str, Destination]:
             self._join_again(consumers)
-            planned = self._planned(snapshot, consumers, len(consumers))
+            if least < len(consumers):
+                plan = self._on_one_host(snapshot, consumers, least)
+                plan = {name: plan[name] for name in consumers[:1] if name in plan}
+                return self._claim_plan(snapshot, plan) if plan else {}
+            planned = self._planned(snapshot, consumers, least)
             plan = {consumer: candidates for consumer, candidates, _ in planned}
             if len(plan) < len(consumers):
                 raise self._no_host(consumers, len(plan))
             return self._claim_plan(snapshot, plan)
 
-        return retried(self._ledger, attempt)
+        return retried(self.ledger, attempt)
 
     def _claim_plan(
         self, snapshot: Snapshot, plan: Mapping[str, Candidates]
     ) -> dict[str, Destination]:
         """Claim the candidates of consumers in one transaction, without a retry."""
         claimable: Mapping[str, Any] = plan
-        options = _owner(self._given)
-        if self._spec.group is not None:  # another candidate may be next to the wrong members
+        options = _owner(self.requested)
+        if self.spec.group is not None:  # another candidate may be next to the wrong members
             claimable = {name: Chosen(answer[0], answer.request) for name, answer in plan.items()}
-            limits = None if self._filtering is None else self._filtering.limits(snapshot.fleet)
+            limits = None if self.filtering is None else self.filtering.limits(snapshot.fleet)
             options |= {"if_generation": True, "limits": limits}
-        claims = self._ledger.claim_all(claimable, **options)
+        claims = self.ledger.claim_all(claimable, **options)
         return {
-            consumer: self._destination(claim, plan[consumer], snapshot.fleet)
+            consumer: self._claimed(claim, plan[consumer], snapshot.fleet)
             for consumer, claim in zip(plan, claims, strict=True)
         }
 
@@ -500,10 +483,10 @@ class _Run:
                 return destination
             except CapacityException as error:
                 self._release([destination])
-                self._refused[destination.host] = str(error)
-                refusals = {**self._spec.tried, destination.host: str(error)}
-                self._spec = self._spec.replace(tried=refusals)
-                self._filtering = None
+                self.refused[destination.host] = str(error)
+                refusals = {**self.spec.tried, destination.host: str(error)}
+                self.spec = self.spec.replace(tried=refusals)
+                self.filtering = None
             except BaseException:
                 self._release([destination])
                 raise
@@ -513,7 +496,7 @@ class _Run:
         errors: list[exceptions.ResourceObjectsError] = []
         for destination in destinations:
             try:
-                self._ledger.release(destination.consumer)
+                self.ledger.release(destination.consumer)
             except exceptions.ResourceObjectsError as error:
                 if not error.matches("ConsumerNotFound"):  # the host has released it already
                     errors.append(error)
@@ -522,12 +505,25 @@ class _Run:
 
     # --- the answer ---
 
-    def _destination(self, claim: Claim, candidates: Candidates, fleet: Fleet) -> Destination:
-        host = _host_of(claim, fleet)
-        further = [option for option in candidates[: 2 + self._alternates] if option.host != host]
-        alternates = tuple(further[: self._alternates])
+    def _destination(
+        self,
+        consumer: str,
+        host: str,
+        allocations: tuple[Allocation, ...],
+        candidates: Candidates,
+        fleet: Fleet,
+        claim: Claim | None = None,
+    ) -> Destination:
+        best = candidates[: 1 + self.alternates] if self.alternates else ()
+        alternates = [candidate for candidate in best if candidate.host != host]
         limits = _limits_of(host, candidates, fleet)
-        return Destination(claim.consumer, host, claim.allocations, alternates, claim, limits)
+        return Destination(
+            consumer, host, allocations, tuple(alternates[: self.alternates]), claim, limits
+        )
+
+    def _claimed(self, claim: Claim, candidates: Candidates, fleet: Fleet) -> Destination:
+        host = _host_of(claim, fleet)
+        return self._destination(claim.consumer, host, claim.allocations, candidates, fleet, claim)
 
     def _selection(
         self,
@@ -537,24 +533,24 @@ class _Run:
     ) -> Selection:
         placed = {destination.consumer for destination in destinations}
         missing = tuple(consumer for consumer in consumers if consumer not in placed)
-        skipped = {**self._pipeline.idle, **self._failed}
-        return Selection(tuple(destinations), missing, why, skipped, dict(self._refused))
+        skipped = {**self.pipeline.idle, **self._failed}
+        return Selection(tuple(destinations), missing, why, skipped, dict(self.refused))
 
     def _no_host(self, consumers: Sequence[str], placed: int) -> NoCandidates:
         """Return the refusal of the first consumer that could not be placed."""
         count, why = len(consumers), self._explanation
         of_all = f", {placed} of {count} could be placed" if count > 1 else ""
         text = f"no host for {consumers[placed]}{of_all}"
-        return NoCandidates(_Refusal(text, self._pipeline, self._failed, why), why)
+        return NoCandidates(_Refusal(text, self.pipeline, self._failed, why), why)
 
     @property
     def _explanation(self) -> Explanation:
-        assert self._searched is not None, "a refusal follows from a search"
-        return self._searched.explain()
+        assert self.last_search is not None, "a refusal follows from a search"
+        return self.last_search.explain()
 
     @property
     def _failed(self) -> dict[str, str]:
-        return {} if self._filtering is None else self._filtering.skipped
+        return {} if self.filtering is None else self.filtering.skipped
 
 
 def _owner(spec: RequestSpec) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class HostStates(Mapping[str, "HostState"]):
         """:param reports: the reports of agents; None: there are none"""
         self.fleet = fleet
         self.reports = reports or Reports()
-        self._states: dict[str, HostState] = {}
+        self._states: dict[int, HostState] = {}
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -61,9 +61,7 @@ class HostStates(Mapping[str, "HostState"]):
         return {name: tree for tree, name in enumerate(self.fleet.hosts)}
 
     def __getitem__(self, name: str) -> HostState:
-        if name not in self._states:
-            self._states[name] = HostState(self, self.number[name])
-        return self._states[name]
+        return self.at(self.number[name])
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.fleet.hosts)
@@ -73,13 +71,24 @@ class HostStates(Mapping[str, "HostState"]):
 
     def at(self, tree: int) -> HostState:
         """Return the host at a position of the arrays."""
-        return self[self.fleet.hosts[tree]]
+        if tree not in self._states:
+            self._states[tree] = HostState(self, tree)
+        return self._states[tree]
 
     # --- all hosts at once ---
 
     def all(self) -> Booleans:
         """Return a new array with True for each host."""
         return np.ones(len(self), dtype=np.bool_)
+
+    def named(self, names: Iterable[str]) -> Booleans:
+        """Return which hosts have one of some names. Cost: linear in the names."""
+        fleet, mask = self.fleet, np.zeros(len(self), dtype=np.bool_)
+        providers = {name: fleet.place_by_key[name] for name in names if name in fleet.place_by_key}
+        trees = fleet.tree[np.array(list(providers.values()), dtype=np.intp)].tolist()
+        pairs = zip(trees, providers, strict=True)
+        mask[[tree for tree, name in pairs if fleet.hosts[tree] == name]] = True
+        return mask
 
     def physical(self, resource_class: str) -> Integers:
         """Return the total minus reserved amount of a class at each host, without any ratio."""
@@ -128,12 +137,9 @@ class HostStates(Mapping[str, "HostState"]):
 
         :param unreported: the result for hosts that do not report it
         """
-        mask = np.full(len(self), unreported)
-        is_met = functools.cache(is_met)
-        for host, statistic in self.reports.of(name).items():
-            if host in self.number:
-                mask[self.number[host]] = is_met(statistic.text)
-        return mask
+        reports, is_met = self.reports.of(name), functools.cache(is_met)
+        meeting = self.named(host for host, report in reports.items() if is_met(report.text))
+        return meeting | ~self.named(reports) if unreported else meeting
 
     def seconds_since_report(self) -> Figures:
         """Return the age of the last report of each host in seconds; NaN without a report."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
@@ -122,7 +123,13 @@ class FilterCondition(HostFilter):
             passing = np.array([self.holds(tree) for tree in trees.tolist()], dtype=np.bool_)
             if self._mask is None:  # the filter failed on none of them
                 return passing
+        if self._passes_all:
+            return np.ones(len(trees), dtype=np.bool_)
         return self._mask[trees]
+
+    @functools.cached_property
+    def _passes_all(self) -> bool:
+        return self._mask is not None and bool(self._mask.all())
 
     def checks(self) -> Iterator[Check]:
         """Yield one check."""

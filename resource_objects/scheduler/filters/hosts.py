@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-import numpy as np
-
 from resource_objects.scheduler.filters import ArrayFilter
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
@@ -27,10 +23,10 @@ class NamedHosts(ArrayFilter):
 
     def passing(self, hosts: HostStates, spec: RequestSpec) -> Booleans:
         """Return which hosts the request allows."""
-        mask = ~_named(hosts, {*spec.ignored, *spec.tried})
+        mask = ~hosts.named({*spec.ignored, *spec.tried})
         for names in (spec.forced or None, spec.only):
             if names is not None:
-                mask &= _named(hosts, names)
+                mask &= hosts.named(names)
         return mask
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
@@ -42,12 +38,6 @@ class NamedHosts(ArrayFilter):
         if spec.forced and host.name not in spec.forced:
             return "is not the host that it is forced to"
         return "is not one of the hosts that it asks for"
-
-
-def _named(hosts: HostStates, names: Iterable[str]) -> Booleans:
-    mask = np.zeros(len(hosts), dtype=np.bool_)
-    mask[[hosts.number[name] for name in names if name in hosts.number]] = True
-    return mask
 
 
 class Affinity(ArrayFilter):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import math
 from collections.abc import Mapping
 
@@ -15,13 +16,34 @@ from resource_objects.resources.traits import known_traits
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostStates
 from resource_objects.scheduler.weighers import ArrayWeigher, finite
-from resource_objects.search.arrays import Figures
+from resource_objects.search.arrays import Booleans, Figures
 
 #: Hosts with more free devices weigh the same: there is no shortage.
 MOST_DEVICES = 99
 
 
-class FreeResources(ArrayWeigher):
+class WeightedSum(ArrayWeigher):
+    """A weigher by a sum over names: of a figure of each host, times the weight of the name."""
+
+    _weights: Mapping[str, float]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no name has a weight."""
+        return not any(self._weights.values())
+
+    def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
+        """Return the weighted sum of each host."""
+        total = np.zeros(len(hosts))
+        for name, weight in self._weights.items():
+            total += weight * self._figure(hosts, name)
+        return total
+
+    @abc.abstractmethod
+    def _figure(self, hosts: HostStates, name: str) -> Figures | Booleans: ...
+
+
+class FreeResources(WeightedSum):
     """Prefers hosts with more free of some resource classes, or with less.
 
     The free amount of each class counts as a fraction of the largest of any host, times the weight
@@ -35,47 +57,21 @@ class FreeResources(ArrayWeigher):
     FreeResources(VCPU=1.0, MEMORY_MB=-0.5)
     """
 
-    def __init__(self, weights: Mapping[str, float] | None = None, /, **more: float) -> None:
+    def __init__(self, weights: Mapping[str, float] | None = None, /, **by_class: float) -> None:
         self._weights = {
             resource(name).name: finite(f"weight of {name}", weight)
-            for name, weight in {**(weights or {}), **more}.items()
+            for name, weight in {**(weights or {}), **by_class}.items()
         }
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no class has a weight."""
-        return not any(self._weights.values())
-
-    def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
-        """Return the weighted sum of the free fractions of each host."""
-        total = np.zeros(len(hosts))
-        for name, weight in self._weights.items():
-            free = hosts.free(name)
-            total += weight * (free / max(1, int(free.max(initial=0))))
-        return total
+    def _figure(self, hosts: HostStates, name: str) -> Figures:
+        free = hosts.free(name)
+        return free / max(1, int(free.max(initial=0)))
 
     def __repr__(self) -> str:
         return f"FreeResources({', '.join(f'{n}={w}' for n, w in self._weights.items())})"
 
 
-class FreeDevices(ArrayWeigher):
-    """Prefers hosts with the fewest free devices (Nova's PCIWeigher).
-
-    A request without devices avoids hosts that have some; a request with devices fills up hosts
-    that are partly used. Classes of parts of devices do not count.
-    """
-
-    takes_negative = False
-
-    def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
-        """Return 100 for a host without free devices, less by one for each, at least 1."""
-        free = np.zeros(len(hosts), dtype=np.int64)
-        for name in filter(is_device, hosts.fleet.classes):
-            free += hosts.free(name)
-        return (1 + MOST_DEVICES - np.minimum(free, MOST_DEVICES)).astype(np.float64)
-
-
-class PreferredTraits(ArrayWeigher):
+class PreferredTraits(WeightedSum):
     """Prefers hosts by the value of the traits of the host and of the providers below it.
 
     A trait that comes before all weighers is a preference of the order instead
@@ -85,25 +81,16 @@ class PreferredTraits(ArrayWeigher):
     :raises InvalidInput: for an unknown trait
     """
 
-    def __init__(self, worth: Mapping[str, float] | None = None, /, **more: float) -> None:
-        by_trait = {**(worth or {}), **more}
-        known_traits(list(by_trait))
-        self._worth = {name: finite(f"worth of {name}", value) for name, value in by_trait.items()}
+    def __init__(self, worth: Mapping[str, float] | None = None, /, **by_trait: float) -> None:
+        values = {**(worth or {}), **by_trait}
+        known_traits(list(values))
+        self._weights = {name: finite(f"worth of {name}", value) for name, value in values.items()}
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no trait has a value."""
-        return not any(self._worth.values())
-
-    def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
-        """Return the sum of the values of each host's traits."""
-        total = np.zeros(len(hosts))
-        for name, worth in self._worth.items():
-            total += worth * hosts.having(name)
-        return total
+    def _figure(self, hosts: HostStates, name: str) -> Booleans:
+        return hosts.having(name)
 
 
-class Statistics(ArrayWeigher):
+class Statistics(WeightedSum):
     """Prefers hosts by statistics: the sum of each times its weight (``{"failed_builds": -1}``).
 
     Use several (:class:`.NamedWeigher`) where each statistic is to be normalized individually.
@@ -124,20 +111,28 @@ class Statistics(ArrayWeigher):
         }
         self._missing = math.nan if missing is None else finite("missing", missing)
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether no statistic has a weight."""
-        return not any(self._weights.values())
+    def _figure(self, hosts: HostStates, name: str) -> Figures:
+        if math.isnan(self._missing):
+            hosts.reports.require_reported(name)
+        values = hosts.statistic(name)
+        return np.where(np.isnan(values), self._missing, values)
+
+
+class FreeDevices(ArrayWeigher):
+    """Prefers hosts with the fewest free devices (Nova's PCIWeigher).
+
+    A request without devices avoids hosts that have some; a request with devices fills up hosts
+    that are partly used. Classes of parts of devices do not count.
+    """
+
+    takes_negative = False
 
     def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
-        """Return the weighted sum of each host; NaN without a value for a missing statistic."""
-        total = np.zeros(len(hosts))
-        for name, weight in self._weights.items():
-            if math.isnan(self._missing):
-                hosts.reports.require_reported(name)
-            values = hosts.statistic(name)
-            total += weight * np.where(np.isnan(values), self._missing, values)
-        return total
+        """Return 100 for a host without free devices, less by one for each, at least 1."""
+        free = np.zeros(len(hosts), dtype=np.int64)
+        for name in filter(is_device, hosts.fleet.classes):
+            free += hosts.free(name)
+        return (1 + MOST_DEVICES - np.minimum(free, MOST_DEVICES)).astype(np.float64)
 
 
 class SoftAffinity(ArrayWeigher):
