@@ -152,7 +152,7 @@ class Explanation(Shared):
         if len(self._reasons) < len(refused):
             self._reasons = self._of_refused.by_tree()
         for tree in refused:
-            yield self._hosts[tree], self._of_tree(tree)
+            yield self._hosts[tree], self._reasons[tree]
 
     def nearest(self, count: int = NEAREST) -> tuple[HostExplanation, ...]:
         """Return the refused hosts that come nearest to holding the request.

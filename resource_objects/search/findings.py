@@ -248,17 +248,21 @@ class HostSet:
     @functools.cached_property
     def providers(self) -> Pairs:
         """All providers of the hosts, and their pools."""
-        return self._with_pools(self.entries(self.fleet.tree), *self._pools)
+        own, (hosts, pools) = self.entries(self.fleet.tree), self._pools
+        if not len(pools):
+            return own
+        host = np.concatenate((own.host, hosts))
+        order = np.argsort(host, kind="stable")
+        entry = np.concatenate((own.entry, pools))
+        role = np.repeat((OWN, POOL), (len(own.host), len(pools)))
+        return Pairs(host[order], entry[order], role[order])
 
     def inventories(self, rows: ClassRows) -> Pairs:
         """Return the inventories of a class."""
-        own = self.entries(rows.tree)
-        hosts, pools = self._pools
-        if not len(pools) or not len(rows.provider):
-            return own
-        entries = np.minimum(rows.provider.searchsorted(pools), len(rows.provider) - 1)
-        has_class = rows.provider[entries] == pools
-        return self._with_pools(own, hosts[has_class], entries[has_class])
+        if not len(self._pools[1]):
+            return self.entries(rows.tree)
+        pairs = self.providers.where(np.isin(self.providers.entry, rows.provider))
+        return pairs._replace(entry=rows.provider.searchsorted(pairs.entry))
 
     def entries(self, tree: Integers) -> Pairs:
         """Return the entries of the hosts among some, of which the trees ascend."""
@@ -267,15 +271,6 @@ class HostSet:
         host = np.repeat(np.arange(len(count)), count)
         entry = np.arange(len(host)) + np.repeat(start - (np.cumsum(count) - count), count)
         return Pairs(host, entry, np.full(len(host), OWN))
-
-    def _with_pools(self, own: Pairs, hosts: Integers, entries: Integers) -> Pairs:
-        if not len(hosts):
-            return own
-        host = np.concatenate((own.host, hosts))
-        order = np.argsort(host, kind="stable")
-        entry = np.concatenate((own.entry, entries))
-        role = np.concatenate((own.role, np.full(len(hosts), POOL)))
-        return Pairs(host[order], entry[order], role[order])
 
     @functools.cached_property
     def _pools(self) -> tuple[Integers, Integers]:
