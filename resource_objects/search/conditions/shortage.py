@@ -11,7 +11,7 @@ import dataclasses
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -59,10 +59,10 @@ def full(fleet: Fleet, host: str, requested: int, inventories: list[int]) -> Rea
 class Shortage:
     """Why some inventories, at least one, cannot provide an amount of a class.
 
-    The figures are sums over these inventories. If the sum is enough, but none can provide all of
-    it alone, the reason is about the one that comes nearest; of pools, which never add up, always.
-    If an inventory has enough, but another one that it uses through shares has not, the reason is
-    about that one and all its consumers. If there is enough in both, a unit rule is the reason.
+    The figures are sums over these inventories. If the sum is enough, but no inventory can provide
+    the whole amount, the reason is about the inventory with the most; of pools, which never add up,
+    always. If an inventory has enough, but an inventory that it uses through shares has not, the
+    reason is about the latter and all its consumers. If both have enough, it is about a unit rule.
     """
 
     fleet: Fleet
@@ -73,32 +73,38 @@ class Shortage:
     devices: Collection[int] = ()  #: the inventories that may provide parts of it together
     _: dataclasses.KW_ONLY
     is_pooled: bool  #: whether the tree itself has no inventory of the class
-    names_provider: bool = (
-        False  #: whether the reason names the provider even if it is the only one
-    )
+    names_provider: bool = False  #: whether the reason names even the only provider
 
     def __post_init__(self) -> None:
-        self._devices = [number for number in self.inventories if number in self.devices]
-        figures = self.fleet.inventories.free[self.inventories].clip(0).tolist()
-        self._free: dict[int, int] = dict(zip(self.inventories, figures, strict=True))
+        fleet, numbers = self.fleet, self.inventories
+        self._devices = [number for number in numbers if number in self.devices]
+        free = fleet.inventories.free[numbers].clip(0).tolist()
+        #: by inventory, the free amount; and the same without regard to shares
+        self._free: dict[int, int] = dict(zip(numbers, free, strict=True))
+        self._unshared = {n: max(0, fleet.left(n)) for n in numbers} if fleet.shares else self._free
         #: whether the sum is too little: then no search is needed
-        self.is_of_sums = sum(figures) < self.amount
+        self.is_of_sums = sum(free) < self.amount
 
     def reasons(self) -> list[Reason]:
         """Return the reasons, at least one."""
-        free, amount = self._free, self.amount
-        nearest = max(self.inventories, key=lambda number: (free[number], -number))
+        nearest = self._nearest(self.inventories)
         if self.is_of_sums:
             if not self.is_pooled and self._are_partly_used():
                 return [self._not_whole()]
             return self._full([nearest] if self.is_pooled else self.inventories)
-        together = sum(free[number] for number in self._devices)
-        if together >= amount and (nearest in self._devices or free[nearest] < amount):
+        most, together = self._free[nearest], self._sum(self._devices)
+        if together >= self.amount and (nearest in self._devices or most < self.amount):
             is_several = len(self._devices) > 1
             return [self._unit_rule_of_devices() if is_several else self._unit_rule(nearest)]
-        if free[nearest] >= amount:
+        if most >= self.amount:
             return [self._unit_rule(nearest)]
-        return self._full(self._devices if together > free[nearest] else [nearest])
+        return self._full(self._devices if together > most else [nearest])
+
+    def _nearest(self, numbers: Iterable[int]) -> int:
+        return max(numbers, key=lambda number: (self._free[number], -number))
+
+    def _sum(self, numbers: Iterable[int]) -> int:
+        return sum(self._free[number] for number in numbers)
 
     # --- devices that are used in parts ---
 
@@ -122,10 +128,10 @@ class Shortage:
 
     def _not_whole(self) -> Reason:
         """Return the reason with the consumers of the devices and of parts of them."""
-        fleet, rows = self.fleet, self.fleet.inventories
+        fleet, provider = self.fleet, self.fleet.inventories.provider
         whole = [number for number in self.inventories if fleet.left(number) <= 0]
         parts = [
-            (consumer, number, part)
+            (consumer, int(provider[number]), part)
             for number in self.inventories
             if number not in whole
             for consumer, part in self._parts_of(number).items()
@@ -138,20 +144,15 @@ class Shortage:
             Rule.NOT_WHOLE,
             self.amount,
             bound=len(self.inventories),
-            used=len(self.inventories) - sum(self._free.values()),
+            used=len(self.inventories) - self._sum(self.inventories),
             resource=self.resource,
             where=self.host,
             holders=fleet.allocations.holders(
-                (int(rows.provider[number]), self.resource, 1) for number in whole
+                (int(provider[number]), self.resource, 1) for number in whole
             ),
             parts=tuple(
-                (
-                    consumer,
-                    fleet.names[int(rows.provider[number])],
-                    part.numerator,
-                    part.denominator,
-                )
-                for consumer, number, part in parts
+                (consumer, fleet.names[place], part.numerator, part.denominator)
+                for consumer, place, part in parts
             ),
         )
 
@@ -169,32 +170,30 @@ class Shortage:
 
     def _full(self, numbers: list[int]) -> list[Reason]:
         """Return that inventories are full, or others that they use through shares."""
-        fleet, amount = self.fleet, self.amount
+        fleet, amount, free, unshared = self.fleet, self.amount, self._free, self._unshared
         if fleet.shares and placements(fleet)[numbers].all():
-            count = sum(self._free[number] for number in numbers)
-            return [no_placement(fleet, self.host, amount, numbers, count)]
-        free = {number: self._free[number] for number in numbers}
-        itself = {n: max(0, fleet.left(n)) for n in numbers} if fleet.shares else free
-        is_short = sum(itself.values()) < amount
-        found = [self._capacity(numbers)] if is_short else []
-        nearest = max(numbers, key=lambda number: (free[number], -number))
+            return [no_placement(fleet, self.host, amount, numbers, self._sum(numbers))]
+        is_short = sum(unshared[number] for number in numbers) < amount
+        reasons = [self._capacity(numbers)] if is_short else []
+        nearest = self._nearest(numbers)
         if is_short or all(number in self._devices for number in numbers):
             # What the others cannot provide has to come from those that have less through shares:
             # from all of them or, if these have that much, from the one that lacks most.
-            limited = [number for number in numbers if free[number] < itself[number]]
-            most = sorted(limited, key=lambda number: (free[number] - itself[number], number))[:1]
-            for some in (limited, most):
-                needed = amount - sum(free.values()) + sum(free[number] for number in some)
-                needed = min(needed, sum(itself[number] for number in some)) if is_short else needed
-                shared = self._full_through_shares(some, needed)
+            limited = [number for number in numbers if free[number] < unshared[number]]
+            most = sorted(limited, key=lambda number: (free[number] - unshared[number], number))[:1]
+            for sources in (limited, most):
+                needed = amount - self._sum(numbers) + self._sum(sources)
+                if is_short:
+                    needed = min(needed, sum(unshared[number] for number in sources))
+                shared = self._full_through_shares(sources, needed)
                 if all(reason.requested > reason.free for reason in shared):
                     # other devices that are allocated whole would do as well as the limited ones
-                    whole = [n for n in numbers if not itself[n] and fleet.holders([n])]
+                    whole = [n for n in numbers if not unshared[n] and fleet.holders([n])]
                     others = [] if is_short else [self._capacity([number]) for number in whole]
-                    return found + others + shared or [self._capacity([nearest])]
-        elif free[nearest] < itself[nearest]:
-            found += self._full_through_shares([nearest], amount)
-        return found or [self._capacity([nearest])]
+                    return reasons + others + shared or [self._capacity([nearest])]
+        elif free[nearest] < unshared[nearest]:
+            reasons += self._full_through_shares([nearest], amount)
+        return reasons or [self._capacity([nearest])]
 
     def _full_through_shares(self, numbers: Sequence[int], amount: int) -> list[Reason]:
         """Return the inventories used by others that have too little for an amount of these."""
