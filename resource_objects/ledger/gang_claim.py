@@ -149,13 +149,13 @@ class _Gang:
         groups = [
             _Group(options, need, remainder, budget) for options in _independent_groups(by_kind)
         ]
-        domains = tuple(Domain(str(n), group.largest) for n, group in enumerate(groups))
-        distribution = distribute(Domain("", parts=domains), need, budget)
+        domains = tuple(Domain(n, group.largest) for n, group in enumerate(groups))
+        distribution = distribute(Domain(parts=domains), need, budget)
         if distribution is None:
             return None
         remaining = [iter(names) for names in kinds.values()]
         for number, counts in distribution.items():
-            for kind, option in groups[int(number)].assignment_for(counts):
+            for kind, option in groups[number].assignment_for(counts):
                 chosen[next(remaining[kind])] = option
         return {name: chosen[name] for name in self.options}
 

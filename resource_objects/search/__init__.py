@@ -28,10 +28,10 @@ The search
 
 Many at once
 ``gangs``            the placement of gangs, all members at once
-``gang_problem``     a gang over a fleet: kinds of members, bounds of hosts, domains
+``gang_problem``     a gang over a fleet: kinds of members, domains with bounds
+``bounds``           how many of a request each host can hold, by arrays
 ``distribution``     the distribution of members over hosts
 ``how_many``         how many of a request fit at once
-``counting``         how often hosts can hold requests, decided by arrays
 ``host_classes``     classes of hosts in the same state
 ``capacity``         the capacity report
 ``host_usage``       the usage and the consumers of each host

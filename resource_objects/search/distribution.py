@@ -42,8 +42,8 @@ class LinearBound(NamedTuple):
 class Domain:
     """A host, or a set of domains, with bounds on the members that it may hold."""
 
-    name: str
-    maximal: tuple[Counts, ...] = ()  #: of a host: the maximal counts that it can hold
+    host: int = -1  #: the number of a host
+    maximal: Sequence[Counts] = ()  #: of a host: the maximal counts that it can hold
     parts: tuple[Domain, ...] = ()  #: of a set of domains
     bounds: tuple[LinearBound, ...] = ()
 
@@ -55,8 +55,8 @@ class Domain:
         )
 
 
-def distribute(root: Domain, need: Counts, budget: Budget) -> dict[str, Counts] | None:
-    """Return the counts of each host, by its name; None if the members do not fit.
+def distribute(root: Domain, need: Counts, budget: Budget) -> dict[int, Counts] | None:
+    """Return the counts of each host, by its number; None if the members do not fit.
 
     Hosts that come first get as many members as they can. Hosts without members are left out.
 
@@ -66,9 +66,9 @@ def distribute(root: Domain, need: Counts, budget: Budget) -> dict[str, Counts] 
     :param need: the requested counts
     :raises SearchLimitReached: if the budget runs out first
 
-    >>> rack = Domain("rack", parts=(Domain("h1", ((1, 0), (0, 1))), Domain("h2", ((1, 0),))))
+    >>> rack = Domain(parts=(Domain(1, ((1, 0), (0, 1))), Domain(2, ((1, 0),))))
     >>> distribute(rack, (1, 1), Budget(100))  # only h1 can hold the second kind
-    {'h1': (0, 1), 'h2': (1, 0)}
+    {1: (0, 1), 2: (1, 0)}
     >>> print(distribute(rack, (2, 1), Budget(100)))
     None
     """
@@ -96,10 +96,10 @@ class Remaining:
     """The members that hosts may still get, while members are assigned one after the other."""
 
     def __init__(self, root: Domain, need: Counts) -> None:
-        #: the hosts by name, in order
-        self.hosts: dict[str, Domain] = {}
+        #: the hosts by number, in order
+        self.hosts: dict[int, Domain] = {}
         self._need = need
-        self._bounds_of: dict[str, list[list[LinearBound]]] = {}
+        self._bounds_of: dict[int, list[list[LinearBound]]] = {}
         self._shared: list[list[LinearBound]] = []
         self._add(root, [])
 
@@ -111,10 +111,10 @@ class Remaining:
             for part in domain.parts:
                 self._add(part, around)
         else:
-            self.hosts[domain.name] = domain
-            self._bounds_of[domain.name] = around
+            self.hosts[domain.host] = domain
+            self._bounds_of[domain.host] = around
 
-    def most(self, host: str, kind: int) -> int:
+    def most(self, host: int, kind: int) -> int:
         """Return the number of further members of a kind that a host may get."""
         return min(
             [
@@ -128,7 +128,7 @@ class Remaining:
             ]
         )
 
-    def assign(self, host: str, kind: int, count: int) -> None:
+    def assign(self, host: int, kind: int, count: int) -> None:
         """Assign members of a kind to a host; a negative count removes them."""
         for bounds in self._bounds_of[host]:
             bounds[:] = [
@@ -141,34 +141,34 @@ class Remaining:
         return tuple(bound.most for bounds in self._shared for bound in bounds)
 
 
-def _by_kind(root: Domain, need: Counts) -> dict[str, Counts] | None:
+def _by_kind(root: Domain, need: Counts) -> dict[int, Counts] | None:
     """Return the counts of each host, assigned kind by kind; None if that fails."""
     remaining = Remaining(root, need)
     able = [
         sum(any(counts[kind] for counts in host.maximal) for host in remaining.hosts.values())
         for kind in range(len(need))
     ]
-    assigned: dict[str, list[int]] = {}
+    assigned: dict[int, list[int]] = {}
     for kind in sorted(range(len(need)), key=able.__getitem__):
         missing = need[kind]
-        for name, host in remaining.hosts.items():
+        for number, host in remaining.hosts.items():
             if not missing:
                 break
-            has = assigned.get(name) or [0] * len(need)
+            has = assigned.get(number) or [0] * len(need)
             # the members of the kinds before stay
             fits = max((c[kind] for c in host.maximal if _contains(c, has)), default=0)
             count = min(missing, fits - has[kind])
             if count > 0:
-                count = min(count, remaining.most(name, kind))
+                count = min(count, remaining.most(number, kind))
             if count <= 0:
                 continue
             has[kind] += count
-            assigned[name] = has
+            assigned[number] = has
             missing -= count
-            remaining.assign(name, kind, count)
+            remaining.assign(number, kind, count)
         if missing:
             return None
-    return {name: tuple(assigned[name]) for name in remaining.hosts if name in assigned}
+    return {host: tuple(assigned[host]) for host in remaining.hosts if host in assigned}
 
 
 def _contains(counts: Counts, other: Sequence[int]) -> bool:
@@ -184,7 +184,7 @@ class _Point:
 
     counts: Counts
     summands: tuple[_Point, _Point] | None = None
-    host: str | None = None
+    host: int = -1
 
 
 def _frontier(domain: Domain, need: Counts, budget: Budget | None) -> list[_Point]:
@@ -200,7 +200,7 @@ def _frontier(domain: Domain, need: Counts, budget: Budget | None) -> list[_Poin
             if len(points) == 1 and _contains(points[0].counts, enough):
                 break  # further parts cannot add to that
     elif domain.maximal:
-        points = [_Point(_minimum(c, need), host=domain.name) for c in domain.maximal]
+        points = [_Point(_minimum(c, need), host=domain.host) for c in domain.maximal]
     for bound in domain.bounds:
         bounded = [_part(p, counts) for p in points for counts in within_bound(p.counts, bound)]
         if budget is not None:
@@ -286,16 +286,15 @@ def maximal(points: Iterable[Counts]) -> tuple[Counts, ...]:
     return tuple(frontier)
 
 
-def _assignment(point: _Point, need: Counts) -> dict[str, Counts]:
+def _assignment(point: _Point, need: Counts) -> dict[int, Counts]:
     """Return the counts of each host for a point; the first hosts get as many as they can."""
-    assigned: dict[str, Counts] = {}
+    assigned: dict[int, Counts] = {}
     pending = [(point, need)]
     while pending:
         point, counts = pending.pop()
         if not any(counts):
             continue
         if point.summands is None:
-            assert point.host is not None, "a point is a sum or is held by a host"
             assigned[point.host] = counts
             continue
         first, second = point.summands

@@ -1,13 +1,13 @@
-"""A gang over a fleet: kinds of members, upper bounds for each host, and domains with bounds.
+"""A gang over a fleet: kinds of members, what each host can hold, and domains with bounds.
 
-Arrays bound from above how many members of a kind a host can hold, and how many of several kinds
-at once, by the free amount of each resource class. The domains of a level are sets of hosts, and so
-are the hosts that one pool serves. The domains that bound the members of a gang form a tree.
+A :class:`GangProblem` is a value; what a search learns of hosts is passed to it. Arrays bound how
+many members of a kind a host can hold (:mod:`.bounds`), and how many of several kinds at once, by
+the free amount of each resource class. The domains of a level are sets of hosts, and so are the
+hosts that one pool serves. The domains that bound the members of a gang form a tree.
 """
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import functools
 from collections import defaultdict
@@ -17,28 +17,21 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from resource_objects import exceptions
-from resource_objects.fields import MAX_AMOUNT
-from resource_objects.requests import Request
 from resource_objects.requests.gang import HOST, Gang, Member
-from resource_objects.resources import Amount, IntegerAmount
+from resource_objects.resources import Amount
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified, PartialRequest
 from resource_objects.search.arrays import Booleans, Integers, integers
+from resource_objects.search.bounds import CapacityByHost, has_traits, totals_of, upper_bounds
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.demands import Supply, TreeDemand, members
 from resource_objects.search.distribution import Counts, Domain, LinearBound, maximal, within_bound
-from resource_objects.search.eligibility import OWN
 from resource_objects.search.findings import FilterFactory
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import View, view_of
-from resource_objects.search.problem import (
-    Problem,
-    compile_request,
-    has_only_counts,
-    possible_trees,
-)
+from resource_objects.search.problem import Problem, compile_request, has_only_counts
 from resource_objects.search.tree_search import candidate
 
 _EMPTY = integers(())
@@ -47,6 +40,8 @@ _DEVICES_OF_HOST = 8
 
 #: The aggregates of each level.
 Levels: TypeAlias = Mapping[str, Collection[str]]
+#: By host, counts of members that it cannot hold.
+NoGoods: TypeAlias = Mapping[int, Sequence[Counts]]
 
 
 # --- kinds of members ---------------------------------------------------------------------------
@@ -89,9 +84,15 @@ class Kind:
 
 
 def kinds_of(
-    gang: Gang, capacity: CapacityByHost, filters: Sequence[FilterFactory] = ()
+    gang: Gang,
+    capacity: CapacityByHost,
+    filters: Sequence[FilterFactory] = (),
+    most: int | None = None,
 ) -> list[Kind]:
-    """Return the kinds of members of a gang. Cost: some passes over the fleet for each."""
+    """Return the kinds of members of a gang. Cost: some passes over the fleet for each.
+
+    :param most: the largest upper bound of a host; None: the number of members
+    """
     fleet, alike = capacity.fleet, defaultdict[Hashable, list[Member]](list)
     for member in gang.members:
         is_bounded = bool(member.at_most) or member.together is not None  # individually
@@ -99,108 +100,18 @@ def kinds_of(
     kinds = []
     for same in alike.values():
         problem = compile_request(same[0].request, fleet, filters)
-        totals = totals_of(problem.request)
-        most = upper_bounds(problem, capacity, sum(member.count for member in same))
+        count = sum(member.count for member in same) if most is None else most
         is_counted = problem.demands and has_only_counts(problem) and not fleet.shares
-        first_fit = FirstFit(problem) if is_counted else None
-        kinds.append(Kind(tuple(same), problem, totals, most, first_fit))
+        kinds.append(
+            Kind(
+                members=tuple(same),
+                problem=problem,
+                totals=totals_of(problem.request),
+                most=upper_bounds(problem, capacity, count),
+                first_fit=FirstFit(problem) if is_counted else None,
+            )
+        )
     return kinds
-
-
-def totals_of(request: Request) -> dict[str, int]:
-    """Return the amount of each counted class that a request uses in all."""
-    return {
-        name: int(amount.value)
-        for name, amount in request.resources.by_name()
-        if isinstance(amount, IntegerAmount)
-    }
-
-
-def upper_bounds(problem: Problem, capacity: CapacityByHost, most: int) -> Integers:
-    """Return by tree how often it can hold a request at most, up to ``most``.
-
-    Cost: some passes over the fleet for each class and group.
-    """
-    fleet = problem.fleet
-    bounds = np.zeros(len(fleet.hosts), dtype=np.int64)
-    bounds[possible_trees(problem)] = most
-    for name, total in totals_of(problem.request).items():
-        if name in fleet.classes:
-            np.minimum(bounds, capacity.free(name) // total, out=bounds)
-    for demand in problem.demands:
-        if not demand.is_split and not demand.has_pools:
-            rows, provides = demand.rows, demand.allowed[OWN] & demand.gives_all
-            times = np.where(provides, rows.free // demand.amount, 0)
-            np.minimum(bounds, _by_tree(fleet, demand.resource_class, times), out=bounds)
-    if problem.named:
-        np.minimum(bounds, problem.named.most(len(bounds)), out=bounds)
-    for condition in problem.located:
-        np.minimum(bounds, condition.most(), out=bounds)
-    return bounds
-
-
-def _by_tree(fleet: Fleet, name: str, figures: Integers) -> Integers:
-    """Return the sums by tree of a figure of each inventory of a class."""
-    if fleet.is_everywhere(name):
-        return figures
-    sums = np.zeros(len(fleet.hosts), dtype=np.int64)
-    np.add.at(sums, fleet.rows(name).tree, figures)
-    return sums
-
-
-def split_at(values: Integers, starts: Integers) -> list[Integers]:
-    """Return the parts of an array that begin at some positions. Faster than ``numpy.split``."""
-    ends = [*starts[1:].tolist(), len(values)]
-    return [values[start:end] for start, end in zip(starts.tolist(), ends, strict=True)]
-
-
-class CapacityByHost:
-    """The free amount of each resource class on each host, and that of its pools."""
-
-    def __init__(self, fleet: Fleet, disabled: Booleans | None = None) -> None:
-        """:param disabled: the providers that provide nothing; None: all provide"""
-        self.fleet = fleet
-        self._disabled = np.zeros(len(fleet.names), np.bool_) if disabled is None else disabled
-        self.own = functools.cache(self._own)
-        self.pools = functools.cache(self._pools)
-        self.free = functools.cache(self._free)
-
-    def total(self, name: str, hosts: Booleans) -> int:
-        """Return the free amount of a class for some hosts, each pool counted once."""
-        pools = (free for linked, free in self.pools(name) if hosts[linked].any())
-        return int(self.own(name)[hosts].sum()) + sum(pools)
-
-    def _free(self, name: str) -> Integers:
-        """Return by host the free amount of a class, that of all its pools included."""
-        free = self.own(name).copy()
-        for hosts, of_pool in self.pools(name):
-            free[hosts] += of_pool
-        return np.minimum(free, MAX_AMOUNT)
-
-    def _own(self, name: str) -> Integers:
-        """Return by host the free amount of a class without pools.
-
-        Not :meth:`.Fleet.free`, which excludes every disabled provider: a member whose request
-        names the trait of disabled providers may use them.
-        """
-        rows = self.fleet.rows(name)
-        counted = self.fleet.counted(rows) & ~self.fleet.is_pool[rows.provider]
-        counted &= ~self._disabled[rows.provider]
-        return _by_tree(self.fleet, name, np.where(counted, rows.free, 0).clip(0))
-
-    def _pools(self, name: str) -> list[tuple[Integers, int]]:
-        """Return for each pool of a class the hosts that it serves, and its free amount."""
-        fleet, rows = self.fleet, self.fleet.rows(name)
-        if not fleet.pools:
-            return []
-        pools = []
-        is_pool = fleet.is_pool[rows.provider] & ~self._disabled[rows.provider]
-        for entry in np.flatnonzero(is_pool).tolist():
-            pool = rows.provider[entry : entry + 1]
-            is_linked = fleet.pools.linked_to(pool, len(fleet.hosts))
-            is_linked[fleet.tree[pool]] = True  # a pool serves its own tree without a link
-            pools.append((np.flatnonzero(is_linked), max(0, int(rows.free[entry]))))
-        return pools
 
 
 class FirstFit:
@@ -272,48 +183,6 @@ class FirstFit:
         return ((able[0], demand.amount),) if able else ()
 
 
-def has_traits(problem: Problem) -> Booleans | None:
-    """Return the trees that have each required trait whichever inventory is used; None: all."""
-    has_all: Booleans | None = None
-    for trait in range(len(problem.required)):
-        has = np.zeros(len(problem.is_host), dtype=np.bool_)
-        for demand in problem.demands:
-            if not demand.has_pools:
-                lacks = np.zeros_like(has)
-                lacks[demand.rows.tree[(demand.allowed & ~demand.has_required[trait])[OWN]]] = True
-                has |= ~lacks
-        has_all = has if has_all is None else has_all & has
-    return has_all
-
-
-def device_requests(problem: Problem, view: View) -> Iterator[PartialRequest]:
-    """Yield the devices that a request needs of a host, with the parts that can provide them.
-
-    A count that other providers may provide too is left out.
-    """
-    fleet, tree, provider = problem.fleet, view.tree, problem.fleet.inventories.provider
-    needed: list[tuple[str, Amount | int, list[int], int]] = []
-    for condition, sources in problem.traits.sources(tree).items():
-        if isinstance(condition, LocatedCondition):
-            if condition.name == view.kind:
-                places = condition.of_tree(tree).only(sources).providers
-                needed.append((condition.name, condition.demand.amount, places, 1))
-        elif isinstance(condition, ClassCondition):
-            here = condition.of_tree(tree)
-            places = [int(provider[here.numbers[at]]) for at in members(here, sources)]
-            needed.append((condition.name, condition.demand.amount, places, 1))
-    for kind in problem.named.kinds:
-        places = problem.named.options(kind, tree)
-        for name, (_, count) in zip(kind.names, kind.classes, strict=True):
-            needed.append((name, count, places, kind.count))
-    id_of = dict(zip(view.places, view.located.inventory.part_ids(), strict=True))
-    for name, amount, places, count in needed:
-        if name == view.kind or all(
-            fleet.device_resource(place, name) == view.kind for place in places
-        ):
-            yield PartialRequest(name, amount, [id_of[place] for place in places], count)
-
-
 # --- domains ------------------------------------------------------------------------------------
 
 
@@ -352,9 +221,9 @@ def domains_of_level(levels: Levels, level: str, fleet: Fleet) -> dict[str, Inte
         host, other = fleet.hosts[int(tree[at])], names[int(number[(tree == tree[at]).argmax()])]
         in_two = f"{host} in {other} and in {names[int(number[at])]}"
         raise exceptions.InvalidInput("request", level, in_two, f"each host in one {level}")
-    starts = np.flatnonzero(np.diff(number, prepend=-1))
-    nonempty = (names[at] for at in number[starts].tolist())
-    return dict(zip(nonempty, split_at(tree, starts), strict=True))
+    starts = np.flatnonzero(np.diff(number, prepend=-1)).tolist()
+    ends = (*starts[1:], len(tree))  # numpy.split takes longer
+    return {names[number[start]]: tree[start:end] for start, end in zip(starts, ends, strict=True)}
 
 
 def nested(domains: Iterable[BoundedDomain], hosts: int) -> list[BoundedDomain]:
@@ -391,7 +260,11 @@ def nested(domains: Iterable[BoundedDomain], hosts: int) -> list[BoundedDomain]:
 
 
 class GangProblem:
-    """A gang over a fleet: what hosts can hold, as far as it is known, within bounded domains."""
+    """A gang over a fleet: kinds of members, and domains that bound them.
+
+    :raises InvalidInput: for a level without domains, or with a host in two of its domains, or if
+        the domains of two levels cross
+    """
 
     def __init__(
         self, gang: Gang, fleet: Fleet, levels: Levels, filters: Sequence[FilterFactory] = ()
@@ -403,13 +276,18 @@ class GangProblem:
         self.need: Counts = tuple(kind.count for kind in self.kinds)
         #: by level and domain, the hosts
         self.domains = {level: domains_of_level(levels, level, fleet) for level in gang.levels}
+        #: by level, that of hosts included, and by host the number of its domain; -1: none
+        self.domain_of = {HOST: np.arange(len(fleet.hosts))}
+        for level, domains in self.domains.items():
+            self.domain_of[level] = np.full(len(fleet.hosts), -1)
+            for number, trees in enumerate(domains.values()):
+                self.domain_of[level][trees] = number
         #: by resource class, the amount that a member of each kind uses
         self.weights: dict[str, Counts] = {
             name: tuple(kind.totals.get(name, 0) for kind in self.kinds)
             for name in dict.fromkeys(name for kind in self.kinds for name in kind.totals)
             if name in fleet.classes
         }
-        self._refused: dict[int, list[Counts]] = defaultdict(list)
         located = {condition.name for kind in self.kinds for condition in kind.problem.located}
         #: the resources of devices that members request by more than a count
         self._devices = [name for name in fleet.device_parts if name in located]
@@ -445,23 +323,26 @@ class GangProblem:
                     domains.append(BoundedDomain(name, trees, (LinearBound(weights, free),), False))
         return domains
 
+    def domain_name(self, level: str, number: int) -> str:
+        """Return the name of a domain."""
+        return self.fleet.hosts[number] if level == HOST else list(self.domains[level])[number]
+
     def reachable(self, kind: Kind) -> Booleans:
         """Return the hosts that are in a domain of each level that bounds a kind."""
         is_reachable = np.ones(len(self.fleet.hosts), dtype=np.bool_)
-        for level in {*self.gang.at_most, *kind.at_most} - {HOST}:
-            is_inside = np.zeros_like(is_reachable)
-            for trees in self.domains[level].values():
-                is_inside[trees] = True
-            is_reachable &= is_inside
+        for level in {*self.gang.at_most, *kind.at_most}:
+            is_reachable &= self.domain_of[level] >= 0
         return is_reachable
 
-    def root(self, trees: Sequence[int], most: Sequence[Integers], budget: Budget) -> Domain:
-        """Return the tree of domains with some hosts, in their order. Hosts are named by number.
+    def root(
+        self, trees: Integers, most: Sequence[Integers], no_goods: NoGoods, budget: Budget
+    ) -> Domain:
+        """Return the tree of domains with some hosts, in their order.
 
         :param most: by kind and tree, how many members it may get
         """
         is_included = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
-        is_included[list(trees)] = True
+        is_included[trees] = True
         parts = (
             domain._replace(trees=domain.trees[is_included[domain.trees]])
             for domain in self._bounded_domains
@@ -471,14 +352,17 @@ class GangProblem:
         for number, domain in enumerate(domains):
             innermost[domain.trees] = number
         bounds = self.bounds(HOST)
+        limits = zip(
+            *(np.minimum(m[trees], n).tolist() for m, n in zip(most, self.need, strict=True)),
+            strict=True,
+        )
         children: dict[int, list[Domain | int]] = defaultdict(list)
         seen = {-1}
-        for tree in trees:
-            counts = self._maximal_counts(
-                tuple(int(of_kind[tree]) for of_kind in most), tree, budget
-            )
-            number = int(innermost[tree])
-            children[number].append(Domain(str(tree), counts, bounds=bounds))
+        for tree, number, limit in zip(
+            trees.tolist(), innermost[trees].tolist(), limits, strict=True
+        ):
+            counts = self._maximal_counts(tree, limit, no_goods.get(tree, ()), budget)
+            children[number].append(Domain(tree, counts, bounds=bounds))
             while number not in seen:
                 seen.add(number)
                 children[domains[number].parent].append(number)
@@ -486,50 +370,45 @@ class GangProblem:
 
         def made(number: int) -> Domain:
             below = tuple(made(c) if isinstance(c, int) else c for c in children[number])
-            if number < 0:
-                return Domain("", parts=below)
-            return Domain(domains[number].name, parts=below, bounds=domains[number].bounds)
+            return Domain(parts=below, bounds=() if number < 0 else domains[number].bounds)
 
         return made(-1)
 
-    def _maximal_counts(self, most: Counts, tree: int, budget: Budget) -> tuple[Counts, ...]:
+    def _maximal_counts(
+        self, tree: int, limit: Counts, refused: Sequence[Counts], budget: Budget
+    ) -> Sequence[Counts]:
         """Return the maximal counts that a host may hold, as far as it is known."""
-        frontier: Sequence[Counts] = [tuple(map(min, most, self.need))]
-        if len(most) > 1:
+        frontier: Sequence[Counts] = (limit,)
+        if len(limit) > 1:
             for name, weights in self.weights.items():
                 bound = LinearBound(weights, int(self.capacity.free(name)[tree]))
                 bounded = [part for counts in frontier for part in within_bound(counts, bound)]
                 budget.spend(len(bounded) - len(frontier))
                 frontier = maximal(bounded)
-        for refused in self._refused.get(tree, ()):
-            frontier = maximal(part for counts in frontier for part in without(counts, refused))
-        return tuple(frontier)
+        for counts in refused:
+            frontier = maximal(part for other in frontier for part in without(other, counts))
+        return frontier
 
-    # --- what is learned of hosts ---
+    # --- devices ---
 
-    def refuse(self, tree: int, counts: Counts) -> None:
-        """Record that a host cannot hold counts."""
-        self._refused[tree].append(counts)
-        numbers = [number for number, count in enumerate(counts) if count]
-        if len(numbers) == 1:
-            most = self.kinds[numbers[0]].most
-            most[tree] = min(most[tree], counts[numbers[0]] - 1)
+    def lacks_devices(self, tree: int, counts: Counts, budget: Budget) -> Counts | None:
+        """Return the smallest part of counts for which a host lacks devices; None: it may hold all.
 
-    def has_devices(self, tree: int, counts: Counts, budget: Budget) -> bool:
-        """Return True if a host may have the devices for counts.
-
-        If not, refuse the smallest part of the counts for which it lacks devices.
+        Only devices are checked that are requested by more than a count.
         """
         if self._may_provide(tree, counts, budget):
-            return True
+            return None
         for number, count in enumerate(counts):
-            fewer = [(*counts[:number], n, *counts[number + 1 :]) for n in range(count)]
-            least = bisect.bisect_left(
-                fewer, True, key=lambda part: not self._may_provide(tree, part, budget)
-            )
-            counts = fewer[least] if least < count else counts
-        self.refuse(tree, counts)
-        return False
+            low, high = 0, count  # the fewest members of this kind with which devices lack
+            while low < high:
+                middle = (low + high) // 2
+                fewer = (*counts[:number], middle, *counts[number + 1 :])
+                if self._may_provide(tree, fewer, budget):
+                    low = middle + 1
+                else:
+                    high = middle
+            counts = (*counts[:number], low, *counts[number + 1 :])
+        return counts
 
     def _may_provide(self, tree: int, counts: Counts, budget: Budget) -> bool:
         key = tree, counts
@@ -571,3 +450,31 @@ def without(counts: Counts, refused: Counts) -> Iterator[Counts]:
     for kind, count in enumerate(refused):
         if count:
             yield (*counts[:kind], count - 1, *counts[kind + 1 :])
+
+
+def device_requests(problem: Problem, view: View) -> Iterator[PartialRequest]:
+    """Yield the devices that a request needs of a host, with the parts that can provide them.
+
+    A count that other providers may provide too is left out.
+    """
+    fleet, tree, provider = problem.fleet, view.tree, problem.fleet.inventories.provider
+    needed: list[tuple[str, Amount | int, list[int], int]] = []
+    for condition, sources in problem.traits.sources(tree).items():
+        if isinstance(condition, LocatedCondition):
+            if condition.name == view.kind:
+                places = condition.of_tree(tree).only(sources).providers
+                needed.append((condition.name, condition.demand.amount, places, 1))
+        elif isinstance(condition, ClassCondition):
+            here = condition.of_tree(tree)
+            places = [int(provider[here.numbers[at]]) for at in members(here, sources)]
+            needed.append((condition.name, condition.demand.amount, places, 1))
+    for kind in problem.named.kinds:
+        places = problem.named.options(kind, tree)
+        for name, (_, count) in zip(kind.names, kind.classes, strict=True):
+            needed.append((name, count, places, kind.count))
+    id_of = dict(zip(view.places, view.located.inventory.part_ids(), strict=True))
+    for name, amount, places, count in needed:
+        if name == view.kind or all(
+            fleet.device_resource(place, name) == view.kind for place in places
+        ):
+            yield PartialRequest(name, amount, [id_of[place] for place in places], count)

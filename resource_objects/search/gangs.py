@@ -1,15 +1,15 @@
 """Placement of gangs: a candidate for each member, so that all of them fit at once. Exact.
 
-1. *Bounds*: arrays bound how many members each host can hold (:mod:`.gang_problem`).
+1. *Bounds*: arrays bound how many members each host can hold (:mod:`.bounds`).
 2. *Distribution*: members are assigned to hosts within these bounds (:mod:`.distribution`). If that
    is not possible, the gang does not fit.
-3. *Realisation*: candidates are found for what each host was assigned. The first providers with
+3. *Realisation*: candidates are found for the counts of each host. The first providers with
    capacity provide where only counts are requested; else members are allocated in a scenario, by
    the search for candidates of one consumer.
-4. *Learning*: a host that cannot hold what it was assigned, whichever candidates are chosen, gets
-   a tighter bound, and the distribution starts again.
+4. *No-goods*: counts that a host cannot hold, whichever candidates are chosen, are excluded, and
+   the distribution starts again.
 
-If each host can hold its part individually, but not all hosts at once, pools lack something: then
+If each host can hold its counts individually, but not all hosts at once, pools lack something: then
 all choices of candidates on all hosts are searched. The search ends with a fit, with a refusal, or
 when the budget is spent.
 """
@@ -20,6 +20,7 @@ import bisect
 import dataclasses
 import functools
 import itertools
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -33,6 +34,7 @@ from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.search.answer import Stage
 from resource_objects.search.arrays import Booleans, Integers, integers
+from resource_objects.search.bounds import CapacityByHost
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.disabled import disabled_for
 from resource_objects.search.conditions.located import LocatedCondition, may_hold
@@ -40,7 +42,7 @@ from resource_objects.search.distribution import Counts, Domain, Remaining, dist
 from resource_objects.search.explain import Explanation
 from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.gang_problem import CapacityByHost, GangProblem, Kind, Levels, split_at
+from resource_objects.search.gang_problem import GangProblem, Kind, Levels
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Problem, compile_request
 from resource_objects.search.scenario import Scenario, State
@@ -148,7 +150,23 @@ def fit_gang(scenario: Scenario[State], gang: Gang, levels: Levels, options: Opt
         the domains of two levels cross
     :raises SearchLimitReached: if the budget runs out first
     """
-    return GangSearch(scenario, gang, levels, options).fit()
+    search = GangSearch(scenario, gang, levels, options)
+    try:
+        with Budget(options.budget).lend(search.budget, options.budget):
+            placement = search.place(search.problem.need)
+    except SearchLimitReached:  # maybe of a part of the budget
+        raise SearchLimitReached(search.budget.spent) from None
+    if placement is None:  # certain, so the shortages have a budget of their own
+        with Budget(options.budget).lend(search.budget, options.budget):
+            return GangFit(gang, {}, tuple(_Shortages(search).shortages()))
+    by_name: dict[str, Candidate] = {}
+    for kind, candidates in zip(search.problem.kinds, placement, strict=True):
+        by_name.update(zip(kind.names, candidates, strict=True))
+    names = (name for member in gang.members for name in member.names)
+    return GangFit(gang, {name: by_name[name] for name in names})
+
+
+# --- members in a scenario ----------------------------------------------------------------------
 
 
 def trial_name(number: int) -> str:
@@ -159,293 +177,30 @@ def trial_name(number: int) -> str:
     return f"(member {number})"
 
 
-#: By kind, the hosts that its members may be on.
-_Hosts: TypeAlias = tuple[Integers, ...]
-#: By kind, candidates for its members.
-_Placement: TypeAlias = list[list[Candidate]]
-
-
-class GangSearch:
-    """The search for a placement of one gang."""
+class Trial:
+    """Members that are allocated in a scenario, one after the other, and released again."""
 
     def __init__(
-        self, scenario: Scenario[State], gang: Gang, levels: Levels, options: Options
+        self,
+        scenario: Scenario[State],
+        problems: Sequence[Problem],
+        options: Options,
+        budget: Budget,
     ) -> None:
-        self.gang = gang
-        self.options = options
-        self.budget = Budget(options.budget)
+        """:param problems: the request of each kind of member, over the scenario as it is"""
         self.scenario = scenario
-        self.problem = GangProblem(gang, self._fleet_now(), levels, options.filters)
-        self.kinds, self.need = self.problem.kinds, self.problem.need
-        self._is_placed = any(kind.problem.located for kind in self.kinds)
-        scarce = min(self.kinds, key=lambda kind: np.count_nonzero(kind.most))
-        able = np.flatnonzero(np.logical_or.reduce([kind.most > 0 for kind in self.kinds]))
-        #: the hosts in the order of preference
-        self._order = np.concatenate(list(self._preference(scarce.problem).sorted_parts(able)))
-        self._held: dict[tuple[int, Counts], _Placement] = {}  # what hosts can hold
-        self._compiled: dict[int, Problem] = {}  # kinds over the scenario as it is now
+        self._problems, self._options, self._budget = problems, options, budget
+        self._compiled: dict[int, Problem] = {}  # over the scenario as it is now
 
-    def fit(self) -> GangFit:
-        """Return the placement, or the shortages."""
-        try:
-            placement = self.place(self.need)
-        except SearchLimitReached:  # maybe of a budget that was lent
-            raise SearchLimitReached(self.budget.spent) from None
-        if placement is None:
-            self.budget = Budget(self.options.budget)  # the refusal is certain
-            return GangFit(self.gang, {}, tuple(self._shortages()))
-        by_name: dict[str, Candidate] = {}
-        for kind, candidates in zip(self.kinds, placement, strict=True):
-            by_name.update(zip(kind.names, candidates, strict=True))
-        names = (name for member in self.gang.members for name in member.names)
-        return GangFit(self.gang, {name: by_name[name] for name in names})
-
-    def place(self, need: Counts, hosts: Integers | None = None) -> _Placement | None:
-        """Return candidates for counts of each kind; None if they do not fit.
-
-        :param hosts: only on these; None: on all
-        """
-        for allowed in self._allowed_hosts(need, self._all_hosts if hosts is None else hosts):
-            placement = self._place(allowed, need)
-            if placement is not None:
-                return placement
-        return None
-
-    def _fleet_now(self) -> Fleet:
-        return with_limits(self.scenario.snapshot.fleet, self.options.limits)
-
-    def _preference(self, problem: Problem) -> Preference:
-        options = self.options
-        return Preference(problem.fleet, problem.request, options.order, options.seed)
-
-    # --- levels of which one domain gets all ---
-
-    @property
-    def _all_hosts(self) -> Integers:
-        return np.arange(len(self.problem.fleet.hosts))
-
-    @functools.cached_property
-    def _rank(self) -> Integers:
-        """By tree, its position in the order of preference."""
-        rank = np.full(len(self.problem.fleet.hosts), len(self._order))
-        rank[self._order] = np.arange(len(self._order))
-        return rank
-
-    def _reachable(self, kind: int, hosts: Integers) -> Integers:
-        return hosts[self.problem.reachable(self.kinds[kind])[hosts]]
-
-    def _allowed_hosts(self, need: Counts, hosts: Integers) -> Iterator[_Hosts]:
-        """Yield the hosts of each kind: one domain for members that stay together."""
-        for inside in self._domains(self.gang.together, range(len(need)), hosts, need):
-            by_kind = [
-                self._domains(kind.together, [number], self._reachable(number, inside), need)
-                for number, kind in enumerate(self.kinds)
-            ]
-            for allowed in itertools.product(*by_kind):
-                self.budget.spend()
-                yield allowed
-
-    def _domains(
-        self, level: str | None, kinds: Sequence[int], hosts: Integers, need: Counts
-    ) -> Sequence[Integers]:
-        """Return the domains of a level that may hold all of some kinds, the preferred first.
-
-        :param hosts: only these
-        """
-        if level is None:
-            return [hosts]
-        if level == HOST:
-            has_room = np.ones(len(hosts), dtype=np.bool_)
-            for kind in kinds:
-                has_room &= self.kinds[kind].most[hosts] >= need[kind]
-            for name, weights in self.problem.weights.items():
-                total = sum(weights[kind] * need[kind] for kind in kinds)
-                has_room &= self.problem.capacity.free(name)[hosts] >= total
-            able = hosts[has_room]
-            return list(able[np.argsort(self._rank[able], kind="stable")].reshape(-1, 1))
-        domain_of = np.full(len(self._rank), -1)
-        for number, trees in enumerate(self.problem.domains[level].values()):
-            domain_of[trees] = number
-        inside = hosts[domain_of[hosts] >= 0]
-        inside = inside[np.argsort(domain_of[inside], kind="stable")]
-        starts = np.flatnonzero(np.diff(domain_of[inside], prepend=-1))
-        if not len(starts):
-            return []
-        sums = [np.add.reduceat(self.kinds[kind].most[inside], starts) for kind in kinds]
-        is_able = [of_kind >= need[kind] for kind, of_kind in zip(kinds, sums, strict=True)]
-        able = np.flatnonzero(np.logical_and.reduce(is_able))
-        rank = np.minimum.reduceat(self._rank[inside], starts)[able]
-        domains = split_at(inside, starts)
-        return [domains[number] for number in able[np.argsort(rank, kind="stable")].tolist()]
-
-    # --- distribution and realisation ---
-
-    def _place(self, allowed: _Hosts, need: Counts) -> _Placement | None:
-        """Return candidates by kind on allowed hosts, None if there are none."""
-        most = []
-        for kind, trees in zip(self.kinds, allowed, strict=True):
-            most.append(np.zeros_like(kind.most))
-            most[-1][trees] = kind.most[trees]
-        is_able = np.logical_or.reduce([counts > 0 for counts in most])
-        trees = self._order[is_able[self._order]]
-        first = self._likely_enough(trees, most, need)
-        while True:
-            assignment = self._distribute(trees[:first].tolist(), most, need)
-            if assignment is None and first < len(trees):
-                first = len(trees)
-                continue
-            if assignment is None:
-                return None
-            placement, failed = self._realise(assignment)
-            for tree, counts in failed.items():
-                self._learn(tree, counts, assignment[tree])
-            if placement is not None:
-                return placement
-            if not failed:
-                hosts = trees.tolist()
-                root = self.problem.root(hosts, most, self.budget)
-                return self._search_all(hosts, most, need, Remaining(root, need))
-
-    def _likely_enough(self, trees: Integers, most: Sequence[Integers], need: Counts) -> int:
-        """Return a number of first trees that is likely to hold the needed counts."""
-        enough = 0
-        for counts, count in zip(most, need, strict=True):
-            total = np.cumsum(counts[trees])
-            enough = max(enough, int(total.searchsorted(_SPARE_FACTOR * count)))
-        return enough + _SPARE_HOSTS
-
-    def _distribute(
-        self, trees: Sequence[int], most: Sequence[Integers], need: Counts
-    ) -> dict[int, Counts] | None:
-        """Return the counts of each host; None if the known bounds exclude it."""
-        while True:
-            root = self.problem.root(trees, most, self.budget)
-            assignment = distribute(root, need, self.budget)
-            if assignment is None:
-                return None
-            by_tree = {int(name): counts for name, counts in assignment.items()}
-            # each host that lacks devices is refused its counts, not only the first
-            has_devices = [self.problem.has_devices(*pair, self.budget) for pair in by_tree.items()]
-            if all(has_devices):
-                return by_tree
-
-    def _realise(
-        self, assignment: Mapping[int, Counts]
-    ) -> tuple[_Placement | None, dict[int, Counts]]:
-        """Return candidates by kind for the counts of each host; None if they are not found.
-
-        Also returns the hosts that failed, with the smallest counts that failed. If none did and
-        there are no candidates, the hosts cannot hold their counts all at once.
-        """
-        by_tree = self._first_fit(assignment)
-        if by_tree is not None and self._pass_filters(by_tree):
-            return self._by_kind(by_tree), {}
-        by_tree = {
-            tree: self._held[tree, counts]
-            for tree, counts in assignment.items()
-            if (tree, counts) in self._held
-        }
-        try:
-            for candidates in by_tree.values():
-                if not all(map(self.allocate, itertools.chain.from_iterable(candidates))):
-                    return None, {}
-            new = {tree: counts for tree, counts in assignment.items() if tree not in by_tree}
-            placements, failed = self._in_rounds(new)
-        finally:
-            self.undo()
-        by_tree |= placements
-        self._held |= {(tree, new[tree]): placements[tree] for tree in new if tree not in failed}
-        return None if failed else self._by_kind(by_tree), failed
-
-    def _by_kind(self, by_tree: Mapping[int, _Placement]) -> _Placement:
-        return [
-            [candidate for placement in by_tree.values() for candidate in placement[kind]]
-            for kind in range(len(self.kinds))
-        ]
-
-    def _first_fit(self, assignment: Mapping[int, Counts]) -> dict[int, _Placement] | None:
-        """Return candidates by host if the first providers with capacity provide; None if not."""
-        used: dict[int, int] = {}
-        by_tree: dict[int, _Placement] = {}
-        for tree, counts in assignment.items():
-            by_tree[tree] = [[] for _ in counts]
-            for kind, count, candidates in zip(self.kinds, counts, by_tree[tree], strict=True):
-                for _ in range(count):
-                    candidate = kind.first_fit.allocate(tree, used) if kind.first_fit else None
-                    if candidate is None:
-                        return None
-                    candidates.append(candidate)
-        return by_tree
-
-    def _pass_filters(self, by_tree: Mapping[int, _Placement]) -> bool:
-        """Return True if filters accept each host for each of its members, next to those before."""
-        if not self.options.filters:
-            return True
-        remaining = {
-            tree: [list(of_kind) for of_kind in placement] for tree, placement in by_tree.items()
-        }
-        try:
-            while any(any(placement) for placement in remaining.values()):
-                for kind in range(len(self.kinds)):
-                    now = {
-                        tree: placement[kind].pop()
-                        for tree, placement in remaining.items()
-                        if placement[kind]
-                    }
-                    if not now:
-                        continue
-                    trees = integers(sorted(now))
-                    if len(self.scenario) and not self._are_accepted(kind, trees):
-                        return False
-                    if not self.allocate(*now.values()):
-                        return False
-            return True
-        finally:
-            self.undo()
-
-    def _are_accepted(self, kind: int, trees: Integers) -> bool:
-        fleet, request = self._fleet_now(), self.kinds[kind].problem.request
-        filters = (compiled(fleet, request) for compiled in self.options.filters)
-        return all(bool(f.mask()[trees].all() and f.among(trees).all()) for f in filters)
-
-    def _in_rounds(
-        self, assignment: Mapping[int, Counts]
-    ) -> tuple[dict[int, _Placement], dict[int, Counts]]:
-        """Allocate counts in the scenario, one member on each host in each round.
-
-        Returns the candidates of each host, and for each host that failed the counts that failed.
-        """
-        placements: dict[int, _Placement] = {tree: [[] for _ in self.kinds] for tree in assignment}
-        remaining = {tree: list(counts) for tree, counts in assignment.items()}
-        failed: dict[int, Counts] = {}
-        while remaining:
-            for kind in range(len(self.kinds)):
-                trees = [tree for tree, counts in remaining.items() if counts[kind]]
-                problem = self.problem_now(kind) if trees else self.kinds[kind].problem
-                for tree in trees:
-                    candidate = next(self.candidates(problem, tree), None)
-                    if candidate is not None and self.allocate(candidate):
-                        placements[tree][kind].append(candidate)
-                        remaining[tree][kind] -= 1
-                    else:
-                        counts = [len(of_kind) for of_kind in placements[tree]]
-                        counts[kind] += 1
-                        failed[tree] = tuple(counts)
-                        del remaining[tree]
-            remaining = {tree: counts for tree, counts in remaining.items() if any(counts)}
-        return placements, failed
-
-    # --- members in the scenario ---
-
-    def problem_now(self, kind: int) -> Problem:
+    def problem(self, kind: int) -> Problem:
         """Return the request of a kind over the scenario as it is now."""
+        problem = self._problems[kind]
         if not len(self.scenario):
-            return self.kinds[kind].problem
+            return problem
         if kind not in self._compiled:
-            fleet = self._fleet_now()
-            self.budget.spend(_COMPILE_STEPS + len(fleet.hosts) // _HOSTS_PER_STEP)
-            request = self.kinds[kind].problem.request
-            self._compiled[kind] = compile_request(request, fleet, self.options.filters)
+            fleet = with_limits(self.scenario.snapshot.fleet, self._options.limits)
+            self._budget.spend(_COMPILE_STEPS + len(fleet.hosts) // _HOSTS_PER_STEP)
+            self._compiled[kind] = compile_request(problem.request, fleet, self._options.filters)
         return self._compiled[kind]
 
     def candidates(
@@ -460,19 +215,19 @@ class GangSearch:
             condition.holds(tree) for condition in problem.filters
         ):
             return
-        preference, seen = self._preference(problem), set[Candidate]()
+        preference, seen = preference_of(problem, self._options), set[Candidate]()
         part_sets: Iterable[Sequence[int] | None] = [None]
         if is_every and problem.located and problem.near is None:
             part_sets = itertools.chain([None], _part_sets(problem, tree))
         for parts in part_sets:
             search = TreeSearch(problem, tree, preference, parts=parts)
-            while (reached := search.next_candidate(self.budget)) is not None:
+            while (reached := search.next_candidate(self._budget)) is not None:
                 if not is_every or reached.candidate not in seen:
                     seen.add(reached.candidate)
                     yield reached.candidate
 
     def allocate(self, *candidates: Candidate) -> bool:
-        """Allocate candidates to one consumer of the scenario; return whether there is capacity."""
+        """Allocate candidates to one consumer; return whether there is capacity."""
         allocations = [
             allocation for candidate in candidates for allocation in candidate.allocations
         ]
@@ -488,18 +243,329 @@ class GangSearch:
         self.scenario.undo(to=to)
         self._compiled.clear()
 
-    # --- what is learned of hosts ---
+    def accepts(self, kind: int, hosts: Iterable[int]) -> bool:
+        """Return True if filters accept hosts for one more member of a kind."""
+        trees = integers(sorted(hosts))
+        fleet = with_limits(self.scenario.snapshot.fleet, self._options.limits)
+        request = self._problems[kind].request
+        filters = (compiled(fleet, request) for compiled in self._options.filters)
+        return all(bool(f.mask()[trees].all() and f.among(trees).all()) for f in filters)
+
+
+def preference_of(problem: Problem, options: Options) -> Preference:
+    """Return the order of hosts and providers for a request."""
+    return Preference(problem.fleet, problem.request, options.order, options.seed)
+
+
+def _part_sets(problem: Problem, tree: int) -> Iterator[tuple[int, ...]]:
+    """Yield sets of parts for the placed amounts, each of no more parts than it has pieces."""
+    sets = []
+    for demand in problem.located_of_tree(tree):
+        parts = [part for part in range(len(demand.places)) if demand.allowed >> part & 1]
+        sizes = range(1, min(len(parts), demand.ask.count) + 1)
+        choices = (chosen for size in sizes for chosen in itertools.combinations(parts, size))
+        sets.append([sum(1 << part for part in chosen) for chosen in choices])
+    return itertools.product(*sets)
+
+
+# --- the search -----------------------------------------------------------------------------------
+
+#: By kind, the hosts that its members may be on.
+_Hosts: TypeAlias = tuple[Integers, ...]
+#: By kind, candidates for its members.
+Placement: TypeAlias = list[list[Candidate]]
+
+
+class _Domains(NamedTuple):
+    """The domains of a level that have some of a set of hosts, in the order of the level."""
+
+    numbers: Integers  #: by domain, its number within the level
+    hosts: Integers  #: those of each domain after each other
+    starts: Integers  #: by domain, the position of its first host
+    most: Integers  #: by kind and domain, the sum of the upper bounds of its hosts
+
+    def hosts_of(self, position: int) -> Integers:
+        """Return the hosts of the domain at a position."""
+        after = self.starts[position + 1 : position + 2].tolist()
+        return self.hosts[int(self.starts[position]) : (*after, len(self.hosts))[0]]
+
+
+class GangSearch:
+    """The search for a placement of one gang.
+
+    It knows the upper bound of each host, counts that a host cannot hold, and candidates for
+    counts that a host can hold: each holds for every later call too. :attr:`budget` has the steps
+    that the caller lends to it.
+    """
+
+    def __init__(
+        self, scenario: Scenario[State], gang: Gang, levels: Levels, options: Options
+    ) -> None:
+        fleet = with_limits(scenario.snapshot.fleet, options.limits)
+        self.options, self.budget = options, Budget(0)
+        self.problem = GangProblem(gang, fleet, levels, options.filters)
+        self.kinds = self.problem.kinds
+        problems = [kind.problem for kind in self.kinds]
+        self.trial = Trial(scenario, problems, options, self.budget)
+        #: by kind and host, an upper bound of how many members it can hold
+        self.most = [kind.most.copy() for kind in self.kinds]
+        self._no_goods = defaultdict[int, list[Counts]](list)
+        self._placements: dict[tuple[int, Counts], Placement] = {}  # by host and its counts
+        self._has_placed_amounts = any(problem.located for problem in problems)
+        scarce = min(self.kinds, key=lambda kind: np.count_nonzero(kind.most))
+        able = np.flatnonzero(np.logical_or.reduce([most > 0 for most in self.most]))
+        #: the hosts in the order of preference
+        self._order = np.concatenate(
+            list(preference_of(scarce.problem, options).sorted_parts(able))
+        )
+
+    def place(self, need: Counts, hosts: Integers | None = None) -> Placement | None:
+        """Return candidates for counts of each kind; None if they do not fit.
+
+        :param hosts: only on these; None: on all
+        """
+        for allowed in self._domain_choices(need, self.all_hosts if hosts is None else hosts):
+            placement = self._place(allowed, need)
+            if placement is not None:
+                return placement
+        return None
+
+    # --- domains of which one gets all members ---
+
+    @property
+    def all_hosts(self) -> Integers:
+        """All hosts, pools included."""
+        return np.arange(len(self.problem.fleet.hosts))
+
+    @functools.cached_property
+    def _rank(self) -> Integers:
+        """By tree, its position in the order of preference."""
+        rank = np.full(len(self.problem.fleet.hosts), len(self._order))
+        rank[self._order] = np.arange(len(self._order))
+        return rank
+
+    def reachable(self, kind: int, hosts: Integers) -> Integers:
+        """Return the hosts that are in a domain of each level that bounds a kind."""
+        return hosts[self.problem.reachable(self.kinds[kind])[hosts]]
+
+    def _domain_choices(self, need: Counts, hosts: Integers) -> Iterator[_Hosts]:
+        """Yield the hosts of each kind: one domain for members that stay together."""
+        together = self.problem.gang.together
+        for inside in self._able_domains(together, range(len(need)), hosts, need):
+            by_kind = [
+                self._able_domains(kind.together, [number], self.reachable(number, inside), need)
+                for number, kind in enumerate(self.kinds)
+            ]
+            for allowed in itertools.product(*by_kind):
+                self.budget.spend()
+                yield allowed
+
+    def _able_domains(
+        self, level: str | None, kinds: Sequence[int], hosts: Integers, need: Counts
+    ) -> Iterator[Integers]:
+        """Yield the domains of a level that may hold all of some kinds, the preferred first."""
+        if level is None:
+            yield hosts
+            return
+        domains = self.by_domain(level, kinds, hosts)
+        is_able = (domains.most >= integers([need[kind] for kind in kinds])[:, None]).all(axis=0)
+        if level == HOST:
+            for name, weights in self.problem.weights.items():
+                total = sum(weights[kind] * need[kind] for kind in kinds)
+                is_able &= self.problem.capacity.free(name)[domains.numbers] >= total
+        able = np.flatnonzero(is_able)
+        if len(able):
+            rank = np.minimum.reduceat(self._rank[domains.hosts], domains.starts)[able]
+            yield from map(domains.hosts_of, able[np.argsort(rank, kind="stable")].tolist())
+
+    def by_domain(self, level: str, kinds: Sequence[int], hosts: Integers) -> _Domains:
+        """Return the domains of a level with some hosts, and how many of some kinds they hold."""
+        domain_of = self.problem.domain_of[level][hosts]
+        order = np.argsort(domain_of, kind="stable")[np.count_nonzero(domain_of < 0) :]
+        hosts, domain_of = hosts[order], domain_of[order]
+        starts = np.flatnonzero(np.diff(domain_of, prepend=-1))
+        return _Domains(
+            numbers=domain_of[starts],
+            hosts=hosts,
+            starts=starts,
+            most=np.stack([np.add.reduceat(self.most[kind][hosts], starts) for kind in kinds]),
+        )
+
+    # --- distribution ---
+
+    def _place(self, allowed: _Hosts, need: Counts) -> Placement | None:
+        """Return candidates by kind on allowed hosts, None if there are none."""
+        most = []
+        for of_kind, hosts in zip(self.most, allowed, strict=True):
+            most.append(np.zeros_like(of_kind))
+            most[-1][hosts] = of_kind[hosts]
+        hosts = self.ordered(most)
+        first = self._likely_enough(hosts, most, need)
+        while True:
+            assignment = self.distribute(hosts[:first], most, need)
+            if assignment is None and first < len(hosts):
+                first = len(hosts)
+                continue
+            if assignment is None:
+                return None
+            placement, failed = self._realise(assignment)
+            for tree, counts in failed.items():
+                self._learn(tree, counts, assignment[tree])
+            if placement is not None:
+                return placement
+            if not failed:
+                bounds = Remaining(self.root(hosts, most), need)
+                return self._search_all(hosts.tolist(), most, need, bounds)
+
+    def ordered(self, most: Sequence[Integers]) -> Integers:
+        """Return the hosts that may get members in the order of preference.
+
+        :param most: by kind and tree, how many members it may get
+        """
+        is_able = np.logical_or.reduce([of_kind > 0 for of_kind in most])
+        hosts: Integers = self._order[is_able[self._order]]
+        return hosts
+
+    def _likely_enough(self, hosts: Integers, most: Sequence[Integers], need: Counts) -> int:
+        """Return a number of first hosts that is likely to hold the needed counts."""
+        enough = 0
+        for of_kind, count in zip(most, need, strict=True):
+            total = np.cumsum(of_kind[hosts])
+            enough = max(enough, int(total.searchsorted(_SPARE_FACTOR * count)))
+        return enough + _SPARE_HOSTS
+
+    def distribute(
+        self, hosts: Integers, most: Sequence[Integers], need: Counts
+    ) -> dict[int, Counts] | None:
+        """Return the counts of each host; None if the known bounds exclude it."""
+        while True:
+            assignment = distribute(self.root(hosts, most), need, self.budget)
+            if assignment is None:
+                return None
+            lacking = [
+                (tree, part)
+                for tree, counts in assignment.items()
+                if (part := self.problem.lacks_devices(tree, counts, self.budget)) is not None
+            ]
+            if not lacking:
+                return assignment
+            for tree, counts in lacking:
+                self._add_no_good(tree, counts)
+
+    def root(self, hosts: Integers, most: Sequence[Integers]) -> Domain:
+        """Return the tree of domains with some hosts, within what is known of them."""
+        return self.problem.root(hosts, most, self._no_goods, self.budget)
+
+    # --- realisation ---
+
+    def _realise(
+        self, assignment: Mapping[int, Counts]
+    ) -> tuple[Placement | None, dict[int, Counts]]:
+        """Return candidates by kind for the counts of each host; None if they are not found.
+
+        Also returns the hosts that failed, with the smallest counts that failed. If none did and
+        there are no candidates, the hosts cannot hold their counts all at once.
+        """
+        by_tree = self._first_fit(assignment)
+        if by_tree is not None and self._pass_filters(by_tree):
+            return self._by_kind(by_tree), {}
+        by_tree = {
+            tree: self._placements[tree, counts]
+            for tree, counts in assignment.items()
+            if (tree, counts) in self._placements
+        }
+        new = {tree: counts for tree, counts in assignment.items() if tree not in by_tree}
+        try:
+            for placement in by_tree.values():
+                if not all(map(self.trial.allocate, itertools.chain.from_iterable(placement))):
+                    return None, {}
+            placements, failed = self._allocate_in_turn(new)
+        finally:
+            self.trial.undo()
+        by_tree |= placements
+        self._placements |= {(tree, new[tree]): placements[tree] for tree in new.keys() - failed}
+        return None if failed else self._by_kind(by_tree), failed
+
+    def _by_kind(self, by_tree: Mapping[int, Placement]) -> Placement:
+        return [
+            [candidate for placement in by_tree.values() for candidate in placement[kind]]
+            for kind in range(len(self.kinds))
+        ]
+
+    def _first_fit(self, assignment: Mapping[int, Counts]) -> dict[int, Placement] | None:
+        """Return candidates by host if the first providers with capacity provide; None if not."""
+        used: dict[int, int] = {}
+        by_tree: dict[int, Placement] = {}
+        for tree, counts in assignment.items():
+            by_tree[tree] = [[] for _ in counts]
+            for kind, count, candidates in zip(self.kinds, counts, by_tree[tree], strict=True):
+                for _ in range(count):
+                    candidate = kind.first_fit.allocate(tree, used) if kind.first_fit else None
+                    if candidate is None:
+                        return None
+                    candidates.append(candidate)
+        return by_tree
+
+    def _pass_filters(self, by_tree: Mapping[int, Placement]) -> bool:
+        """Return True if filters accept each host for each of its members, next to those before."""
+        if not self.options.filters:
+            return True
+        waiting = {tree: list(map(list, placement)) for tree, placement in by_tree.items()}
+        try:
+            for kind, trees in _rounds({t: list(map(len, p)) for t, p in by_tree.items()}):
+                if len(self.trial.scenario) and not self.trial.accepts(
+                    kind, integers(sorted(trees))
+                ):
+                    return False
+                if not self.trial.allocate(*(waiting[tree][kind].pop() for tree in trees)):
+                    return False
+            return True
+        finally:
+            self.trial.undo()
+
+    def _allocate_in_turn(
+        self, assignment: Mapping[int, Counts]
+    ) -> tuple[dict[int, Placement], dict[int, Counts]]:
+        """Allocate counts in the scenario, one member on each host in each round.
+
+        Returns the candidates of each host, and for each host that failed the counts that failed.
+        """
+        placements: dict[int, Placement] = {tree: [[] for _ in self.kinds] for tree in assignment}
+        failed: dict[int, Counts] = {}
+        remaining = {tree: list(counts) for tree, counts in assignment.items()}
+        for kind, trees in _rounds(remaining):
+            problem = self.trial.problem(kind)
+            for tree in trees:
+                candidate = next(self.trial.candidates(problem, tree), None)
+                if candidate is not None and self.trial.allocate(candidate):
+                    placements[tree][kind].append(candidate)
+                else:
+                    counts = [len(of_kind) for of_kind in placements[tree]]
+                    counts[kind] += 1
+                    failed[tree] = tuple(counts)
+                    remaining[tree][:] = [0] * len(counts)
+        return placements, failed
+
+    # --- no-goods ---
 
     def _learn(self, tree: int, failed: Counts, counts: Counts) -> None:
         """Search whether a host can hold counts at all, after a part of them failed."""
         for part in dict.fromkeys((failed, counts)):
-            placement = self._hold(tree, part)
+            placement = self._place_on_host(tree, part)
             if placement is None:
-                self.problem.refuse(tree, part)
+                self._add_no_good(tree, part)
                 return
-            self._held[tree, part] = placement
+            self._placements[tree, part] = placement
 
-    def _hold(self, tree: int, counts: Counts) -> _Placement | None:
+    def _add_no_good(self, tree: int, counts: Counts) -> None:
+        """Record that a host cannot hold counts."""
+        self._no_goods[tree].append(counts)
+        kinds = [kind for kind, count in enumerate(counts) if count]
+        if len(kinds) == 1:
+            most = self.most[kinds[0]]
+            most[tree] = min(most[tree], counts[kinds[0]] - 1)
+
+    def _place_on_host(self, tree: int, counts: Counts) -> Placement | None:
         """Return candidates for counts on one host, None if it cannot hold them. Complete.
 
         A placed amount, such as a topology, is tried on each set of parts, in one way on each set.
@@ -509,17 +575,12 @@ class GangSearch:
         """
         by_class: dict[str, list[LocatedCondition]] = {}
         for kind, count in zip(self.kinds, counts, strict=True):
-            for condition in kind.problem.located:
+            for condition in kind.problem.located if count else ():
                 by_class.setdefault(condition.name, []).extend([condition] * count)
-        if not all(
-            may_hold(conditions, tree, self.budget)
-            for conditions in by_class.values()
-            if conditions
-        ):
+        if not all(may_hold(conditions, tree, self.budget) for conditions in by_class.values()):
             return None
-        unbounded = Remaining(Domain(str(tree)), counts)
-        placement = self._search_all([tree], [kind.most for kind in self.kinds], counts, unbounded)
-        if placement is None and any(by_class.values()):
+        placement = self._search_all([tree], self.most, counts, Remaining(Domain(tree), counts))
+        if placement is None and by_class:
             raise SearchLimitReached(self.budget.spent)
         return placement
 
@@ -531,7 +592,7 @@ class GangSearch:
         most: Sequence[Integers],
         need: Counts,
         remaining: Remaining,
-    ) -> _Placement | None:
+    ) -> Placement | None:
         """Return candidates for counts on some hosts, None if there are none. Complete.
 
         Hosts are filled one after the other.
@@ -539,11 +600,11 @@ class GangSearch:
         :param most: by kind and tree, how many members it may get
         :param remaining: the bounds of the domains of the hosts
         """
-        placement: _Placement = [[] for _ in self.kinds]
+        placement: Placement = [[] for _ in self.kinds]
         most_from = [np.cumsum(counts[trees][::-1])[::-1].tolist() for counts in most]
-        visible = _VisibleUse(self.problem.fleet, trees)
+        visible = _VisibleUsage(self.problem.fleet, trees)
 
-        def expand(state: _State) -> Iterator[_State | Solution[_Placement]]:
+        def expand(state: _SearchState) -> Iterator[_SearchState | Solution[Placement]]:
             at, first, missing = state
             if not any(missing):
                 yield Solution([list(candidates) for candidates in placement])
@@ -552,172 +613,57 @@ class GangSearch:
                 count > most_from[kind][at] for kind, count in enumerate(missing)
             ):
                 return
-            tree, host = trees[at], str(trees[at])
+            tree = trees[at]
             for kind in range(first, len(missing)):
-                if not (missing[kind] and most[kind][tree] and remaining.most(host, kind) > 0):
+                if not (missing[kind] and most[kind][tree] and remaining.most(tree, kind) > 0):
                     continue
                 less = (*missing[:kind], missing[kind] - 1, *missing[kind + 1 :])
                 # the order of members matters if an amount is placed
-                after = _State(at, 0 if self._is_placed else kind, less)
-                for candidate in self._allocationallocated(tree, kind):
+                after = _SearchState(at, 0 if self._has_placed_amounts else kind, less)
+                for candidate in self._allocated(tree, kind):
                     placement[kind].append(candidate)
-                    remaining.assign(host, kind, 1)
+                    remaining.assign(tree, kind, 1)
                     yield after
                     placement[kind].pop()
-                    remaining.assign(host, kind, -1)
-            yield _State(at + 1, 0, missing)
+                    remaining.assign(tree, kind, -1)
+            yield _SearchState(at + 1, 0, missing)
 
-        def key(state: _State) -> Hashable:
+        def key(state: _SearchState) -> Hashable:
             allocated = itertools.chain.from_iterable(placement)
-            used = visible.key(self.scenario.snapshot.fleet, state.at, allocated)
+            used = visible.key(self.trial.scenario.snapshot.fleet, state.at, allocated)
             return state, used, remaining.state
 
         try:
-            return next(solutions(_State(0, 0, need), expand, self.budget, key), None)
+            return next(solutions(_SearchState(0, 0, need), expand, self.budget, key), None)
         finally:
-            self.undo()
+            self.trial.undo()
 
-    def _allocationallocated(self, tree: int, kind: int) -> Iterator[Candidate]:
+    def _allocated(self, tree: int, kind: int) -> Iterator[Candidate]:
         """Yield each candidate of a kind, allocated in the scenario until the next is requested."""
-        problem = self.problem_now(kind)
-        for candidate in self.candidates(problem, tree, is_every=self._is_placed):
-            if self.allocate(candidate):
+        problem = self.trial.problem(kind)
+        for candidate in self.trial.candidates(problem, tree, is_every=self._has_placed_amounts):
+            if self.trial.allocate(candidate):
                 yield candidate
-                self.undo(to=None)
-
-    # --- shortages ---
-
-    def _shortages(self) -> Iterator[Shortage]:
-        """Yield the shortages in the domain of its level where most of the gang fits."""
-        hosts, name = self._best(self.gang.together, range(len(self.kinds)), self._all_hosts)
-        is_short = False
-        for number, kind in enumerate(self.kinds):
-            inside, place, level = self._reachable(number, hosts), name, self.gang.together
-            if kind.together is not None:
-                inside, place = self._best(kind.together, [number], inside)
-                level = kind.together
-            shortage = self._shortage_of(number, inside)
-            if shortage is not None:
-                is_short = True
-                yield dataclasses.replace(shortage, level=level, place=place)
-        if not is_short:
-            shortage = self._shortage_next_to_others(hosts)
-            yield dataclasses.replace(shortage, level=self.gang.together, place=name)
-
-    def _best(
-        self, level: str | None, kinds: Sequence[int], hosts: Integers
-    ) -> tuple[Integers, str | None]:
-        """Return the hosts of the domain where most of some kinds fits, and its name."""
-        if level is None:
-            return hosts, None
-        if level == HOST:
-            parts = [self.kinds[kind].most[hosts] / self.need[kind] for kind in kinds]
-            most = np.minimum.reduce([np.ones(len(hosts)), *parts])
-            best = hosts[[int(most.argmax())]] if len(hosts) else hosts
-            return best, self.problem.fleet.hosts[int(best[0])] if len(best) else None
-        is_included = np.zeros(len(self.problem.fleet.hosts), dtype=np.bool_)
-        is_included[hosts] = True
-        domains = {
-            name: trees[is_included[trees]] for name, trees in self.problem.domains[level].items()
-        }
-
-        def fits(name: str) -> list[float]:
-            sums = ((kind, self.kinds[kind].most[domains[name]].sum()) for kind in kinds)
-            return sorted(min(1.0, most / self.need[kind]) for kind, most in sums)
-
-        name = max(domains, key=fits)
-        return domains[name], name
-
-    def _shortage_of(self, number: int, hosts: Integers) -> Shortage | None:
-        """Return the shortage of a kind without the others: the scarcest class, or a bound.
-
-        None if it fits without the others.
-        """
-        kind, need = self.kinds[number], self.need[number]
-        most = [np.zeros_like(other.most) for other in self.kinds]
-        most[number][hosts] = kind.most[hosts]
-        is_able = most[number] > 0
-        trees = self._order[is_able[self._order]].tolist()
-        if not is_able.any():
-            is_able[hosts] = True
-        free, times = self._amounts(kind, is_able)
-        root = self.problem.root(trees, most, self.budget)
-        fits = min([most_of_kind(root, self.need, number), *times.values()])
-        if fits >= need:
-            return None
-        scarcest = min(times, key=lambda name: times[name], default=None)
-        is_of_amounts = scarcest is not None and times[scarcest] < need
-        if not is_of_amounts and kind.problem.located:  # maybe devices of another kind
-            fits = self._most_distributed(number, fits, trees, most)
-        explanation = self._explanation(kind)
-        shortage = Shortage(kind.label, need, fits, explanation=explanation)
-        stage = None if kind.most.any() else explanation.emptied
-        if stage is not None and stage.requested is None:  # not a question of amounts
-            return dataclasses.replace(shortage, stage=stage)
-        if scarcest is None or not is_of_amounts:
-            bounds = FrozenDict({**self.gang.at_most, **kind.at_most})
-            return dataclasses.replace(shortage, at_most=bounds)
-        requested = need * kind.totals[scarcest]
-        return dataclasses.replace(
-            shortage, resource=scarcest, requested=requested, free=free[scarcest]
-        )
-
-    def _amounts(self, kind: Kind, hosts: Booleans) -> tuple[dict[str, int], dict[str, int]]:
-        """Return by class what is free on some hosts, and for how many of a kind that is enough."""
-        fleet, capacity = self.problem.fleet, self.problem.capacity
-        disabled = disabled_for(fleet, kind.problem.request)
-        if disabled is not None:
-            capacity = CapacityByHost(fleet, disabled)
-        free = {name: capacity.total(name, hosts) for name in kind.totals}
-        times = {
-            name: min(free[name] // total, int((capacity.free(name)[hosts] // total).sum()))
-            for name, total in kind.totals.items()
-        }
-        return free, times
-
-    def _most_distributed(
-        self, number: int, bound: int, trees: Sequence[int], most: Sequence[Integers]
-    ) -> int:
-        """Return an upper bound for one kind, no larger than ``bound``, by distribution."""
-
-        def is_refused(count: int) -> bool:
-            only = tuple(count if n == number else 0 for n in range(len(self.need)))
-            return self._distribute(trees, most, only) is None
-
-        try:
-            if is_refused(bound):
-                return bisect.bisect_left(range(bound), True, key=is_refused) - 1
-        except SearchLimitReached:
-            pass  # the bound holds
-        return bound
-
-    def _explanation(self, kind: Kind) -> Explanation:
-        """Return the reasons that hosts cannot hold one of a kind."""
-        problem = kind.problem
-        refused = np.flatnonzero(problem.is_explained & (kind.most == 0))
-        outlooks = functools.partial(
-            Feasibility, self.scenario.snapshot._fleet, problem.request, self.options
-        )
-        outcome = SearchOutcome(problem.is_explained, refused, (), 0, self.options.budget, outlooks)
-        return Explanation(problem, outcome)
-
-    def _shortage_next_to_others(self, hosts: Integers) -> Shortage:
-        """Return the shortage of the most numerous kind next to all others."""
-        number = max(range(len(self.kinds)), key=lambda kind: self.need[kind])
-        fits, refused = 0, self.need[number]
-        while fits + 1 < refused:
-            count = (fits + refused) // 2
-            need = (*self.need[:number], count, *self.need[number + 1 :])
-            try:
-                is_placed = self.place(need, hosts) is not None
-            except SearchLimitReached:
-                break
-            fits, refused = (count, refused) if is_placed else (fits, count)
-        other_labels = tuple(kind.label for n, kind in enumerate(self.kinds) if n != number)
-        return Shortage(self.kinds[number].label, self.need[number], fits, beside=other_labels)
+                self.trial.undo(to=None)
 
 
-class _State(NamedTuple):
+def _rounds(remaining: dict[int, list[int]]) -> Iterator[tuple[int, list[int]]]:
+    """Yield kinds with hosts that get one member each, until no host has members left.
+
+    :param remaining: by host, the number of members of each kind; counted down, and a host is
+        left out once its counts are set to 0
+    """
+    while remaining:
+        for kind in range(max(map(len, remaining.values()))):
+            trees = [tree for tree, counts in remaining.items() if counts[kind]]
+            for tree in trees:
+                remaining[tree][kind] -= 1
+            if trees:
+                yield kind, trees
+        remaining = {tree: counts for tree, counts in remaining.items() if any(counts)}
+
+
+class _SearchState(NamedTuple):
     """A state of the search of all choices."""
 
     at: int  #: the position of the host
@@ -725,7 +671,7 @@ class _State(NamedTuple):
     missing: Counts  #: the members without candidates
 
 
-class _VisibleUse:
+class _VisibleUsage:
     """The use of inventories that later hosts of a search depend on: their own, and of pools."""
 
     def __init__(self, fleet: Fleet, trees: Sequence[int]) -> None:
@@ -749,12 +695,135 @@ class _VisibleUse:
         return fleet.inventories.used[self._known[1]].tobytes(), tuple(units)
 
 
-def _part_sets(problem: Problem, tree: int) -> Iterator[tuple[int, ...]]:
-    """Yield sets of parts for the placed amounts, each of no more parts than it has pieces."""
-    sets = []
-    for demand in problem.located_of_tree(tree):
-        parts = [part for part in range(len(demand.places)) if demand.allowed >> part & 1]
-        sizes = range(1, min(len(parts), demand.ask.count) + 1)
-        choices = (chosen for size in sizes for chosen in itertools.combinations(parts, size))
-        sets.append([sum(1 << part for part in chosen) for chosen in choices])
-    return itertools.product(*sets)
+# --- shortages ------------------------------------------------------------------------------------
+
+
+class _Shortages:
+    """The shortages of a gang that does not fit, from what its search learned."""
+
+    def __init__(self, search: GangSearch) -> None:
+        self._search = search
+        self._problem, self._kinds = search.problem, search.kinds
+        self._need = search.problem.need
+
+    def shortages(self) -> Iterator[Shortage]:
+        """Yield the shortages in the domain of its level where most of the gang fits."""
+        together = self._problem.gang.together
+        hosts, name = self._best(together, range(len(self._kinds)), self._search.all_hosts)
+        is_short = False
+        for number, kind in enumerate(self._kinds):
+            inside, place, level = self._search.reachable(number, hosts), name, together
+            if kind.together is not None:
+                inside, place = self._best(kind.together, [number], inside)
+                level = kind.together
+            shortage = self._shortage_of(number, inside)
+            if shortage is not None:
+                is_short = True
+                yield dataclasses.replace(shortage, level=level, place=place)
+        if not is_short:
+            shortage = self._shortage_next_to_others(hosts)
+            yield dataclasses.replace(shortage, level=together, place=name)
+
+    def _best(
+        self, level: str | None, kinds: Sequence[int], hosts: Integers
+    ) -> tuple[Integers, str | None]:
+        """Return the hosts of the domain where most of some kinds fits, and its name.
+
+        Compared is the kind of which the smallest part fits, then the next one.
+        """
+        if level is None:
+            return hosts, None
+        domains = self._search.by_domain(level, kinds, hosts)
+        if not len(domains.numbers):
+            return hosts[:0], None if level == HOST else self._problem.domain_name(level, 0)
+        need = integers([self._need[kind] for kind in kinds])[:, None]
+        parts = np.sort(np.minimum(domains.most / need, 1), axis=0)
+        best = int(np.lexsort(-parts[::-1])[0])
+        return domains.hosts_of(best), self._problem.domain_name(level, int(domains.numbers[best]))
+
+    def _shortage_of(self, number: int, hosts: Integers) -> Shortage | None:
+        """Return the shortage of a kind without the others: the scarcest class, or a bound.
+
+        None if it fits without the others.
+        """
+        search, kind, need = self._search, self._kinds[number], self._need[number]
+        most = [np.zeros_like(of_kind) for of_kind in search.most]
+        most[number][hosts] = search.most[number][hosts]
+        is_able = most[number] > 0
+        trees = search.ordered(most)
+        if not is_able.any():
+            is_able[hosts] = True
+        free, times = self._amounts(kind, is_able)
+        fits = most_of_kind(search.root(trees, most), self._need, number)
+        fits = min([fits, *times.values()])
+        if fits >= need:
+            return None
+        scarcest = min(times, key=lambda name: times[name], default=None)
+        is_of_amounts = scarcest is not None and times[scarcest] < need
+        if not is_of_amounts and kind.problem.located:  # maybe devices of another kind
+            fits = self._most_distributed(number, fits, trees, most)
+        explanation = self._explanation(number)
+        shortage = Shortage(kind.label, need, fits, explanation=explanation)
+        stage = None if search.most[number].any() else explanation.emptied
+        if stage is not None and stage.requested is None:  # not a question of amounts
+            return dataclasses.replace(shortage, stage=stage)
+        if scarcest is None or not is_of_amounts:
+            bounds = FrozenDict({**self._problem.gang.at_most, **kind.at_most})
+            return dataclasses.replace(shortage, at_most=bounds)
+        requested = need * kind.totals[scarcest]
+        return dataclasses.replace(
+            shortage, resource=scarcest, requested=requested, free=free[scarcest]
+        )
+
+    def _amounts(self, kind: Kind, hosts: Booleans) -> tuple[dict[str, int], dict[str, int]]:
+        """Return by class what is free on some hosts, and for how many of a kind that is enough."""
+        fleet, capacity = self._problem.fleet, self._problem.capacity
+        disabled = disabled_for(fleet, kind.problem.request)
+        if disabled is not None:
+            capacity = CapacityByHost(fleet, disabled)
+        free = {name: capacity.total(name, hosts) for name in kind.totals}
+        times = {
+            name: min(free[name] // total, int((capacity.free(name)[hosts] // total).sum()))
+            for name, total in kind.totals.items()
+        }
+        return free, times
+
+    def _most_distributed(
+        self, number: int, bound: int, trees: Integers, most: Sequence[Integers]
+    ) -> int:
+        """Return an upper bound for one kind, no larger than ``bound``, by distribution."""
+
+        def is_refused(count: int) -> bool:
+            only = tuple(count if n == number else 0 for n in range(len(self._need)))
+            return self._search.distribute(trees, most, only) is None
+
+        try:
+            if is_refused(bound):
+                return bisect.bisect_left(range(bound), True, key=is_refused) - 1
+        except SearchLimitReached:
+            pass  # the bound holds
+        return bound
+
+    def _explanation(self, number: int) -> Explanation:
+        """Return the reasons that hosts cannot hold one of a kind."""
+        problem, options = self._kinds[number].problem, self._search.options
+        refused = np.flatnonzero(problem.is_explained & (self._search.most[number] == 0))
+        fleet = self._search.trial.scenario.snapshot._fleet
+        outlooks = functools.partial(Feasibility, fleet, problem.request, options)
+        outcome = SearchOutcome(problem.is_explained, refused, (), 0, options.budget, outlooks)
+        return Explanation(problem, outcome)
+
+    def _shortage_next_to_others(self, hosts: Integers) -> Shortage:
+        """Return the shortage of the most numerous kind next to all others."""
+        number = max(range(len(self._kinds)), key=lambda kind: self._need[kind])
+        fits, refused = 0, self._need[number]
+        while fits + 1 < refused:
+            count = (fits + refused) // 2
+            need = (*self._need[:number], count, *self._need[number + 1 :])
+            try:
+                is_placed = self._search.place(need, hosts) is not None
+            except SearchLimitReached:
+                break
+            fits, refused = (count, refused) if is_placed else (fits, count)
+        other_labels = tuple(kind.label for n, kind in enumerate(self._kinds) if n != number)
+        return Shortage(self._kinds[number].label, self._need[number], fits, beside=other_labels)

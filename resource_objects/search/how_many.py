@@ -1,14 +1,15 @@
 """The number of a request that fits at once: a lower bound with candidates, and an upper bound.
 
-Arrays give an upper bound for each host (:mod:`.counting`). Where only counts are requested, of
-inventories that share nothing, it is exact, and some passes over the fleet decide all. Elsewhere
-members are allocated in a scenario, one on each host in turn, until no host has room. Where that is
-less than the upper bound, numbers in between are placed by the exact search of gangs
-(:class:`~resource_objects.search.gangs.GangSearch`). A search that is cut short leaves the bounds
-as they are.
+Arrays give an upper bound for each host (:mod:`.bounds`). Where only counts are requested, of
+inventories that share nothing, some passes over the fleet decide all. Elsewhere members are
+allocated in a scenario, one on each host in turn, until no host has room. Where that is less than
+the upper bound, numbers in between are placed by the exact search of gangs
+(:class:`~resource_objects.search.gangs.GangSearch`): a mix of requests is a gang whose counts are
+multiplied. A search that is cut short leaves the bounds as they are.
 
 Hosts are decided individually, but those that one pool serves together, so that the pool is counted
-once. One host of each class (:mod:`.host_classes`) is decided.
+once; for a mix all hosts are decided together. One host of each class (:mod:`.host_classes`) is
+decided.
 
 Bisection is valid: if a number fits, each smaller one does. A member that is left out releases its
 resources, and no request depends on the use of another consumer.
@@ -20,7 +21,7 @@ import dataclasses
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -30,16 +31,21 @@ from resource_objects.exceptions import SearchLimitReached
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.requests import Gang, Member, Request, RequestLike
 from resource_objects.resources.budget import Budget
-from resource_objects.search.arrays import Integers, integers
+from resource_objects.search.arrays import Booleans, Integers, integers
+from resource_objects.search.bounds import (
+    CapacityByHost,
+    has_traits,
+    repetitions,
+    sharing_conflicts,
+)
 from resource_objects.search.candidate import Candidate
-from resource_objects.search.counting import CountedMix, CountedRequest, first_candidates
-from resource_objects.search.distribution import Counts
-from resource_objects.search.fleet import Fleet
-from resource_objects.search.gang_problem import CapacityByHost, kinds_of, upper_bounds
+from resource_objects.search.conditions.amounts import FleetDemand
+from resource_objects.search.eligibility import OWN, POOL
+from resource_objects.search.gang_problem import FirstFit, Kind, kinds_of
 from resource_objects.search.gangs import GangSearch
 from resource_objects.search.host_classes import HostClasses
 from resource_objects.search.order import Options
-from resource_objects.search.problem import compile_request
+from resource_objects.search.problem import Problem, has_only_counts
 from resource_objects.search.scenario import Scenario, State
 from resource_objects.search.usage import with_limits
 
@@ -184,309 +190,444 @@ def how_many(scenario: Scenario[State], mix: Gang, options: Options) -> HowMany:
     :param scenario: a fork of the snapshot, to allocate members in; it is left unchanged
     :param options: of the search: budget and limits
     """
-    counter: _OneRequest | _Mix
-    counter = (_Mix if mix.count > 1 else _OneRequest)(scenario, mix, options)
-    return counter.answer()
-
-
-# --- bisection ----------------------------------------------------------------------------------
-
-
-class _Narrowed(NamedTuple):
-    """Bounds after a bisection."""
-
-    bounds: Count
-    candidates: list[list[Candidate]] | None  #: by kind, for the lower bound; None: it is as before
-    is_cut_short: bool  #: whether a budget ran out
-
-
-def _bisect(
-    search: GangSearch,
-    count: Count,
-    budget: Budget,
-    *,
-    ratio: Counts = (1,),
-    hosts: Integers | None = None,
-    share: int = 1,
-) -> _Narrowed:
-    """Narrow bounds: numbers in between are placed by the exact search.
-
-    :param ratio: how many members of each kind are one of them
-    :param share: each search may spend this fraction of the remaining budget: 1 / ``share``
-    """
-    low, most = count.at_least, count.at_most
-    high = min(most, MOST_SEARCHED // sum(ratio))
-    candidates, is_cut_short = None, False
-    search.budget = Budget(0)
-    while low < high and budget.left:
-        middle = (low + high + 1) // 2
-        with budget.lend(search.budget, (budget.left + share - 1) // share):
-            try:
-                placement = search.place(tuple(middle * count for count in ratio), hosts)
-            except SearchLimitReached:  # spent, or unknown: fewer may be certain
-                is_cut_short |= not search.budget.left
-                high = middle - 1
-                continue
-        if placement is not None:
-            low, candidates = middle, placement
-        else:
-            most = high = middle - 1
-    return _Narrowed(Count(low, most), candidates, is_cut_short)
-
-
-# --- one request --------------------------------------------------------------------------------
+    return _Counter(scenario, mix, options).answer()
 
 
 @dataclasses.dataclass(eq=False, slots=True)
 class _Component:
-    """Hosts that are searched together: one, or those that a pool serves."""
+    """Hosts that are searched together, and the bounds of the number that they hold."""
 
     trees: Integers
-    most: int
-    candidates: list[Candidate] = dataclasses.field(default_factory=list)
+    at_most: int
+    at_least: int = 0
+    #: by kind; empty unless a search placed members
+    candidates: list[list[Candidate]] = dataclasses.field(default_factory=list)
     alike: list[int] = dataclasses.field(default_factory=list)  #: the first host and its class
-    is_cut_short: bool = False
-
-    @property
-    def count(self) -> Count:
-        return Count(len(self.candidates), self.most)
+    is_cut_short: bool = False  #: whether a budget ran out
 
 
-class _OneRequest:
-    """The count of one request."""
+class _Counter:
+    """The count of a mix; a request is a mix of one member.
 
-    def __init__(self, scenario: Scenario[State], mix: Gang, options: Options) -> None:
-        self.scenario, self.mix, self.options = scenario, mix, options
-        self.fleet = with_limits(scenario.snapshot.fleet, options.limits)
-        self.member = mix.members[0]
-        self.counted = CountedRequest(compile_request(self.member.request, self.fleet))
-        self.budget = Budget(options.budget)
-        self.components: list[_Component] = []  # not decided by arrays; one of each class
-
-    def answer(self) -> HowMany:
-        """Return the answer."""
-        by_class: dict[Hashable, _Component] = {}
-        for trees in self.counted.components():
-            first = int(trees[0])
-            key = self._classes.of(first) if len(trees) == 1 else first
-            if key not in by_class:
-                by_class[key] = _Component(trees, self.counted.together(trees))
-            by_class[key].alike.append(first)
-        self.components = list(by_class.values())
-        if self.components:
-            self._allocate_in_turn()
-            self._narrow(self.components, self.budget)
-        placed = sum(self.counted.placed.tolist())
-        return HowMany(
-            self.mix,
-            Count(
-                placed + sum(c.count.at_least * len(c.alike) for c in self.components),
-                placed + sum(c.count.at_most * len(c.alike) for c in self.components),
-            ),
-            by_host=self._by_host,
-            of_member=self._of_member,
-            cut_short=not self.budget.left or any(c.is_cut_short for c in self.components),
-        )
-
-    @functools.cached_property
-    def _classes(self) -> HostClasses:
-        return HostClasses([self.counted.problem], self.counted.most)
-
-    def _search(self, count: int) -> GangSearch:
-        member = Member(self.member.name, self.member.request, count)
-        return GangSearch(self.scenario, Gang([member]), {}, self.options)
-
-    def _allocate_in_turn(self) -> None:
-        """Allocate one on each host in each round, until no host has room or the budget ends."""
-        open_hosts = [(c, tree) for c in self.components for tree in c.trees.tolist()]
-        search, lent, placed = self._search(1), Budget(0), 0
-        search.budget = self.budget
-        try:
-            while open_hosts and placed < MOST_SEARCHED:
-                problem, successful = search.problem_now(0), []
-                for component, tree in open_hosts:
-                    if len(component.candidates) >= component.most:
-                        continue
-                    search.budget = lent
-                    with self.budget.lend(lent, FIRST_TURN):
-                        try:
-                            candidate = next(search.candidates(problem, tree), None)
-                        except SearchLimitReached:
-                            component.is_cut_short |= not lent.left
-                            continue  # it is unknown whether the host has room
-                    if candidate is not None and search.allocate(candidate):
-                        component.candidates.append(candidate)
-                        successful.append((component, tree))
-                placed += len(successful)
-                open_hosts, search.budget = successful, self.budget
-        except SearchLimitReached:
-            pass  # the candidates so far are certain
-        finally:
-            search.undo()
-
-    def _narrow(self, components: Sequence[_Component], budget: Budget) -> None:
-        """Narrow the bounds of components, each with an equal part of the remaining budget."""
-        wide = [component for component in components if not component.count.is_exact]
-        if not wide or not budget.left:
-            return
-        search = self._search(min(max(component.most for component in wide), MOST_SEARCHED))
-        lent = Budget(0)
-        for number, component in enumerate(wide):
-            with budget.lend(lent, budget.left // (len(wide) - number)):
-                narrowed = _bisect(search, component.count, lent, hosts=component.trees)
-            component.most = narrowed.bounds.at_most
-            component.is_cut_short |= narrowed.is_cut_short
-            if narrowed.candidates is not None:
-                (component.candidates,) = narrowed.candidates
-
-    def _of_member(self) -> Mapping[str, Sequence[Candidate]]:
-        (candidates,) = first_candidates([self.counted.problem], [self.counted.placed])
-        for component in self.components:
-            candidates += component.candidates
-            first, *same = component.alike
-            for tree in same:
-                candidates += (self._classes.transfer(c, first, tree) for c in component.candidates)
-        return FrozenDict({self.member.name: tuple(candidates)})
-
-    def _by_host(self) -> Mapping[str, Count]:
-        at_most = self.counted.most.tolist()
-        at_least = np.where(self.counted.is_exact, self.counted.most, 0).tolist()
-        single = [component for component in self.components if len(component.trees) == 1]
-        for component in single + self._individually():
-            for tree in component.alike:
-                at_least[tree], at_most[tree] = component.count.at_least, component.count.at_most
-        hosts = self.fleet.hosts
-        return FrozenDict(
-            {hosts[tree]: Count(at_least[tree], at_most[tree]) for tree in _hosts(self.fleet)}
-        )
-
-    def _individually(self) -> list[_Component]:
-        """Return a component for each host that was searched together with others."""
-        components: list[_Component] = []
-        for together in self.components:
-            by_host: dict[str, list[Candidate]] = {}
-            for candidate in together.candidates:
-                by_host.setdefault(candidate.host, []).append(candidate)
-            for tree in together.trees.tolist() if len(together.trees) > 1 else ():
-                most, candidates = int(self.counted.most[tree]), by_host.get(self.fleet.hosts[tree])
-                components.append(_Component(integers([tree]), most, candidates or [], [tree]))
-        self._narrow(components, Budget(self.options.budget))
-        return components
-
-
-def _hosts(fleet: Fleet) -> Iterator[int]:
-    """Yield the trees that are hosts, not pools."""
-    for tree in range(len(fleet.hosts)):
-        if fleet.is_within(tree) and tree not in fleet.pools.trees:
-            yield tree
-
-
-# --- a mix of requests --------------------------------------------------------------------------
-
-
-class _Mix:
-    """The count of a mix of requests."""
+    ``most`` and ``is_decided`` are by host: how often it can hold the mix individually, as if its
+    pools served no other host, and whether that is exact.
+    """
 
     def __init__(self, scenario: Scenario[State], mix: Gang, options: Options) -> None:
         self.scenario, self.mix, self.options = scenario, mix, options
         self.fleet = with_limits(scenario.snapshot.fleet, options.limits)
         self.capacity = CapacityByHost(self.fleet)
         self.budget = Budget(options.budget)
-        self.kinds = kinds_of(mix, self.capacity)
-        self.ratio = tuple(kind.count for kind in self.kinds)
+        self.kinds = kinds_of(mix, self.capacity, most=MAX_AMOUNT)
         self.problems = [kind.problem for kind in self.kinds]
-        #: for each request by tree, how often the tree can hold it at most, without the others
-        self.most_of_each = [upper_bounds(p, self.capacity, MAX_AMOUNT) for p in self.problems]
+        #: how many members of each kind are one of the mix
+        self.ratio = tuple(kind.count for kind in self.kinds)
+        self.is_mix = mix.count > 1
         #: the amount of each class that the mix uses once
         self.totals = Counter[str]()
         for kind in self.kinds:
             for name, total in kind.totals.items():
                 if name in self.fleet.classes:
                     self.totals[name] += total * kind.count
-        self.counted = CountedMix(self.problems, self.most_of_each, self.capacity)
+        bounds = [kind.most // kind.count for kind in self.kinds]
+        bounds += [self.capacity.free(name) // total for name, total in self.totals.items()]
+        self.most = np.minimum.reduce(bounds)
+        if self.is_mix:
+            self.is_decided = decided_for_mix(self.kinds, self.capacity)
+            self.components = [self._all_hosts()]
+            low, self.placed = self._assign(self.components[0].at_most)
+            self.components[0].at_least = low
+        else:
+            served = self._served_by_pools()
+            self.is_decided, self.most, placed = decide(self.problems[0], self.most, served)
+            self.placed = [placed]  #: by kind and host, the members that need no search
+            self.components = list(self._components(served))
 
     def answer(self) -> HowMany:
         """Return the answer."""
-        at_most = self._upper_bound()
-        low, assigned = self._assign(at_most)
-        count, candidates, is_cut_short = self._narrow(Count(low, at_most))
-
-        def of_member() -> Mapping[str, Sequence[Candidate]]:
-            if candidates is None and assigned is not None:
-                return self._by_member(first_candidates(self.problems, assigned))
-            return self._by_member(candidates or [[] for _ in self.kinds])
-
+        if not self.is_mix and self.components:
+            self._allocate_in_turn()
+        self._narrow(self.components, self.budget)
+        placed = 0
+        if not self.is_mix:
+            placed = sum(self.placed[0].tolist())
+        elif self.components[0].candidates:  # more than arrays assign
+            self.placed = []
+        total = Count(
+            placed + sum(c.at_least * len(c.alike) for c in self.components),
+            placed + sum(c.at_most * len(c.alike) for c in self.components),
+        )
         return HowMany(
             self.mix,
-            count,
+            total,
             by_host=self._by_host,
-            of_member=of_member,
-            cut_short=not self.budget.left or is_cut_short,
+            of_member=self._of_member,
+            cut_short=not self.budget.left or any(c.is_cut_short for c in self.components),
         )
 
-    def _upper_bound(self) -> int:
-        """Return an upper bound for all hosts, each pool counted once."""
-        bounds, is_able = [MAX_AMOUNT], np.zeros(len(self.fleet.hosts), dtype=np.bool_)
-        for kind, most in zip(self.kinds, self.most_of_each, strict=True):
-            is_able |= most > 0
-            bounds.append(sum(most.tolist()) // kind.count)
+    def _of_member(self) -> Mapping[str, Sequence[Candidate]]:
+        candidates = first_candidates(self.problems, self.placed)
+        for component in self.components:
+            first, *same = component.alike
+            for of_kind, more in zip(candidates, component.candidates, strict=False):
+                of_kind += more
+                for tree in same:
+                    of_kind += (self._classes.transfer(c, first, tree) for c in more)
+        by_name: dict[str, tuple[Candidate, ...]] = {}
+        for kind, of_kind in zip(self.kinds, candidates, strict=True):
+            times, start = len(of_kind) // kind.count, 0
+            for member in kind.members:
+                end = start + times * member.count
+                by_name[member.name] = tuple(of_kind[start:end])
+                start = end
+        return FrozenDict({member.name: by_name[member.name] for member in self.mix.members})
+
+    def _by_host(self) -> Mapping[str, Count]:
+        at_least, at_most = np.where(self.is_decided, self.most, 0), self.most.copy()
+        is_open = ~self.is_decided & (self.most > 0)
+        single, placed = [], Counter[str]()
+        for component in self.components:
+            if len(component.trees) == 1:
+                single.append(component)
+                is_open[component.alike] = False
+            elif not self.is_mix:
+                placed.update(c.host for c in itertools.chain(*component.candidates))
+        others = list(self._by_class(integers([tree]) for tree in np.flatnonzero(is_open).tolist()))
+        for component in others:
+            component.at_least = placed[self.fleet.hosts[int(component.trees[0])]]
+        self._narrow(others, Budget(self.options.budget))
+        for component in single + others:
+            at_least[component.alike] = component.at_least
+            at_most[component.alike] = component.at_most
+        return FrozenDict(
+            {
+                host: Count(int(at_least[tree]), int(at_most[tree]))
+                for tree, host in enumerate(self.fleet.hosts)
+                if self.fleet.is_within(tree) and tree not in self.fleet.pools.trees
+            }
+        )
+
+    # --- hosts that are searched together ---
+
+    def _all_hosts(self) -> _Component:
+        trees = np.flatnonzero(np.logical_or.reduce([kind.most > 0 for kind in self.kinds]))
+        return _Component(trees, self._upper_bound(trees), alike=[-1])
+
+    def _components(self, served: Sequence[Integers]) -> Iterator[_Component]:
+        """Yield the hosts that a search decides, those together that depend on each other."""
+        label, is_stable = np.arange(len(self.most)), False
+        while not is_stable:
+            before = label.copy()
+            for trees in served:
+                label[trees] = label[trees].min()
+            is_stable = bool((label == before).all())
+        trees = np.flatnonzero((self.most > 0) & ~self.is_decided)
+        trees = trees[np.argsort(label[trees], kind="stable")]
+        starts = np.flatnonzero(np.diff(label[trees], prepend=-1))
+        yield from self._by_class(np.split(trees, starts[1:]) if len(trees) else ())
+
+    def _by_class(self, parts: Iterable[Integers]) -> Iterable[_Component]:
+        """Return a component for each part of the hosts; one for all hosts of a class."""
+        by_class: dict[Hashable, _Component] = {}
+        for trees in parts:
+            first = int(trees[0])
+            key = self._classes.of(first) if len(trees) == 1 else first
+            if key not in by_class:
+                by_class[key] = _Component(trees, self._upper_bound(trees))
+            by_class[key].alike.append(first)
+        return by_class.values()
+
+    @functools.cached_property
+    def _classes(self) -> HostClasses:
+        return HostClasses(self.problems, None if self.is_mix else self.most)
+
+    def _upper_bound(self, trees: Integers) -> int:
+        """Return an upper bound for some hosts, each pool counted once."""
+        if len(trees) == 1:
+            return int(self.most[trees[0]])
+        bounds, is_included = [MAX_AMOUNT], np.zeros(len(self.most), dtype=np.bool_)
+        is_included[trees] = True
+        for kind in self.kinds:
+            is_able = is_included & (kind.most > 0)
+            bounds.append(sum(kind.most[is_able].tolist()) // kind.count)
             for name, total in kind.totals.items():
                 if name in self.fleet.classes:
-                    free = self.capacity.total(name, most > 0)
+                    free = self.capacity.total(name, is_able)
                     bounds.append(free // (total * kind.count))
         for name, total in self.totals.items():
-            bounds.append(self.capacity.total(name, is_able) // total)
+            bounds.append(self.capacity.total(name, is_included) // total)
         return min(bounds)
 
-    def _assign(self, most: int) -> tuple[int, list[Integers] | None]:
-        """Return the number that arrays assign to the hosts they decide, and the assignment."""
-        low, high, best = 0, most if self.counted.is_decided.any() else 0, None
+    def _served_by_pools(self) -> list[Integers]:
+        """Return the hosts that each pool serves with a requested class."""
+        (problem,), pools = self.problems, set[int]()
+        for demand in problem.demands:
+            pools.update(demand.rows.provider[_pool_rows(demand)].tolist())
+        for kind in problem.named.kinds:
+            pools.update(np.flatnonzero(kind.pooled).tolist())
+        served = []
+        for pool in sorted(pools):
+            is_served = self.fleet.pools.linked_to(integers([pool]), len(self.most))
+            is_served[self.fleet.tree[pool]] = True
+            served.append(np.flatnonzero(is_served & (self.most > 0)))
+        return [trees for trees in served if len(trees)]
+
+    # --- search ---
+
+    def _search(self, count: int) -> GangSearch:
+        """Return a search for up to ``count`` times the mix."""
+        members = [Member(m.name, m.request, m.count * count) for m in self.mix.members]
+        return GangSearch(self.scenario, Gang(members), {}, self.options)
+
+    def _allocate_in_turn(self) -> None:
+        """Allocate one on each host in each round, until no host has room or the budget ends."""
+        for component in self.components:
+            component.candidates = [[]]
+        open_hosts = [(c, tree) for c in self.components for tree in c.trees.tolist()]
+        search, placed = self._search(1), 0
+        trial, lent = search.trial, search.budget
+        try:
+            while open_hosts and placed < MOST_SEARCHED:
+                with self.budget.lend(lent, self.budget.left):
+                    problem, successful = trial.problem(0), []
+                for component, tree in open_hosts:
+                    if component.at_least >= component.at_most:
+                        continue
+                    with self.budget.lend(lent, FIRST_TURN):
+                        try:
+                            candidate = next(trial.candidates(problem, tree), None)
+                        except SearchLimitReached:
+                            component.is_cut_short |= not lent.left
+                            continue  # it is unknown whether the host has room
+                    if candidate is not None and trial.allocate(candidate):
+                        component.candidates[0].append(candidate)
+                        component.at_least += 1
+                        successful.append((component, tree))
+                placed += len(successful)
+                open_hosts = successful
+        except SearchLimitReached:
+            pass  # the candidates so far are certain
+        finally:
+            trial.undo()
+
+    def _narrow(self, components: Sequence[_Component], budget: Budget) -> None:
+        """Narrow the bounds of components, each with an equal part of the remaining budget."""
+        most = MOST_SEARCHED // sum(self.ratio)
+        wide = [c for c in components if c.at_least < min(c.at_most, most)]
+        if not wide or not budget.left:
+            return
+        search, lent = self._search(min(most, max(c.at_most for c in wide))), Budget(0)
+        for number, component in enumerate(wide):
+            with budget.lend(lent, budget.left // (len(wide) - number)):
+                self._bisect(search, component, lent, most)
+
+    def _bisect(self, search: GangSearch, component: _Component, budget: Budget, most: int) -> None:
+        """Narrow the bounds of a component: numbers in between are placed by the exact search.
+
+        :param most: the maximum number that is searched
+        """
+        hosts = None if self.is_mix and component is self.components[0] else component.trees
+        high = min(component.at_most, most)
+        while component.at_least < high and budget.left:
+            middle = (component.at_least + high + 1) // 2
+            # of a mix each search may spend half: the first of them may be hopeless
+            steps = (budget.left + 1) // 2 if self.is_mix else budget.left
+            with budget.lend(search.budget, steps):
+                try:
+                    candidates = search.place(tuple(middle * n for n in self.ratio), hosts)
+                except SearchLimitReached:  # spent, or unknown: fewer may be certain
+                    component.is_cut_short |= not search.budget.left
+                    high = middle - 1
+                    continue
+            if candidates is not None:
+                component.at_least, component.candidates = middle, candidates
+            else:
+                component.at_most = high = middle - 1
+
+    def _assign(self, most: int) -> tuple[int, list[Integers]]:
+        """Return the number of the mix that arrays assign to the hosts they decide, by bisection.
+
+        Also returns by kind how many members each host gets.
+        """
+        low, high, best = 0, most if self.is_decided.any() else 0, list[Integers]()
         while low < high:
             middle = (low + high + 1) // 2
-            assigned = self.counted.assign([middle * count for count in self.ratio])
+            need = [middle * count for count in self.ratio]
+            assigned = assign(self.kinds, need, self.is_decided, self.capacity)
             if assigned is None:
                 high = middle - 1
             else:
                 low, best = middle, assigned
         return low, best
 
-    def _narrow(self, count: Count, hosts: Integers | None = None) -> _Narrowed:
-        high = min(count.at_most, MOST_SEARCHED // sum(self.ratio))
-        if count.at_least >= high:
-            return _Narrowed(count, None, False)
-        members = [
-            dataclasses.replace(member, count=member.count * high) for member in self.mix.members
-        ]
-        search = GangSearch(self.scenario, Gang(members), {}, self.options)
-        return _bisect(search, count, self.budget, ratio=self.ratio, hosts=hosts, share=2)
 
-    def _by_member(
-        self, candidates: Sequence[Sequence[Candidate]]
-    ) -> Mapping[str, tuple[Candidate, ...]]:
-        """Return the candidates of each member, from those of its kind."""
-        by_name: dict[str, tuple[Candidate, ...]] = {}
-        for kind, of_kind in zip(self.kinds, candidates, strict=True):
-            times, first = len(of_kind) // kind.count, 0
-            for member in kind.members:
-                end = first + times * member.count
-                by_name[member.name] = tuple(of_kind[first:end])
-                first = end
-        return FrozenDict({member.name: by_name[member.name] for member in self.mix.members})
+# --- counts that arrays decide --------------------------------------------------------------------
 
-    def _by_host(self) -> Mapping[str, Count]:
-        bounds = [most // count for most, count in zip(self.most_of_each, self.ratio, strict=True)]
-        bounds += [self.capacity.free(name) // total for name, total in self.totals.items()]
-        at_most = np.minimum.reduce(bounds).tolist()
-        classes, by_class = HostClasses(self.problems), dict[Hashable, Count]()
-        self.budget = Budget(self.options.budget)
-        by_host: dict[str, Count] = {}
-        for tree in _hosts(self.fleet):
-            most = at_most[tree]
-            if not most or self.counted.is_decided[tree]:
-                by_host[self.fleet.hosts[tree]] = Count(most, most)
-                continue
-            key = classes.of(tree)
-            if key not in by_class:
-                by_class[key] = self._narrow(Count(0, most), integers([tree])).bounds
-            by_host[self.fleet.hosts[tree]] = by_class[key]
-        return FrozenDict(by_host)
+
+class Decision(NamedTuple):
+    """The hosts of which arrays decide how often they hold a request. Figures are by host."""
+
+    is_decided: Booleans
+    most: Integers  #: individually; an upper bound of the hosts that are not decided
+    placed: Integers  #: how many each decided host gets if each pool is counted once
+
+
+def decide(problem: Problem, most: Integers, served: Sequence[Integers]) -> Decision:
+    """Return how often hosts hold a request whose inventories share nothing.
+
+    Arrays decide where only counts are requested, and at most one pool serves each host, with one
+    class.
+
+    :param most: upper bounds by host
+    :param served: the hosts that each pool serves
+    """
+    is_sure = np.zeros(len(most), dtype=np.bool_)
+    undecided = Decision(is_sure, most, np.zeros_like(most))
+    if not problem.demands or not has_only_counts(problem):
+        return undecided
+    pooled = [d for d in problem.demands if d.gives_all[_pool_rows(d)].any()]
+    if pooled and not problem.rules.host_gives:
+        return undecided
+    if len(problem.demands) == 1:  # the host itself has to provide something, so all of it
+        pooled = []
+    numbers = [
+        np.flatnonzero(demand.allowed[OWN] & (demand.rows.free > 0)) + demand.rows.first
+        for demand in problem.demands
+    ]
+    is_sure = ~sharing_conflicts(problem.fleet, np.concatenate(numbers))
+    having = has_traits(problem)
+    if having is not None:
+        is_sure &= having
+    times = most
+    for demand in problem.demands:
+        is_sure &= _is_free_of_unit_rules(demand, len(most))
+        if demand not in pooled:
+            times = np.minimum(times, repetitions(problem.fleet, demand))
+    if not pooled:
+        return Decision(is_sure, np.where(is_sure, times, most), np.where(is_sure, times, 0))
+    if len(pooled) > 1 or not is_sure[times > 0].all():
+        return undecided
+    return _decide_pooled(problem, pooled[0], times, served) or undecided
+
+
+def _decide_pooled(
+    problem: Problem, demand: FleetDemand, most: Integers, served: Sequence[Integers]
+) -> Decision | None:
+    """Return the decision about hosts with at most one pool each, for one class; None: unknown.
+
+    A host uses its own capacity first, which no other host can use. The pool provides the rest of
+    what the host can hold, to one host after the other.
+
+    :param most: how often hosts can hold the other classes
+    """
+    pools, is_able = problem.fleet.pools, most > 0
+    links = np.zeros_like(most)
+    for trees in served:
+        links[trees] += 1
+    if is_able[list(pools.trees)].any() or links[is_able].max(initial=0) > 1:
+        return None
+    of_host = np.minimum(repetitions(problem.fleet, demand), most)
+    individually, placed = of_host.copy(), of_host.copy()
+    rows = _pool_rows(demand)
+    for row in rows[demand.gives_all[rows]].tolist():
+        pool = demand.rows.provider[row : row + 1]
+        trees = np.flatnonzero(pools.linked_to(pool, len(most)) & is_able)
+        free = int(demand.rows.free[row]) // demand.amount
+        extra = np.minimum((most - of_host)[trees], free)
+        individually[trees] += extra
+        placed[trees] += np.minimum(extra, (free - np.cumsum(extra) + extra).clip(0))
+    return Decision(np.ones_like(is_able), individually, placed)
+
+
+def _pool_rows(demand: FleetDemand) -> Integers:
+    """Return the rows of a class that belong to eligible pools."""
+    if not demand.has_pools:
+        return integers(())
+    return np.flatnonzero(demand.allowed[POOL])
+
+
+def _is_free_of_unit_rules(demand: FleetDemand, trees: int) -> Booleans:
+    """Return the trees where no unit rule prevents any part of a class."""
+    is_free = np.ones(trees, dtype=np.bool_)
+    if demand.is_split:
+        rows = demand.rows
+        is_any = (rows.step_size == 1) & (rows.min_unit <= 1)
+        is_any &= rows.max_unit >= np.minimum(rows.free, demand.amount)
+        is_device = demand.allowed[OWN] & demand.is_device & (rows.free > 0)
+        is_free[rows.tree[is_device & ~is_any]] = False
+    return is_free
+
+
+def decided_for_mix(kinds: Sequence[Kind], capacity: CapacityByHost) -> Booleans:
+    """Return the hosts where arrays decide what fits next to other members of a mix.
+
+    On these one inventory provides each requested class.
+    """
+    fleet, problems = capacity.fleet, [kind.problem for kind in kinds]
+    demands = [demand for problem in problems for demand in problem.demands]
+    if (
+        fleet.shares
+        or any(demand.is_split for demand in demands)
+        or not all(problem.demands and has_only_counts(problem) for problem in problems)
+    ):
+        return np.zeros(len(fleet.hosts), dtype=np.bool_)
+    is_decided = np.ones(len(fleet.hosts), dtype=np.bool_)
+    for name in {demand.resource_class for demand in demands}:
+        is_decided &= np.bincount(fleet.rows(name).tree, minlength=len(is_decided)) <= 1
+        for trees, _ in capacity.pools(name):
+            is_decided[trees] = False
+    for problem in problems:
+        having = has_traits(problem)
+        if having is not None:
+            is_decided &= having
+    return is_decided
+
+
+def assign(
+    kinds: Sequence[Kind], need: Sequence[int], is_decided: Booleans, capacity: CapacityByHost
+) -> list[Integers] | None:
+    """Return by kind how many members each decided host gets; None if they are not assigned.
+
+    The kind with the largest part of its scarcest class is assigned first. An assignment is
+    certain; if there is none, another choice of hosts may hold the members. Cost: some passes over
+    the hosts.
+    """
+    remaining = {name: capacity.own(name).copy() for kind in kinds for name in kind.totals}
+    free = {name: max(1, int(of_host[is_decided].sum())) for name, of_host in remaining.items()}
+    sizes = [max(total / free[name] for name, total in kind.totals.items()) for kind in kinds]
+    assigned = [np.zeros_like(kind.most) for kind in kinds]
+    for number in sorted(range(len(kinds)), key=lambda number: (-sizes[number], number)):
+        most = np.where(is_decided, kinds[number].most, 0)
+        for name, total in kinds[number].totals.items():
+            most = np.minimum(most, remaining[name] // total)
+        before = np.cumsum(most) - most
+        assigned[number] = np.minimum(most, (need[number] - before).clip(0))
+        if int(assigned[number].sum()) < need[number]:
+            return None
+        for name, total in kinds[number].totals.items():
+            remaining[name] -= assigned[number] * total
+    return assigned
+
+
+def first_candidates(
+    problems: Sequence[Problem], counts: Sequence[Integers]
+) -> list[list[Candidate]]:
+    """Return candidates of each request, as many on each tree as arrays decided.
+
+    Cost: some 10 microseconds for each.
+
+    :param counts: by request and tree; empty for no candidates
+    """
+    candidates: list[list[Candidate]] = [[] for _ in problems]
+    if not counts:
+        return candidates
+    sources = [FirstFit(problem) for problem in problems]
+    used: dict[int, int] = {}
+    is_used = np.logical_or.reduce([of_request > 0 for of_request in counts])
+    for tree in np.flatnonzero(is_used).tolist():
+        for source, count, of_request in zip(sources, counts, candidates, strict=True):
+            for _ in range(int(count[tree])):
+                candidate = source.allocate(tree, used)
+                assert candidate is not None, "arrays decide what is possible"
+                of_request.append(candidate)
+    return candidates

@@ -14,8 +14,8 @@ import numpy as np
 
 from resource_objects.requests import Request
 from resource_objects.search.arrays import Booleans
+from resource_objects.search.bounds import CapacityByHost, totals_of
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.gang_problem import CapacityByHost, totals_of
 from resource_objects.search.problem import compile_request, placed_amounts, possible_trees
 
 #: The number of consumers of one tree up to which arrays decide their release.
