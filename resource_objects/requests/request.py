@@ -140,7 +140,7 @@ class Request(base.ResourceObject, frozen=True):
         groups = arguments.pop("groups", ())
         if not _is_list(groups):
             raise _invalid_request("groups", groups, "a list of groups")
-        amounts = _amounts("resources", arguments.pop("resources", ""))
+        amounts = _amounts(arguments.pop("resources", ""))
         return cls(amounts, groups=[RequestGroup.from_dict(group) for group in groups], **arguments)
 
     def to_dict(self) -> dict[str, Any]:
@@ -401,7 +401,7 @@ class RequestGroup(base.ResourceObject, frozen=True):
         suffix = arguments.pop("suffix", "")
         if not isinstance(suffix, str) or not suffix:
             raise _invalid_request("suffix", suffix, "the name of the group")
-        amounts = _amounts("resources", arguments.pop("resources", ""))
+        amounts = _amounts(arguments.pop("resources", ""))
         return cls(amounts, suffix=suffix, **arguments)
 
     def to_dict(self) -> dict[str, Any]:
@@ -497,12 +497,12 @@ def read_keys(name: str, data: object, keys: tuple[str, ...]) -> dict[str, Any]:
     return dict(data)
 
 
-def _amounts(name: str, data: object) -> Amounts:
+def _amounts(data: object) -> Amounts:
     """Return the amounts of text, or of a mapping to counts or text."""
     if isinstance(data, str):
         return Amounts.parse(data)
     if not isinstance(data, Mapping):
-        raise _invalid_request(name, data, "text such as VCPU=2, or {class: amount}")
+        raise _invalid_request("resources", data, "text such as VCPU=2, or {class: amount}")
     return Amounts(
         {
             cls: resource(cls).parse_amount(value) if isinstance(value, str) else value

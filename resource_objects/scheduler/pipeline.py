@@ -94,10 +94,8 @@ class Pipeline:
                 raise InvalidInput("repetition", "filters", named.name, expected)
             by_name[named.name] = named
         weighing = tuple(map(_weigher, _entries(weighers)))
-        idle = {
-            **{name: IDLE_FILTER for name, named in by_name.items() if is_idle(named.filter)},
-            **{named.name: IDLE_WEIGHER for named in weighing if is_idle(named.weigher)},
-        }
+        idle = {name: IDLE_FILTER for name, named in by_name.items() if is_idle(named.filter)}
+        idle |= {named.name: IDLE_WEIGHER for named in weighing if is_idle(named.weigher)}
         always = [by_name.get(name) or _filter((name, {})) for name in ALWAYS]
         further = [named for name, named in by_name.items() if name not in ALWAYS]
         return cls((*always, *further), weighing, on_error, FrozenDict(idle))
@@ -125,10 +123,7 @@ def _filter(entry: tuple[Any, Any]) -> NamedFilter:
     plugin, settings = entry
     if isinstance(plugin, NamedFilter):
         return plugin
-    if isinstance(plugin, str):
-        return NamedFilter(plugin, _load(FILTERS, plugin, settings, Filter))
-    _require(plugin, "refuses")
-    return NamedFilter(type(plugin).__name__, plugin)
+    return NamedFilter(*_load(FILTERS, Filter, "refuses", plugin, settings))
 
 
 def _weigher(entry: tuple[Any, Any]) -> NamedWeigher:
@@ -136,30 +131,27 @@ def _weigher(entry: tuple[Any, Any]) -> NamedWeigher:
     if isinstance(plugin, NamedWeigher):
         return plugin
     is_multiplier = isinstance(settings, int | float) and not isinstance(settings, bool)
-    options = {"multiplier": settings} if is_multiplier else dict(_mapping(plugin, settings))
+    options = {"multiplier": settings} if is_multiplier else _options(plugin, settings)
     multiplier = options.pop("multiplier", 1.0)
+    return NamedWeigher(*_load(WEIGHERS, Weigher, "weigh", plugin, options), multiplier)
+
+
+def _load(
+    namespace: str, kind: type[Any], method: str, plugin: Any, settings: Any
+) -> tuple[str, Any]:
+    """Return the name and object of an installed filter or weigher, or of the caller's object."""
     if isinstance(plugin, str):
-        return NamedWeigher(plugin, _load(WEIGHERS, plugin, options, Weigher), multiplier)
-    _require(plugin, "weigh")
-    return NamedWeigher(type(plugin).__name__, plugin, multiplier)
-
-
-def _load(namespace: str, name: str, settings: Any, kind: type[Any]) -> Any:
-    options = dict(_mapping(name, settings))
-    return plugins.make(namespace, name, kind, options, what=kind.__name__.lower())
-
-
-def _mapping(name: object, settings: Any) -> Mapping[str, Any]:
-    if settings is None:
-        return {}
-    if not isinstance(settings, Mapping):
-        raise _invalid_field(f"settings of {name}", settings, "a mapping")
-    return settings
-
-
-def _require(plugin: Any, method: str) -> None:
+        options, what = _options(plugin, settings), kind.__name__.lower()
+        return plugin, plugins.make(namespace, plugin, kind, options, what=what)
     if isinstance(plugin, type) or not callable(getattr(plugin, method, None)):
         raise _invalid_field("filter or weigher", plugin, f"an object with {method}()")
+    return type(plugin).__name__, plugin
+
+
+def _options(plugin: object, settings: Any) -> dict[str, Any]:
+    if not isinstance(settings, Mapping | None):
+        raise _invalid_field(f"settings of {plugin}", settings, "a mapping")
+    return dict(settings or {})
 
 
 # --- one request ----------------------------------------------------------------------------------

@@ -86,6 +86,9 @@ class FilterCondition(HostFilter):
     """A filter as a condition of the search, for one request over one fleet.
 
     A filter that fails on any host and may be skipped passes all hosts, also those that it refused.
+
+    :param failures: records by name why filters were skipped; a filter that is in it already is
+        skipped. None: a filter that fails raises
     """
 
     rule = Rule.FILTER
@@ -97,20 +100,19 @@ class FilterCondition(HostFilter):
         spec: RequestSpec,
         failures: dict[str, str] | None,
     ) -> None:
-        """:param failures: records by name why filters were skipped; a filter that is in it
-        already is skipped. None: a filter that fails raises"""
+        plugin: Any = named.filter
         self.name = named.name
-        self._filter: Any = named.filter
-        plugin = named.filter  # the mask of an ArrayFilter has decided
+        self._filter = plugin
+        # the mask of an ArrayFilter has decided
         self._ask = plugin.reason if isinstance(plugin, ArrayFilter) else plugin.refuses
         self._hosts = hosts
         self._spec = spec
         self._failures = failures
-        self._reasons_by_tree: dict[int, str | None] = {}
-        self._mask: Booleans | None = None
-        if failures is not None and named.name in failures:
+        self._reason_by_tree: dict[int, str | None] = {}
+        self._mask: Booleans | None = None  #: None: the filter decides host by host
+        if failures is not None and self.name in failures:
             self._mask = hosts.all()
-        elif hasattr(named.filter, "passing"):
+        elif hasattr(plugin, "passing"):
             self._mask = self._call(None, hosts.all(), self._passing)
 
     def mask(self) -> Booleans:
@@ -123,21 +125,19 @@ class FilterCondition(HostFilter):
             passing = np.array([self.holds(tree) for tree in trees.tolist()], dtype=np.bool_)
             if self._mask is None:  # the filter failed on none of them
                 return passing
-        if self._passes_all:
-            return np.ones(len(trees), dtype=np.bool_)
-        return self._mask[trees]
+        return np.ones(len(trees), dtype=np.bool_) if self._passes_all else self._mask[trees]
 
     @functools.cached_property
     def _passes_all(self) -> bool:
-        return self._mask is not None and bool(self._mask.all())
-
-    def checks(self) -> Iterator[Check]:
-        """Yield one check."""
-        yield Check(self.among(np.arange(len(self._hosts))), self.rule, label=self.name)
+        return bool(self.mask().all())
 
     def holds(self, tree: int) -> bool:
         """Return True if a host passes."""
         return self._reason(tree) is None if self._mask is None else bool(self._mask[tree])
+
+    def checks(self) -> Iterator[Check]:
+        """Yield one check."""
+        yield Check(self.among(np.arange(len(self._hosts))), self.rule, label=self.name)
 
     def find(self, findings: Findings, hosts: Booleans) -> None:
         """Add the reasons of the hosts that are refused.
@@ -156,24 +156,24 @@ class FilterCondition(HostFilter):
         if why is None and self._failures is None:
             expected = "it passes the host, but not where it decides all hosts at once"
             raise FilterFailed(self.name, host.name, expected)
-        if why is None:
-            why = "is refused, and it failed to say why"
+        unit = why or "is refused, and it failed to say why"
         holders: tuple[tuple[str, int], ...] = ()
         if hasattr(self._filter, "holders"):
-            holders = self._call(host.name, (), self._holders, host)
-        where = host.name
+            holders = self._call(
+                host.name, (), lambda: tuple(self._filter.holders(host, self._spec))
+            )
         return [
-            Reason(self.rule, 1, 0, 0, where=where, holders=holders, unit=why, filter=self.name)
+            Reason(
+                self.rule, 1, 0, 0, where=host.name, holders=holders, unit=unit, filter=self.name
+            )
         ]
 
-    def _holders(self, host: HostState) -> tuple[tuple[str, int], ...]:
-        return tuple(self._filter.holders(host, self._spec))
-
     def _reason(self, tree: int) -> str | None:
-        if tree not in self._reasons_by_tree:
+        if tree not in self._reason_by_tree:
             host = self._hosts.at(tree)
-            self._reasons_by_tree[tree] = self._call(host.name, None, self._refuses, host)
-        return self._reasons_by_tree[tree]
+            reason = self._call(host.name, None, lambda: self._refuses(host))
+            self._reason_by_tree[tree] = reason
+        return self._reason_by_tree[tree]
 
     def _refuses(self, host: HostState) -> str | None:
         why: str | None = self._ask(host, self._spec)
@@ -190,13 +190,13 @@ class FilterCondition(HostFilter):
         result: Booleans = mask
         return result
 
-    def _call(self, host: str | None, default: T, method: Callable[..., T], *arguments: Any) -> T:
+    def _call(self, host: str | None, default: T, method: Callable[[], T]) -> T:
         """Return the result of a method that calls the filter.
 
         If the filter fails, this raises, or records that it is skipped and returns the default.
         """
         try:
-            return method(*arguments)
+            return method()
         except Exception as error:
             failed = FilterFailed(self.name, host, error)
             if self._failures is None:

@@ -42,7 +42,11 @@ _TEXTS: dict[str, Callable[[Any, Any], bool]] = {
     "s>=": operator.ge,
     "<in>": operator.contains,
 }
-_OPERATORS = (*_NUMBERS, *_TEXTS, "<or>", "<all-in>")
+_LISTS: dict[str, Callable[[str, tuple[Any, ...]], bool]] = {
+    "<or>": lambda text, values: text in values,
+    "<all-in>": lambda text, values: all(part in text for part in values),
+}
+_OPERATORS = (*_NUMBERS, *_TEXTS, *_LISTS)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,26 +83,22 @@ class ValueCondition:
         name, *values = words
         if name == "<or>":
             values = [value for value in values if value != "<or>"]
-        elif name != "<all-in>":
-            values = values[:1]
         if not values:
             raise InvalidInput("text", "condition", text, f"a value after {name}")
-        if name not in _NUMBERS:
+        if name in _LISTS:
             return cls(text, name, tuple(values))
-        number = _number(values[0])
-        if number is None:
+        value = _number(values[0]) if name in _NUMBERS else values[0]
+        if value is None:
             raise InvalidInput("text", "condition", text, f"a number after {name}")
-        return cls(text, name, (number,))
+        return cls(text, name, (value,))
 
     def is_met(self, value: object) -> bool:
         """Return True if the text of a value meets the condition."""
         text = value if isinstance(value, str) else str(value)
         if not self.operator:
             return text == self.text
-        if self.operator == "<or>":
-            return text in self.values
-        if self.operator == "<all-in>":
-            return all(part in text for part in self.values)
+        if self.operator in _LISTS:
+            return _LISTS[self.operator](text, self.values)
         if self.operator in _TEXTS:
             return _TEXTS[self.operator](text, self.values[0])
         number = _number(text)
