@@ -50,12 +50,11 @@ from resource_objects.providers import (
     Claim,
     DefinitionChanges,
     Provider,
-    decision,
     diff,
 )
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView
-from resource_objects.providers.holders import unattributed, with_holders
+from resource_objects.providers.holders import absent, held_by, not_held, unattributed, with_holders
 from resource_objects.providers.orders import ConsumerOrder, Operation, Write
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.tree_shape import PartProvider
@@ -67,6 +66,7 @@ from resource_objects.resources import (
     IntegerInventory,
     Inventories,
     Inventory,
+    resource,
 )
 from resource_objects.resources.located import Affine, Identified, cell_map_of
 
@@ -441,15 +441,17 @@ def _reasons(binding: Binding, host: Host, pending: Pending) -> Iterator[Reason]
         holds = dict(holders).get(binding.consumer, 0)
         inventory = host.count(name)
         if holds + requested - in_cells < 0:
-            yield decision.not_held(name, requested - in_cells, holds, where)
+            yield not_held(name, requested - in_cells, holds, where)
         elif inventory is None:
-            yield decision.absent(name, requested, where)
+            yield absent(name, requested, where)
         else:
             (record,) = inventory.to_records()
             # unit rules bind what is held at one place: not what cells give together with the host
             aggregate = binding.aggregate or bool(in_cells)
-            for reason in decision.refusals(record, requested, where, holds, aggregate=aggregate):
-                yield decision.held_by(reason, holders)
+            for reason in resource(name).refusals(
+                record, requested, where, holds, aggregate=aggregate
+            ):
+                yield held_by(reason, holders)
 
 
 def decide_located(host: Host, kind: str, amounts: Iterable[Amount]) -> None:

@@ -32,13 +32,18 @@ from resource_objects.providers.composite import (
     in_dependency_order,
     located_amounts,
 )
-from resource_objects.providers.decision import absent, held_by, refusals
 from resource_objects.providers.dry_run import held_in, in_place, with_taken, without_consumers
-from resource_objects.providers.holders import holders_of, reasons_without_limits, with_holders
+from resource_objects.providers.holders import (
+    absent,
+    held_by,
+    holders_of,
+    reasons_without_limits,
+    with_holders,
+)
 from resource_objects.providers.orders import UNLIMITED, ConsumerRecord, Key, Use, UseLimits
 from resource_objects.providers.tree_shape import free_removed_units
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources import Amount, Amounts, Inventory
+from resource_objects.resources import Amount, Amounts, Inventory, resource
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.located import Located, cell_map_of, dependent_units, unit_count
 from resource_objects.resources.records import InventoryRecord
@@ -227,7 +232,9 @@ class _Rows:
             limit = limits.get((index.uuids[number], name))
             if limit is not None and amount > 0:
                 where = index.names[number]
-                for reason in refusals(record, amount, where, limit=limit, aggregate=True):
+                for reason in resource(name).refusals(
+                    record, amount, where, limit=limit, aggregate=True
+                ):
                     yield held_by(reason, holders_of(columns, number, name).items())
 
 

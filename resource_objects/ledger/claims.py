@@ -86,9 +86,6 @@ _MakePlan: TypeAlias = "Callable[[Mapping[str, Any], ClaimOptions], ClaimPlan]"
 #: Returns a snapshot, confined to a provider if there is one.
 _NewSnapshot: TypeAlias = "Callable[[str | None], Snapshot]"
 
-#: Commits a write.
-_Commit: TypeAlias = Callable[[Write], tuple[ConsumerRecord, ...]]
-
 #: Refusals after which another assignment or another candidate may be possible.
 _REFUSALS = (exceptions.CapacityException, "StaleDefinition", "ProviderNotFound")
 
@@ -340,28 +337,6 @@ class Claims:
         requested = {names.consumer_name(consumer): candidates}
         return self._write_once("replace", requested, options, self._replacement)[0]
 
-    def planned_replacement(
-        self, consumer: str, candidates: Claimable, options: ClaimOptions
-    ) -> Write:
-        """Return the write of :meth:`replace` without committing it.
-
-        Placed amounts and units are assigned on rows that are read now. The caller commits the
-        write by ``ledger.backend.commit``, individually or as part of a larger write. If the commit
-        is refused because another process was faster, the caller plans again.
-
-        :raises ResourceObjectsError: as :meth:`replace`, except for refusals of the commit
-        """
-        self._check_override(options)
-        requested = {names.consumer_name(consumer): candidates}
-        planned: list[Write] = []
-
-        def commit(write: Write) -> tuple[ConsumerRecord, ...]:
-            planned.append(write)
-            return ()
-
-        self._plan_and_write("replace", requested, options, self._replacement, commit)
-        return planned[0]
-
     def _replacement(self, requested: Mapping[str, Claimable], options: ClaimOptions) -> ClaimPlan:
         ((name, candidates),) = requested.items()
         snapshot = functools.partial(snapshot_in_place, self._context.backend, name)
@@ -545,7 +520,6 @@ class Claims:
         requested: Mapping[str, Any],
         options: ClaimOptions,
         make_plan: _MakePlan,
-        commit: _Commit | None = None,
     ) -> tuple[ConsumerRecord, ...]:
         """Assign and write a choice of a plan; after lost races, again or the next choice.
 
@@ -559,7 +533,7 @@ class Claims:
             for repetition in itertools.count():
                 plan = make_plan(requested, options)
                 try:
-                    return self._write_choice(header, options, plan, commit)
+                    return self._write_choice(header, options, plan)
                 except exceptions.Stale as stale:
                     is_last = repetition >= self._context.retries.definitions
                     is_of_caller = options.generation is not None
@@ -572,7 +546,7 @@ class Claims:
         raise AssertionError("the loop has no other end")
 
     def _write_choice(
-        self, header: Write, options: ClaimOptions, plan: ClaimPlan, commit: _Commit | None
+        self, header: Write, options: ClaimOptions, plan: ClaimPlan
     ) -> tuple[ConsumerRecord, ...]:
         retries, overrides = self._context.retries, options.ignore_maintenance or plan.adopts
         demands = next(plan.choices)
@@ -592,7 +566,7 @@ class Claims:
                         demands, columns, plan.releasing, header.limits, overrides
                     )
                 write = plan.write(header, assigned, options, required)
-                return (commit or self._context.backend.commit)(write)
+                return self._context.backend.commit(write)
             except exceptions.ResourceObjectsError as refusal:
                 if not refusal.matches(*_REFUSALS):
                     raise

@@ -174,7 +174,7 @@ def claim_of(record: ConsumerRecord) -> Claim:
 
     :raises InvalidInput: for invalid rows, which another program or version wrote
     """
-    return Claim(**_fields_of(record))
+    return Claim(**_fields_of(record, _allocation))
 
 
 def written_claim_of(record: ConsumerRecord) -> Claim:
@@ -183,7 +183,7 @@ def written_claim_of(record: ConsumerRecord) -> Claim:
     A claim was checked when it was ordered. A release has already happened, whatever its rows
     contain: it must not look refused.
     """
-    return Claim._as_kept(**_fields_of(record))
+    return Claim._as_kept(**_fields_of(record, _written_allocation))
 
 
 def consumer_of(record: ConsumerRecord) -> Consumer:
@@ -194,7 +194,9 @@ def consumer_of(record: ConsumerRecord) -> Consumer:
     return Consumer(name=claim.consumer, uuid=claim.consumer_uuid, claim=claim, **fields)
 
 
-def _fields_of(record: ConsumerRecord) -> dict[str, Any]:
+def _fields_of(
+    record: ConsumerRecord, to_allocation: Callable[[Use], Allocation]
+) -> dict[str, Any]:
     return {
         "request": None if record.request is None else record.request.request,
         "id": record.uuid,
@@ -208,16 +210,25 @@ def _fields_of(record: ConsumerRecord) -> dict[str, Any]:
         "consumer_type": record.consumer_type,
         "expires_at": record.expires_at,
         "group": record.group,
-        "allocations": tuple([_allocation(use) for use in record.held]),
+        "allocations": tuple([to_allocation(use) for use in record.held]),
     }
 
 
 @functools.lru_cache(maxsize=4096)  # many consumers hold the same of the same provider
 def _allocation(use: Use) -> Allocation:
-    return Allocation(
-        provider=use.provider,
-        provider_uuid=use.provider_uuid,
-        resource_class=use.resource_class,
-        amount=resource(use.resource_class).make_amount(use.amount),
-        units=use.units,
-    )
+    return Allocation(**_values_of(use))
+
+
+@functools.lru_cache(maxsize=4096)
+def _written_allocation(use: Use) -> Allocation:
+    return Allocation._as_kept(**_values_of(use))
+
+
+def _values_of(use: Use) -> dict[str, Any]:
+    return {
+        "provider": use.provider,
+        "provider_uuid": use.provider_uuid,
+        "resource_class": use.resource_class,
+        "amount": resource(use.resource_class).make_amount(use.amount),
+        "units": use.units,
+    }

@@ -11,7 +11,7 @@ from resource_objects import exceptions, names
 from resource_objects.ledger.context import LedgerContext, any_limit, claim_of, written_claim_of
 from resource_objects.providers import Claim
 from resource_objects.providers.backend import Capability
-from resource_objects.providers.decision import MOST_HOLDERS
+from resource_objects.providers.holders import MOST_HOLDERS
 from resource_objects.providers.listing import ConsumerFilter
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Write, subject_of
 from resource_objects.reasons import Reason

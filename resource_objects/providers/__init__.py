@@ -13,9 +13,8 @@
                     its effects; ``serialization``: data classes as plain data and back
 ``reshape``         moves of inventories and allocations; ``reshape_plan``: the definitions and
                     orders that carry them out
-``audit``           findings about a ledger; ``holders``: consumers in refusals
-``orders``          writes, orders and recorded operations; ``decision``: whether one amount fits
-                    one inventory
+``audit``           findings about a ledger; ``holders``: reasons with the consumers that they name
+``orders``          writes, orders and recorded operations
 ``columns``         rows of trees in bulk, with lookups; ``listing``: filters, and the rows of pages
                     of providers and consumers
 ``arguments``       arguments of callers, checked: times, ages, generations, limits

@@ -20,7 +20,7 @@ from resource_objects.providers.definition import (
     definitions_of,
     inventories_of,
 )
-from resource_objects.providers.orders import Change, Use
+from resource_objects.providers.orders import Use
 from resource_objects.providers.provider import Provider, Share
 
 _Figure = TypeVar("_Figure")
@@ -93,34 +93,6 @@ def with_taken(columns: Columns, uses: Iterable[Use], consumer: str = "") -> Col
             units += [(number, unit, use.resource_class, consumer) for unit in use.units]
     return dataclasses.replace(
         _recounted(columns, changes), units=UnitColumns(*zip(*units, strict=True))
-    )
-
-
-def after(columns: Columns, changes: Iterable[Change]) -> Columns:
-    """Return columns after changes of allocations of their providers; others are ignored.
-
-    The changes of a provider are in the order in which they were made. Cost: linear in the rows.
-    """
-    numbers = columns.index.numbers
-    net: Counter[tuple[int, str]] = Counter()
-    units = {row[:2]: row for row in zip(*columns.units, strict=True)}
-    amounts = {row[:3]: row[3] for row in zip(*columns.allocations, strict=True)}
-    for change in changes:
-        (uuid, name), consumer = change.key, change.consumer
-        number = numbers.get(uuid)
-        if number is not None:
-            net[number, name] += change.after - change.before
-            amounts[number, name, consumer] = change.after
-            for unit in change.released_units:
-                units.pop((number, unit), None)
-            units |= {
-                (number, unit): (number, unit, name, consumer) for unit in change.allocated_units
-            }
-    allocations = [(*key, amount) for key, amount in amounts.items() if amount]
-    return dataclasses.replace(
-        _recounted(columns, net),
-        units=UnitColumns(*zip(*units.values(), strict=True)),
-        allocations=AllocationColumns(*zip(*allocations, strict=True)),
     )
 
 

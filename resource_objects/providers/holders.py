@@ -1,4 +1,4 @@
-"""The consumers named in refusals of placed amounts, and the consumer of unattributed usage.
+"""Reasons with the consumers that they name, and the consumer of unattributed usage.
 
 Usage of a host without a known consumer is allocated to the host's *unattributed* consumer.
 """
@@ -8,13 +8,14 @@ from __future__ import annotations
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from resource_objects import fields
 from resource_objects.exceptions import CapacityException
+from resource_objects.names import natural_order
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView
-from resource_objects.providers.decision import largest, unit_removed
+from resource_objects.providers.disabled import REMOVED
 from resource_objects.providers.tree_shape import PartProvider, free_removed_units
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount
@@ -27,6 +28,10 @@ _SUFFIX = "/unattributed"
 _BY_OTHERS = frozenset(
     {Rule.CAPACITY, Rule.LIMIT, Rule.PHYSICAL, Rule.THREADS, Rule.EMULATOR, Rule.UNIT_TAKEN}
 )
+
+
+#: The maximum number of consumers that a reason names: the largest.
+MOST_HOLDERS = 100
 
 
 def unattributed(host: str) -> str:
@@ -248,3 +253,43 @@ def _of_each_provider(reason: Reason, columns: Columns) -> Iterator[Reason]:
                     index.names[number],
                     holders=largest(holders_of(columns, number, name).items()),
                 )
+
+
+# --- reasons --------------------------------------------------------------------------------------
+
+
+def absent(resource_class: str, amount: int, provider: str) -> Reason:
+    """Return the reason that a provider has no inventory of a class."""
+    return Reason(Rule.NO_INVENTORY, amount, 0, 0, resource_class, provider)
+
+
+def not_held(resource_class: str, amount: int, allocated: int, provider: str) -> Reason:
+    """Return the reason that a consumer releases more than is allocated to it."""
+    return Reason(Rule.USED_BELOW_ZERO, amount, 0, allocated, resource_class, provider)
+
+
+def unit_removed(unit: str, provider: str) -> Reason:
+    """Return the reason why a unit that was removed from its host is not allocated."""
+    return Reason(Rule.DISABLED, 1, 0, 0, where=provider, unit=unit, disabled=REMOVED)
+
+
+def held_by(reason: Reason, holders: Iterable[tuple[str, int]]) -> Reason:
+    """Return a reason with the consumers of what is used, the largest first."""
+    return dataclasses.replace(reason, holders=largest(holders))
+
+
+def largest(holders: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+    """Return the :data:`MOST_HOLDERS` largest consumers, in the order of :func:`by_amount`.
+
+    Among equal ones the first by name are returned, as a database can select these.
+
+    >>> largest([("job-10", 1), ("b", 5), ("job-2", 1)])
+    (('b', 5), ('job-2', 1), ('job-10', 1))
+    """
+    ordered: Sequence[tuple[str, int]] = sorted(holders, key=lambda holder: (-holder[1], holder[0]))
+    return tuple(sorted(ordered[:MOST_HOLDERS], key=by_amount))
+
+
+def by_amount(holder: tuple[str, Any]) -> tuple[Any, ...]:
+    """Return a sort key of consumers: the largest first, then by name in natural order."""
+    return -holder[1], natural_order(holder[0])

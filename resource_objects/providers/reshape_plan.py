@@ -18,7 +18,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from resource_objects import exceptions
-from resource_objects.providers import decision
 from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.definition import (
     DefinitionChanges,
@@ -773,7 +772,7 @@ class _Assignment:
 
 def _meets_unit_rules(record: InventoryRecord, amount: int) -> bool:
     """Return True if one consumer may have an amount of an inventory, whatever is used of it."""
-    refusals = decision.refusals(record.using(0), amount, "")
+    refusals = resource(record.resource_class).refusals(record.using(0), amount, "")
     return all(reason.rule is Rule.CAPACITY for reason in refusals)
 
 

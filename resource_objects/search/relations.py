@@ -20,7 +20,7 @@ from resource_objects.providers.columns import (
     ShareColumns,
     UnitColumns,
 )
-from resource_objects.providers.decision import by_amount
+from resource_objects.providers.holders import by_amount
 from resource_objects.providers.orders import Change
 from resource_objects.search.arrays import (
     Booleans,

@@ -41,10 +41,10 @@ from resource_objects._fast import set_directly
 from resource_objects.exceptions import CapacityException
 from resource_objects.fields import FrozenDict
 from resource_objects.names import natural_order
-from resource_objects.providers import decision
 from resource_objects.providers.allocation import HELD, RELEASED
 from resource_objects.providers.arguments import later
 from resource_objects.providers.disabled import Disabled, RemovedUnit
+from resource_objects.providers.holders import absent, held_by, not_held, unit_removed
 from resource_objects.providers.orders import (
     UNLIMITED,
     Change,
@@ -59,6 +59,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.reasons import Reason, Rule
+from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord
 
 #: (provider's uuid, unit): a CPU or device by name.
@@ -433,7 +434,7 @@ def _amounts(
             if key not in decided and net > 0 and inventory is not None:
                 name, record = rows.provider_name(key[0]) or "", inventory.record
                 limit, free_removed = limits.get(key), len(removed.get(key, ()))
-                over = decision.refusals(
+                over = resource(key[1]).refusals(
                     record, net, name, aggregate=True, limit=limit, free_removed=free_removed
                 )
                 reasons.update(((key, reason), None) for reason in over)
@@ -459,16 +460,16 @@ def _refusals(
     if name is None:
         raise exceptions.NotFound("provider", uuid)
     if change.after < 0:
-        return [decision.not_held(resource_class, net, change.before, name)]
+        return [not_held(resource_class, net, change.before, name)]
     inventory = rows.inventory(change.key)
     if inventory is None:
-        return [decision.absent(resource_class, net, name)]
+        return [absent(resource_class, net, name)]
     if net <= 0 or order.adopts:
         return ()
     record = inventory.record
     if capacity is not None:
         limit, free_removed = capacity
-        return decision.refusals(
+        return resource(resource_class).refusals(
             record,
             net,
             name,
@@ -480,7 +481,7 @@ def _refusals(
     if not has_rules:
         return ()
     # an empty inventory has only unit rules
-    refusals = decision.refusals(record.using(0), change.after, name)
+    refusals = resource(resource_class).refusals(record.using(0), change.after, name)
     return [reason for reason in refusals if reason.rule is not Rule.CAPACITY]
 
 
@@ -493,7 +494,7 @@ def _with_users(reasons: Collection[tuple[Key, Reason]], rows: OrderRows) -> lis
     full = [key for key, reason in reasons if reason.rule in _TOTALS]
     users = rows.users_of(full) if full else {}
     return [
-        decision.held_by(reason, users.get(key, ())) if reason.rule in _TOTALS else reason
+        held_by(reason, users.get(key, ())) if reason.rule in _TOTALS else reason
         for key, reason in reasons
     ]
 
@@ -570,7 +571,7 @@ class _Maintenance(NamedTuple):
         for name, disabled in disabled_at.items():
             yield Reason(Rule.DISABLED, 1, 0, 0, where=name, disabled=disabled)
         for uuid, unit in sorted(units):
-            yield decision.unit_removed(unit, rows.provider_name(uuid) or "")
+            yield unit_removed(unit, rows.provider_name(uuid) or "")
 
 
 _NO_MAINTENANCE = _Maintenance()

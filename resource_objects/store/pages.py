@@ -15,7 +15,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from operator import attrgetter
 from typing import Any
 
-from resource_objects.providers import decision
 from resource_objects.providers.columns import TIMES
 from resource_objects.providers.disabled import TRAIT as DISABLED_TRAIT
 from resource_objects.providers.listing import (
@@ -33,6 +32,7 @@ from resource_objects.providers.listing import (
 )
 from resource_objects.providers.orders import ConsumerRecord, NameKind, Use
 from resource_objects.providers.server_groups import ServerGroup
+from resource_objects.resources import resource
 from resource_objects.store.columns import in_force, present_time
 from resource_objects.store.rows import ProviderRow, Rows
 
@@ -111,7 +111,9 @@ def _providers_to_compare(
 
 def _has_room(rows: Rows, listed: ListedProvider, resource_class: str, amount: int) -> bool:
     inventory = rows.inventories.get((listed.uuid, resource_class))
-    if inventory is None or decision.refusals(inventory.record, amount, listed.name):
+    if inventory is None or resource(resource_class).refusals(
+        inventory.record, amount, listed.name
+    ):
         return False
     if not amount:
         return True

@@ -21,7 +21,7 @@ from resource_objects.backends.memory import MemoryBackend
 from resource_objects.backends.sql import orders, tables
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.statements import SQL
-from resource_objects.providers import Backend, decision
+from resource_objects.providers import Backend
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.disabled import DisableOrder
@@ -37,6 +37,7 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.providers.provider import Share
 from resource_objects.providers.statistics import StatisticsOrder
+from resource_objects.resources import Resource
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import KindRecord
 from resource_objects.store import decide, write
@@ -371,7 +372,7 @@ def _without_shares(rows: Rows, key: Key) -> InventoryRow | None:
             "test_members_of_an_affinity_group_are_at_one_host",
         ),
         (
-            decision,
+            Resource,
             "refusals",
             lambda *_, **__: (),
             "test_the_last_unit_can_be_allocated_and_no_more",
@@ -416,7 +417,7 @@ def test_the_kit_finds_a_part_that_is_broken(
             "allocate",
             "test_an_adjustment_releases_and_allocates_single_units",
         ),
-        (decision, "refusals", "test_a_claim_may_be_large"),
+        (Resource, "refusals", "test_a_claim_may_be_large"),
     ],
 )
 def test_kit_and_checker_find_a_broken_sql_backend(
@@ -426,7 +427,7 @@ def test_kit_and_checker_find_a_broken_sql_backend(
     sqlite_url: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    if module is decision:
+    if module is Resource:
         monkeypatch.setattr(orders, "_CHANGE_USED", _UNGUARDED)
         found_by = "test_the_last_unit_can_be_allocated_and_no_more"
     numbers = itertools.count()
@@ -434,7 +435,7 @@ def test_kit_and_checker_find_a_broken_sql_backend(
     def fresh() -> SQLBackend:
         return SQLBackend.open(sqlite_url(f"{next(numbers)}.db"))
 
-    assert not _fails(fresh, found_by) or module is decision
+    assert not _fails(fresh, found_by) or module is Resource
     monkeypatch.setattr(module, name, lambda *_, **__: ())
     assert _fails(fresh, found_by)
     url = sqlite_url("judged.db")

@@ -8,7 +8,6 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.ledger.claims import claim_options
 from resource_objects.providers.orders import ConsumerOrder, Operation, Use, Write
 from resource_objects.testing.refusals import raises_code
 
@@ -93,17 +92,3 @@ def test_an_invalid_exchange_is_rejected(
         ConsumerOrder.adjust("job", (use,))
     with raises_code("InvalidField", match="released"):
         ConsumerOrder.replace("job", (use,))
-
-
-def test_a_planned_replacement_is_committed_later(ledger: ro.Ledger) -> None:
-    candidates = ledger.snapshot().candidates("PGPU=1")
-    write = ledger._claims.planned_replacement("new", candidates, claim_options(project="lab"))
-    assert "new" not in [consumer.name for consumer in ledger.consumers()]
-    assert [order.consumer for order in write.orders] == ["new"]
-    ledger.backend.commit(write)
-    assert str(ledger.get_claim("new")) == "new holds PGPU=1 of host0"
-    assert ledger.get_claim("new").project == "lab"
-    with pytest.raises(exceptions.NoCandidates):
-        ledger._claims.planned_replacement(
-            "more", ledger.snapshot().candidates("PGPU=9"), claim_options()
-        )

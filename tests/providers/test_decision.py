@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects import exceptions
-from resource_objects.providers import decision
 from resource_objects.reasons import Rule
 from resource_objects.resources import IntegerInventory, SlotResource, resource
 from resource_objects.resources.records import InventoryRecord
@@ -50,7 +49,7 @@ def test_a_kept_record_is_decided_on_as_its_inventory(
     (record,) = inventory.to_records()
     expected = refused_by(inventory, amount)
     assert resource("VCPU").surely_fits(record, amount, record.used) is not bool(expected)
-    assert [reason.rule for reason in decision.refusals(record, amount, "h")] == expected
+    assert [reason.rule for reason in resource("VCPU").refusals(record, amount, "h")] == expected
 
 
 @pytest.mark.law(5)
@@ -63,7 +62,7 @@ def test_unit_rules_bind_all_that_a_consumer_holds(
     others = inventory.obj_clone()
     others.update(used=record.used - held)
     expected = refused_by(others, held + amount)
-    found = decision.refusals(record, amount, "h", held)
+    found = resource("VCPU").refusals(record, amount, "h", held)
     assert [reason.rule for reason in found] == expected
 
 
@@ -72,7 +71,7 @@ def test_an_aggregate_is_bound_by_the_capacity_alone(
     inventory: IntegerInventory, amount: int
 ) -> None:
     (record,) = inventory.to_records()
-    found = decision.refusals(record, amount, "h", aggregate=True)
+    found = resource("VCPU").refusals(record, amount, "h", aggregate=True)
     assert bool(found) is (amount > inventory.free)
 
 

@@ -28,13 +28,13 @@ from resource_objects.backends.placement.client import CONSUMER_TYPES, Answer, C
 from resource_objects.backends.retries import Transient
 from resource_objects.exceptions import CapacityException
 from resource_objects.fields import FrozenDict
-from resource_objects.providers import decision
 from resource_objects.providers.allocation import RELEASED
 from resource_objects.providers.backend import Capability
 from resource_objects.providers.definition import ProviderDefinition
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Expect, Use
 from resource_objects.ratio import MILLION
 from resource_objects.reasons import UNIT_RULES, Reason, Rule
+from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.store.decide import ConsumerEffect, Effects, decide, keys_of
 from resource_objects.store.rows import InventoryRow, ProviderRow, Rows
@@ -451,7 +451,10 @@ def _unit_reasons(pending: PendingWrite, rows: Rows) -> Iterator[Reason]:
         for use in effect.claim.held:
             row = rows.inventory(use.key)
             if row is not None and not effect.is_gone:
-                for reason in decision.refusals(row.record.using(0), use.amount, use.provider):
+                refusals = resource(use.resource_class).refusals(
+                    row.record.using(0), use.amount, use.provider
+                )
+                for reason in refusals:
                     if reason.rule in UNIT_RULES:
                         yield reason
 

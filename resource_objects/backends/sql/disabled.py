@@ -97,6 +97,6 @@ def disabled_at(
             _, parent, name, *facts = rows[at]
             reason = in_force(facts, now)
             if reason is not None:
-                reasons[tables.called(name)] = reason
+                reasons[name.removeprefix(tables.GIVEN_UP)] = reason
             at = parent
     return reasons

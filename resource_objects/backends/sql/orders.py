@@ -39,9 +39,9 @@ from resource_objects.backends.sql.statements import (
     moment,
 )
 from resource_objects.fields import MAX_AMOUNT
-from resource_objects.providers import decision
 from resource_objects.providers.allocation import RELEASED
 from resource_objects.providers.disabled import Disabled, RemovedUnit
+from resource_objects.providers.holders import MOST_HOLDERS
 from resource_objects.providers.orders import (
     ConsumerRecord,
     Key,
@@ -153,7 +153,7 @@ class StoredRows(OrderRows):
 
     def add_provider(self, uuid: str, name: str, root: int) -> None:
         """Add a provider, by the name that it has outside of this transaction."""
-        self.names[uuid] = tables.called(name)
+        self.names[uuid] = name.removeprefix(tables.GIVEN_UP)
         self.roots[uuid] = root
 
     def add(self, row: Sequence[Any]) -> StoredInventory:
@@ -381,7 +381,7 @@ _USERS = f"""SELECT * FROM (
     SELECT a.provider_id, a.class_id, c.name, a.used
     FROM allocations a JOIN consumers c ON c.id = a.consumer_id
     WHERE a.provider_id = :provider{{0}} AND a.class_id = :class{{0}}
-    ORDER BY a.used DESC, c.name LIMIT {decision.MOST_HOLDERS}) holders{{0}}"""
+    ORDER BY a.used DESC, c.name LIMIT {MOST_HOLDERS}) holders{{0}}"""
 # The same of an inventory that others share: all that one consumer uses of it.
 _USERS_OF_SHARED = f"""SELECT * FROM (
     SELECT :provider{{0}} AS provider, :class{{0}} AS class, c.name, SUM(drawn.used) AS used FROM (
@@ -392,7 +392,7 @@ _USERS_OF_SHARED = f"""SELECT * FROM (
         WHERE s.of_provider_id = :provider{{0}} AND s.of_class_id = :class{{0}}) drawn
     JOIN consumers c ON c.id = drawn.consumer_id
     GROUP BY c.name ORDER BY SUM(drawn.used) DESC, c.name
-    LIMIT {decision.MOST_HOLDERS}) drawers{{0}}"""
+    LIMIT {MOST_HOLDERS}) drawers{{0}}"""
 _SHARED = SQL("""
     SELECT DISTINCT of_provider_id, of_class_id FROM shares
     WHERE of_provider_id IN :providers* AND of_class_id IN :classes*""")

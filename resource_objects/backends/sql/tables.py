@@ -164,12 +164,6 @@ traits = _table(
 #: with it, for names have no space at either end.
 GIVEN_UP = " "
 
-
-def called(name: str) -> str:
-    """Return the name of a provider without the prefix :data:`GIVEN_UP`."""
-    return name.removeprefix(GIVEN_UP)
-
-
 #: The columns of a provider that state why it is disabled itself: all null if it is not.
 DISABLED = ("disabled_reason", "disabled_by", "disabled_since", "disabled_until")
 #: The columns of an inventory with its figures, in the order of ``InventoryRecord``.

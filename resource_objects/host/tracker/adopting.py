@@ -27,11 +27,11 @@ from resource_objects import exceptions, names
 from resource_objects.host.columns import DERIVED, units
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.ledger import connect
-from resource_objects.providers import Claim, Provider, decision, diff
+from resource_objects.providers import Claim, Provider, diff
 from resource_objects.providers.columns import Columns, find
 from resource_objects.providers.composite import LocatedViews
 from resource_objects.providers.dry_run import held_in
-from resource_objects.providers.holders import unattributed
+from resource_objects.providers.holders import absent, unattributed
 from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
@@ -341,7 +341,7 @@ def _located(columns: Columns, joint: Joint) -> Iterator[Use]:
     for kind, amount in joint.located.items():
         if kind not in views:
             where = columns.providers.name[columns.providers.provider_id.index(root)]
-            raise exceptions.CapacityException([decision.absent(kind, amount.pieces, where)])
+            raise exceptions.CapacityException([absent(kind, amount.pieces, where)])
         # what stands beside an amount is no part of what is kept of it
         yield from views[kind].deltas(amount.with_beside(()))
 

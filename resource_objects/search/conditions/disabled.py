@@ -14,8 +14,8 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from resource_objects.providers.decision import unit_removed
 from resource_objects.providers.disabled import TRAIT
+from resource_objects.providers.holders import unit_removed
 from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
 from resource_objects.resources.located import Identified

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from resource_objects.exceptions import SearchLimitReached
-from resource_objects.providers.decision import by_amount
+from resource_objects.providers.holders import by_amount
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.budget import Budget
 from resource_objects.search.demands import LocatedTreeDemand, Placing, TreeDemand, members
