@@ -391,7 +391,6 @@ def _least(problem: Problem, name: str) -> int | None:
     """
     least = [0 if d.is_split else d.amount for d in problem.demands if d.resource_class == name]
     for kind in problem.named.kinds:
-        classes = zip(kind.names, kind.classes, strict=True)
-        least += [amount for other, (_, amount) in classes if other == name]
+        least += [amount for other, _, amount in kind.amounts if other == name]
     least += [0 for condition in problem.located if name in condition.demand.classes]
     return min(least, default=None)

@@ -88,6 +88,13 @@ class ClassRows:
         columns: list[Any] = [column[entries] for column in _COLUMNS(self)]
         return ClassRows(*columns, *[self.first + int(entries.start)])
 
+    def provides(self, amount: int) -> Booleans:
+        """Return the inventories that can provide an amount at once."""
+        fits: Booleans = (self.low <= amount) & (amount <= self.high)
+        if self.step_size.max(initial=1) > 1:  # the division takes longer than all else here
+            fits &= amount % self.step_size == 0
+        return fits
+
     def could_give(self, amount: int, most: Integers) -> Booleans:
         """Return the inventories that could provide an amount at once.
 

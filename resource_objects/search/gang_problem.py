@@ -470,7 +470,7 @@ def device_requests(problem: Problem, view: View) -> Iterator[PartialRequest]:
             needed.append((condition.name, condition.demand.amount, places, 1))
     for kind in problem.named.kinds:
         places = problem.named.options(kind, tree)
-        for name, (_, count) in zip(kind.names, kind.classes, strict=True):
+        for name, _, count in kind.amounts:
             needed.append((name, count, places, kind.count))
     id_of = dict(zip(view.places, view.located.inventory.part_ids(), strict=True))
     for name, amount, places, count in needed:

@@ -55,7 +55,7 @@ class HostClasses:
         self._groups = [kind for problem in problems for kind in problem.named.kinds]
         self._rows = {demand.resource_class: demand.rows for demand in self._demands}
         for group in self._groups:
-            for name, (rows, _) in zip(group.names, group.classes, strict=True):
+            for name, rows, _ in group.amounts:
                 self._rows[name] = rows
         self._chooses_units = bool(self._located) or any(
             not self._rows.keys().isdisjoint(shape)
@@ -172,8 +172,7 @@ class HostClasses:
             return None
         amounts = {demand.amount for demand in demands}
         for group in self._groups:
-            counts = zip(group.names, group.classes, strict=True)
-            amounts.update(amount for other, (_, amount) in counts if other == name)
+            amounts.update(amount for other, _, amount in group.amounts if other == name)
         return amounts.pop() if len(amounts) == 1 else None
 
     # --- details, where units are chosen or inventories use others ---

@@ -13,6 +13,7 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -37,6 +38,19 @@ COUNTED_POOLS = 32
 _UNBOUNDED = 1 << 40
 
 
+class ClassAmount(NamedTuple):
+    """The amount of a class that one provider provides to a group."""
+
+    name: str
+    rows: ClassRows
+    amount: int
+
+    @property
+    def sources(self) -> Booleans:
+        """By inventory of the class, whether it can provide the amount."""
+        return self.rows.provides(self.amount) & ~self.rows.is_part
+
+
 @dataclasses.dataclass(frozen=True, eq=False)
 class GroupKind:
     """Named groups that are alike. Flags are by role and provider (:class:`.Eligibility`)."""
@@ -45,43 +59,52 @@ class GroupKind:
     group: RequestGroup  #: the first of them
     without_suffix: RequestGroup  #: ``group`` with the suffix ``_``; equal in equivalent sets
     suffixes: tuple[str, ...]
-    classes: tuple[tuple[ClassRows, int], ...]  #: the amount of each class
-    names: tuple[str, ...]  #: of these classes
+    amounts: tuple[ClassAmount, ...]  #: the amount of each class
     conditions: tuple[Eligibility, ...]
     eligible: Booleans  #: meets all conditions
     provides: Booleans  #: meets them and has capacity for one group
     subtrees: frozenset[int]  #: the sets of ``same_subtree`` that they are in
 
     @property
-    def own(self) -> Booleans:
-        """By provider, whether it provides one group to its own tree."""
-        found: Booleans = self.provides[OWN]
-        return found
-
-    @functools.cached_property
-    def pooled(self) -> Booleans:
-        """By provider, whether it provides one group to other trees."""
-        found: Booleans = self.provides[-1] & self.fleet.is_pool
-        return found
+    def names(self) -> tuple[str, ...]:
+        """The classes."""
+        return tuple([name for name, _, _ in self.amounts])
 
     @property
     def count(self) -> int:
         """The number of groups."""
         return len(self.suffixes)
 
+    @property
+    def own(self) -> Booleans:
+        """By provider, whether it provides one group to its own tree."""
+        flags: Booleans = self.provides[OWN]
+        return flags
+
     @functools.cached_property
-    def would(self) -> Booleans:
+    def pooled(self) -> Booleans:
+        """By provider, whether it provides one group to other trees."""
+        flags: Booleans = self.provides[-1] & self.fleet.is_pool
+        return flags
+
+    @functools.cached_property
+    def times(self) -> Integers:
+        """By provider, the maximum number of these groups if there are no others."""
+        result = np.full(len(self.fleet.names), self.count)
+        if self.count > 1:
+            for _, rows, amount in self.amounts:
+                fits = np.minimum(rows.free, rows.max_unit).clip(0) // amount
+                result[rows.provider] = np.minimum(result[rows.provider], fits)
+        return result
+
+    @functools.cached_property
+    def would_provide(self) -> Booleans:
         """The providers of one group if nothing were allocated."""
         able, free = self.eligible.copy(), self.fleet.released_free
-        for rows, amount in self.classes:
+        for _, rows, amount in self.amounts:
             is_enough = rows.could_give(amount, free[rows.first : rows.first + len(rows.tree)])
-            able &= _by_provider(self.fleet, rows, is_enough & ~rows.is_part)
+            able &= having(self.fleet, rows, is_enough & ~rows.is_part)
         return able
-
-    def numbers(self, providers: Booleans) -> Integers:
-        """Return the numbers of the inventories of its classes at some providers."""
-        result = [rows.first + np.flatnonzero(providers[rows.provider]) for rows, _ in self.classes]
-        return np.concatenate(result) if result else np.zeros(0, dtype=np.int64)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -158,7 +181,7 @@ class Named:
         amounts = Counter(beside)
         for kind in self.kinds:
             result &= self._by_tree(self.each(kind), kind.own, kind.pooled) >= kind.count
-            for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
+            for name, _, amount in kind.amounts:
                 amounts[name] += amount * kind.count
         for name in dict.fromkeys(name for kind in self.kinds for name in kind.names):
             rows = self.fleet.rows(name)
@@ -169,13 +192,7 @@ class Named:
 
     def each(self, kind: GroupKind) -> Integers:
         """Return, by provider, the maximum number of groups of a kind, up to all of them."""
-        most = 1 if self.isolates else kind.count
-        result = np.full(len(self.fleet.names), most)
-        if most > 1:
-            for rows, amount in kind.classes:
-                times = np.minimum(rows.free, rows.max_unit).clip(0) // amount
-                result[rows.provider] = np.minimum(result[rows.provider], times)
-        return result
+        return np.ones(len(self.fleet.names), np.int64) if self.isolates else kind.times
 
     def _by_tree(self, figures: Integers, own: Booleans, pooled: Booleans) -> Integers:
         """Return, by tree, the sum of a figure over its own providers and its pools."""
@@ -205,10 +222,10 @@ class Named:
         slots: list[Integers] = []  # by kind and provider, the capacity in groups
         for kind in self.kinds:
             each = np.where(kind.own, MAX_AMOUNT, 0)
-            for rows, amount in kind.classes:
+            for _, rows, amount in kind.amounts:
                 each[rows.provider] = np.minimum(each[rows.provider], rows.free.clip(0) // amount)
             slots.append(each)
-            if kind.classes:
+            if kind.amounts:
                 able = np.flatnonzero(each)
                 total = _sums(self.fleet.tree[able], each[able], trees)
                 np.minimum(result, total // kind.count, out=result)
@@ -216,7 +233,7 @@ class Named:
         amounts = [
             (name, rows, amount, kind.count)
             for kind in self.kinds
-            for name, (rows, amount) in zip(kind.names, kind.classes, strict=True)
+            for name, rows, amount in kind.amounts
         ]
         for name, rows, least, _ in amounts:
             has = np.where(rows.is_part, 0, rows.free.clip(0) // least)
@@ -258,11 +275,11 @@ def _sums(trees: Integers, figures: Integers, count: int) -> Integers:
     return result
 
 
-def _by_provider(fleet: Fleet, rows: ClassRows, flags: Booleans) -> Booleans:
-    """Return, by provider, whether one of some inventories is at it."""
-    result = np.zeros(len(fleet.names), dtype=np.bool_)
-    result[rows.provider[flags]] = True
-    return result
+def having(fleet: Fleet, rows: ClassRows, inventories: Booleans) -> Booleans:
+    """Return, by provider, whether it has one of some inventories of a class."""
+    flags = np.zeros(len(fleet.names), dtype=np.bool_)
+    flags[rows.provider[inventories]] = True
+    return flags
 
 
 def compile_groups(
@@ -293,37 +310,24 @@ def _kind(
     compiler: EligibilityCompiler,
 ) -> GroupKind:
     conditions = list(compiler.of_group(groups[0]).each)
-    counts = dict(_counts(groups[0]))
-    for name in counts:
+    amounts = [ClassAmount(name, fleet.rows(name), n) for name, n in _counts(groups[0])]
+    for name, _, _ in amounts:
         conditions += compiler.of_class(groups[0], name)
-    classes = tuple((fleet.rows(name), amount) for name, amount in counts.items())
-    met_all = eligible_for(fleet, conditions)
-    provides = met_all.copy()
-    for rows, amount in classes:
-        provides &= _by_provider(fleet, rows, giving(rows, amount))
+    eligible = eligible_for(fleet, conditions)
+    provides = eligible.copy()
+    for amount in amounts:
+        provides &= having(fleet, amount.rows, amount.sources)
     return GroupKind(
         fleet=fleet,
         group=groups[0],
         without_suffix=without_suffix,
         suffixes=tuple(group.suffix for group in groups),
-        classes=classes,
-        names=tuple(counts),
+        amounts=tuple(amounts),
         conditions=tuple(conditions),
-        eligible=met_all,
+        eligible=eligible,
         provides=provides,
         subtrees=subtrees,
     )
-
-
-def giving(rows: ClassRows, amount: int) -> Booleans:
-    """Return which inventories of a class can provide an amount."""
-    result: Booleans = (
-        (rows.low <= amount)
-        & (amount <= rows.high)
-        & (amount % rows.step_size == 0)
-        & ~rows.is_part
-    )
-    return result
 
 
 def _counts(group: RequestGroup) -> Iterator[tuple[str, int]]:

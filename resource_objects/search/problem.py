@@ -22,7 +22,6 @@ from resource_objects.resources.catalog import is_device
 from resource_objects.resources.located import cell_map_of
 from resource_objects.resources.records import AmountRecord
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions import amounts
 from resource_objects.search.conditions.amounts import ClassCondition, FleetDemand, having_free
 from resource_objects.search.conditions.disabled import (
     DisabledParts,
@@ -140,8 +139,8 @@ def compile_request(
     brought = tuple(one(fleet, request) for one in filters)
     of_host += brought
     having = [one.rows.tree for one in demands] + [one.demand.parts.tree for one in where]
-    having += [rows.tree for kind in named.kinds for rows, _ in kind.classes]
-    having += [fleet.tree[kind.own] for kind in named.kinds if not kind.classes]
+    having += [rows.tree for kind in named.kinds for _, rows, _ in kind.amounts]
+    having += [fleet.tree[kind.own] for kind in named.kinds if not kind.amounts]
     is_host, is_explained, has_own = _looked_at(fleet, having, rules)
     for condition in of_host:
         if (passing := condition.mask()) is not None:
@@ -250,7 +249,7 @@ def _demand(
         amount=one.amount,
         units=one.units,
         rows=rows,
-        gives_all=amounts.alone(rows, one.amount),
+        gives_all=rows.provides(one.amount),
         is_device=is_device,
         is_split=bool(is_device.any()),
         requirements=tuple((one.rule, one.label) for one in each),

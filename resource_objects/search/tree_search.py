@@ -226,7 +226,7 @@ def candidate(
         groups = sorted(groups, key=lambda group: group[0])
     for number, provider in groups:
         kind = problem.named.kinds[number]
-        for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
+        for name, _, amount in kind.amounts:
             counts.append((provider, name, amount, kind.group.resources[name], ()))
     placed, placed_amounts = list[tuple[int, Allocation]](), _NO_AMOUNTS
     if located:

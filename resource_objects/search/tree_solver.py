@@ -540,7 +540,7 @@ class GroupSlots:
         def key(number: int) -> tuple[int, bool, int, int]:
             kind = self._kinds[number]
             first = min(kind.subtrees, default=subtrees)
-            return first, bool(kind.classes), len(self._options[number]), self._like[number]
+            return first, bool(kind.amounts), len(self._options[number]), self._like[number]
 
         order = sorted(range(len(self._kinds)), key=key)
         return [number for number in order for _ in range(self._kinds[number].count)]
@@ -772,9 +772,9 @@ def _uses_of_group(
     fleet: Fleet, kind: GroupKind, providers: Sequence[int]
 ) -> Iterator[tuple[Use, ...]]:
     """Yield the use of inventories by a group at each provider, one entry for each inventory."""
-    amounts = [amount for _, amount in kind.classes]
+    amounts = [amount for _, _, amount in kind.amounts]
     numbers = [
-        (rows.provider.searchsorted(providers) + rows.first).tolist() for rows, _ in kind.classes
+        (rows.provider.searchsorted(providers) + rows.first).tolist() for _, rows, _ in kind.amounts
     ]
     for own in zip(*numbers, strict=True) if numbers else ((),) * len(providers):
         result = {n: (n, amount, amount) for n, amount in zip(own, amounts, strict=True)}

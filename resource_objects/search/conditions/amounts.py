@@ -79,14 +79,6 @@ class FleetDemand:
         return fleet.pools.linked_to(pools, len(fleet.hosts))
 
 
-def alone(rows: ClassRows, amount: int) -> Booleans:
-    """Return the inventories that could provide all of an amount."""
-    could: Booleans = (rows.low <= amount) & (amount <= rows.high)
-    if rows.step_size.max(initial=1) > 1:  # the division takes longer than all else here
-        could &= amount % rows.step_size == 0
-    return could
-
-
 def having_free(fleet: Fleet, rows: ClassRows, units: Sequence[str]) -> Booleans:
     """Return the inventories of providers at which none of some units is allocated."""
     if not units:

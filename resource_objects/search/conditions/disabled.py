@@ -135,7 +135,7 @@ class DisabledParts(Condition):
         for kind in self.kinds:
             conditions = [each for each in kind.conditions if each.rule is not Rule.DISABLED]
             able: Booleans = np.logical_or.reduce(eligible_for(fleet, conditions))
-            for rows, amount in kind.classes:
+            for _, rows, amount in kind.amounts:
                 is_large = np.zeros_like(able)
                 is_large[rows.provider[self._is_large(rows, amount) & ~rows.is_part]] = True
                 able &= is_large

@@ -21,7 +21,7 @@ from resource_objects.search.conditions.shortage import Shortage
 from resource_objects.search.eligibility import OWN, pools_of, roles_of, trees_of
 from resource_objects.search.findings import Check, Condition, Findings, Pairs, in_words
 from resource_objects.search.fleet import ClassRows
-from resource_objects.search.named_groups import GroupKind, Named, giving
+from resource_objects.search.named_groups import ClassAmount, GroupKind, Named, having
 from resource_objects.search.tree_solver import may_provide
 
 
@@ -58,16 +58,8 @@ class Groups(Condition):
         fleet, group = self.named.fleet, _joined([kind])
         every = np.arange(len(fleet.names))
         able = np.stack((np.ones_like(fleet.is_pool), fleet.is_pool))[: roles_of(fleet)]
-
-        def having(rows: ClassRows, flags: Booleans) -> Booleans:
-            providers = np.zeros_like(fleet.is_pool)
-            providers[rows.provider[flags]] = True
-            return providers
-
-        for number, (name, (rows, amount)) in enumerate(
-            zip(kind.names, kind.classes, strict=True), 1
-        ):
-            able = able & having(rows, ~rows.is_part)
+        for number, (name, rows, amount) in enumerate(kind.amounts, 1):
+            able = able & having(fleet, rows, ~rows.is_part)
             passing, words = trees_of(fleet, every, able), " and ".join(kind.names[:number])
             yield Check(
                 passing, Rule.NO_INVENTORY, group, name, words=words, amount=amount, rows=rows
@@ -80,9 +72,10 @@ class Groups(Condition):
             passing, words = trees_of(fleet, every, able), f"{classes} {in_words(labels[:number])}"
             yield Check(passing, condition.rule, group, resource, condition.label, words)
         amounts = dict.fromkeys(kind.names, "")
-        for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
+        for requested in kind.amounts:
+            name, rows, amount = requested
             allowed = able.take(rows.provider, axis=1)
-            able = able & having(rows, giving(rows, amount))
+            able = able & having(fleet, rows, requested.sources)
             others = " and ".join(other + amounts[other] for other in amounts if other != name)
             amounts[name] = f"={amount}"
             parts = [f"beside {others}" if others else "", in_words(labels)]
@@ -116,7 +109,7 @@ class Groups(Condition):
         return [
             Reason(Rule.NOT_OWN, amount, 0, 0, name, where, group=_joined([kind]))
             for kind in named.kinds
-            for name, (_, amount) in zip(kind.names, kind.classes, strict=True)
+            for name, _, amount in kind.amounts
         ]
 
 
@@ -169,23 +162,22 @@ class _GroupFindings:
         if not hosts.any():
             return
         lacking = self._hosts.none()
-        for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
-            lacking |= self._of_class(kind, name, rows, amount, hosts)
-        if not kind.classes:
+        for requested in kind.amounts:
+            lacking |= self._of_class(kind, requested, hosts)
+        if not kind.amounts:
             self._add_excluded(kind, "provider", 1, self._hosts.providers, hosts)
         else:
             self._one_provider(kind, hosts & ~lacking & ~self._findings.is_open)
 
-    def _of_class(
-        self, kind: GroupKind, name: str, rows: ClassRows, amount: int, hosts: Booleans
-    ) -> Booleans:
+    def _of_class(self, kind: GroupKind, requested: ClassAmount, hosts: Booleans) -> Booleans:
         """Add why no qualified provider has an amount of a class; return the hosts of these."""
         group, findings = _joined([kind]), self._findings
+        name, rows, amount = requested
         pairs, providers = self._of_rows(rows)
         is_met = providers.flags(kind.eligible)
         has_class = self._hosts.any(pairs.host)
         has_met = self._hosts.any(pairs.host[is_met])
-        is_able = self._hosts.any(pairs.host[is_met & giving(rows, amount)[pairs.entry]])
+        is_able = self._hosts.any(pairs.host[is_met & requested.sources[pairs.entry]])
         none = np.flatnonzero(hosts & ~has_class)
         findings.add(self._groups, Rule.NO_INVENTORY, none, amount, resource=name, group=group)
         self._add_excluded(kind, name, amount, providers, hosts & has_class & ~has_met)
@@ -235,13 +227,13 @@ class _GroupFindings:
     def _one_provider(self, kind: GroupKind, hosts: Booleans) -> None:
         """Add that each class is provided by some provider, and all of them by none."""
         provided = np.zeros(len(self._fleet.names), dtype=np.int64)
-        for rows, amount in kind.classes:
-            provided[rows.provider[giving(rows, amount)]] += 1
+        for requested in kind.amounts:
+            provided[requested.rows.provider[requested.sources]] += 1
         every = self._hosts.providers
         qualified = every.where(every.flags(kind.eligible))
         most = np.zeros(len(self._hosts), dtype=np.int64)
         np.maximum.at(most, qualified.host, provided[qualified.entry])
-        self._at_once(Rule.ONE_PROVIDER, [kind], hosts, len(kind.classes), most)
+        self._at_once(Rule.ONE_PROVIDER, [kind], hosts, len(kind.amounts), most)
 
     # --- all kinds ---
 
@@ -267,9 +259,9 @@ class _GroupFindings:
         size = len(self._fleet.inventories.tree)
         keys = [np.zeros(0, dtype=np.int64)]  # of hosts and inventories
         for kind in kinds:
-            for rows, _ in kind.classes:
+            for _, rows, _ in kind.amounts:
                 pairs, providers = self._of_rows(rows)
-                would = providers.flags(kind.would) & hosts[pairs.host]
+                would = providers.flags(kind.would_provide) & hosts[pairs.host]
                 if but_able:
                     would &= ~providers.flags(kind.provides)
                 keys.append((pairs.host * size + pairs.entry + rows.first)[would])
@@ -320,7 +312,7 @@ class _GroupFindings:
         requested = dict(self._groups.unnamed)
         kinds_of: dict[str, list[GroupKind]] = {}
         for kind in self._kinds:
-            for name, (_, amount) in zip(kind.names, kind.classes, strict=True):
+            for name, _, amount in kind.amounts:
                 requested[name] = requested.get(name, 0) + amount * kind.count
                 kinds_of.setdefault(name, []).append(kind)
         in_service = self._groups.named.in_service()
@@ -338,17 +330,13 @@ class _GroupFindings:
                     used=self._hosts.sum(capacity, pairs.host) - free,
                     demands=(*unnamed, *_suffixes(kinds)),
                 )
-            has_few_slots = np.logical_or.reduce([self._slots(one) < one.count for one in kinds])
+            has_few_slots = np.logical_or.reduce([self._slots(kind) < kind.count for kind in kinds])
             self._at_once(Rule.GROUPS, kinds, hosts & ~few & has_few_slots)
 
     def _slots(self, kind: GroupKind) -> Integers:
         """Return, by host, how many groups of a kind fit if there are no others."""
-        each = np.full(len(self._fleet.names), kind.count)
-        for rows, amount in kind.classes:
-            times = np.minimum(rows.free, rows.max_unit).clip(0) // amount
-            each[rows.provider] = np.minimum(each[rows.provider], times)
         options = self._options[self._kinds.index(kind)]
-        return self._hosts.sum(each[options.entry], options.host)
+        return self._hosts.sum(kind.times[options.entry], options.host)
 
     def _apart(self, hosts: Booleans) -> None:
         """Add the sets of groups of which none can be above the others."""

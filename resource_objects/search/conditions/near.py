@@ -169,7 +169,7 @@ class TopologyConstraint(Condition):
             yield _Need(level, 1, domain, provided, self._is_bound(placed.providers))
         for kind in self.named.kinds:
             is_bound = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
-            for rows, _ in kind.classes:
+            for _, rows, _ in kind.amounts:
                 is_bound |= self._is_bound(rows.provider[~rows.is_part])
             provided = np.where(kind.own, self.named.each(kind), 0)
             yield _Need(level, kind.count, level.domain, provided, is_bound)
@@ -291,11 +291,11 @@ class TopologyConstraint(Condition):
         needs = self.needs[len(self.traits.classes) :]
         for kind, need in zip(self.named.kinds, needs, strict=True):
             is_short = need.is_bound[hosts.trees] & (need.sums[nearest] < kind.count)
-            for name, (rows, amount) in zip(kind.names, kind.classes, strict=True):
+            for name, rows, amount in kind.amounts:
                 pairs = hosts.entries(rows.tree)
                 provider = rows.provider[pairs.entry]
                 is_inside = self.level.domain[provider] == nearest[pairs.host]
-                pairs = pairs.where(is_inside & kind.would[OWN][provider])
+                pairs = pairs.where(is_inside & kind.would_provide[OWN][provider])
                 free = hosts.sum(rows.free[pairs.entry].clip(0), pairs.host)
                 used = hosts.sum(rows.capacity[pairs.entry], pairs.host) - free
                 requested, is_sum = kind.count * amount, kind.count > 1
@@ -323,7 +323,7 @@ class TopologyConstraint(Condition):
     def _inventories(self, tree: int) -> list[int]:
         """Return the requested inventories of a tree that are in domains, by number."""
         classes = [condition.demand.rows for condition in self.classes]
-        classes += [rows for kind in self.named.kinds for rows, _ in kind.classes]
+        classes += [rows for kind in self.named.kinds for _, rows, _ in kind.amounts]
         numbers = {number for placed in self.located for number in placed.of_tree(tree).reach}
         for rows in classes:
             here = rows.of_tree(tree)
