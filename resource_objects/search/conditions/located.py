@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -194,15 +195,15 @@ class LocatedCondition(Condition):
 
     def lacks(self, tree: int, trait: int, required: Sequence[str]) -> Reason:
         """Return the reason that no part has a required trait, or none next to those before it."""
-        here = self.of_tree(tree)
-        refusal, labels = Refusal([here]), required[: trait + 1]
-        if here.allowed & here.with_trait[trait]:
+        demand, labels = self.of_tree(tree), required[: trait + 1]
+        refusal, with_trait = Refusal([demand]), demand.with_trait[trait]
+        if demand.allowed & with_trait:
             words = " ".join(f"with {label}" for label in labels)
-            return dataclasses.replace(refusal.reason(Rule.TRAITS_AT_ONCE), unit=words)
-        label = labels[-1]
-        reasons = refusal.excluded(trait=(trait, label)) if here.with_trait[trait] else []
-        missing = dataclasses.replace(refusal.reason(Rule.TRAIT_MISSING), trait=label)
-        return reasons[0] if reasons else missing
+            return refusal.reason(Rule.TRAITS_AT_ONCE, unit=words)
+        parts = self.demand.parts.of_tree(tree)
+        lacking = (Rule.TRAIT_MISSING, labels[-1]), ~self.demand.has_required[trait][parts]
+        reasons = refusal.excluded(lacking) if with_trait else []
+        return reasons[0] if reasons else refusal.reason(Rule.TRAIT_MISSING, trait=labels[-1])
 
 
 #: The next piece; the parts that have pieces of the same amount, as bits; by part, what is free.
@@ -277,14 +278,14 @@ _OF_USE = frozenset(
 class Refusal:
     """Why placed amounts, one or several that are decided together, do not fit on a tree.
 
-    The inventories report the rules and figures. The consumers, and what limits and shares leave,
-    are added here.
+    The inventories report the rules and figures. The consumers, and the remaining capacity under
+    limits and shares, are added here.
     """
 
     def __init__(self, demands: Sequence[LocatedTreeDemand]) -> None:
         self._demands = demands
-        self._ask = demands[0].ask
-        self._fleet = self._ask.fleet
+        self._first = demands[0].ask
+        self._fleet = self._first.fleet
         self._tree = demands[0].tree
         self._host = self._fleet.hosts[self._tree]
 
@@ -298,7 +299,7 @@ class Refusal:
             Placing(self._demands).try_fit(within)
         except exceptions.CapacityException as refusal:
             complete = (self._complete(reason, within) for reason in refusal.reasons)
-            return [reason for reasons in complete for reason in reasons]
+            return list(itertools.chain.from_iterable(complete))
         except exceptions.ForeignAmount:
             return [self.reason(Rule.FOREIGN)]
         except exceptions.InvalidInventory:
@@ -307,33 +308,25 @@ class Refusal:
             pass
         return []
 
-    def reason(self, rule: Rule) -> Reason:
+    def reason(self, rule: Rule, **fields: Any) -> Reason:
         """Return a reason about the first amount as a whole."""
-        return Reason(rule, self._ask.count, 0, 0, self._ask.resource_class, self._host)
+        first = self._first
+        return Reason(rule, first.count, 0, 0, first.resource_class, self._host, **fields)
 
-    def excluded(
-        self,
-        trait: tuple[int, str] | None = None,
-        of_class: tuple[str, int, Integers] | None = None,
-    ) -> list[Reason]:
-        """Return the conditions on parts that no part meets, or that exclude each other.
+    def excluded(self, *more: tuple[tuple[Rule, str], Booleans]) -> list[Reason]:
+        """Return the conditions that no part of the first amount meets, or that exclude each other.
 
-        :param trait: number and name of a required trait, as one more condition
-        :param of_class: a class, the requested amount of it, and the providers that have it; None:
-            the first amount, all parts
+        :param more: further conditions, each with the parts that do not meet it
         """
-        ask = self._ask
-        here = ask.parts.of_tree(self._tree)
-        conditions, flags = list(ask.requirements), [flags[here] for flags in ask.failed]
-        if trait is not None:
-            conditions.insert(0, (Rule.TRAIT_MISSING, trait[1]))
-            flags.insert(0, ~ask.has_required[trait[0]][here])
-        name, amount = ask.resource_class, ask.count
-        if of_class is not None:
-            name, amount, providers = of_class
-            has_class = np.isin(ask.parts.provider[here], providers)
-            flags = [flag[has_class] for flag in flags]
-        return excluded(conditions, flags, amount, name, self._host)
+        first = self._first
+        conditions = [*(condition for condition, _ in more), *first.requirements]
+        failed = [*(flags for _, flags in more), *self._failed()]
+        return excluded(conditions, failed, first.count, first.resource_class, self._host)
+
+    def _failed(self) -> list[Booleans]:
+        """Return, by condition on each part of the first amount, the parts that do not meet it."""
+        parts = self._first.parts.of_tree(self._tree)
+        return [flags[parts] for flags in self._first.failed]
 
     def _complete(self, reason: Reason, within: Sequence[int]) -> list[Reason]:
         """Return a reason with its consumers, or the reasons that are behind it."""
@@ -346,18 +339,20 @@ class Refusal:
             pairs[0],
         )
         is_of_class = reason.cell is None and name != demand.ask.resource_class
-        is_any = self._fleet.limited or is_of_class  # else the inventories are of no use
-        numbers = self._inventories(demand, name) if is_any else []
+        numbers: list[int] = []
+        if self._fleet.limited or is_of_class:
+            numbers = self._inventories(demand, name)
         limit = self._limit_of_shares(reason, numbers)
         if limit is not None:
             return [limit, *self._allocated(reason, numbers)]
-        if reason.rule is Rule.CAPACITY and not reason.bound and is_of_class and numbers:
-            providers = self._fleet.inventories.provider[numbers]
-            is_first = demand is self._demands[0]
-            reasons = self.excluded(None, (name, reason.requested, providers)) if is_first else []
-            if reasons:
-                return reasons
-        return [self._with_consumers(reason, demand, parts)]
+        is_absent = is_of_class and reason.rule is Rule.CAPACITY and not reason.bound
+        reasons: list[Reason] = []
+        if is_absent and numbers and demand is self._demands[0]:
+            has_class = np.isin(demand.places, self._fleet.inventories.provider[numbers])
+            failed = [flags[has_class] for flags in self._failed()]
+            requirements, requested = self._first.requirements, reason.requested
+            reasons = excluded(requirements, failed, requested, name, self._host)
+        return reasons or [self._with_consumers(reason, demand, parts)]
 
     def _inventories(self, demand: LocatedTreeDemand, name: str) -> list[int]:
         """Return the inventories of a class at the parts, by number.
@@ -375,7 +370,10 @@ class Refusal:
                     for unit in inventory.units(class_name) or ()
                 )
             ]
-        numbers = [self._fleet.number(place, each) for place in view.places for each in names]
+        return self._numbers(view.places, names)
+
+    def _numbers(self, places: Iterable[int], names: Iterable[str]) -> list[int]:
+        numbers = [self._fleet.number(place, name) for place in places for name in names]
         return [number for number in numbers if number is not None]
 
     def _limit_of_shares(self, reason: Reason, numbers: Iterable[int]) -> Reason | None:
@@ -446,7 +444,7 @@ class Refusal:
     def _of_host(self, reason: Reason, name: str, places: Iterable[int]) -> Reason:
         """Return a reason with the figures of the whole host, if its parts use the same class."""
         fleet = self._fleet
-        numbers = [number for place in places if (number := fleet.number(place, name)) is not None]
+        numbers = self._numbers(places, [name])
         shared = {target for number in numbers for target, _ in fleet.shares.of(number)}
         targets = sorted(target for target in shared if fleet.class_of(target) == name)
         target = min(targets, key=fleet.left, default=None)
