@@ -50,8 +50,8 @@ Arrays
 ``relations``        traits, shares, pools, allocations and other relations of providers
 ``located_views``    views of placed resources, such as NUMA topologies, over trees
 ``fleet_io``         arrays from columns, and columns from arrays
-``usage``            a fleet with other usage, or with limits
 ``splice``           a fleet with other trees in the place of some
+``settlement``       the effects of orders and plans on a fleet
 ``refresh``          the next snapshot from the last one and the changes after it
 ``arrays``           read-only arrays and codes
 ===================  ==============================================================================

@@ -1,10 +1,12 @@
-"""Arrays that cannot be written, and indexes and mappings that fleets are made of."""
+"""Arrays that cannot be written, and the indexes, mappings and caches of fleets."""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 import io
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Self, TypeVar
 
 import numpy as np
@@ -102,6 +104,7 @@ class PlaceIndex:
 
 K = TypeVar("K")
 V = TypeVar("V")
+T = TypeVar("T")
 
 
 class Overlay(Generic[K, V]):
@@ -175,3 +178,94 @@ class Keys:
         order, ordered = self._sorted
         found = np.minimum(ordered.searchsorted(keys), len(ordered) - 1)
         return np.where(ordered[found] == keys, order[found], -1)
+
+
+# --- values computed from a fleet -----------------------------------------------------------------
+# A cached property of a fleet is not passed to the next fleet. A shared property depends on
+# definitions only: fleets with other usage have the same value. Views over trees and sums by tree
+# are passed on for those trees whose usage did not change.
+
+
+class shared_property(functools.cached_property[T]):  # noqa: N801 (it is used as a decorator)
+    """A cached property that depends on definitions only: fleets with other usage share it."""
+
+
+def _no_changes() -> Overlay[int, dict[int, Any]]:
+    return Overlay({})
+
+
+@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+class ViewCache:
+    """The views over trees that were assembled, by the key of the root of each tree.
+
+    Fleets with other usage share the definitions, and the views over each tree of which they have
+    the same usage. Threads may share a cache: two of them may assemble equal views.
+    """
+
+    #: definitions of trees; :mod:`.located_views` adds them and the views
+    definitions: dict[int, Any] = dataclasses.field(default_factory=dict)
+    views: dict[int, Any] = dataclasses.field(default_factory=dict)
+    #: in place of ``views`` for each tree whose usage changed, or that was added
+    changed: Overlay[int, dict[int, Any]] = dataclasses.field(default_factory=_no_changes)
+
+    def after(self, changed: Iterable[int]) -> ViewCache:
+        """Return a cache without the views over some trees. Cost: linear in these."""
+        return self._with_changed(self.definitions, changed)
+
+    def spliced(self, removed: Collection[int], added: Iterable[int]) -> ViewCache:
+        """Return a cache without some trees, and for new trees. Cost: linear in what is cached."""
+        definitions = {key: d for key, d in self.definitions.items() if key not in removed}
+        return self._with_changed(definitions, added)
+
+    def _with_changed(self, definitions: dict[int, Any], keys: Iterable[int]) -> ViewCache:
+        changed = {key: dict[int, Any]() for key in keys}
+        return ViewCache(definitions, self.views, self.changed.with_(changed))
+
+    def without_usage(self) -> ViewCache:
+        """Return a cache for fleets of the same definitions, whatever their usage."""
+        return ViewCache(self.definitions)
+
+
+#: The number of sums that are stored; a ranking of hosts has a sum for each requested amount.
+MAX_SUMS = 64
+#: If usage changed in more trees, sums over all trees are computed again.
+MAX_CHANGED_TREES = 64
+
+
+class TreeSums:
+    """Arrays by tree that were computed from the figures of a fleet, by a key."""
+
+    __slots__ = ("_sums",)
+
+    def __init__(self) -> None:
+        #: with the trees whose usage changed since
+        self._sums: dict[Hashable, tuple[tuple[Any, ...], tuple[int, ...]]] = {}
+
+    def get(
+        self, key: Hashable, compute: Callable[[Sequence[int] | None], Sequence[Any]]
+    ) -> tuple[Any, ...]:
+        """Return the arrays of a key, computed for all trees, or again for those that changed.
+
+        :param compute: returns the arrays for some trees, or for all if it is called with None
+        """
+        arrays, changed = self._sums.get(key, (None, ()))
+        if arrays is None:
+            arrays = tuple([frozen(array) for array in compute(None)])
+        elif changed:
+            trees, copies = list(changed), [array.copy() for array in arrays]
+            for array, values in zip(copies, compute(trees), strict=True):
+                array[trees] = values
+            arrays = tuple([frozen(array) for array in copies])
+        if len(self._sums) >= MAX_SUMS and key not in self._sums:
+            self._sums.clear()
+        self._sums[key] = arrays, ()  # two threads may both compute it: the outcome is the same
+        return arrays
+
+    def after(self, trees: Iterable[int]) -> TreeSums:
+        """Return the sums of a fleet with other usage of some trees."""
+        sums = TreeSums()
+        for key, (arrays, changed) in list(self._sums.items()):
+            changed = tuple({*changed, *trees})
+            if len(changed) <= MAX_CHANGED_TREES:
+                sums._sums[key] = arrays, changed
+        return sums

@@ -156,7 +156,7 @@ def _reached(fleet: Fleet, classes: set[str]) -> frozenset[str]:
     for name in classes:
         rows = fleet.rows(name)
         here = fleet.shares.entries(rows.first, rows.first + len(rows.provider))
-        found |= fleet.by_class.names_of(fleet.shares.target[here])
+        found.update(fleet.by_class.names_of(fleet.shares.target[here]))
     return frozenset(found)
 
 

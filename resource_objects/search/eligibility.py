@@ -275,7 +275,7 @@ class EligibilityCompiler:
 
     def _tree(self, key: str) -> int:
         """Return the tree of a provider; -1 if it is unknown and that is no error."""
-        place = self._fleet.place_of(key)
+        place = self._fleet.place_by_key.get(key)
         if place is not None:
             return self._fleet.whole_tree(place)
         if self._rules.refuses_unknown_trees:

@@ -18,7 +18,6 @@ from resource_objects.search.host_classes import HostClasses
 from resource_objects.search.order import Options, Order, Preference
 from resource_objects.search.problem import compile_request, decide_by_arrays, possible_trees
 from resource_objects.search.tree_search import TreeSearch
-from resource_objects.search.usage import with_limits
 
 
 class Outlook(enum.StrEnum):
@@ -69,7 +68,7 @@ class Feasibility:
 
     def __init__(self, fleet: Fleet, request: Request, options: Options) -> None:
         """:param fleet: as it is recorded, with all units"""
-        released = with_limits(fleet.released().as_of_now(), options.limits)
+        released = fleet.released.as_of_now().with_limits(options.limits)
         self._problem = compile_request(request, released, options.filters)
         self._code = np.full(len(released.hosts), _NEVER, dtype=np.int8)
         self._code[possible_trees(self._problem)] = _OPEN

@@ -176,10 +176,9 @@ class ReasonColumns:
         if self.inventories is None or self.starts is None or not len(self.inventories):
             return itertools.repeat(())
         if self.is_plain:
-            of_each = (
-                fleet.provider_counts_of_each if self.counts_providers else fleet.holders_of_each
+            return fleet.holders_of_each(
+                self.inventories, self.starts, by_provider=self.counts_providers
             )
-            return of_each(self.inventories, self.starts)
         numbers = self.inventories.tolist()
         consumers: Callable[[list[int]], Any]
         consumers = fleet.provider_counts if self.counts_providers else fleet.holders

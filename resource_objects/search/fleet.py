@@ -11,17 +11,17 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-import operator
 import pickle
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from resource_objects import clock
+from resource_objects import clock, exceptions
 from resource_objects.fields import MAX_AMOUNT, FrozenDict, Shared
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.providers.holders import Blocked, count_units_by_consumer
+from resource_objects.providers.orders import Change, UseLimits
 from resource_objects.reasons import Rule
 from resource_objects.resources import resource
 from resource_objects.resources.located import Identified
@@ -32,9 +32,13 @@ from resource_objects.search.arrays import (
     Integers,
     Keys,
     Overlay,
+    TreeSums,
+    ViewCache,
     frozen,
     integers,
     pickled,
+    shared_property,
+    writable,
 )
 from resource_objects.search.relations import (
     NO_PARTS,
@@ -47,11 +51,8 @@ from resource_objects.search.relations import (
     by_consumer,
 )
 
-T = TypeVar("T")
 
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class ClassRows:
+class ClassRows(NamedTuple):
     """Inventories of a fleet, mostly those of one class: parallel arrays, one entry each.
 
     ``free`` is the capacity minus the usage, or less if a target of a share has less. It may be
@@ -85,18 +86,18 @@ class ClassRows:
 
     def part(self, entries: slice) -> ClassRows:
         """Return contiguous entries without copying them."""
-        columns: list[Any] = [column[entries] for column in _COLUMNS(self)]
-        return ClassRows(*columns, *[self.first + int(entries.start)])
+        columns: list[Any] = [column[entries] for column in self[:-1]]
+        return ClassRows._make([*columns, self.first + int(entries.start)])
 
     def provides(self, amount: int) -> Booleans:
-        """Return the inventories that can provide an amount at once."""
+        """Return the inventories that can provide an amount in one allocation."""
         fits: Booleans = (self.low <= amount) & (amount <= self.high)
         if self.step_size.max(initial=1) > 1:  # the division takes longer than all else here
             fits &= amount % self.step_size == 0
         return fits
 
-    def could_give(self, amount: int, most: Integers) -> Booleans:
-        """Return the inventories that could provide an amount at once.
+    def could_provide(self, amount: int, most: Integers) -> Booleans:
+        """Return True for the inventories that could provide an amount in one allocation.
 
         :param most: the amount that each would have free
         """
@@ -115,8 +116,7 @@ def largest_allocation(free: Integers, max_unit: Integers, step_size: Integers) 
 
 
 #: The names of the arrays of :class:`ClassRows`.
-CLASS_COLUMNS = tuple(field.name for field in dataclasses.fields(ClassRows))[:-1]
-_COLUMNS = operator.attrgetter(*CLASS_COLUMNS)
+CLASS_COLUMNS = ClassRows._fields[:-1]
 _EMPTY: dict[str, Any] = {
     name: frozen(np.zeros(0, dtype=np.bool_ if name.startswith("is_") else np.int64))
     for name in CLASS_COLUMNS
@@ -136,63 +136,31 @@ class DisabledPlace:
     ends: float | None = None
 
 
-#: Weights of classes, and requested amounts, by which hosts are ranked by fullness.
-Ranking: TypeAlias = "tuple[tuple[tuple[str, float], ...], tuple[tuple[str, int], ...]]"
-#: The maximum number of rankings that are cached.
-MAX_RANKINGS = 8
-#: If usage changed in more trees, sums over all trees are computed again.
-MAX_CHANGED_TREES = 64
-#: Arrays by tree that are cached, with the trees in which usage changed since.
-Sums: TypeAlias = "tuple[tuple[Any, ...], tuple[int, ...]]"
+#: The number of an inventory, the place of its provider, and a change of its usage.
+InventoryChange: TypeAlias = tuple[int, int, Change]
 
 
 def _unpickled(data: bytes) -> Fleet:
     return Fleet(**pickle.loads(data))
 
 
-class shared_property(functools.cached_property[T]):  # noqa: N801 (it is used as a decorator)
-    """A cached property that depends on definitions only: fleets with other usage share it."""
-
-
-def _no_changes() -> Overlay[int, dict[int, Any]]:
-    return Overlay({})
-
-
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class ViewCache:
-    """The views over trees that were assembled, by the key of the root of each tree.
-
-    Fleets with other usage share the definitions, and the views over each tree of which they have
-    the same usage. Threads may share a cache: two of them may assemble equal views.
-    """
-
-    #: definitions of trees; :mod:`.located_views` adds them and the views
-    definitions: dict[int, Any] = dataclasses.field(default_factory=dict)
-    views: dict[int, Any] = dataclasses.field(default_factory=dict)
-    #: in place of ``views`` for each tree whose usage changed, or that was added
-    changed: Overlay[int, dict[int, Any]] = dataclasses.field(default_factory=_no_changes)
-
-    def after(self, changed: Iterable[int]) -> ViewCache:
-        """Return a cache without the views over some trees. Cost: linear in these."""
-        return self._with_changed(self.definitions, changed)
-
-    def spliced(self, removed: Collection[int], added: Iterable[int]) -> ViewCache:
-        """Return a cache without some trees, and for new trees. Cost: linear in what is cached."""
-        definitions = {key: d for key, d in self.definitions.items() if key not in removed}
-        return self._with_changed(definitions, added)
-
-    def _with_changed(self, definitions: dict[int, Any], keys: Iterable[int]) -> ViewCache:
-        changed = {key: dict[int, Any]() for key in keys}
-        return ViewCache(definitions, self.views, self.changed.with_(changed))
-
-    def without_usage(self) -> ViewCache:
-        """Return a cache for fleets of the same definitions, whatever their usage."""
-        return ViewCache(self.definitions)
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fleet(Shared):
-    """Providers, inventories, traits and what ties them, as arrays that cannot be written."""
+    """Providers, inventories, traits and their relations, as arrays that cannot be written.
+
+    ==============  ===============================================================================
+    other fleets    :meth:`with_use`, :meth:`with_limits`, :meth:`with_figures`, :attr:`released`,
+                    :meth:`as_of_now`, :func:`.with_trees`
+    providers       :meth:`of_tree`, :meth:`upwards`, :meth:`below`, :meth:`having`,
+                    :attr:`place_by_key`, :attr:`roots`, :meth:`disabled_mask`
+    inventories     :meth:`rows`, :attr:`classes`, :meth:`number`, :meth:`class_of`,
+                    :meth:`record`, :meth:`left`
+    free amounts    :meth:`free`, :meth:`counted`, :meth:`totals`, :meth:`fullness`
+    consumers       :meth:`holders`, :meth:`provider_counts`, :meth:`unit_consumers`,
+                    :attr:`places_of_holders`
+    placed ones     :meth:`parts_of`, :meth:`device_resource`, :func:`.view_of`
+    ==============  ===============================================================================
+    """
 
     names: tuple[str, ...]  #: of providers
     uuids: tuple[str, ...]  #: of providers
@@ -215,6 +183,8 @@ class Fleet(Shared):
     above: tuple[int, ...] = ()  #: providers above the root of that tree, which is a part of theirs
     #: the providers that are disabled themselves; they also have the trait of disabled ones
     disabled: Mapping[int, DisabledPlace] = FrozenDict()
+    #: the capacity that definitions state, if limits or removed units lower it in this fleet
+    stored_capacity: Integers | None = None
     #: by how much limits lower the capacity of inventories in this fleet
     limited: Mapping[int, int] = FrozenDict()
     #: classes of the units that were removed while they were allocated, by place and unit. They
@@ -226,6 +196,26 @@ class Fleet(Shared):
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the fields without the values that were computed from them."""
         return _unpickled, (pickled({name: getattr(self, name) for name in _FIELDS}),)
+
+    @functools.cached_property
+    def view_cache(self) -> ViewCache:
+        """The views that fleets with the same usage of a tree share."""
+        return ViewCache()
+
+    @functools.cached_property
+    def views(self) -> dict[tuple[str, int], Any]:
+        """The views by resource and tree that :func:`.view_of` returned."""
+        return {}
+
+    @functools.cached_property
+    def sums(self) -> TreeSums:
+        """The sums by tree that were computed."""
+        return TreeSums()
+
+    @shared_property
+    def of_definitions(self) -> dict[Any, Any]:
+        """Values that other modules computed from the definitions, by their own keys."""
+        return {}
 
     # --- other fleets of the same definitions ---
 
@@ -243,26 +233,6 @@ class Fleet(Shared):
         new.update(changed)
         return fleet
 
-    def with_figures(
-        self, *, capacity: Integers | None = None, used: Integers | None = None, **changed: Any
-    ) -> Fleet:
-        """Return a fleet with another capacity or usage of all inventories.
-
-        The arrays belong to it then. ``limited`` or ``free_removed_units`` state why the capacity
-        is lower; without them, other views belong to it. Cost: some passes over the inventories.
-        """
-        if used is not None:
-            changed.setdefault("view_cache", self.view_cache.without_usage())
-        if capacity is not None and changed.keys().isdisjoint(("limited", "free_removed_units")):
-            changed["view_cache"] = ViewCache()
-        rows = self.inventories
-        capacity = rows.capacity if capacity is None else frozen(capacity)
-        used = rows.used if used is None else frozen(used)
-        free, high = self.figures(capacity, used)
-        arrays = {"free": frozen(free), "high": frozen(high)}
-        rows = dataclasses.replace(rows, capacity=capacity, used=used, **arrays)
-        return self.evolved(inventories=rows, **changed)
-
     def figures(
         self, capacity: Integers, used: Integers, numbers: Integers | None = None
     ) -> tuple[Integers, Integers]:
@@ -270,12 +240,109 @@ class Fleet(Shared):
 
         :param numbers: of these inventories only
         """
-        rows, some = self.inventories, slice(None) if numbers is None else numbers
+        rows, entries = self.inventories, slice(None) if numbers is None else numbers
         free = self.shares.free(capacity, used, numbers)
-        return free, largest_allocation(free, rows.max_unit[some], rows.step_size[some])
+        return free, largest_allocation(free, rows.max_unit[entries], rows.step_size[entries])
 
+    def with_use(self, changes: Sequence[InventoryChange], *, in_place: bool = False) -> Fleet:
+        """Return a fleet after changes of usage, also of the targets of shares.
+
+        The rest belongs to both fleets. Cost: three copies of a column of all inventories.
+
+        :param in_place: write into the columns of this fleet, which must not be used after this
+        """
+        rows, shares = self.inventories, self.shares
+        used, free, high = columns = [
+            writable(column) if in_place else column.copy()
+            for column in (rows.used, rows.free, rows.high)
+        ]
+        affected: set[int] = set()
+        by_place: dict[int, list[Change]] = {}
+        for number, place, change in changes:
+            net = change.after - change.before
+            for target, factor in ((number, 1), *(shares.of(number) if shares else ())):
+                used[target] += net * factor
+                affected.add(target)
+            by_place.setdefault(place, []).append(change)
+        if shares:
+            affected.update([source for number in affected for source, _ in shares.into(number)])
+        numbers = integers(sorted(affected))
+        free[numbers], high[numbers] = self.figures(rows.capacity, used, numbers)
+        for column in columns:
+            frozen(column)
+        trees = set(rows.tree[numbers].tolist())
+        of_units = {
+            place: changes_there
+            for place, changes_there in by_place.items()
+            if any(change.allocated_units or change.released_units for change in changes_there)
+        }
+        fleet = self.evolved(
+            inventories=rows if in_place else rows._replace(used=used, free=free, high=high),
+            allocations=self.allocations.after(by_place),
+            units=self.units.after(of_units) if of_units else self.units,
+            view_cache=self.view_cache.after(self.view_keys(trees)),
+            sums=self.sums.after(trees),
+        )
+        if "places_of_holders" in self.__dict__:
+            fleet.__dict__["places_of_holders"] = self._places_of_holders_after(by_place, fleet)
+        return fleet
+
+    def with_limits(self, limits: UseLimits) -> Fleet:
+        """Return a fleet with upper bounds of the usage of inventories.
+
+        Limits lower the capacity, so whatever decides by figures, over arrays or on one tree,
+        respects them. Views count the difference as used. A refusal names the limit, not the
+        capacity (:meth:`rule_of`). A limit of an inventory that does not exist has no effect.
+
+        Cost: some passes over the inventories, and half a microsecond for each limit; nothing
+        without limits.
+        """
+        of_places = [
+            (name, place, bound)
+            for (uuid, name), bound in limits.items()
+            if (place := self.place_by_key.get(uuid)) is not None
+        ]
+        if not of_places:
+            return self
+        names, places, bounds = zip(*of_places, strict=True)
+        numbers = self.by_class.find(names, integers(places))
+        capacity = self.inventories.capacity.copy()
+        lowered = np.where(numbers >= 0, capacity[numbers] - integers(bounds), 0)
+        numbers, lowered = numbers[lowered > 0], lowered[lowered > 0]
+        if not len(numbers):
+            return self
+        capacity[numbers] -= lowered
+        limited = dict(zip(numbers.tolist(), lowered.tolist(), strict=True))
+        return self.with_figures(capacity=capacity, limited=limited)
+
+    def with_figures(
+        self, *, capacity: Integers | None = None, used: Integers | None = None, **changed: Any
+    ) -> Fleet:
+        """Return a fleet with another capacity or usage of all inventories.
+
+        The arrays belong to it then. ``limited`` or ``free_removed_units`` state why the capacity
+        is lower than the definitions state; without them, other views belong to the fleet. Cost:
+        some passes over the inventories.
+        """
+        rows, stored = self.inventories, self.stored_capacity
+        if used is not None:
+            changed.setdefault("view_cache", self.view_cache.without_usage())
+        if capacity is not None:
+            if not changed.keys().isdisjoint(("limited", "free_removed_units")):
+                changed["stored_capacity"] = rows.capacity if stored is None else stored
+            else:
+                changed["view_cache"] = ViewCache()
+                if stored is not None:
+                    changed["stored_capacity"] = frozen(capacity + stored - rows.capacity)
+        capacity = rows.capacity if capacity is None else frozen(capacity)
+        used = rows.used if used is None else frozen(used)
+        free, high = map(frozen, self.figures(capacity, used))
+        rows = rows._replace(capacity=capacity, used=used, free=free, high=high)
+        return self.evolved(inventories=rows, **changed)
+
+    @functools.cached_property
     def released(self) -> Fleet:
-        """Return a fleet without allocations. Cost: some passes over the inventories."""
+        """The fleet without allocations. Cost: some passes over the inventories."""
         return self.with_figures(
             used=np.zeros_like(self.inventories.used),
             allocations=self.allocations.none(),
@@ -310,7 +377,9 @@ class Fleet(Shared):
         """Return :meth:`as_of_now`, but with the free units that were removed."""
         now = clock.monotonic() if self.disabled else 0.0
         disabled = {
-            place: one for place, one in self.disabled.items() if one.ends is None or one.ends > now
+            place: reason
+            for place, reason in self.disabled.items()
+            if reason.ends is None or reason.ends > now
         }
         if len(disabled) == len(self.disabled):
             return self
@@ -321,12 +390,111 @@ class Fleet(Shared):
         traits = Members.of(names, places)
         return self.evolved(traits=traits, disabled=disabled, of_definitions={})
 
+    # --- providers ---
+
+    @shared_property
+    def place_by_key(self) -> Mapping[str, int]:
+        """The place of each provider by name and by uuid. Cost: 1 ms for 10,000, once."""
+        uuids = {uuid: place for place, uuid in enumerate(self.uuids)}
+        return uuids | {name: place for place, name in enumerate(self.names)}
+
+    def uuids_of(self, keys: Iterable[str]) -> dict[str, str]:
+        """Return the uuids of providers by the name or uuid that the caller passes.
+
+        :raises NotFound: if there is no such provider
+        """
+        uuids: dict[str, str] = {}
+        for key in keys:
+            place = self.place_by_key.get(key)
+            if place is None:
+                raise exceptions.NotFound("provider", key)
+            uuids[key] = self.uuids[place]
+        return uuids
+
+    def having(self, table: Mapping[str, Integers], names: Iterable[str]) -> Booleans:
+        """Return the providers that have one of some traits, or are in one of some aggregates."""
+        has_name = np.zeros(len(self.names), dtype=np.bool_)
+        for name in names:
+            if name in table:
+                has_name[table[name]] = True
+        return has_name
+
+    def below(self, providers: Booleans) -> Booleans:
+        """Return some providers and their descendants, also those below a cut."""
+        is_below = providers.copy()
+        if self.above and providers[list(self.above)].any():
+            is_below[self.tree == self.within] = True
+        for _ in range(1, self.height):
+            is_below |= is_below[self.parent]
+        return is_below
+
+    def upwards(self, provider: int) -> Iterator[int]:
+        """Yield a provider and its ancestors."""
+        yield provider
+        while (above := int(self.parent[provider])) != provider:
+            provider = above
+            yield provider
+        if self.within == self.tree[provider]:
+            yield from self.above
+
+    def disabled_mask(self) -> Booleans | None:
+        """Return the providers that are disabled, or below a disabled one; None for none.
+
+        Cost: nothing if no provider is disabled; else a pass over the providers for each level.
+        """
+        if not self.disabled:
+            return None
+        is_disabled = np.zeros(len(self.names), dtype=np.bool_)
+        is_disabled[list(self.disabled)] = True
+        return self.below(is_disabled)
+
+    @shared_property
+    def is_pool(self) -> Booleans:
+        """True for pools, by provider."""
+        is_pool = np.zeros(len(self.names), dtype=np.bool_)
+        is_pool[self.pools.providers] = True
+        return is_pool
+
+    # --- trees ---
+
+    def of_tree(self, tree: int) -> range:
+        """Return the providers of a tree, the root first. Cost: two binary searches."""
+        first, end = self.tree.searchsorted((tree, tree + 1)).tolist()
+        return range(first, end)
+
+    @shared_property
+    def roots(self) -> Integers:
+        """The root of each tree."""
+        roots: Integers = frozen(np.flatnonzero(self.parent == np.arange(len(self.parent))))
+        return roots
+
+    @shared_property
+    def tops(self) -> Integers:
+        """The root of each tree; of a tree that was cut out, the root above the cut."""
+        if not self.above:
+            return self.roots
+        tops: Integers = self.roots.copy()
+        tops[self.within] = self.above[-1]
+        return tops
+
+    def whole_tree(self, provider: int) -> int:
+        """Return the tree of a provider; above a cut, the tree that was cut out."""
+        tree = int(self.tree[provider])
+        if self.above and self.within is not None and tree == int(self.tree[self.above[0]]):
+            return self.within
+        return tree
+
+    def is_within(self, tree: int) -> bool:
+        """Return True if a tree may be searched."""
+        return self.within is None or self.within == tree
+
     # --- placed resources ---
 
     @shared_property
     def parts(self) -> Mapping[str, Parts]:
         """The parts of placed resources, by name in order."""
-        return {name: one for name, one in self.stored_parts.items() if resource(name).is_located}
+        parts = self.stored_parts.items()
+        return {name: of_resource for name, of_resource in parts if resource(name).is_located}
 
     @shared_property
     def device_parts(self) -> Mapping[str, Parts]:
@@ -348,61 +516,74 @@ class Fleet(Shared):
                 return name
         return None
 
-    @functools.cached_property
-    def views(self) -> dict[tuple[str, int], Any]:
-        """The views by resource and tree that :func:`.view_of` returned."""
-        return {}
-
     def view_keys(self, trees: Iterable[int]) -> list[int]:
-        """Return the keys in the view cache of those of some trees that have views."""
+        """Return the keys of some trees in the view cache, none without placed resources."""
         if not self.parts:
             return []
-        some = [tree for tree in trees if self._has_parts[tree]]
+        trees = [*trees]
         if self.above and self.within is not None:  # one view covers both parts of a tree
-            some.append(self.within)
-        keys: list[int] = self.keys.at[self.roots[some]].tolist()
+            trees.append(self.within)
+        keys: list[int] = self.keys.at[self.roots[trees]].tolist()
         return keys
 
-    @shared_property
-    def _has_parts(self) -> Booleans:
-        has_parts = np.zeros(len(self.hosts), dtype=np.bool_)
-        for parts in self.parts.values():
-            has_parts[parts.tree] = True
-        return has_parts
-
-    @functools.cached_property
-    def view_cache(self) -> ViewCache:
-        """The views that fleets with the same usage of a tree share."""
-        return ViewCache()
-
     # --- inventories ---
-
-    @functools.cached_property
-    def classes(self) -> Mapping[str, ClassRows]:
-        """The inventories of each class, by name."""
-        spans = map(self.by_class.span, self.by_class)
-        return dict(zip(self.by_class, map(self.inventories.part, spans), strict=True))
 
     def rows(self, resource_class: str) -> ClassRows:
         """Return the inventories of a class, which may be none."""
         return self.classes.get(resource_class, NO_ROWS)
 
-    def has_one_each(self, resource_class: str) -> bool:
-        """Return True if no tree has two inventories of a class. Cost: a pass over it, once."""
-        known = self._ones_each.get(resource_class)
-        if known is None:
-            tree = self.rows(resource_class).tree
-            known = self._ones_each[resource_class] = bool((tree[1:] > tree[:-1]).all())
-        return known
+    @functools.cached_property
+    def classes(self) -> Mapping[str, ClassRows]:
+        """The inventories of each class, by name."""
+        part, span = self.inventories.part, self.by_class.span
+        return {name: part(span(name)) for name in self.by_class}
 
     @shared_property
-    def _ones_each(self) -> dict[str, bool]:
-        return {}
+    def repeated_classes(self) -> frozenset[str]:
+        """The classes of which a tree has several inventories."""
+        code, tree = self.by_class.codes, self.inventories.tree
+        is_repeated = (code[1:] == code[:-1]) & (tree[1:] == tree[:-1])
+        return frozenset(self.by_class.names_of(np.flatnonzero(is_repeated)))
 
     def is_everywhere(self, resource_class: str) -> bool:
         """Return True if each tree has exactly one inventory of a class."""
-        rows = self.rows(resource_class)
-        return len(rows.tree) == len(self.hosts) and self.has_one_each(resource_class)
+        count = len(self.rows(resource_class).tree)
+        return count == len(self.hosts) and resource_class not in self.repeated_classes
+
+    def class_of(self, inventory: int) -> str:
+        """Return the class of an inventory, by its number."""
+        return self.by_class.name_of(inventory)
+
+    def number(self, provider: int, resource_class: str) -> int | None:
+        """Return the number of the inventory of a provider and class, None if there is none."""
+        return self.by_class.entry(resource_class, provider)
+
+    def record(self, inventory: int) -> InventoryRecord:
+        """Return the stored figures of an inventory."""
+        rows = self.inventories
+        most = int(rows.max_unit[inventory])
+        return InventoryRecord(
+            self.class_of(inventory),
+            int(rows.total[inventory]),
+            int(rows.reserved[inventory]),
+            int(rows.min_unit[inventory]),
+            None if most == MAX_AMOUNT else most,
+            int(rows.step_size[inventory]),
+            int(rows.ratio[inventory]),
+            int(rows.capacity[inventory]),
+            int(rows.used[inventory]),
+        )
+
+    def left(self, inventory: int) -> int:
+        """Return the capacity minus the usage of an inventory, without regard to shares."""
+        rows = self.inventories
+        return int(rows.capacity[inventory]) - int(rows.used[inventory])
+
+    def rule_of(self, inventories: Iterable[int]) -> Rule:
+        """Return the rule of a refusal because too little of some inventories is free."""
+        return Rule.CAPACITY if self.limited.keys().isdisjoint(inventories) else Rule.LIMIT
+
+    # --- free amounts ---
 
     def counted(self, rows: ClassRows) -> Booleans:
         """Return True for the inventories of a class that are no part of another in their tree.
@@ -436,8 +617,6 @@ class Fleet(Shared):
             free[disabled[rows.provider]] = 0
         return free
 
-    # --- sums by tree ---
-
     def totals(self, resource_class: str) -> tuple[Integers, Integers, Integers]:
         """Return by tree the capacity of a class, the used and the free amount.
 
@@ -446,17 +625,17 @@ class Fleet(Shared):
         """
 
         def compute(trees: Sequence[int] | None) -> Sequence[Integers]:
-            every = self.rows(resource_class)
+            rows = self.rows(resource_class)
             if trees is None:
                 totals = np.zeros((3, len(self.hosts)), dtype=np.int64)
-                for total, column in zip(totals, self._amounts(every), strict=True):
-                    np.add.at(total, every.tree, column)
+                for total, column in zip(totals, self._amounts(rows), strict=True):
+                    np.add.at(total, rows.tree, column)
                 return list(totals)
-            parts = (every.part(every.of_tree(tree)) for tree in trees)
+            parts = (rows.part(rows.of_tree(tree)) for tree in trees)
             sums = [[column.sum() for column in self._amounts(part)] for part in parts]
             return list(np.array(sums, dtype=np.int64).T)
 
-        capacity, used, free = _updated(self._totals, resource_class, compute)
+        capacity, used, free = self.sums.get(resource_class, compute)
         return capacity, used, free
 
     def _amounts(self, rows: ClassRows) -> tuple[Integers, Integers, Integers]:
@@ -470,10 +649,10 @@ class Fleet(Shared):
         """
 
         def compute(trees: Sequence[int] | None) -> list[Figures]:
-            some = slice(None) if trees is None else trees
-            full: Figures = np.zeros(len(self.hosts))[some]
+            entries = slice(None) if trees is None else trees
+            full: Figures = np.zeros(len(self.hosts))[entries]
             for name, weight in weights.items():
-                capacity, used, _ = (total[some] for total in self.totals(name))
+                capacity, used, _ = (total[entries] for total in self.totals(name))
                 used = used + requested.get(name, 0)
                 part = np.divide(used, capacity, out=np.zeros(len(used)), where=capacity > 0)
                 full += weight * part
@@ -481,172 +660,8 @@ class Fleet(Shared):
             return [full]
 
         key = tuple(weights.items()), tuple(requested.items())
-        if len(self._fullness) >= MAX_RANKINGS and key not in self._fullness:
-            self._fullness.clear()
-        full: Figures = _updated(self._fullness, key, compute)[0]
+        full: Figures = self.sums.get(key, compute)[0]
         return full
-
-    @functools.cached_property
-    def _totals(self) -> dict[str, Sums]:
-        return {}
-
-    @functools.cached_property
-    def _fullness(self) -> dict[Ranking, Sums]:
-        return {}
-
-    def pass_sums_to(self, fleet: Fleet, trees: Iterable[int]) -> None:
-        """Add the cached sums to those of a fleet with other usage of some trees."""
-        pairs: Any = ((self._totals, fleet._totals), (self._fullness, fleet._fullness))
-        for known, passed in pairs:
-            for key, (sums, changed) in list(known.items()):
-                changed = tuple({*changed, *trees})
-                if len(changed) <= MAX_CHANGED_TREES:
-                    passed[key] = sums, changed
-
-    # --- providers ---
-
-    def having(self, table: Mapping[str, Integers], names: Iterable[str]) -> Booleans:
-        """Return the providers that have one of some traits, or are in one of some aggregates."""
-        has_name = np.zeros(len(self.names), dtype=np.bool_)
-        for name in names:
-            if name in table:
-                has_name[table[name]] = True
-        return has_name
-
-    def below(self, providers: Booleans) -> Booleans:
-        """Return some providers and their descendants, also those below a cut."""
-        is_below = providers.copy()
-        if self.above and providers[list(self.above)].any():
-            is_below[self.tree == self.within] = True
-        for _ in range(1, self.height):
-            is_below |= is_below[self.parent]
-        return is_below
-
-    def disabled_mask(self) -> Booleans | None:
-        """Return the providers that are disabled, or below a disabled one; None for none.
-
-        Cost: nothing if no provider is disabled; else a pass over the providers for each level.
-        """
-        if not self.disabled:
-            return None
-        is_disabled = np.zeros(len(self.names), dtype=np.bool_)
-        is_disabled[list(self.disabled)] = True
-        return self.below(is_disabled)
-
-    def of_tree(self, tree: int) -> range:
-        """Return the providers of a tree, the root first. Cost: two binary searches."""
-        first, end = self.tree.searchsorted((tree, tree + 1)).tolist()
-        return range(first, end)
-
-    @shared_property
-    def roots(self) -> Integers:
-        """The root of each tree."""
-        roots: Integers = frozen(np.flatnonzero(self.parent == np.arange(len(self.parent))))
-        return roots
-
-    @shared_property
-    def tops(self) -> Integers:
-        """The root of each tree; of a tree that was cut out, the root above the cut."""
-        if not self.above:
-            return self.roots
-        tops: Integers = self.roots.copy()
-        tops[self.within] = self.above[-1]
-        return tops
-
-    @shared_property
-    def is_pool(self) -> Booleans:
-        """True for pools, by provider."""
-        is_pool = np.zeros(len(self.names), dtype=np.bool_)
-        is_pool[self.pools.providers] = True
-        return is_pool
-
-    def whole_tree(self, provider: int) -> int:
-        """Return the tree of a provider; above a cut, the tree that was cut out."""
-        tree = int(self.tree[provider])
-        if self.above and self.within is not None and tree == int(self.tree[self.above[0]]):
-            return self.within
-        return tree
-
-    def place_of(self, key: str) -> int | None:
-        """Return the place of a provider by name or uuid. Cost: linear, 1 ms for 100,000."""
-        for table in (self.names, self.uuids):
-            if key in table:
-                return table.index(key)
-        return None
-
-    @shared_property
-    def place_by_key(self) -> Mapping[str, int]:
-        """The place of each provider by name and by uuid. Cost: 1 ms for 10,000, once."""
-        uuids = {uuid: place for place, uuid in enumerate(self.uuids)}
-        return uuids | {name: place for place, name in enumerate(self.names)}
-
-    def upwards(self, provider: int) -> Iterator[int]:
-        """Yield a provider and its ancestors."""
-        yield provider
-        while (above := int(self.parent[provider])) != provider:
-            provider = above
-            yield provider
-        if self.within == self.tree[provider]:
-            yield from self.above
-
-    def is_within(self, tree: int) -> bool:
-        """Return True if a tree may be searched."""
-        return self.within is None or self.within == tree
-
-    @functools.cached_property
-    def released_free(self) -> Integers:
-        """The free amount of each inventory if there were no allocations."""
-        capacity = self.inventories.capacity
-        free: Integers = frozen(self.shares.free(capacity, np.zeros_like(capacity)))
-        return free
-
-    def class_of(self, inventory: int) -> str:
-        """Return the class of an inventory, by its number."""
-        return self.by_class.name_of(inventory)
-
-    def number(self, provider: int, resource_class: str) -> int | None:
-        """Return the number of the inventory of a provider and class, None if there is none."""
-        return self.by_class.entry(resource_class, provider)
-
-    @functools.cached_property
-    def stored_capacity(self) -> Integers:
-        """The capacity of each inventory that its definition states, whatever is excluded here."""
-        capacity = self.inventories.capacity
-        if not self.limited and not self.free_removed_units:
-            return capacity
-        capacity = capacity.copy()
-        capacity[integers(list(self.limited))] += integers(list(self.limited.values()))
-        for place, units in self.free_removed_units.items():
-            for unit in units:
-                number = self.number(place, self.removed_units[place][unit])
-                if number is not None:
-                    capacity[number] += 1
-        return capacity
-
-    def record(self, inventory: int) -> InventoryRecord:
-        """Return the figures of an inventory as they are kept."""
-        rows = self.inventories
-        most = int(rows.max_unit[inventory])
-        return InventoryRecord(
-            self.class_of(inventory),
-            int(rows.total[inventory]),
-            int(rows.reserved[inventory]),
-            int(rows.min_unit[inventory]),
-            None if most == MAX_AMOUNT else most,
-            int(rows.step_size[inventory]),
-            int(rows.ratio[inventory]),
-            int(rows.capacity[inventory]),
-            int(rows.used[inventory]),
-        )
-
-    def left(self, inventory: int) -> int:
-        """Return the capacity minus the usage of an inventory, without regard to shares."""
-        rows = self.inventories
-        return int(rows.capacity[inventory]) - int(rows.used[inventory])
-
-    def rule_of(self, inventories: Iterable[int]) -> Rule:
-        """Return the rule of a refusal because too little of some inventories is free."""
-        return Rule.CAPACITY if self.limited.keys().isdisjoint(inventories) else Rule.LIMIT
 
     # --- consumers ---
 
@@ -658,6 +673,20 @@ class Fleet(Shared):
             places_of.setdefault(row[1], {})[place] = None
         return Overlay({consumer: tuple(places) for consumer, places in places_of.items()})
 
+    def _places_of_holders_after(
+        self, changes: Mapping[int, Sequence[Change]], fleet: Fleet
+    ) -> Overlay[str, tuple[int, ...]]:
+        """Return :attr:`places_of_holders` of a fleet after changes at some places."""
+        places_of: dict[str, tuple[int, ...] | None] = {}
+        for place, changes_there in changes.items():
+            consumers = {row[1] for row in fleet.allocations.of_provider(place)}
+            for consumer in {change.consumer for change in changes_there}:
+                before = places_of.get(consumer, self.places_of_holders.get(consumer)) or ()
+                others = tuple([other for other in before if other != place])
+                after = (*others, place) if consumer in consumers else others
+                places_of[consumer] = after or None
+        return self.places_of_holders.with_(places_of)
+
     def holders(self, inventories: list[int]) -> tuple[tuple[str, int], ...]:
         """Return ``(consumer, amount)`` for the usage of some inventories, the largest first."""
         provider = self.inventories.provider
@@ -665,59 +694,55 @@ class Fleet(Shared):
         key = tuple(inventories) if is_of_pools else ()
         consumers = self._pool_holders.get(key)
         if consumers is None:
-            of: dict[tuple[int, str, int], None] = {}
+            sources: dict[tuple[int, str, int], None] = {}
             for number in inventories:
                 for source, factor in [(number, 1), *self.shares.into(number)]:
-                    of[int(provider[source]), self.class_of(source), factor] = None
-            consumers = self.allocations.holders(of)
+                    sources[int(provider[source]), self.class_of(source), factor] = None
+            consumers = self.allocations.holders(sources)
             if key:  # a pool has many consumers, and is in the reasons of many hosts
                 self._pool_holders[key] = consumers
         return consumers
 
+    @functools.cached_property
+    def _pool_holders(self) -> dict[tuple[int, ...], tuple[tuple[str, int], ...]]:
+        return {}
+
+    def provider_counts(self, inventories: Iterable[int]) -> tuple[tuple[str, int], ...]:
+        """Return ``(consumer, count)``: at how many providers it uses some of the inventories."""
+        return _counted(
+            (consumer, int(self.inventories.provider[number]))
+            for number in inventories
+            for consumer, _ in self.holders([number])
+        )
+
     def holders_of_each(
-        self, inventories: Integers, starts: Integers
+        self, inventories: Integers, starts: Integers, *, by_provider: bool = False
     ) -> Iterator[tuple[tuple[str, int], ...]]:
-        """Yield :meth:`holders` of each of some sets of inventories of one class.
+        """Yield :meth:`holders` of each of some sets of inventories.
 
         They must not be targets of shares. Cost: a microsecond for each allocation there.
 
         :param inventories: the sets, by number, one after the other
         :param starts: the first entry of each set
-        """
-        if len(inventories):
-            providers = self.inventories.provider[inventories]
-            name = self.class_of(int(inventories[0]))
-            yield from self.allocations.holders_of_each(name, providers, starts)
-
-    def provider_counts(self, inventories: Iterable[int]) -> tuple[tuple[str, int], ...]:
-        """Return ``(consumer, count)``: at how many providers it uses some of the inventories."""
-        pairs = (
-            (consumer, int(self.inventories.provider[number]))
-            for number in inventories
-            for consumer, _ in self.holders([number])
-        )
-        return _counted(pairs)
-
-    def provider_counts_of_each(
-        self, inventories: Integers, starts: Integers
-    ) -> Iterator[tuple[tuple[str, int], ...]]:
-        """Yield :meth:`provider_counts` of each of some sets of inventories.
-
-        They must not be targets of shares.
-
-        :param inventories: the sets, by number, one after the other
-        :param starts: the first entry of each set
+        :param by_provider: yield :meth:`provider_counts`
         """
         places = self.inventories.provider[inventories]
-        names = [self.class_of(number) for number in inventories.tolist()]
+        names = self.by_class.names_of(inventories)
         rows = list(zip(places.tolist(), names, self.allocations.of_each(places), strict=True))
         for start, end in itertools.pairwise([*starts.tolist(), len(rows)]):
-            yield _counted(
-                (consumer, place)
+            uses = [
+                (consumer, place, amount)
                 for place, name, allocations in rows[start:end]
-                for resource_class, consumer, _ in allocations
+                for resource_class, consumer, amount in allocations
                 if resource_class == name
-            )
+            ]
+            if by_provider:
+                yield _counted((consumer, place) for consumer, place, _ in uses)
+                continue
+            amounts: dict[str, int] = {}
+            for consumer, _, amount in uses:
+                amounts[consumer] = amounts.get(consumer, 0) + amount
+            yield by_consumer(amounts)
 
     def unit_consumers(self, blocked: Blocked, resource_class: str) -> tuple[tuple[str, int], ...]:
         """Return ``(consumer, count)`` for the units that block units of a class, by place."""
@@ -734,34 +759,9 @@ class Fleet(Shared):
         )
         return by_consumer(counts)
 
-    @functools.cached_property
-    def _pool_holders(self) -> dict[tuple[int, ...], tuple[tuple[str, int], ...]]:
-        return {}
 
-    @shared_property
-    def of_definitions(self) -> dict[Any, Any]:
-        """Values that other modules computed from the definitions, by their own keys."""
-        return {}
-
-
-_FIELDS = tuple(one.name for one in dataclasses.fields(Fleet))
-_SHARED = tuple(name for name, one in vars(Fleet).items() if isinstance(one, shared_property))
-
-
-def _updated(
-    sums: dict[Any, Sums], key: Any, compute: Callable[[Sequence[int] | None], Sequence[Any]]
-) -> tuple[Any, ...]:
-    """Return the arrays of a key, computed for all trees, or again for those that changed."""
-    arrays, changed = sums.get(key, (None, ()))
-    if arrays is None:
-        arrays = tuple([frozen(array) for array in compute(None)])
-    elif changed:
-        trees, copies = list(changed), [array.copy() for array in arrays]
-        for array, values in zip(copies, compute(trees), strict=True):
-            array[trees] = values
-        arrays = tuple([frozen(array) for array in copies])
-    sums[key] = arrays, ()  # two threads may both compute it: the outcome is the same
-    return arrays
+_FIELDS = tuple(field.name for field in dataclasses.fields(Fleet))
+_SHARED = tuple(name for name, value in vars(Fleet).items() if isinstance(value, shared_property))
 
 
 def _counted(pairs: Iterable[tuple[str, int]]) -> tuple[tuple[str, int], ...]:

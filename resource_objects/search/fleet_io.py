@@ -324,10 +324,12 @@ def _providers(fleet: Fleet, places: list[int]) -> ProviderColumns:
 
 
 def _inventory_rows(fleet: Fleet, spans: list[tuple[int, int]]) -> Iterator[tuple[Any, ...]]:
-    rows = fleet.inventories
+    rows, stored = fleet.inventories, fleet.stored_capacity
+    if stored is None:
+        stored = rows.capacity
     columns = (
         *(rows.provider, rows.total, rows.reserved, rows.min_unit, rows.max_unit),
-        *(rows.step_size, rows.ratio, fleet.stored_capacity, rows.used),
+        *(rows.step_size, rows.ratio, stored, rows.used),
     )
     for first, end in spans:
         for name, here in fleet.by_class.within(first, end):

@@ -47,7 +47,6 @@ from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Problem, compile_request
 from resource_objects.search.scenario import Scenario, State
 from resource_objects.search.tree_search import TreeSearch
-from resource_objects.search.usage import with_limits
 
 #: The first hosts that are considered have room for ``needed * 2`` members, and 16 follow them.
 _SPARE_FACTOR, _SPARE_HOSTS = 2, 16
@@ -198,7 +197,7 @@ class Trial:
         if not len(self.scenario):
             return problem
         if kind not in self._compiled:
-            fleet = with_limits(self.scenario.snapshot.fleet, self._options.limits)
+            fleet = self.scenario.snapshot.fleet.with_limits(self._options.limits)
             self._budget.spend(_COMPILE_STEPS + len(fleet.hosts) // _HOSTS_PER_STEP)
             self._compiled[kind] = compile_request(problem.request, fleet, self._options.filters)
         return self._compiled[kind]
@@ -246,7 +245,7 @@ class Trial:
     def accepts(self, kind: int, hosts: Iterable[int]) -> bool:
         """Return True if filters accept hosts for one more member of a kind."""
         trees = integers(sorted(hosts))
-        fleet = with_limits(self.scenario.snapshot.fleet, self._options.limits)
+        fleet = self.scenario.snapshot.fleet.with_limits(self._options.limits)
         request = self._problems[kind].request
         filters = (compiled(fleet, request) for compiled in self._options.filters)
         return all(bool(f.mask()[trees].all() and f.among(trees).all()) for f in filters)
@@ -301,7 +300,7 @@ class GangSearch:
     def __init__(
         self, scenario: Scenario[State], gang: Gang, levels: Levels, options: Options
     ) -> None:
-        fleet = with_limits(scenario.snapshot.fleet, options.limits)
+        fleet = scenario.snapshot.fleet.with_limits(options.limits)
         self.options, self.budget = options, Budget(0)
         self.problem = GangProblem(gang, fleet, levels, options.filters)
         self.kinds = self.problem.kinds

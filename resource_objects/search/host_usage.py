@@ -180,7 +180,7 @@ class _Devices:
         self.is_part[target[of_device]] = True
         self.is_part[source[self.is_part[target]]] = True
         self.is_part &= ~self.is_whole
-        self.part_classes = fleet.by_class.names_of(np.flatnonzero(self.is_part))
+        self.part_classes = set(fleet.by_class.names_of(np.flatnonzero(self.is_part)))
 
     def _order(self, number: int) -> tuple[int, str]:
         return resource_class_order(self.fleet.class_of(number))

@@ -47,7 +47,6 @@ from resource_objects.search.host_classes import HostClasses
 from resource_objects.search.order import Options
 from resource_objects.search.problem import Problem, has_only_counts
 from resource_objects.search.scenario import Scenario, State
-from resource_objects.search.usage import with_limits
 
 #: The name of the member of a mix that was passed as a request.
 ONLY_MEMBER = "request"
@@ -215,7 +214,7 @@ class _Counter:
 
     def __init__(self, scenario: Scenario[State], mix: Gang, options: Options) -> None:
         self.scenario, self.mix, self.options = scenario, mix, options
-        self.fleet = with_limits(scenario.snapshot.fleet, options.limits)
+        self.fleet = scenario.snapshot.fleet.with_limits(options.limits)
         self.capacity = CapacityByHost(self.fleet)
         self.budget = Budget(options.budget)
         self.kinds = kinds_of(mix, self.capacity, most=MAX_AMOUNT)

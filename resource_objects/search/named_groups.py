@@ -100,9 +100,9 @@ class GroupKind:
     @functools.cached_property
     def would_provide(self) -> Booleans:
         """The providers of one group if nothing were allocated."""
-        able, free = self.eligible.copy(), self.fleet.released_free
+        able, free = self.eligible.copy(), self.fleet.released.inventories.free
         for _, rows, amount in self.amounts:
-            is_enough = rows.could_give(amount, free[rows.first : rows.first + len(rows.tree)])
+            is_enough = rows.could_provide(amount, free[rows.first : rows.first + len(rows.tree)])
             able &= having(self.fleet, rows, is_enough & ~rows.is_part)
         return able
 

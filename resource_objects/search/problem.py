@@ -483,7 +483,9 @@ def _may_meet(fleet: Fleet, first: Iterable[Integers]) -> Booleans:
 
 def _has_one_each(fleet: Fleet, ask: FleetDemand) -> bool:
     """Return True if each tree has at most one inventory of a class, which provides all of it."""
-    return not ask.is_split and not ask.has_pools and fleet.has_one_each(ask.resource_class)
+    return (
+        not ask.is_split and not ask.has_pools and ask.resource_class not in fleet.repeated_classes
+    )
 
 
 def _gives_alone(fleet: Fleet, ask: FleetDemand, entries: Integers) -> Booleans:

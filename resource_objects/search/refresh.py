@@ -1,7 +1,7 @@
 """The next snapshot, from the last one and the changes after it.
 
 * If only allocations changed, the feed states the amounts and units, and no tree is read: the
-  changes go into copies of three columns (:func:`.with_use`).
+  changes go into copies of three columns (:meth:`.Fleet.with_use`).
 * If definitions changed, or providers were disabled or enabled, their trees are read, and replace
   those of the last snapshot in copies of all columns (:func:`.with_trees`).
 * If a name was renamed or removed, the feed does not reach back, or too many trees changed,
@@ -21,10 +21,9 @@ from resource_objects.providers.backend import Changed, Touched
 from resource_objects.providers.columns import Columns
 from resource_objects.search import fleet_io
 from resource_objects.search.arrays import Overlay
-from resource_objects.search.fleet import Fleet
+from resource_objects.search.fleet import Fleet, InventoryChange
 from resource_objects.search.snapshot import Refresh, Snapshot
 from resource_objects.search.splice import with_trees
-from resource_objects.search.usage import InventoryChange, with_use
 
 #: Changed trees are read on their own if they are at most so many, or ...
 FEW_TREES = 64
@@ -91,7 +90,7 @@ class RefreshableSnapshot:
         uses = self._uses(touched)
         if uses is not None:
             trees_used = len({int(old.tree[place]) for _, place, _ in uses})
-            fleet = with_use(old, uses) if uses else old
+            fleet = old.with_use(uses) if uses else old
             refreshed = Refresh(changed.changes, trees_used, "patched")
             return RefreshableSnapshot(
                 Snapshot._of(fleet, changed.cursor, refreshed), self._host_of
@@ -114,24 +113,20 @@ class RefreshableSnapshot:
         """
         if touched.is_wide or touched.definitions or touched.disabled:
             return None
-        fleet = self.snapshot._fleet
         uses: list[InventoryChange] = []
         for use in touched.uses:
-            uuid, name = use.key
-            rows = fleet.classes.get(name)
-            host = self._host_of.get(uuid)
-            if rows is None or host is None:
+            place = self._place(use.key[0])
+            number = None if place is None else self.snapshot._fleet.number(place, use.key[1])
+            if place is None or number is None:
                 return None
-            of_tree = rows.of_tree(_tree_of(fleet, host))
-            for number, place in enumerate(
-                rows.provider[of_tree].tolist(), rows.first + of_tree.start
-            ):
-                if fleet.uuids[place] == uuid:
-                    uses.append((number, place, use))
-                    break
-            else:
-                return None
+            uses.append((number, place, use))
         return uses
+
+    def _place(self, uuid: str) -> int | None:
+        fleet, host = self.snapshot._fleet, self._host_of.get(uuid)
+        if host is None:
+            return None
+        return fleet.uuids.index(uuid, int(fleet.roots[_tree_of(fleet, host)]))
 
     def _hosts_of(self, uuids: Collection[str]) -> set[str]:
         """Return the names of the hosts of those providers that are in this snapshot."""

@@ -6,7 +6,6 @@ Arrays cannot be written, and rows do not change: a fleet after changes has othe
 from __future__ import annotations
 
 import dataclasses
-import itertools
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self, TypeAlias
 
@@ -98,10 +97,9 @@ class Members(Mapping[str, Integers]):
         """Return the name of an entry."""
         return self.names[int(self.packed[entry]) >> PLACE_BITS]
 
-    def names_of(self, entries: Integers) -> set[str]:
-        """Return the names of entries. Cost: linear in these, vectorised."""
-        codes = np.unique(self.packed[entries] >> PLACE_BITS)
-        return {self.names[code] for code in codes.tolist()}
+    def names_of(self, entries: Integers) -> list[str]:
+        """Return the names of entries."""
+        return [self.names[code] for code in (self.packed[entries] >> PLACE_BITS).tolist()]
 
     def entry(self, name: str, place: int) -> int | None:
         """Return the entry of a name and place, None if there is none. Cost: a binary search."""
@@ -555,38 +553,16 @@ class Allocations(Rows):
         """
         amounts: dict[str, int] = {}
         for provider, resource_class, factor in of:
-            _add(amounts, self.of_provider(provider), resource_class, factor)
+            for name, consumer, amount in self.of_provider(provider):
+                if name == resource_class:
+                    amounts[consumer] = amounts.get(consumer, 0) + factor * amount
         return by_consumer(amounts)
-
-    def holders_of_each(
-        self, resource_class: str, providers: Integers, starts: Integers
-    ) -> Iterator[tuple[tuple[str, int], ...]]:
-        """Yield :meth:`holders` of a class for each of some sets of providers.
-
-        :param providers: the sets, one after the other
-        :param starts: the first entry of each set
-        """
-        rows = list(self.of_each(providers))
-        for start, end in itertools.pairwise([*starts.tolist(), len(rows)]):
-            amounts: dict[str, int] = {}
-            for of_provider in rows[start:end]:
-                _add(amounts, of_provider, resource_class)
-            yield by_consumer(amounts)
 
 
 def by_consumer(amounts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     """Return the consumers with their amounts, in the order of :func:`by_amount`."""
     pairs = amounts.items()
     return tuple(sorted(pairs, key=by_amount) if len(pairs) > 1 else pairs)
-
-
-def _add(
-    amounts: dict[str, int], rows: Iterable[Row], resource_class: str, factor: int = 1
-) -> None:
-    """Add the allocations of a class to the amounts of their consumers."""
-    for name, consumer, amount in rows:
-        if name == resource_class:
-            amounts[consumer] = amounts.get(consumer, 0) + factor * amount
 
 
 class Units(Rows):

@@ -201,7 +201,8 @@ class RelaxationSearch:
         self._in_trees = {
             fleet.whole_tree(place)
             for group in self.request.groups
-            if group.in_tree is not None and (place := fleet.place_of(group.in_tree)) is not None
+            if group.in_tree is not None
+            and (place := fleet.place_by_key.get(group.in_tree)) is not None
         }
         self._released: set[str] = set()  # consumers after whose release there is a candidate
         self._parts: dict[tuple[int, ...], Fleet] = {}

@@ -37,7 +37,7 @@ def feasible_without_consumers(
 
     :param as_of_now: whether disabled units stay disabled
     """
-    released = fleet.released()
+    released = fleet.released
     is_feasible = np.zeros(len(fleet.hosts), dtype=np.bool_)
     is_feasible[
         possible_trees(compile_request(request, released.as_of_now() if as_of_now else released))
@@ -102,7 +102,7 @@ def _placeable_after_release(
         number = fleet.number(place, name)
         if number is not None:
             uses[consumer, tree_of[place]].append((number, amount))
-    released, used, shares = fleet.as_of_now().released(), fleet.inventories.used, fleet.shares
+    released, used, shares = fleet.as_of_now().released, fleet.inventories.used, fleet.shares
     placeable: set[tuple[str, int]] = set()
     for consumers in passes[:MAX_PASSES]:
         amounts = np.zeros_like(used)

@@ -17,7 +17,6 @@ import itertools
 import types
 import uuid as uuids
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
 
 from resource_objects import exceptions
@@ -56,8 +55,13 @@ from resource_objects.search.candidates import Candidates
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.fleet_io import columns_of
 from resource_objects.search.order import Options
-from resource_objects.search.splice import columns_with, with_columns, with_definitions
-from resource_objects.search.usage import NO_MOMENT, settle, uuids_in, with_use
+from resource_objects.search.settlement import (
+    NO_MOMENT,
+    columns_with,
+    settle,
+    with_columns,
+    with_definitions,
+)
 
 #: What can be claimed: candidates, of which the first that is free is allocated; one of them; or
 #: allocations, also those of a claim.
@@ -564,13 +568,13 @@ class Scenario(Generic[S_co]):
         self._use(uses)
 
     def _use(self, uses: Sequence[tuple[int, int, Change]]) -> None:
-        self._fleet = with_use(self._fleet, uses, in_place=self._snapshot is None)
+        self._fleet = self._fleet.with_use(uses, in_place=self._snapshot is None)
         self._snapshot = None
 
     def _limits(self, value: Limited) -> UseLimits:
         if value is None:
             return UNLIMITED
-        return of_uuids(limits(value), partial(uuids_in, self._fleet))
+        return of_uuids(limits(value), self._fleet.uuids_of)
 
     def _record(self, consumer: str) -> ConsumerRecord | None:
         """Return the record of a consumer, None if it has no allocations."""

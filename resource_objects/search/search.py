@@ -39,7 +39,6 @@ from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import compile_request, decide_by_arrays, possible_trees
 from resource_objects.search.tree_search import TreeSearch, Wider, candidate
-from resource_objects.search.usage import with_limits
 
 #: Steps that one host may take before the others had their turn.
 FIRST_TURN = 1000
@@ -81,7 +80,7 @@ class _Turns:
     def __init__(self, fleet: Fleet, request: Request, options: Options) -> None:
         self._options = options
         self._feasibility = functools.partial(Feasibility, fleet, request, options)
-        limited = with_limits(fleet.as_of_now(), options.limits)
+        limited = fleet.as_of_now().with_limits(options.limits)
         self._problem = problem = compile_request(request, limited, options.filters)
         self._preference = Preference(limited, request, options.order, options.seed, options.keeps)
         self._budget = Budget(options.budget)

@@ -7,7 +7,6 @@ import dataclasses
 import datetime
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 import numpy as np
@@ -32,7 +31,6 @@ from resource_objects.search.fleet_io import columns_of
 from resource_objects.search.host_usage import HostUsage
 from resource_objects.search.order import Options, Order, check_seed
 from resource_objects.search.scenario import Scenario, State, plan_between
-from resource_objects.search.usage import uuids_in
 
 if TYPE_CHECKING:
     from resource_objects.search.bundle import Bundle
@@ -303,7 +301,7 @@ class Snapshot(Shared):
             Order.of(order),
             check_seed(seed),
             _positive("budget", budget),
-            arguments.of_uuids(arguments.limits(limits), partial(uuids_in, self._fleet)),
+            arguments.of_uuids(arguments.limits(limits), self._fleet.uuids_of),
             tuple(filters),
         )
 

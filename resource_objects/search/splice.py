@@ -8,18 +8,11 @@ definitions. Places and numbers that no longer exist are -1.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
-from resource_objects import clock, exceptions
-from resource_objects.providers.columns import Columns, stored_definitions
-from resource_objects.providers.consistency import check_consistent, check_units_free
-from resource_objects.providers.definition import DefinitionChanges, StoredDefinitions
-from resource_objects.providers.plan import Plan
-from resource_objects.providers.pools import Member, newly_counted
-from resource_objects.search import fleet_io
 from resource_objects.search.arrays import Integers, frozen, integers
 from resource_objects.search.fleet import CLASS_COLUMNS, ClassRows, Fleet
 from resource_objects.search.relations import (
@@ -29,7 +22,6 @@ from resource_objects.search.relations import (
     Pools,
     Shares,
 )
-from resource_objects.store.columns import redefined
 
 T = TypeVar("T")
 
@@ -269,88 +261,3 @@ def _parts(old: Fleet, new: Fleet, name: str, splice: TreeSplice) -> Parts:
         tuple([shapes[code] for code in used.tolist()]),
         of_parts.listed(was.descriptions, now.descriptions),
     )
-
-
-# --- other definitions ----------------------------------------------------------------------------
-# The affected trees are converted to columns, on which a plan is rehearsed as on the columns of a
-# backend. So what a ledger refuses is refused here, in the same words.
-
-
-class Redefinition(NamedTuple):
-    """A fleet after changes of definitions, and what is needed to undo them."""
-
-    fleet: Fleet
-    before: Columns  #: the affected trees before the changes
-    hosts: tuple[str, ...]  #: the roots of the affected trees after the changes
-
-
-def with_definitions(fleet: Fleet, columns: Columns, plan: Plan) -> Redefinition:
-    """Return a fleet after the changes of definitions, and of disabled providers, of a plan.
-
-    Cost: linear in the affected trees, and copies of all columns: a few milliseconds for 10,000
-    hosts.
-
-    :param columns: of the fleet, the trees that the plan affects
-    :raises AlreadyExists: if a name or uuid exists, in any tree
-    :raises Conflict: if a pool provides a class to a tree that would count it
-    :raises InUse, InvalidTree, InvalidPlan: as a ledger does
-    """
-    if plan.definitions is not None:
-        _check_names(fleet, plan.definitions, columns)
-        stored = stored_definitions(columns)
-        for changed in check_consistent(stored, plan.definitions):
-            check_units_free(changed, columns)
-        _check_pools(fleet, stored, plan.definitions)
-    after = redefined(columns, plan, columns.now or clock.now())
-    return Redefinition(with_columns(fleet, _hosts(columns), after), columns, _hosts(after))
-
-
-def with_columns(fleet: Fleet, hosts: Collection[str], columns: Columns) -> Fleet:
-    """Return a fleet with the trees of columns in the place of the trees of some hosts."""
-    if fleet.within is not None:  # one tree and its pools: the same part is cut out again
-        return fleet_io.read(columns, fleet.uuids[int(fleet.roots[fleet.within])])
-    removed = sorted(bisect.bisect_left(fleet.hosts, host) for host in hosts)
-    return with_trees(fleet, fleet_io.read(columns), removed)
-
-
-def columns_with(fleet: Fleet, places: Iterable[int]) -> Columns:
-    """Return the columns of the trees of some providers; all trees of a confined fleet."""
-    if fleet.within is not None:
-        return fleet_io.columns_of(fleet)
-    return fleet_io.columns_of(fleet, {int(fleet.tree[place]) for place in places})
-
-
-def _hosts(columns: Columns) -> tuple[str, ...]:
-    rows = zip(columns.providers.name, columns.providers.parent_id, strict=True)
-    return tuple(sorted(name for name, parent in rows if parent is None))
-
-
-def _check_names(fleet: Fleet, changes: DefinitionChanges, columns: Columns) -> None:
-    """Raise AlreadyExists for a name or uuid in another tree; the affected trees are rehearsed."""
-    affected = set(columns.providers.uuid)
-    for definition in (*changes.creates, *(update.definition for update in changes.updates)):
-        for key in (definition.name, definition.uuid):
-            place = fleet.place_by_key.get(key)
-            if place is not None and fleet.uuids[place] not in affected:
-                raise exceptions.AlreadyExists("provider", key)
-
-
-def _check_pools(fleet: Fleet, stored: StoredDefinitions, changes: DefinitionChanges) -> None:
-    counted = newly_counted(stored, changes)
-    trees: set[int] = set()
-    of_pools = counted.aggregates(of_pools=True)
-    for name in counted.aggregates(of_pools=False) | of_pools:
-        if name in fleet.aggregates:
-            places = fleet.aggregates[name]
-            wanted = places if name in of_pools else places[fleet.is_pool[places]]
-            trees.update(np.unique(fleet.tree[wanted]).tolist())
-    changed = set(counted.after) | counted.changed
-    counted.check(list(_pool_members(fleet, trees, changed)) if trees else ())
-
-
-def _pool_members(
-    fleet: Fleet, trees: Collection[int], excluded: Collection[str]
-) -> Iterator[Member]:
-    for uuid, stored in stored_definitions(fleet_io.columns_of(fleet, trees)).items():
-        if uuid not in excluded:
-            yield Member.of(stored.definition, stored.generation, stored.root_uuid)

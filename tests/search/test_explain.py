@@ -227,7 +227,7 @@ def test_a_trait_that_somebody_has_who_lacks_another_is_told_with_that():
     ]
 
 
-def test_what_pools_alone_could_give_is_told_of_groups_too():
+def test_what_pools_alone_could_provide_is_told_of_groups_too():
     """
     host0   VCPU=4, DISK_GB=2 in steps of 2   nfs: DISK_GB=9, for both
     """

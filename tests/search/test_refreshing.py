@@ -152,7 +152,7 @@ def test_the_views_of_a_fleet_do_not_depend_on_fleets_with_other_figures() -> No
     columns = lab()
     fleet, first = fleet_io.read(columns), devices(fleet_io.read(columns))
     used, capacity = fleet.inventories.used, fleet.inventories.capacity
-    assert devices(fleet.released()) != first
+    assert devices(fleet.released) != first
     devices(fleet.with_figures(used=used * 0))
     devices(fleet.with_figures(capacity=capacity * 0))
     assert devices(fleet) == first

@@ -102,7 +102,7 @@ def test_no_array_of_it_can_be_written():
     kept = Snapshot(columns_of(lab()))._fleet
     arrays = [kept.parent, kept.tree, *kept.traits.values()]
     for rows in kept.classes.values():
-        names = [name for name in type(rows).__dataclass_fields__ if name != "first"]
+        names = [name for name in rows._fields if name != "first"]
         arrays += [getattr(rows, name) for name in names]
     assert len(arrays) > 30
     for array in arrays:
