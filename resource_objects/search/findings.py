@@ -196,9 +196,9 @@ class Pairs(NamedTuple):
     entry: Integers  #: places of providers, or entries of the class
     role: Integers  #: :data:`OWN` or :data:`POOL`
 
-    def flags(self, every: Booleans) -> Booleans:
+    def flags(self, by_role: Booleans) -> Booleans:
         """Return flags by role and entry as flags of the pairs."""
-        flags: Booleans = every[self.role, self.entry]
+        flags: Booleans = by_role[self.role, self.entry]
         return flags
 
     def of_host(self, host: int) -> slice:
@@ -247,13 +247,13 @@ class HostSet:
     @functools.cached_property
     def providers(self) -> Pairs:
         """All providers of the hosts, and their pools."""
-        own, (hosts, pools) = self.entries(self.fleet.tree), self._pools
+        pairs, (hosts, pools) = self.entries(self.fleet.tree), self._pools
         if not len(pools):
-            return own
-        host = np.concatenate((own.host, hosts))
+            return pairs
+        host = np.concatenate((pairs.host, hosts))
         order = np.argsort(host, kind="stable")
-        entry = np.concatenate((own.entry, pools))
-        role = np.repeat((OWN, POOL), (len(own.host), len(pools)))
+        entry = np.concatenate((pairs.entry, pools))
+        role = np.repeat((OWN, POOL), (len(pairs.host), len(pools)))
         return Pairs(host[order], entry[order], role[order])
 
     def inventories(self, rows: ClassRows) -> Pairs:
@@ -462,8 +462,8 @@ class Findings:
         if fleet.limited:
             limited = np.isin(numbers, integers(sorted(fleet.limited)))
             is_limited = self.hosts.any(pairs.host[limited])
-        for rule, some in ((Rule.CAPACITY, hosts & ~is_limited), (Rule.LIMIT, hosts & is_limited)):
-            at, is_inside = np.flatnonzero(some), some[pairs.host]
+        for rule, flags in ((Rule.CAPACITY, ~is_limited), (Rule.LIMIT, is_limited)):
+            at, is_inside = np.flatnonzero(hosts & flags), flags[pairs.host]
             self.add(
                 *(condition, rule, at, requested),
                 bound=capacity[at],
@@ -494,9 +494,9 @@ class Findings:
     ) -> None:
         """Add the reasons of each of some hosts, whether decisions are made or not."""
         for host in np.flatnonzero(hosts).tolist():
-            if some := tuple(reasons(host)):
-                self._note(condition, host, [reason.rule for reason in some])
-                self.items.append((int(self.hosts.trees[host]), some))
+            if of_host := tuple(reasons(host)):
+                self._note(condition, host, [reason.rule for reason in of_host])
+                self.items.append((int(self.hosts.trees[host]), of_host))
 
     def _note(self, condition: Condition, hosts: Any, rules: Sequence[Rule]) -> None:
         self.is_refused[hosts] = True
@@ -572,7 +572,8 @@ def excluded(
 
     :param flags: by condition, the providers that do not meet it
     """
-    failed = [each for each, unmet_by in zip(conditions, flags, strict=True) if unmet_by.all()]
+    pairs = zip(conditions, flags, strict=True)
+    failed = [condition for condition, unmet_by in pairs if unmet_by.all()]
     if failed:
         return [unmet(rule, label, amount, resource_class, host) for rule, label in failed]
     words = conflict(conditions, flags)

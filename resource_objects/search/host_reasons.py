@@ -86,7 +86,8 @@ class HostReasons:
     def count(self) -> int:
         """Return the number of reasons, most of which are not made for it."""
         of_columns = self._hosts_by(lambda reason: reason).values()
-        return sum(map(np.count_nonzero, of_columns)) + sum(len(some) for _, some in self._single())
+        single = sum(len(reasons) for _, reasons in self._single())
+        return single + sum(map(np.count_nonzero, of_columns))
 
     def labels(self, among: Integers) -> Counter[str]:
         """Return how many of some hosts fail by each constraint; one may fail by several."""
@@ -143,8 +144,9 @@ class HostReasons:
 def needs_decision(problem: Problem) -> Booleans:
     """Return the trees of which arrays do not suffice, whatever is requested."""
     fleet = problem.fleet
-    every = bool(problem.located or problem.near is not None or fleet.above)
-    flags = np.full(len(fleet.hosts), every or any(demand.units for demand in problem.demands))
+    is_placed = bool(problem.located or problem.near is not None or fleet.above)
+    has_units = any(demand.units for demand in problem.demands)
+    flags = np.full(len(fleet.hosts), is_placed or has_units)
     if fleet.shares:
         flags[fleet.inventories.tree[fleet.shares.source]] = True
     if fleet.pools:
@@ -193,8 +195,8 @@ class Lacks:
 
     def add(self, tree: int, reasons: Iterable[Reason]) -> None:
         """Count the reasons of a host; disabled providers only if there is no other reason."""
-        every = list(reasons)
-        for reason in [reason for reason in every if reason.disabled is None] or every:
+        reasons = list(reasons)
+        for reason in [reason for reason in reasons if reason.disabled is None] or reasons:
             if reason.rule in _OF_AMOUNTS:
                 self.lack[tree] += 1 - max(0, reason.free) / max(1, reason.requested)
             else:
