@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -257,35 +258,68 @@ class Placing:
     """The placed amounts of one tree. The assignment to each choice of parts is decided once."""
 
     def __init__(self, located: Sequence[LocatedTreeDemand]) -> None:
-        self.located = tuple(located)
+        self._located = tuple(located)
+        self._names = [demand.ask.resource_class for demand in located]
         #: whether a decision reached its own bound: then there may be an assignment
-        self.cut_short = False
-        self._known: dict[tuple[PartSets, frozenset[tuple[int, int]]], Assigned | None] = {}
-
-    @functools.cached_property
-    def alone(self) -> tuple[Placing, ...]:
-        """Each placed amount as if it were the only one."""
-        if len(self.located) == 1:
-            return (self,)
-        return tuple(Placing([one]) for one in self.located)
+        self.is_cut_short = False
+        self._decided: dict[tuple[PartSets, frozenset[tuple[int, int]]], Assigned | None] = {}
 
     @functools.cached_property
     def reach(self) -> frozenset[int]:
         """The inventories that they may use on any of their parts."""
-        return frozenset[int]().union(*(one.reach for one in self.located))
+        return frozenset[int]().union(*(demand.reach for demand in self._located))
 
     def fit(self, within: PartSets, budget: Budget, used: Used | None = None) -> Assigned | None:
         """Return the assigned amounts, each within its parts; None if there are none.
+
+        Each of them has capacity; :meth:`assign` returns amounts that have it together.
 
         :param used: the use by the same request, in addition to the stored one
         :raises SearchLimitReached: if the budget runs out first
         """
         more = frozenset((n, count) for n, count in (used or {}).items() if n in self.reach)
         key = tuple(within), more
-        if key not in self._known:
-            budget.spend(1 + sum(len(one.places) for one in self.located))
-            self._known[key] = self._fitted(within, dict(more))
-        return self._known[key]
+        if key not in self._decided:
+            budget.spend(1 + sum(len(demand.places) for demand in self._located))
+            self._decided[key] = self._fitted(within, dict(more))
+        return self._decided[key]
+
+    def assign(self, within: PartSets, budget: Budget, used: Used) -> Assigned | None:
+        """Return assigned amounts that have capacity next to each other; None if there are none.
+
+        If those of :meth:`fit` have not, they are assigned one after the other, each next to those
+        before it. Others might leave more to each other, so None is not final then.
+        """
+        used = {number: count for number, count in used.items() if count}
+        assigned = self.fit(within, budget, used)
+        if assigned is None or self._has_capacity(assigned, used):
+            return assigned
+        amounts, total = list[Amount](), Counter(used)
+        for single, parts in zip(self._singles, within, strict=True):
+            result = single.fit([parts], budget, total)
+            if result is None:
+                break
+            amounts += result
+            total.update(single._located[0].uses(result[0]))
+        else:
+            try:
+                return self.try_fit(within, None, tuple(amounts))
+            except (*_REFUSALS, exceptions.SearchLimitReached):
+                pass
+        self.is_cut_short = True
+        return None
+
+    @functools.cached_property
+    def _singles(self) -> tuple[Placing, ...]:
+        """Each placed amount as if it were the only one."""
+        return (self,) if len(self._located) == 1 else tuple(Placing([d]) for d in self._located)
+
+    def _has_capacity(self, assigned: Assigned, used: Used) -> bool:
+        """Return whether assigned amounts have capacity wherever they use the same inventories."""
+        total, fleet = Counter(used), self._located[0].ask.fleet
+        for demand, amount in zip(self._located, assigned, strict=True):
+            total.update(demand.uses(amount))
+        return all(count <= fleet.left(number) for number, count in total.items())
 
     def _fitted(self, within: PartSets, used: Used) -> Assigned | None:
         if not all(within):
@@ -295,7 +329,7 @@ class Placing:
         except _REFUSALS:
             return None
         except exceptions.SearchLimitReached:
-            self.cut_short = True
+            self.is_cut_short = True
             return None
 
     def try_fit(
@@ -309,52 +343,40 @@ class Placing:
         :raises InvalidInventory: if stored parts contradict each other
         :raises SearchLimitReached: if the decision reached its own bound
         """
-        given = amounts or tuple(one.ask.amount for one in self.located)
-        names = [one.ask.resource_class for one in self.located]
-        views = {
-            name: self._beside(one, used or {}).located
-            for name, one in zip(names, self.located, strict=True)
-        }
-        spots = {
-            name: some
-            for name, one, parts in zip(names, self.located, within, strict=True)
-            if (some := one.spots(parts)) is not None
-        }
-        demand = dict(zip(names, given, strict=True))
-        found = fit_together(demand, {**self._others(views), **views}, spots)
-        return tuple(found[name] for name in names)
-
-    def checked(self, within: PartSets, assigned: Assigned) -> Assigned | None:
-        """Return assigned amounts if they are possible together, apart from their capacity."""
-        try:
-            return self.try_fit(within, None, assigned)
-        except (*_REFUSALS, exceptions.SearchLimitReached):
-            return None
-
-    def _beside(self, one: LocatedTreeDemand, used: Used) -> View:
-        """Return the view of the tree with further use."""
-        fleet = one.ask.fleet
-        more = {
-            (int(fleet.inventories.provider[n]), fleet.class_of(n)): count
-            for n, count in used.items()
-            if n in one.reach
-        }
-        return view_with_use(fleet, one.view, more) if more else one.view
-
-    def _others(self, views: Mapping[str, LocatedView]) -> Mapping[str, LocatedView]:
-        """Return what else lies over the tree, and is left to others where that is possible."""
+        amounts = amounts or tuple(demand.ask.amount for demand in self._located)
+        demands = list(zip(self._names, self._located, within, strict=True))
+        views = {name: _with_use(demand, used or {}).located for name, demand, _ in demands}
         has_cells = any(cell_map_of(view.inventory) is not None for view in views.values())
-        return self._rest if has_cells else {}
+        spots = {
+            name: positions
+            for name, demand, parts in demands
+            if (positions := demand.spots(parts)) is not None
+        }
+        requested = dict(zip(self._names, amounts, strict=True))
+        result = fit_together(requested, {**(self._others if has_cells else {}), **views}, spots)
+        return tuple(result[name] for name in self._names)
 
     @functools.cached_property
-    def _rest(self) -> Mapping[str, LocatedView]:
-        fleet, tree = self.located[0].ask.fleet, self.located[0].tree
-        found: dict[str, LocatedView] = {}
-        for kind in fleet.parts.keys() - {one.ask.resource_class for one in self.located}:
+    def _others(self) -> Mapping[str, LocatedView]:
+        """The views of the resources that are not requested: next to cells, they matter too."""
+        fleet, tree = self._located[0].ask.fleet, self._located[0].tree
+        views: dict[str, LocatedView] = {}
+        for kind in fleet.parts.keys() - set(self._names):
             try:
                 view = view_of(fleet, kind, tree)
             except exceptions.InvalidInventory:
                 continue
             if view is not None:
-                found[kind] = view.located
-        return found
+                views[kind] = view.located
+        return views
+
+
+def _with_use(demand: LocatedTreeDemand, used: Used) -> View:
+    """Return the view of a demand with further use."""
+    fleet = demand.ask.fleet
+    more = {
+        (int(fleet.inventories.provider[n]), fleet.class_of(n)): count
+        for n, count in used.items()
+        if n in demand.reach
+    }
+    return view_with_use(fleet, demand.view, more) if more else demand.view

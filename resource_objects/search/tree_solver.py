@@ -35,7 +35,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from resource_objects.exceptions import SearchLimitReached
-from resource_objects.resources import Amount, resource
+from resource_objects.resources import resource
 from resource_objects.resources.backtracking import CutShort, Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified
@@ -43,7 +43,6 @@ from resource_objects.resources.matching import Matching
 from resource_objects.search.demands import (
     Assigned,
     LocatedTreeDemand,
-    PartSets,
     Placing,
     Supply,
     TreeDemand,
@@ -157,18 +156,12 @@ class TreeSolver:
         """
         self.budget.spend()
         yield from filter(None, solutions(State(-1), self.expand, self.budget, self._key, cost=0))
-        if not self._solution_count and self.is_cut_short:
+        if self.placing is not None and self.placing.is_cut_short and not self._solution_count:
             raise CutShort(self.budget.allowed)
 
     def leave_assignment(self) -> None:
         """Search no further with the named groups as they are assigned in the last solution."""
         self._is_done = True
-
-    @property
-    def is_cut_short(self) -> bool:
-        """Whether a decision about placed amounts came to its own bound."""
-        placing = self.placing
-        return placing is not None and any(one.cut_short for one in (placing, *placing.alone))
 
     # --- steps ---
 
@@ -311,6 +304,7 @@ class TreeSolver:
 
     def _place(self) -> Iterator[_Next]:
         """Yield the solutions with the placed amounts, one of which answers for each open trait."""
+        assert self.placing is not None, "an amount is placed"
         traits, first, tried = self.open_traits(), len(self.classes), set[tuple[int, ...]]()
         for choice in itertools.product(range(len(self.located)), repeat=len(traits)):
             parts = list(self.unnamed.located)
@@ -318,39 +312,9 @@ class TreeSolver:
                 parts[number] &= having[first + number]
             if tuple(parts) not in tried and not self._is_done:
                 tried.add(tuple(parts))
-                assigned = self._placed(parts)
+                assigned = self.placing.assign(parts, self.budget, self.account.used)
                 if assigned is not None:
                     yield self._solution(assigned)
-
-    def _placed(self, parts: PartSets) -> Assigned | None:
-        """Return the placed amounts assigned, next to other demands and to each other."""
-        placing = self.placing
-        assert placing is not None, "an amount is placed"
-        used = {number: count for number, count in self.account.used.items() if count}
-        assigned = placing.fit(parts, self.budget, used)
-        if assigned is None or self._has_capacity(assigned, used):
-            return assigned
-        result: list[Amount] = []
-        total = Counter(used)
-        for alone, some in zip(placing.alone, parts, strict=True):
-            one = alone.fit([some], self.budget, total)
-            if one is None:
-                break
-            result += one
-            total.update(alone.located[0].uses(one[0]))
-        else:
-            assigned = placing.checked(parts, tuple(result))
-            if assigned is not None:
-                return assigned
-        placing.cut_short = True  # other assignments might leave more to each other
-        return None
-
-    def _has_capacity(self, assigned: Assigned, used: Mapping[int, int]) -> bool:
-        """Return whether placed amounts fit next to each other wherever they use the same."""
-        total = Counter(used)
-        for one, amount in zip(self.located, assigned, strict=True):
-            total.update(one.uses(amount))
-        return all(count <= self.fleet.left(number) for number, count in total.items())
 
     # --- what the rest depends on ---
 
@@ -880,7 +844,7 @@ class UnnamedGroup:
             return None
         if solver.placing is not None:
             assigned = solver.placing.fit(sets[count:], solver.budget, self._used)
-            if assigned is None and not solver.is_cut_short:
+            if assigned is None and not solver.placing.is_cut_short:
                 return None
         elif solver.open & (solver.open - 1) and not self._covers(classes, sets):
             return None
