@@ -15,14 +15,13 @@
 ``ledger``          Ledger, with all its methods, and ``connect``
 ``context``         what every part uses: the backend, operations, the retry policy
 ``claims``          allocating, moving, releasing; ``gang_claim``: several consumers at once;
-                    ``expired``: claims whose time is over; ``lease``: renewals
-``queue``           claims that wait, first come, first served
+                    ``lease``: renewals
+``queue``           claims that wait, first come, first served; claims whose time is over
 ``demand``          candidates and amounts in one form; ``assign``: placed amounts and named units
-``definitions``     ``sync`` and other changes of providers; ``names``: classes, traits,
-                    aggregates; ``pools``
+``definitions``     ``sync`` and other changes of providers, plans and the audit; ``names``:
+                    classes, traits, aggregates; ``pools``
 ``server_groups``   consumers that must be on one host, or on different ones
 ``maintenance``     disabling, enabling and draining providers
-``plans``           plans of changes, and their execution; the audit
 ``use_over_time``   usage between two moments
 ``statistics``      figures that agents report of their hosts
 ``queries``         lists and figures; ``feed``: the change feed, and fresh snapshots

@@ -1,4 +1,4 @@
-"""Writes of definitions: providers, inventories, traits, aggregates and shares.
+"""Writes of definitions (providers, inventories, traits, aggregates and shares), and plans.
 
 Every write compares the wanted trees with the stored ones and writes the difference at the
 generations that were read. It is repeated if another process wrote in between.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import datetime
 import hashlib
 import types
 from collections import Counter, defaultdict
@@ -16,10 +17,12 @@ from types import MappingProxyType
 from typing import Any, TypeAlias
 
 from resource_objects import collector, exceptions, names
-from resource_objects.ledger.context import LedgerContext
+from resource_objects.ledger.context import LedgerContext, claim_of
 from resource_objects.ledger.queries import Reader
-from resource_objects.providers import DefinitionChanges, Provider
-from resource_objects.providers.arguments import any_generation
+from resource_objects.providers import Claim, DefinitionChanges, Provider
+from resource_objects.providers.arguments import ago, any_generation
+from resource_objects.providers.audit import Audit, audit, consumers_of_several_trees
+from resource_objects.providers.backend import Capability
 from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.consistency import (
     check_consistent,
@@ -42,10 +45,12 @@ from resource_objects.providers.listing import (
     ListedProvider,
     ProviderFilter,
 )
-from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Use, Write
+from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Operation, Use, Write
+from resource_objects.providers.plan import Plan
 from resource_objects.providers.pools import SHARES, newly_counted
 from resource_objects.providers.reshape import Move, Reshape, merge_moves
 from resource_objects.providers.reshape_plan import ReshapePlanner
+from resource_objects.store.columns import check_definitions, rehearse
 
 #: A parent; ``...`` leaves the parent unchanged, None makes the provider a root.
 Parent: TypeAlias = str | types.EllipsisType | None
@@ -229,6 +234,93 @@ class Definitions:
 
         kind = "define" if parent is ... else "reparent"
         return self.write("rename" if set(fields) == {"name"} else kind, key, operation, compare)
+
+    # --- plans ---
+
+    def diff(self, roots: Sequence[Provider], moves: Sequence[Move]) -> Plan:
+        check_roots(roots)
+        difference = self.compare(roots, moves)
+        changed = [changes for changes in difference.changes if changes]
+        root = changed[0].root if len(changed) == 1 else f"{len(changed)} trees"
+        changes = merge_changes(root, changed)
+        plan = Plan(changes or None, difference.orders)
+        if changes:
+            plan = self._with_renumbering(plan, difference.stored)
+            self.check_allowed(difference.stored, changes, plan.orders)
+        return plan.naming(difference.stored, difference.names)
+
+    def apply(self, plan: Plan, dry_run: bool, operation: str | None) -> tuple[Claim, ...]:
+        if not isinstance(plan, Plan):
+            raise exceptions.InvalidInput("field", "apply", plan, "a Plan")
+        self._check_ledger(plan)
+        stored: StoredDefinitions = {}
+        if dry_run:
+            claims = self._context.backend.held_by(plan.consumers)
+            plan = plan.as_held(claims)
+            columns = self._read_plan(plan, _providers_of(claims))
+            stored = stored_definitions(columns)
+            plan = plan.compared_with(stored)
+            order_count = len(plan.orders)
+            plan = self._with_renumbering(plan, stored)
+            if len(plan.orders) > order_count:
+                claims = self._context.backend.held_by(plan.consumers)
+                columns = self._read_plan(plan, _providers_of(claims))
+            self._rehearse(plan, columns, claims)
+            return ()
+        recorded = self._context.recorded(operation, "apply", plan.subject)
+        if recorded is not None:
+            return tuple(map(claim_of, recorded.claims))
+        if not plan:
+            return ()
+        subject, order_count = plan.subject, len(plan.orders)
+        if plan.held:
+            plan = plan.as_held(self._context.backend.held_by(plan.held))
+        if plan.definitions is not None:
+            columns = self._read_plan(plan, (), allocations=False)
+            check_definitions(plan.definitions, columns)
+            stored = stored_definitions(columns)
+            plan = self._with_renumbering(plan.compared_with(stored), stored)
+        started = self._context.operation(operation)
+        records = self._commit_plan(plan, stored, started, "apply", subject)
+        return tuple(map(claim_of, records[:order_count]))
+
+    def reshape(self, reshape: Reshape, dry_run: bool, operation: str | None) -> Plan:
+        if not isinstance(reshape, Reshape):
+            raise exceptions.InvalidInput("field", "reshape", reshape, "a Reshape")
+        retries, subject, keys = self._context.retries, reshape.subject, reshape.providers
+        if not dry_run and self._context.recorded(operation, "reshape", subject) is not None:
+            return Plan()
+        started = self._context.operation(operation)
+
+        def attempt() -> Plan:
+            columns = self._context.backend.read(*keys) if keys else Columns()
+            planner = ReshapePlanner(reshape, columns)
+            claims = self._context.backend.held_by(planner.consumers)
+            plan = planner.plan(claims)
+            if dry_run:
+                if not set(plan.places).issubset(columns.providers.uuid):
+                    columns = self._read_plan(plan, keys)
+                self._rehearse(plan, columns, claims)
+            elif plan:
+                stored = {} if plan.definitions is None else stored_definitions(columns)
+                self._commit_plan(plan, stored, started, "reshape", subject)
+            return plan
+
+        # claims of moved inventories conflict too, and may be frequent
+        tries = max(retries.definitions, retries.assignments)
+        return retries.retry(attempt, *CONCURRENT_ERRORS, tries=tries)
+
+    def audit(self, now: datetime.datetime | None, older_than: datetime.timedelta | None) -> Audit:
+        at = self._context.now_or(now)
+        if older_than is not None:
+            ago("older_than", older_than, at)  # an invalid age is refused before the reads
+        expired = ConsumerFilter(expires_before=at)
+        pages = self._context.consumers(expired, page=MOST_ROWS)
+        claims = [record for records in pages for record in records]
+        columns = self._context.backend.read()
+        consumers = consumers_of_several_trees(columns)
+        claims += self._context.backend.held_by(consumers).values() if consumers else ()
+        return audit(columns, claims, now=at, older_than=older_than)
 
     # --- steps of each write ---
 
@@ -417,6 +509,49 @@ class Definitions:
                 linked += self._reader.providers(trees, page=MOST_ROWS)
         return counted.unchanged(linked)
 
+    # --- steps of plans ---
+
+    def _with_renumbering(self, plan: Plan, stored: StoredDefinitions) -> Plan:
+        """Return a plan with the orders by which allocations follow CPUs to other cells."""
+        if plan.definitions is None:
+            return plan
+        orders = self.renumbered(stored, plan.definitions, plan.orders)
+        return dataclasses.replace(plan, orders=(*plan.orders, *orders)) if orders else plan
+
+    def _check_ledger(self, plan: Plan) -> None:
+        """Refuse a plan of snapshots of another ledger, if both ledgers are known."""
+        backend = self._context.backend
+        if not plan.ledger or Capability.FEED in backend.unsupported:
+            return
+        if backend.cursor().epoch not in (plan.ledger, 0):
+            raise exceptions.InvalidPlan("plan", "it was made of snapshots of another ledger")
+
+    def _read_plan(self, plan: Plan, uuids: Iterable[str], *, allocations: bool = True) -> Columns:
+        """Read the trees of a plan, also those of the names that it states.
+
+        :param uuids: further providers to read
+        """
+        keys = dict.fromkeys((*plan.places, *uuids))
+        if plan.definitions is not None:
+            keys |= dict.fromkeys(definition.name for definition in plan.definitions.definitions)
+        return self._context.backend.read(*keys, allocations=allocations) if keys else Columns()
+
+    def _rehearse(self, plan: Plan, columns: Columns, claims: Mapping[str, ConsumerRecord]) -> None:
+        self._context.backend.check(plan.write(Operation()))
+        rehearse(plan, columns, claims, self._context.backend.now())
+        if plan.definitions is not None:
+            stored = stored_definitions(columns)
+            self.check_allowed(stored, plan.definitions, plan.orders)
+
+    def _commit_plan(
+        self, plan: Plan, stored: StoredDefinitions, started: Operation, kind: str, subject: str
+    ) -> tuple[ConsumerRecord, ...]:
+        """Commit a plan; ``stored`` are the definitions of the trees that it changes."""
+        relied_on: tuple[tuple[str, int], ...] = ()
+        if plan.definitions is not None:
+            relied_on = self.check_allowed(stored, plan.definitions, plan.orders)
+        return self.commit(plan.write(started, kind, subject, unchanged=relied_on))
+
 
 #: How many trees one query of providers names.
 _TREES_PER_QUERY = 1000
@@ -522,3 +657,7 @@ def subject_of_roots(roots: Sequence[str]) -> str:
         return roots[0]
     digest = hashlib.sha256("\0".join(sorted(roots)).encode()).hexdigest()
     return f"{len(roots)} trees {digest[:32]}"
+
+
+def _providers_of(claims: Mapping[str, ConsumerRecord]) -> list[str]:
+    return [use.provider_uuid for claim in claims.values() for use in claim.held]

@@ -20,14 +20,12 @@ from resource_objects.ledger.claims import Claims, IfGeneration, claim_options
 from resource_objects.ledger.context import LedgerContext, claim_of
 from resource_objects.ledger.definitions import Definitions, Parent, SyncResult
 from resource_objects.ledger.demand import Claimable
-from resource_objects.ledger.expired import ExpiredClaims
 from resource_objects.ledger.feed import Feed, Snapshots, checked_snapshot
 from resource_objects.ledger.maintenance import DrainStatus, Maintenance
 from resource_objects.ledger.names import Names
-from resource_objects.ledger.plans import Plans
 from resource_objects.ledger.pools import Pools
 from resource_objects.ledger.queries import NamesGiven, Reader
-from resource_objects.ledger.queue import Queue
+from resource_objects.ledger.queue import ExpiredClaims, Queue
 from resource_objects.ledger.server_groups import ServerGroups
 from resource_objects.ledger.statistics import Statistics
 from resource_objects.ledger.use_over_time import UseOverTime
@@ -141,7 +139,6 @@ class Ledger:
         self._claims = Claims(context, assigner, snapshots, queue)
         #: comparison and writes of definitions, for packages that build on a ledger
         self.definitions = definitions = Definitions(context, reader)
-        self._plans = Plans(context, definitions)
         self._maintenance = Maintenance(context, reader)
         #: resources that several hosts share
         self.pools = Pools(definitions, reader)
@@ -1066,7 +1063,7 @@ class Ledger:
         The plan is valid for the definitions that were read: :meth:`apply` refuses it if they have
         changed. Cost: one read of these trees. Errors are those of :meth:`sync` that need no write.
         """
-        return self._plans.diff(roots, moves)
+        return self.definitions.diff(roots, moves)
 
     def apply(
         self, plan: Plan, *, dry_run: bool = False, operation: str | None = None
@@ -1085,7 +1082,7 @@ class Ledger:
         :raises AlreadyExists: if a consumer to claim for has allocations
         :raises NotFound: if a consumer to release has none
         """
-        return self._plans.apply(plan, dry_run, operation)
+        return self.definitions.apply(plan, dry_run, operation)
 
     def reshape(
         self, reshape: Reshape, *, dry_run: bool = False, operation: str | None = None
@@ -1108,7 +1105,7 @@ class Ledger:
         :raises CapacityException: if a moved allocation does not fit
         :raises InvalidTree: if the providers would form no tree, or a share would lead nowhere
         """
-        return self._plans.reshape(reshape, dry_run, operation)
+        return self.definitions.reshape(reshape, dry_run, operation)
 
     def audit(
         self,
@@ -1125,7 +1122,7 @@ class Ledger:
             of the database
         :param older_than: the maximum age of a report of a pool's owner; None: any
         """
-        return self._plans.audit(now, older_than)
+        return self.definitions.audit(now, older_than)
 
 
 # --- opening a ledger -----------------------------------------------------------------------------
