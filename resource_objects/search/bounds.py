@@ -142,11 +142,12 @@ def has_traits(problem: Problem) -> Booleans | None:
 def sharing_conflicts(fleet: Fleet, numbers: Integers) -> Booleans:
     """Return the trees where an inventory shares another that one of these uses or is.
 
-    :param numbers: of inventories, each once
+    :param numbers: of inventories
     """
     in_conflict = np.zeros(len(fleet.hosts), dtype=np.bool_)
     if not fleet.shares:
         return in_conflict
+    numbers = np.unique(numbers)
     is_included = np.zeros(len(fleet.inventories.tree), dtype=np.bool_)
     is_included[numbers] = True
     shared_uses = is_included[fleet.shares.source]

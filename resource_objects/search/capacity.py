@@ -243,9 +243,9 @@ class CapacityReport:
                 continue
             stranded = fragment = None
             if self.mix is not None:
-                stranded = int(self._stranded[name][trees].sum())
-                fragments = sum(self._fragments[name][trees].tolist())
-                fragment = Fraction(fragments, self.mix.count)
+                of_class, fragments = self._unusable[name]
+                stranded = int(of_class[trees].sum())
+                fragment = Fraction(sum(fragments[trees].tolist()), self.mix.count)
             largest = self._largest(arrays, trees)
             classes[name] = ClassCapacity(
                 name,
@@ -304,31 +304,21 @@ class CapacityReport:
         return holds
 
     @functools.cached_property
-    def _stranded(self) -> dict[str, Integers]:
-        stranded = {}
+    def _unusable(self) -> dict[str, tuple[Integers, Integers]]:
+        """By class and tree, what is stranded, and the fragments of all requests of the mix."""
+        unusable = {}
         for name, arrays in self._classes.items():
-            is_useful = np.zeros(len(self._fleet.hosts), dtype=np.bool_)
-            for member, problem in self._problems.items():
-                if _least(problem, name) is not None:
-                    is_useful |= self._holds[member]
-            stranded[name] = np.where(is_useful, 0, arrays.sums["free"])
-        return stranded
-
-    @functools.cached_property
-    def _fragments(self) -> dict[str, Integers]:
-        """By class and tree, the sum of the fragments for all requests of the mix."""
-        fragments = {}
-        for name, arrays in self._classes.items():
-            total = np.zeros(len(self._fleet.hosts), dtype=np.int64)
+            free = arrays.sums["free"]
+            is_useful, fragments = np.zeros(len(free), dtype=np.bool_), np.zeros_like(free)
             for member in self.mix.members if self.mix else ():
-                least = _least(self._problems[member.name], name)
-                fragment = arrays.sums["free"]
+                least, fragment = _least(self._problems[member.name], name), free
                 if least is not None:
                     holds = self._holds[member.name]
-                    fragment = np.where(holds, arrays.free_below(least), fragment)
-                total += member.count * fragment
-            fragments[name] = total
-        return fragments
+                    is_useful |= holds
+                    fragment = np.where(holds, arrays.free_below(least), free)
+                fragments += member.count * fragment
+            unusable[name] = np.where(is_useful, 0, free), fragments
+        return unusable
 
 
 class _ClassArrays:

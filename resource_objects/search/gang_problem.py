@@ -9,7 +9,6 @@ hosts that one pool serves. The domains that bound the members of a gang form a 
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections import defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
@@ -183,6 +182,26 @@ class FirstFit:
         return ((able[0], demand.amount),) if able else ()
 
 
+def first_fit(
+    fits: Sequence[FirstFit | None], assignment: Mapping[int, Counts]
+) -> dict[int, list[list[Candidate]]] | None:
+    """Return candidates by host and kind for the counts of each host.
+
+    None if a kind has no first fit, or lacks capacity somewhere.
+    """
+    used: dict[int, int] = {}
+    by_host: dict[int, list[list[Candidate]]] = {}
+    for tree, counts in assignment.items():
+        by_host[tree] = [[] for _ in counts]
+        for fit, count, candidates in zip(fits, counts, by_host[tree], strict=True):
+            for _ in range(count):
+                placed = None if fit is None else fit.allocate(tree, used)
+                if placed is None:
+                    return None
+                candidates.append(placed)
+    return by_host
+
+
 # --- domains ------------------------------------------------------------------------------------
 
 
@@ -292,7 +311,11 @@ class GangProblem:
         #: the resources of devices that members request by more than a count
         self._devices = [name for name in fleet.device_parts if name in located]
         self._provided: dict[tuple[int, Counts], bool] = {}
-        nested(self._bounded_domains, len(fleet.hosts))  # rejects levels that cross
+        self._nesting = nested(self._bounded_domains(), len(fleet.hosts))
+        #: by host, the smallest domain that contains it, by its number in the nesting; -1: none
+        self._innermost = np.full(len(fleet.hosts), -1)
+        for number, domain in enumerate(self._nesting):
+            self._innermost[domain.trees] = number
 
     def bounds(self, level: str) -> tuple[LinearBound, ...]:
         """Return the bounds on the members of each domain of a level."""
@@ -306,22 +329,19 @@ class GangProblem:
             bounds.append(LinearBound((1,) * len(kinds), self.gang.at_most[level]))
         return tuple(bounds)
 
-    @functools.cached_property
-    def _bounded_domains(self) -> list[BoundedDomain]:
-        """The domains of levels with bounds, and the hosts that depend on one pool for a class."""
-        domains = []
+    def _bounded_domains(self) -> Iterator[BoundedDomain]:
+        """Yield the domains of levels with bounds, and the hosts that need one pool for a class."""
         for level in self.domains:
             if bounds := self.bounds(level):
                 for name, trees in self.domains[level].items():
-                    domains.append(BoundedDomain(f"{level} {name}", trees, bounds, True))
+                    yield BoundedDomain(f"{level} {name}", trees, bounds, True)
         for name, weights in self.weights.items():
             pools = np.zeros(len(self.fleet.hosts), dtype=np.int64)
             for trees, _ in self.capacity.pools(name):
                 pools[trees] += 1
             for trees, free in self.capacity.pools(name):
                 if not self.capacity.own(name)[trees].any() and pools[trees].max(initial=0) == 1:
-                    domains.append(BoundedDomain(name, trees, (LinearBound(weights, free),), False))
-        return domains
+                    yield BoundedDomain(name, trees, (LinearBound(weights, free),), False)
 
     def domain_name(self, level: str, number: int) -> str:
         """Return the name of a domain."""
@@ -341,38 +361,27 @@ class GangProblem:
 
         :param most: by kind and tree, how many members it may get
         """
-        is_included = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
-        is_included[trees] = True
-        parts = (
-            domain._replace(trees=domain.trees[is_included[domain.trees]])
-            for domain in self._bounded_domains
-        )
-        domains = nested((part for part in parts if len(part.trees)), len(is_included))
-        innermost = np.full(len(is_included), -1)
-        for number, domain in enumerate(domains):
-            innermost[domain.trees] = number
         bounds = self.bounds(HOST)
         limits = zip(
             *(np.minimum(m[trees], n).tolist() for m, n in zip(most, self.need, strict=True)),
             strict=True,
         )
+        numbers = self._innermost[trees].tolist()
         children: dict[int, list[Domain | int]] = defaultdict(list)
         seen = {-1}
-        for tree, number, limit in zip(
-            trees.tolist(), innermost[trees].tolist(), limits, strict=True
-        ):
+        for tree, number, limit in zip(trees.tolist(), numbers, limits, strict=True):
             counts = self._maximal_counts(tree, limit, no_goods.get(tree, ()), budget)
             children[number].append(Domain(tree, counts, bounds=bounds))
             while number not in seen:
                 seen.add(number)
-                children[domains[number].parent].append(number)
-                number = domains[number].parent
+                children[self._nesting[number].parent].append(number)
+                number = self._nesting[number].parent
 
-        def made(number: int) -> Domain:
-            below = tuple(made(c) if isinstance(c, int) else c for c in children[number])
-            return Domain(parts=below, bounds=() if number < 0 else domains[number].bounds)
+        def build(number: int) -> Domain:
+            below = tuple(build(c) if isinstance(c, int) else c for c in children[number])
+            return Domain(parts=below, bounds=() if number < 0 else self._nesting[number].bounds)
 
-        return made(-1)
+        return build(-1)
 
     def _maximal_counts(
         self, tree: int, limit: Counts, refused: Sequence[Counts], budget: Budget

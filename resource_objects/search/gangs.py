@@ -42,7 +42,7 @@ from resource_objects.search.distribution import Counts, Domain, Remaining, dist
 from resource_objects.search.explain import Explanation
 from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.gang_problem import GangProblem, Kind, Levels
+from resource_objects.search.gang_problem import GangProblem, Kind, Levels, first_fit
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Problem, compile_request
 from resource_objects.search.scenario import Scenario, State
@@ -87,6 +87,7 @@ class Shortage:
         return f"{text} ({self.resource} requested {self.requested}, free {self.free})"
 
 
+@dataclasses.dataclass(frozen=True, slots=True, eq=False, repr=False)
 class GangFit:
     """The placement of a gang: true with a candidate for each member, false with its shortages.
 
@@ -107,19 +108,9 @@ class GangFit:
     worker requested 3, fits 2 (VCPU requested 9, free 8)
     """
 
-    __slots__ = ("candidates", "gang", "shortages")
-
-    def __init__(
-        self,
-        gang: Gang,
-        candidates: Mapping[str, Candidate],
-        shortages: tuple[Shortage, ...] = (),
-    ) -> None:
-        self.gang = gang
-        #: by the name of each member; empty if the gang does not fit
-        self.candidates = candidates
-        #: what the gang lacks; empty if it fits
-        self.shortages = shortages
+    gang: Gang
+    candidates: Mapping[str, Candidate]  #: by the name of each member; empty if it does not fit
+    shortages: tuple[Shortage, ...] = ()  #: what the gang lacks; empty if it fits
 
     def __bool__(self) -> bool:
         return bool(self.candidates)
@@ -465,7 +456,7 @@ class GangSearch:
         Also returns the hosts that failed, with the smallest counts that failed. If none did and
         there are no candidates, the hosts cannot hold their counts all at once.
         """
-        by_tree = self._first_fit(assignment)
+        by_tree = first_fit([kind.first_fit for kind in self.kinds], assignment)
         if by_tree is not None and self._pass_filters(by_tree):
             return self._by_kind(by_tree), {}
         by_tree = {
@@ -490,20 +481,6 @@ class GangSearch:
             [candidate for placement in by_tree.values() for candidate in placement[kind]]
             for kind in range(len(self.kinds))
         ]
-
-    def _first_fit(self, assignment: Mapping[int, Counts]) -> dict[int, Placement] | None:
-        """Return candidates by host if the first providers with capacity provide; None if not."""
-        used: dict[int, int] = {}
-        by_tree: dict[int, Placement] = {}
-        for tree, counts in assignment.items():
-            by_tree[tree] = [[] for _ in counts]
-            for kind, count, candidates in zip(self.kinds, counts, by_tree[tree], strict=True):
-                for _ in range(count):
-                    candidate = kind.first_fit.allocate(tree, used) if kind.first_fit else None
-                    if candidate is None:
-                        return None
-                    candidates.append(candidate)
-        return by_tree
 
     def _pass_filters(self, by_tree: Mapping[int, Placement]) -> bool:
         """Return True if filters accept each host for each of its members, next to those before."""

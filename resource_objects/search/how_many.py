@@ -41,7 +41,7 @@ from resource_objects.search.bounds import (
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.amounts import FleetDemand
 from resource_objects.search.eligibility import OWN, POOL
-from resource_objects.search.gang_problem import FirstFit, Kind, kinds_of
+from resource_objects.search.gang_problem import FirstFit, Kind, first_fit, kinds_of
 from resource_objects.search.gangs import GangSearch
 from resource_objects.search.host_classes import HostClasses
 from resource_objects.search.order import Options
@@ -265,7 +265,7 @@ class _Counter:
         )
 
     def _of_member(self) -> Mapping[str, Sequence[Candidate]]:
-        candidates = first_candidates(self.problems, self.placed)
+        candidates = self._placed_by_arrays()
         for component in self.components:
             first, *same = component.alike
             for of_kind, more in zip(candidates, component.candidates, strict=False):
@@ -280,6 +280,20 @@ class _Counter:
                 by_name[member.name] = tuple(of_kind[start:end])
                 start = end
         return FrozenDict({member.name: by_name[member.name] for member in self.mix.members})
+
+    def _placed_by_arrays(self) -> list[list[Candidate]]:
+        """Return candidates by kind. Cost: some 10 microseconds for each."""
+        counts = np.stack(self.placed or [np.zeros_like(self.most) for _ in self.kinds], axis=1)
+        is_used = counts.any(axis=1)
+        assignment = zip(
+            np.flatnonzero(is_used).tolist(), map(tuple, counts[is_used].tolist()), strict=True
+        )
+        by_tree = first_fit([FirstFit(problem) for problem in self.problems], dict(assignment))
+        assert by_tree is not None, "arrays decide what is possible"
+        return [
+            [candidate for placement in by_tree.values() for candidate in placement[kind]]
+            for kind in range(len(self.kinds))
+        ]
 
     def _by_host(self) -> Mapping[str, Count]:
         at_least, at_most = np.where(self.is_decided, self.most, 0), self.most.copy()
@@ -471,35 +485,43 @@ class Decision(NamedTuple):
     placed: Integers  #: how many each decided host gets if each pool is counted once
 
 
-def decide(problem: Problem, most: Integers, served: Sequence[Integers]) -> Decision:
-    """Return how often hosts hold a request whose inventories share nothing.
+def sure_hosts(problems: Sequence[Problem]) -> Booleans:
+    """Return the hosts where free amounts alone decide whether inventories provide requests.
 
-    Arrays decide where only counts are requested, and at most one pool serves each host, with one
-    class.
+    There only counts are requested, of inventories that share nothing, have every required trait
+    and can provide any part of an amount.
+    """
+    fleet = problems[0].fleet
+    is_sure = np.ones(len(fleet.hosts), dtype=np.bool_)
+    if not all(problem.demands and has_only_counts(problem) for problem in problems):
+        return ~is_sure
+    numbers = []
+    for problem in problems:
+        having = has_traits(problem)
+        if having is not None:
+            is_sure &= having
+        for demand in problem.demands:
+            is_used = demand.allowed[OWN] & (demand.rows.free > 0)
+            numbers.append(np.flatnonzero(is_used) + demand.rows.first)
+            is_sure &= _is_free_of_unit_rules(demand, len(is_sure))
+    return is_sure & ~sharing_conflicts(fleet, np.concatenate(numbers))
+
+
+def decide(problem: Problem, most: Integers, served: Sequence[Integers]) -> Decision:
+    """Return how often hosts hold a request, where at most one pool serves each, with one class.
 
     :param most: upper bounds by host
     :param served: the hosts that each pool serves
     """
-    is_sure = np.zeros(len(most), dtype=np.bool_)
-    undecided = Decision(is_sure, most, np.zeros_like(most))
-    if not problem.demands or not has_only_counts(problem):
-        return undecided
+    undecided = Decision(np.zeros(len(most), dtype=np.bool_), most, np.zeros_like(most))
     pooled = [d for d in problem.demands if d.gives_all[_pool_rows(d)].any()]
-    if pooled and not problem.rules.host_gives:
+    is_sure = sure_hosts([problem])
+    if not is_sure.any() or (pooled and not problem.rules.host_gives):
         return undecided
     if len(problem.demands) == 1:  # the host itself has to provide something, so all of it
         pooled = []
-    numbers = [
-        np.flatnonzero(demand.allowed[OWN] & (demand.rows.free > 0)) + demand.rows.first
-        for demand in problem.demands
-    ]
-    is_sure = ~sharing_conflicts(problem.fleet, np.concatenate(numbers))
-    having = has_traits(problem)
-    if having is not None:
-        is_sure &= having
     times = most
     for demand in problem.demands:
-        is_sure &= _is_free_of_unit_rules(demand, len(most))
         if demand not in pooled:
             times = np.minimum(times, repetitions(problem.fleet, demand))
     if not pooled:
@@ -563,22 +585,11 @@ def decided_for_mix(kinds: Sequence[Kind], capacity: CapacityByHost) -> Booleans
     On these one inventory provides each requested class.
     """
     fleet, problems = capacity.fleet, [kind.problem for kind in kinds]
-    demands = [demand for problem in problems for demand in problem.demands]
-    if (
-        fleet.shares
-        or any(demand.is_split for demand in demands)
-        or not all(problem.demands and has_only_counts(problem) for problem in problems)
-    ):
-        return np.zeros(len(fleet.hosts), dtype=np.bool_)
-    is_decided = np.ones(len(fleet.hosts), dtype=np.bool_)
-    for name in {demand.resource_class for demand in demands}:
+    is_decided = sure_hosts(problems)
+    for name in {demand.resource_class for problem in problems for demand in problem.demands}:
         is_decided &= np.bincount(fleet.rows(name).tree, minlength=len(is_decided)) <= 1
         for trees, _ in capacity.pools(name):
             is_decided[trees] = False
-    for problem in problems:
-        having = has_traits(problem)
-        if having is not None:
-            is_decided &= having
     return is_decided
 
 
@@ -606,27 +617,3 @@ def assign(
         for name, total in kinds[number].totals.items():
             remaining[name] -= assigned[number] * total
     return assigned
-
-
-def first_candidates(
-    problems: Sequence[Problem], counts: Sequence[Integers]
-) -> list[list[Candidate]]:
-    """Return candidates of each request, as many on each tree as arrays decided.
-
-    Cost: some 10 microseconds for each.
-
-    :param counts: by request and tree; empty for no candidates
-    """
-    candidates: list[list[Candidate]] = [[] for _ in problems]
-    if not counts:
-        return candidates
-    sources = [FirstFit(problem) for problem in problems]
-    used: dict[int, int] = {}
-    is_used = np.logical_or.reduce([of_request > 0 for of_request in counts])
-    for tree in np.flatnonzero(is_used).tolist():
-        for source, count, of_request in zip(sources, counts, candidates, strict=True):
-            for _ in range(int(count[tree])):
-                candidate = source.allocate(tree, used)
-                assert candidate is not None, "arrays decide what is possible"
-                of_request.append(candidate)
-    return candidates
