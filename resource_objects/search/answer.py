@@ -9,6 +9,7 @@ hold the request if nothing were allocated.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
@@ -77,9 +78,17 @@ def _checked(problem: Problem, considered: Booleans) -> Iterator[tuple[Check, Bo
     """Yield each check, with the hosts before and after it."""
     left = considered
     for condition in problem.conditions:
-        for check in condition.checks():
+        for check in _in_order(condition.checks()):
             before, left = left, left & check.passing
             yield check, before, left
+
+
+def _in_order(checks: Iterator[Check]) -> Iterator[Check]:
+    """Yield the checks of a condition that are stages, in order."""
+    whole = next(checks, None)
+    yield from checks
+    if whole is not None and whole.rule is not Rule.TOGETHER:
+        yield whole
 
 
 def _stage(problem: Problem, check: Check, before: Booleans, after: Booleans) -> Stage:
@@ -151,19 +160,32 @@ def _hosts(count: int) -> str:
     return f"{count:,} host{'' if count == 1 else 's'}"
 
 
+def _who(hosts: int, count: int) -> str:
+    """Return the hosts that a check leaves out, of those before it."""
+    if count == hosts:
+        return "no host"
+    return f"none of the {count:,} hosts that are left" if count > 1 else "not even the host left"
+
+
 def _why(problem: Problem, outcome: SearchOutcome, line: Callable[[int], str]) -> str:
     """Return the check that leaves no host; if there is none, the reasons of one host."""
     hosts, left = outcome.hosts, outcome.considered
-    for check, before, left in _checked(problem, outcome.considered):
-        if before.any() and not left.any():
-            count = int(np.count_nonzero(before))
-            who, others = "no host", ""
-            if count < hosts:
-                who = f"none of the {count:,} hosts that are left"
-                who = who if count > 1 else "not even the host left"
-                rest = hosts - count
+    for condition in problem.conditions:
+        checks = condition.checks()
+        whole = next(checks, None)
+        if whole is None:
+            continue
+        if whole.rule is not Rule.TOGETHER and (left & whole.passing).any():
+            left = left & whole.passing  # so each of its parts leaves a host
+            continue
+        for check in _in_order(itertools.chain([whole], checks)):
+            before, left = left, left & check.passing
+            if not left.any():
+                count = int(np.count_nonzero(before))
+                who, rest = _who(hosts, count), hosts - count
                 others = f" ({'1 other fails' if rest == 1 else f'{rest:,} others fail'} before)"
-            return f"{who} {_lacking(problem, check, before)}{others}"
+                lacking = _lacking(problem, check, before)
+                return f"{who} {lacking}{others if rest else ''}"
     count = int(np.count_nonzero(left))
     whose = "each host seems"
     if count < hosts:

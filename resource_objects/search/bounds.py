@@ -14,7 +14,7 @@ from resource_objects.fields import MAX_AMOUNT
 from resource_objects.requests import Request
 from resource_objects.resources import IntegerAmount
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.amounts import FleetDemand
+from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.eligibility import OWN
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.problem import Problem, possible_trees
@@ -90,7 +90,7 @@ def upper_bounds(problem: Problem, capacity: CapacityByHost, most: int) -> Integ
     for name, total in totals_of(problem.request).items():
         if name in fleet.classes:
             np.minimum(bounds, capacity.free(name) // total, out=bounds)
-    for demand in problem.demands:
+    for demand in problem.classes:
         if not demand.is_split and not demand.has_pools:
             np.minimum(bounds, repetitions(fleet, demand), out=bounds)
     if problem.named:
@@ -100,13 +100,13 @@ def upper_bounds(problem: Problem, capacity: CapacityByHost, most: int) -> Integ
     return bounds
 
 
-def repetitions(fleet: Fleet, demand: FleetDemand) -> Integers:
+def repetitions(fleet: Fleet, demand: ClassCondition) -> Integers:
     """Return by tree how often its own inventories provide a class.
 
     Devices that provide parts provide all that they have, in any parts that add up.
     """
     rows, name = demand.rows, demand.resource_class
-    is_whole, is_part = demand.allowed[OWN] & demand.gives_all, None
+    is_whole, is_part = demand.allowed[OWN] & demand.provides_all, None
     if demand.is_split:
         is_part = demand.allowed[OWN] & demand.is_device & (rows.low <= rows.high) & (rows.high > 0)
         is_whole = is_whole & ~is_part
@@ -123,20 +123,6 @@ def _by_tree(fleet: Fleet, name: str, figures: Integers) -> Integers:
     sums = np.zeros(len(fleet.hosts), dtype=np.int64)
     np.add.at(sums, fleet.rows(name).tree, figures)
     return sums
-
-
-def has_traits(problem: Problem) -> Booleans | None:
-    """Return the trees that have each required trait whichever inventory is used; None: all."""
-    has_all: Booleans | None = None
-    for trait in range(len(problem.required)):
-        has = np.zeros(len(problem.is_host), dtype=np.bool_)
-        for demand in problem.demands:
-            if not demand.has_pools:
-                lacks = np.zeros_like(has)
-                lacks[demand.rows.tree[(demand.allowed & ~demand.has_required[trait])[OWN]]] = True
-                has |= ~lacks
-        has_all = has if has_all is None else has_all & has
-    return has_all
 
 
 def sharing_conflicts(fleet: Fleet, numbers: Integers) -> Booleans:

@@ -379,7 +379,7 @@ def _least(problem: Problem, name: str) -> int | None:
 
     0 stands for the min_unit of each inventory, if devices provide parts.
     """
-    least = [0 if d.is_split else d.amount for d in problem.demands if d.resource_class == name]
+    least = [0 if d.is_split else d.amount for d in problem.classes if d.resource_class == name]
     for kind in problem.named.kinds:
         least += [amount for other, _, amount in kind.amounts if other == name]
     least += [0 for condition in problem.located if name in condition.demand.classes]

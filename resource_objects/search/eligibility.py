@@ -166,13 +166,13 @@ class GroupEligibility:
 
 
 class EligibilityCompiler:
-    """The conditions of groups on the providers of a fleet, by the rules of a request."""
+    """Compiles the conditions of groups on the providers of a fleet, by the rules of a request."""
 
-    def __init__(self, fleet: Fleet, rules: Semantics, always: Sequence[Eligibility] = ()) -> None:
-        """:param always: the conditions on each provider that do not depend on a group"""
+    def __init__(self, fleet: Fleet, rules: Semantics, of_all: Sequence[Eligibility] = ()) -> None:
+        """:param of_all: the conditions on each provider, whatever the group"""
+        self.rules = rules
         self._fleet = fleet
-        self._rules = rules
-        self._always = tuple(always)
+        self._of_all = of_all
         self._roles = roles_of(fleet)
 
     def of_group(self, group: RequestGroup) -> GroupEligibility:
@@ -183,16 +183,16 @@ class EligibilityCompiler:
         :raises NotFound: for an unknown tree, if the rules refuse that
         """
         itself_only = not group.resources
-        each = [*self._always]
-        each += [self._lacking(trait, itself_only) for trait in sorted(group.forbidden)]
-        each += self._of_aggregates(group)
-        if group.in_tree is not None:
-            is_inside = self._fleet.tree == self._tree(group.in_tree)
-            each.append(
-                Eligibility(Rule.OTHER_TREE, group.in_tree, np.stack([is_inside] * self._roles))
-            )
-        required = [self._having((trait,), itself_only) for trait in sorted(group.required)]
-        required += [self._having(traits, itself_only) for traits in group.any_of]
+        each, required = [*self._of_all], list[Eligibility]()
+        for trait in sorted(group.forbidden):
+            each.append(self._lacking(trait, itself_only))
+        if group.member_of or group.not_member_of:
+            each += self._of_aggregates(group)
+        if (in_tree := group.in_tree) is not None:
+            is_inside = self._fleet.tree == self._tree(in_tree)
+            each.append(Eligibility(Rule.OTHER_TREE, in_tree, np.stack([is_inside] * self._roles)))
+        for traits in (*[(trait,) for trait in sorted(group.required)], *group.any_of):
+            required.append(self._having(traits, itself_only))
         if group.suffix:
             return GroupEligibility((*each, *required), ())
         return GroupEligibility(tuple(each), tuple(required))
@@ -204,13 +204,20 @@ class EligibilityCompiler:
                 yield from (self._having((trait,)) for trait in sorted(required))
                 yield from (self._lacking(trait) for trait in sorted(forbidden))
 
-    def of_host(self, group: RequestGroup) -> Iterator[tuple[Rule, str, Booleans]]:
-        """Yield the conditions of the unnamed group on the host, with flags by tree.
+    def of_host(self, request: Request) -> Iterator[tuple[Rule, str, Booleans]]:
+        """Yield the conditions on the host itself, with flags by tree.
 
-        Only Placement's rules have some: for a root in a forbidden aggregate, which excludes pools
-        too, and for the tree that is required.
+        They are on the traits of its root; by Placement's rules also on a root in an aggregate that
+        the unnamed group forbids, which excludes pools too, and on the tree that it requires.
         """
-        fleet, rules = self._fleet, self._rules
+        fleet, rules = self._fleet, self.rules
+        for trait in sorted(request.root_required):
+            has_trait = fleet.having(fleet.traits, (trait,))[fleet.tops]
+            yield Rule.ROOT_TRAIT_MISSING, trait, has_trait
+        for trait in sorted(request.root_forbidden):
+            has_trait = fleet.having(fleet.traits, (trait,))[fleet.tops]
+            yield Rule.ROOT_TRAIT_FORBIDDEN, trait, ~has_trait
+        group = request.unnamed
         if rules.root_keeps_pools_out:
             for name in sorted(group.not_member_of):
                 is_member = fleet.having(fleet.aggregates, (name,))
@@ -219,23 +226,11 @@ class EligibilityCompiler:
             is_host = np.arange(len(fleet.hosts)) == self._tree(group.in_tree)
             yield Rule.OTHER_TREE, group.in_tree, is_host
 
-    def of_root(
-        self, required: Iterable[str], forbidden: Iterable[str]
-    ) -> Iterator[tuple[Rule, str, Booleans]]:
-        """Yield the conditions on the roots themselves, with flags by tree."""
-        fleet = self._fleet
-        for trait in sorted(required):
-            has_trait = fleet.having(fleet.traits, (trait,))[fleet.tops]
-            yield Rule.ROOT_TRAIT_MISSING, trait, has_trait
-        for trait in sorted(forbidden):
-            has_trait = fleet.having(fleet.traits, (trait,))[fleet.tops]
-            yield Rule.ROOT_TRAIT_FORBIDDEN, trait, ~has_trait
-
     def _having(self, traits: Iterable[str], itself_only: bool = False) -> Eligibility:
         """Return the condition that a provider has one of some traits."""
         names = sorted(traits)
         itself = self._fleet.having(self._fleet.traits, names)
-        inherits = self._rules.inherits_traits and not itself_only
+        inherits = self.rules.inherits_traits and not itself_only
         has_one = self._fleet.below(itself) if inherits else itself
         by_role = np.stack((has_one, itself)[: self._roles])
         return Eligibility(Rule.TRAIT_MISSING, " or ".join(names), by_role)
@@ -245,7 +240,7 @@ class EligibilityCompiler:
         return Eligibility(Rule.TRAIT_FORBIDDEN, trait, ~has_trait)
 
     def _of_aggregates(self, group: RequestGroup) -> Iterator[Eligibility]:
-        fleet, rules = self._fleet, self._rules
+        fleet, rules = self._fleet, self.rules
         reaches = (rules.named_reach if group.suffix else rules.unnamed_reach), rules.pool_reach
         if not group.resources and group.suffix:
             reaches = Reach.ITSELF, Reach.ITSELF
@@ -278,6 +273,6 @@ class EligibilityCompiler:
         place = self._fleet.place_by_key.get(key)
         if place is not None:
             return self._fleet.whole_tree(place)
-        if self._rules.refuses_unknown_trees:
+        if self.rules.refuses_unknown_trees:
             raise exceptions.NotFound("provider", key)
         return -1

@@ -202,9 +202,8 @@ class Explanation(Shared):
         decided = undecided
         if len(undecided) > MOST_DECIDED:
             failed = np.zeros(len(self._hosts), dtype=np.int64)
-            for condition in self._problem.conditions:
-                if (passing := condition.mask()) is not None:
-                    failed += ~passing
+            for passing in self._problem.masks():
+                failed += ~passing
             order = np.argsort(failed[undecided], kind="stable")
             decided = undecided[order][:MOST_DECIDED]
         self._find(decided.tolist())

@@ -81,14 +81,14 @@ class Condition:
 
     rule: Rule  #: that fails where it is not met
 
-    def mask(self) -> Booleans | None:
-        """Return, by tree, False where it is surely not met; None: arrays rule out no host."""
-        return None
+    def checks(self) -> Iterator[Check]:
+        """Yield the check of the whole condition, then its parts in the order of the stages.
 
-    def checks(self) -> Iterable[Check]:
-        """Return the stages, of which the last has the hosts of :meth:`mask`."""
-        passing = self.mask()
-        return () if passing is None else (Check(passing, self.rule),)
+        The first check is the prefilter: it passes each host that may meet the condition, and no
+        host that a part excludes. Its stage is the last one; with :attr:`.Rule.TOGETHER` it has
+        none. No check: arrays exclude no host.
+        """
+        return iter(())
 
     def find(self, findings: Findings, hosts: Booleans) -> None:
         """Add the reasons by which some hosts do not meet it.

@@ -21,7 +21,7 @@ from resource_objects.resources import Amount
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified, PartialRequest
 from resource_objects.search.arrays import Booleans, Integers, integers
-from resource_objects.search.bounds import CapacityByHost, has_traits, totals_of, upper_bounds
+from resource_objects.search.bounds import CapacityByHost, totals_of, upper_bounds
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.conditions.located import LocatedCondition
@@ -100,7 +100,7 @@ def kinds_of(
     for same in alike.values():
         problem = compile_request(same[0].request, fleet, filters)
         count = sum(member.count for member in same) if most is None else most
-        is_counted = problem.demands and has_only_counts(problem) and not fleet.shares
+        is_counted = problem.classes and has_only_counts(problem) and not fleet.shares
         kinds.append(
             Kind(
                 members=tuple(same),
@@ -121,7 +121,7 @@ class FirstFit:
 
     def __init__(self, problem: Problem) -> None:
         self._problem = problem
-        self._has_traits = has_traits(problem)
+        self._has_traits = problem.unnamed.always_has_traits()
         self._demands: dict[int, list[TreeDemand]] = {}
 
     def allocate(self, tree: int, used: dict[int, int]) -> Candidate | None:
@@ -307,7 +307,7 @@ class GangProblem:
             for name in dict.fromkeys(name for kind in self.kinds for name in kind.totals)
             if name in fleet.classes
         }
-        located = {condition.name for kind in self.kinds for condition in kind.problem.located}
+        located = {each.resource_class for kind in self.kinds for each in kind.problem.located}
         #: the resources of devices that members request by more than a count
         self._devices = [name for name in fleet.device_parts if name in located]
         self._provided: dict[tuple[int, Counts], bool] = {}
@@ -468,15 +468,15 @@ def device_requests(problem: Problem, view: View) -> Iterator[PartialRequest]:
     """
     fleet, tree, provider = problem.fleet, view.tree, problem.fleet.inventories.provider
     needed: list[tuple[str, Amount | int, list[int], int]] = []
-    for condition, sources in problem.traits.sources(tree).items():
+    for condition, sources in problem.unnamed.sources(tree).items():
         if isinstance(condition, LocatedCondition):
-            if condition.name == view.kind:
+            if condition.resource_class == view.kind:
                 places = condition.of_tree(tree).only(sources).providers
-                needed.append((condition.name, condition.demand.amount, places, 1))
+                needed.append((condition.resource_class, condition.demand.amount, places, 1))
         elif isinstance(condition, ClassCondition):
             here = condition.of_tree(tree)
             places = [int(provider[here.numbers[at]]) for at in members(here, sources)]
-            needed.append((condition.name, condition.demand.amount, places, 1))
+            needed.append((condition.resource_class, condition.amount, places, 1))
     for kind in problem.named.kinds:
         places = problem.named.options(kind, tree)
         for name, _, count in kind.amounts:

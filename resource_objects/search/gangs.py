@@ -201,7 +201,7 @@ class Trial:
         :param is_every: also those with a placed amount on other parts: of those on the same
             parts, one is found
         """
-        if not problem.is_host[tree] or not all(
+        if not problem.hosts.may_hold[tree] or not all(
             condition.holds(tree) for condition in problem.filters
         ):
             return
@@ -552,7 +552,7 @@ class GangSearch:
         by_class: dict[str, list[LocatedCondition]] = {}
         for kind, count in zip(self.kinds, counts, strict=True):
             for condition in kind.problem.located if count else ():
-                by_class.setdefault(condition.name, []).extend([condition] * count)
+                by_class.setdefault(condition.resource_class, []).extend([condition] * count)
         if not all(may_hold(conditions, tree, self.budget) for conditions in by_class.values()):
             return None
         placement = self._search_all([tree], self.most, counts, Remaining(Domain(tree), counts))
@@ -783,10 +783,12 @@ class _Shortages:
     def _explanation(self, number: int) -> Explanation:
         """Return the reasons that hosts cannot hold one of a kind."""
         problem, options = self._kinds[number].problem, self._search.options
-        refused = np.flatnonzero(problem.is_explained & (self._search.most[number] == 0))
+        refused = np.flatnonzero(problem.hosts.is_explained & (self._search.most[number] == 0))
         fleet = self._search.trial.scenario.snapshot._fleet
         outlooks = functools.partial(Feasibility, fleet, problem.request, options)
-        outcome = SearchOutcome(problem.is_explained, refused, (), 0, options.budget, outlooks)
+        outcome = SearchOutcome(
+            problem.hosts.is_explained, refused, (), 0, options.budget, outlooks
+        )
         return Explanation(problem, outcome)
 
     def _shortage_next_to_others(self, hosts: Integers) -> Shortage:

@@ -49,8 +49,8 @@ class HostClasses:
         self._most = np.full(len(fleet.tree), MAX_AMOUNT) if most is None else most[fleet.tree]
         nears = [problem.near for problem in problems if problem.near is not None]
         self._domains = [near.level.domain for near in nears]
-        self._demands = [demand for problem in problems for demand in problem.demands]
-        self._demands += [condition.demand for near in nears for condition in near.classes]
+        self._demands = [demand for problem in problems for demand in problem.classes]
+        self._demands += [condition for near in nears for condition in near.classes]
         self._located = [condition.demand for problem in problems for condition in problem.located]
         self._groups = [kind for problem in problems for kind in problem.named.kinds]
         self._rows = {demand.resource_class: demand.rows for demand in self._demands}
@@ -126,7 +126,7 @@ class HostClasses:
         for group in self._groups:
             yield group.own.astype(np.int64)
         for demand in self._demands:
-            flags = (demand.allowed[OWN], demand.gives_all, demand.is_device)
+            flags = (demand.allowed[OWN], demand.provides_all, demand.is_device)
             for flag in (*flags, *(has[OWN] for has in demand.has_required)):
                 yield self._spread(demand.rows, flag)
         rows_of = self._rows

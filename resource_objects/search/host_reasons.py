@@ -50,9 +50,9 @@ def find_reasons(problem: Problem, trees: Integers, *, decides: bool = True) -> 
     unnamed = passing.copy()
     if decides and (problem.named or problem.near is not None):
         for host in np.flatnonzero(passing).tolist():
-            unnamed[host] = not problem.together.holds(int(trees[host]))
+            unnamed[host] = not problem.unnamed.may_fit(int(trees[host]))
     if unnamed.any():
-        problem.traits.narrow(findings)
+        problem.unnamed.narrow(findings)
         find(problem.of_unnamed, unnamed)
     find(problem.of_groups, passing)
     return findings
@@ -145,7 +145,7 @@ def needs_decision(problem: Problem) -> Booleans:
     """Return the trees of which arrays do not suffice, whatever is requested."""
     fleet = problem.fleet
     is_placed = bool(problem.located or problem.near is not None or fleet.above)
-    has_units = any(demand.units for demand in problem.demands)
+    has_units = any(demand.units for demand in problem.classes)
     flags = np.full(len(fleet.hosts), is_placed or has_units)
     if fleet.shares:
         flags[fleet.inventories.tree[fleet.shares.source]] = True

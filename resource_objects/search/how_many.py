@@ -34,12 +34,11 @@ from resource_objects.resources.budget import Budget
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.bounds import (
     CapacityByHost,
-    has_traits,
     repetitions,
     sharing_conflicts,
 )
 from resource_objects.search.candidate import Candidate
-from resource_objects.search.conditions.amounts import FleetDemand
+from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.eligibility import OWN, POOL
 from resource_objects.search.gang_problem import FirstFit, Kind, first_fit, kinds_of
 from resource_objects.search.gangs import GangSearch
@@ -374,7 +373,7 @@ class _Counter:
     def _served_by_pools(self) -> list[Integers]:
         """Return the hosts that each pool serves with a requested class."""
         (problem,), pools = self.problems, set[int]()
-        for demand in problem.demands:
+        for demand in problem.classes:
             pools.update(demand.rows.provider[_pool_rows(demand)].tolist())
         for kind in problem.named.kinds:
             pools.update(np.flatnonzero(kind.pooled).tolist())
@@ -493,14 +492,14 @@ def sure_hosts(problems: Sequence[Problem]) -> Booleans:
     """
     fleet = problems[0].fleet
     is_sure = np.ones(len(fleet.hosts), dtype=np.bool_)
-    if not all(problem.demands and has_only_counts(problem) for problem in problems):
+    if not all(problem.classes and has_only_counts(problem) for problem in problems):
         return ~is_sure
     numbers = []
     for problem in problems:
-        having = has_traits(problem)
+        having = problem.unnamed.always_has_traits()
         if having is not None:
             is_sure &= having
-        for demand in problem.demands:
+        for demand in problem.classes:
             is_used = demand.allowed[OWN] & (demand.rows.free > 0)
             numbers.append(np.flatnonzero(is_used) + demand.rows.first)
             is_sure &= _is_free_of_unit_rules(demand, len(is_sure))
@@ -514,14 +513,14 @@ def decide(problem: Problem, most: Integers, served: Sequence[Integers]) -> Deci
     :param served: the hosts that each pool serves
     """
     undecided = Decision(np.zeros(len(most), dtype=np.bool_), most, np.zeros_like(most))
-    pooled = [d for d in problem.demands if d.gives_all[_pool_rows(d)].any()]
+    pooled = [d for d in problem.classes if d.provides_all[_pool_rows(d)].any()]
     is_sure = sure_hosts([problem])
     if not is_sure.any() or (pooled and not problem.rules.host_gives):
         return undecided
-    if len(problem.demands) == 1:  # the host itself has to provide something, so all of it
+    if len(problem.classes) == 1:  # the host itself has to provide something, so all of it
         pooled = []
     times = most
-    for demand in problem.demands:
+    for demand in problem.classes:
         if demand not in pooled:
             times = np.minimum(times, repetitions(problem.fleet, demand))
     if not pooled:
@@ -532,7 +531,7 @@ def decide(problem: Problem, most: Integers, served: Sequence[Integers]) -> Deci
 
 
 def _decide_pooled(
-    problem: Problem, demand: FleetDemand, most: Integers, served: Sequence[Integers]
+    problem: Problem, demand: ClassCondition, most: Integers, served: Sequence[Integers]
 ) -> Decision | None:
     """Return the decision about hosts with at most one pool each, for one class; None: unknown.
 
@@ -550,7 +549,7 @@ def _decide_pooled(
     of_host = np.minimum(repetitions(problem.fleet, demand), most)
     individually, placed = of_host.copy(), of_host.copy()
     rows = _pool_rows(demand)
-    for row in rows[demand.gives_all[rows]].tolist():
+    for row in rows[demand.provides_all[rows]].tolist():
         pool = demand.rows.provider[row : row + 1]
         trees = np.flatnonzero(pools.linked_to(pool, len(most)) & is_able)
         free = int(demand.rows.free[row]) // demand.amount
@@ -560,14 +559,14 @@ def _decide_pooled(
     return Decision(np.ones_like(is_able), individually, placed)
 
 
-def _pool_rows(demand: FleetDemand) -> Integers:
+def _pool_rows(demand: ClassCondition) -> Integers:
     """Return the rows of a class that belong to eligible pools."""
     if not demand.has_pools:
         return integers(())
     return np.flatnonzero(demand.allowed[POOL])
 
 
-def _is_free_of_unit_rules(demand: FleetDemand, trees: int) -> Booleans:
+def _is_free_of_unit_rules(demand: ClassCondition, trees: int) -> Booleans:
     """Return the trees where no unit rule prevents any part of a class."""
     is_free = np.ones(trees, dtype=np.bool_)
     if demand.is_split:
@@ -586,7 +585,7 @@ def decided_for_mix(kinds: Sequence[Kind], capacity: CapacityByHost) -> Booleans
     """
     fleet, problems = capacity.fleet, [kind.problem for kind in kinds]
     is_decided = sure_hosts(problems)
-    for name in {demand.resource_class for problem in problems for demand in problem.demands}:
+    for name in {demand.resource_class for problem in problems for demand in problem.classes}:
         is_decided &= np.bincount(fleet.rows(name).tree, minlength=len(is_decided)) <= 1
         for trees, _ in capacity.pools(name):
             is_decided[trees] = False

@@ -93,7 +93,7 @@ def _placeable_after_release(
 
     A pass releases one consumer of each tree, whichever units it has. None without placed amounts.
     """
-    if not placed_amounts(request):
+    if not placed_amounts(request.unnamed):
         return None
     passes = _passes(allocated)
     tree_of = fleet.tree.tolist()

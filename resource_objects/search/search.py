@@ -132,7 +132,7 @@ class _Turns:
         """Return the candidate of a tree that arrays decided."""
         assert self._by_arrays is not None, "arrays decided some"
         providers = self._by_arrays.givers(tree)
-        demands = enumerate(zip(providers, self._problem.demands, strict=True))
+        demands = enumerate(zip(providers, self._problem.classes, strict=True))
         parts = [(number, provider, demand.amount) for number, (provider, demand) in demands]
         return candidate(self._problem, tree, parts)
 
@@ -144,14 +144,14 @@ class _Turns:
         """Return why hosts have no candidate, after all candidates were found."""
         problem = self._problem
         undecided = self._with_same_pools(turn.tree for turn in self._undecided)
-        passing = np.zeros_like(problem.is_explained)
+        passing = np.zeros_like(problem.hosts.is_explained)
         passing[self._possible] = True
         passing[self._with_same_pools(self._refused)] = False
-        considered: Booleans = problem.is_explained | passing
+        considered: Booleans = problem.hosts.is_explained | passing
         unseen = len(self._possible) - len(self._with_same_pools(self._decided)) - len(undecided)
         outcome = SearchOutcome(
             considered=considered,
-            refused=np.flatnonzero(problem.is_explained & ~passing),
+            refused=np.flatnonzero(problem.hosts.is_explained & ~passing),
             undecided=tuple(sorted(undecided)),
             unseen=unseen if self._is_full else 0,
             budget=self._budget.allowed,
@@ -295,7 +295,7 @@ class _Turns:
 
     def _has_same_pools(self, tree: int) -> bool:
         """Return whether a tree before has the same candidates."""
-        if self._problem.has_own[tree]:
+        if self._problem.hosts.has_any[tree]:
             return False
         pools = tuple(self._problem.fleet.pools.of_tree(tree))
         first = self._first_by_pools.setdefault(pools, tree)

@@ -215,7 +215,7 @@ def candidate(
     :param groups: the ``(kind, provider)`` of each named group
     :raises FewUnits: if a provider has fewer free units than it counts
     """
-    fleet, demands = problem.fleet, problem.demands
+    fleet, demands = problem.fleet, problem.classes
     counts, unnamed = list[_Count](), list[int]()
     for number, provider, amount in parts:
         demand = demands[number]

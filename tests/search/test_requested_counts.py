@@ -12,8 +12,9 @@ from resource_objects.providers.columns import UnitColumns
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import Amount, Amounts, IntegerAmount
 from resource_objects.resources.records import AmountRecord
-from resource_objects.search import Snapshot, problem
-from resource_objects.search.problem import RequestedCount, placed_amounts, requested_counts
+from resource_objects.search import Snapshot
+from resource_objects.search.conditions.amounts import RequestedCount, requested_counts
+from resource_objects.search.problem import placed_amounts
 from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of
 
@@ -51,9 +52,7 @@ def ask(monkeypatch):
         resources = types.SimpleNamespace(by_name=lambda: amounts)
         group = RequestGroup("VCPU=1")
         object.__setattr__(group, "_obj_resources", resources)
-        request = Request("VCPU=1")
-        object.__setattr__(request, "_obj_groups", (group,))
-        return request
+        return group
 
     return ask
 
@@ -82,7 +81,7 @@ def test_what_locates_a_count_adds_nothing_to_it(ask):
 
 
 def test_a_count_that_does_not_agree_is_refused(ask):
-    with raises_code("InvalidRequest", match="VCPU: got 5, expected 4, as the amount"):
+    with raises_code("InvalidRequest", match="VCPU: got 5, expected 4, as in the placed amount"):
         requested_counts(ask([("VCPU", 4), ("MEMORY_MB", 1)], VCPU=5))
 
 
@@ -99,14 +98,14 @@ def test_a_sum_beyond_64_bits_is_refused(ask):
 
 def test_what_lies_over_a_tree_is_located_and_its_counts_are_not_wanted():
     request = Request("DISK_GB=9,PCPU=4,VCPU=1,NUMA_TOPOLOGY=2:dedicated=4:memory=64")
-    assert [(one.resource_class, one.amount) for one in requested_counts(request)] == [
+    assert [(one.resource_class, one.amount) for one in requested_counts(request.unnamed)] == [
         ("VCPU", 1),
         ("DISK_GB", 9),
     ]
-    assert {name: str(amount) for name, amount in placed_amounts(request).items()} == {
+    assert {name: str(amount) for name, amount in placed_amounts(request.unnamed).items()} == {
         "NUMA_TOPOLOGY": "2:dedicated=4:memory=64"
     }
-    assert not placed_amounts(Request("VCPU=1"))
+    assert not placed_amounts(Request("VCPU=1").unnamed)
 
 
 # --- units ----------------------------------------------------------------------------------------
@@ -119,14 +118,9 @@ def search(ask, roots, records, taken=()):
     rows = [(numbers[name], unit, "VGPU", who) for name, unit, who in taken]
     units = UnitColumns(*zip(*rows, strict=True)) if rows else UnitColumns()
     snapshot = Snapshot(type(columns)(columns.providers, columns.inventories, units=units))
-    return snapshot.candidates(_stand_in(ask(records)))
-
-
-def _stand_in(request):
-    """A request that passes for one: its kind of amounts is no plug-in's."""
-    stand_in = problem.Request("VCPU=1")
-    object.__setattr__(stand_in, "_obj_groups", request.groups)
-    return stand_in
+    request = Request("VCPU=1")
+    object.__setattr__(request, "_obj_groups", (ask(records),))
+    return snapshot.candidates(request)
 
 
 def cards(*sizes):

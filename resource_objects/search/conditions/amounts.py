@@ -1,26 +1,39 @@
 """The condition that a class is provided as a count, over the fleet and on one tree.
 
 One provider provides all of it, or devices provide parts of it; each part meets the unit rules.
-:class:`FleetDemand` has the inventories as arrays, :class:`.TreeDemand` those of one tree as plain
-data.
+:class:`ClassCondition` has the inventories as arrays, :class:`.TreeDemand` those of one tree as
+plain data.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from resource_objects import exceptions
+from resource_objects.fields import MAX_AMOUNT
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources import Amount
-from resource_objects.resources.catalog import is_device
+from resource_objects.requests import RequestGroup
+from resource_objects.resources import Amount, resource
+from resource_objects.resources.amounts import split
+from resource_objects.resources.catalog import is_device as is_device_class
+from resource_objects.resources.records import AmountRecord
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.conditions.shortage import Shortage, overdrawn, reasons_of_units
 from resource_objects.search.demands import Source, TreeDemand, bits, members
-from resource_objects.search.eligibility import OWN, POOL, Semantics, pools_of, trees_of
+from resource_objects.search.eligibility import (
+    OWN,
+    POOL,
+    Eligibility,
+    GroupEligibility,
+    Semantics,
+    pools_of,
+    trees_of,
+)
 from resource_objects.search.findings import (
     Check,
     Condition,
@@ -40,184 +53,247 @@ from resource_objects.search.tree_solver import may_provide
 _source = functools.lru_cache(1024)(Source)
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class FleetDemand:
-    """A count of one class of the unnamed group over the fleet. Flags are by inventory."""
+# --- requested counts -----------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RequestedCount:
+    """A requested count of one class.
+
+    ``whole`` is the requested amount; None if the count is a part of an amount of several classes.
+    ``units`` are requested by name: then one provider provides all of it.
+    """
 
     resource_class: str
-    whole: Amount | None  #: the requested amount; None: the count is a part of another amount
     amount: int
+    whole: Amount | None = None
+    units: tuple[str, ...] = ()
+
+
+def requested_counts(group: RequestGroup) -> tuple[RequestedCount, ...]:
+    """Return each class that a group requests as a count, once, in order.
+
+    Placed amounts, and the counts that they include, are left out. A count of a class and an
+    amount that is stored in the same class at one provider request the same thing: they have to
+    agree.
+
+    :raises InvalidInput: for an amount that is not stored as counts above 0; if a count does not
+        agree with the amount that includes it
+    """
+    parts = split(group.resources)
+    amounts: Iterable[tuple[str, Amount]] = group.resources.by_name()
+    if parts is not None:  # of counts, those that placed amounts do not include
+        amounts = [*parts.others.items(), *parts.located.items()]
+    counts: dict[str, RequestedCount] = {}
+    included: dict[str, RequestedCount] = {}
+    for name, amount in amounts:
+        if resource(name).is_located:
+            continue
+        records = amount.to_records(name)
+        if not records or min([record.amount for record in records]) < 1:
+            expected = "one that is stored as counts above 0"
+            raise exceptions.InvalidInput("kind of amount", name, amount, expected)
+        if len(records) == 1 and records[0].resource_class == name:
+            counts[name] = RequestedCount(name, records[0].amount, amount, records[0].units)
+        else:
+            for record in records:
+                _add(included, record)
+    for name, part in included.items():
+        if name in counts and counts[name].amount != part.amount:
+            expected = f"{part.amount}, as in the placed amount of the class"
+            raise exceptions.InvalidInput("request", name, counts[name].amount, expected)
+    return tuple({**counts, **included}.values())
+
+
+def _add(included: dict[str, RequestedCount], record: AmountRecord) -> None:
+    name = record.resource_class
+    before = included.get(name, RequestedCount(name, 0))
+    amount = before.amount + record.amount
+    if amount > MAX_AMOUNT:
+        raise exceptions.InvalidInput("request", name, amount, f"at most {MAX_AMOUNT}")
+    units = (*before.units, *record.units)
+    included[name] = dataclasses.replace(before, amount=amount, units=units)
+
+
+# --- the condition --------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(eq=False)
+class ClassCondition(Condition):
+    """A count of one class of the unnamed group: one source provides it, or devices provide parts.
+
+    Flags are by inventory of the class. ``failed``, ``has_required`` and ``allowed`` have a row for
+    each role of a provider (:class:`.Eligibility`).
+    """
+
+    fleet: Fleet
+    rules: Semantics
+    resource_class: str
+    amount: int
+    whole: Amount | None  #: the requested amount; None: the count is a part of another amount
     units: tuple[str, ...]  #: requested by name
     rows: ClassRows
-    gives_all: Booleans  #: could provide all of it alone
+    provides_all: Booleans  #: could provide all of it alone
     is_device: Booleans  #: may provide a part if other devices provide the rest
-    is_split: bool  #: whether there are such devices
     requirements: tuple[tuple[Rule, str], ...]  #: the conditions on each provider
-    # flags by role, see eligibility.Eligibility
     failed: tuple[Booleans, ...]  #: by such a condition, does not meet it
     has_required: tuple[Booleans, ...]  #: by required trait
     allowed: Booleans  #: meets all conditions on each provider, and the requested units are free
+
+    rule = Rule.CAPACITY
+
+    def __post_init__(self) -> None:
+        #: whether several devices may provide it together
+        self.is_split = bool(self.is_device.any())
+        self._last: tuple[int, TreeDemand] | None = None
+
+    @classmethod
+    def compile(
+        cls,
+        fleet: Fleet,
+        rules: Semantics,
+        count: RequestedCount,
+        eligibility: GroupEligibility,
+        of_class: Iterable[Eligibility],
+    ) -> ClassCondition:
+        """Return the condition of a requested count. Cost: a pass over the inventories for each.
+
+        :param of_class: the conditions on the providers of this class only
+        """
+        name, rows = count.resource_class, fleet.rows(count.resource_class)
+        roles, allowed = 1, with_free_units(fleet, rows, count.units)
+        if fleet.pools and (is_pool := fleet.is_pool[rows.provider]).any():
+            roles, allowed = 2, np.stack((allowed & ~rows.is_part, allowed & is_pool))
+        else:
+            allowed = (allowed & ~rows.is_part)[np.newaxis]
+
+        def of_rows(eligible: Booleans) -> Booleans:
+            return eligible[:roles].take(rows.provider, axis=1)
+
+        requirements = (*eligibility.each, *of_class)
+        failed = tuple([~of_rows(requirement.eligible) for requirement in requirements])
+        for flags in failed:
+            allowed &= ~flags
+        is_device = rows.is_below if is_device_class(name) else rows.is_single
+        if count.units or not rules.splits_devices:
+            is_device = np.zeros_like(is_device)
+        return cls(
+            fleet,
+            rules,
+            name,
+            count.amount,
+            count.whole,
+            count.units,
+            rows,
+            provides_all=rows.provides(count.amount),
+            is_device=is_device,
+            requirements=tuple([(each.rule, each.label) for each in requirements]),
+            failed=failed,
+            has_required=tuple([of_rows(each.eligible) for each in eligibility.some]),
+            allowed=allowed,
+        )
+
+    @property
+    def providers(self) -> Integers:
+        """The providers of the class, whatever they have free."""
+        return self.rows.provider[~self.rows.is_part]
+
+    @property
+    def is_of_devices(self) -> bool:
+        """Whether it is a class of devices, or devices provide parts of it."""
+        return is_device_class(self.resource_class) or self.is_split
 
     @property
     def has_pools(self) -> bool:
         """Whether a pool has an inventory of the class."""
         return len(self.allowed) > 1
 
-    def having(self, trait: int | None) -> Booleans:
-        """Return the allowed inventories, by role, that have a required trait, if one is passed."""
-        return self.allowed if trait is None else self.allowed & self.has_required[trait]
-
-    def trees(self, fleet: Fleet, provides: Booleans) -> Booleans:
-        """Return the trees that some inventories, by role, may provide to."""
-        return trees_of(fleet, self.rows.provider, provides)
-
-    def from_pools(self, fleet: Fleet, trait: int | None = None) -> Booleans:
-        """Return the trees that are linked to a pool that provides all of it."""
-        if not self.has_pools:
-            return np.zeros(len(fleet.hosts), dtype=np.bool_)
-        pools = self.rows.provider[self.having(trait)[POOL] & self.gives_all]
-        return fleet.pools.linked_to(pools, len(fleet.hosts))
-
-
-def having_free(fleet: Fleet, rows: ClassRows, units: Sequence[str]) -> Booleans:
-    """Return the inventories of providers at which none of some units is allocated."""
-    if not units:
-        return np.ones(len(rows.provider), dtype=np.bool_)
-    return ~np.isin(rows.provider, list(fleet.units.allocated(units)))
-
-
-def _excess(fleet: Fleet, demand: FleetDemand, parts: Integers) -> Integers:
-    """Return, by tree, how much less its inventories provide together than the sum of parts.
-
-    Inventories that use another one through shares provide at most what is free of it. If they use
-    several, the first of each are compared, then the second, and so on: the largest excess counts.
-
-    :param parts: the most that each inventory provides
-    """
-    rows, shares, first = fleet.inventories, fleet.shares, demand.rows.first
-    worst = np.zeros(len(fleet.hosts), dtype=np.int64)
-    here = shares.entries(first, first + len(parts))
-    source, target = shares.source[here] - first, shares.target[here]
-    turn = np.arange(len(source)) - source.searchsorted(source)
-    for number in range(int(turn.max()) + 1 if len(turn) else 0):
-        is_now = turn == number
-        order = np.argsort(target[is_now], kind="stable")
-        used = target[is_now][order]
-        starts = np.flatnonzero(np.diff(used, prepend=-1))
-        used = used[starts]
-        provided = np.add.reduceat(parts[source[is_now][order]], starts)
-        factor = np.minimum.reduceat(shares.factor[here][is_now][order], starts)
-        free = (rows.capacity[used] - rows.used[used]).clip(0)
-        excess = np.zeros_like(worst)
-        np.add.at(excess, rows.tree[used], np.maximum(provided - free // factor, 0))
-        np.maximum(worst, excess, out=worst)
-    return worst
-
-
-@dataclasses.dataclass(eq=False)
-class ClassCondition(Condition):
-    """Enough of a class: one source provides all of it, or devices provide parts."""
-
-    fleet: Fleet
-    rules: Semantics
-    demand: FleetDemand
-
-    rule = Rule.CAPACITY
-
-    def __post_init__(self) -> None:
-        self._last: tuple[int, TreeDemand] | None = None
-
-    @property
-    def name(self) -> str:
-        """The class."""
-        return self.demand.resource_class
-
-    @property
-    def providers(self) -> Integers:
-        """The providers of the class, whatever they have free."""
-        return self.demand.rows.provider[~self.demand.rows.is_part]
-
-    @property
-    def is_of_devices(self) -> bool:
-        """Whether it is a class of devices, or devices provide parts of it."""
-        return is_device(self.name) or self.demand.is_split
-
     # --- over the fleet ---
 
-    def mask(self) -> Booleans:
-        """Return the hosts that seem to have enough."""
-        return self.enough(None)
+    def with_trait(self, trait: int | None) -> Booleans:
+        """Return the allowed inventories, by role, with a required trait; None: all of them."""
+        return self.allowed if trait is None else self.allowed & self.has_required[trait]
+
+    def trees_of(self, provides: Booleans) -> Booleans:
+        """Return the trees that some inventories, by role, may provide to."""
+        return trees_of(self.fleet, self.rows.provider, provides)
+
+    def from_pools(self, trait: int | None = None) -> Booleans:
+        """Return the trees that are linked to a pool that provides all of it."""
+        if not self.has_pools:
+            return np.zeros(len(self.fleet.hosts), dtype=np.bool_)
+        pools = self.rows.provider[self.with_trait(trait)[POOL] & self.provides_all]
+        return self.fleet.pools.linked_to(pools, len(self.fleet.hosts))
 
     def enough(self, trait: int | None) -> Booleans:
         """Return the hosts that seem to have enough at sources with a required trait.
 
         :param trait: its number; None: at all sources
         """
-        fleet, demand, rows = self.fleet, self.demand, self.demand.rows
+        fleet, rows = self.fleet, self.rows
         enough = np.zeros(len(fleet.hosts), dtype=np.bool_)
         if not len(rows.tree):
             return enough
-        sources = demand.having(trait)[OWN]
-        if fleet.is_everywhere(self.name):
-            enough = sources & demand.gives_all
+        sources = self.with_trait(trait)[OWN]
+        if fleet.is_everywhere(self.resource_class):
+            enough = sources & self.provides_all
         else:
-            enough[rows.tree[sources & demand.gives_all]] = True
-        if demand.is_split:
-            provides = sources & demand.is_device & (rows.low <= rows.high)
+            enough[rows.tree[sources & self.provides_all]] = True
+        if self.is_split:
+            provides = sources & self.is_device & (rows.low <= rows.high)
             # exact in 64 bits: a capacity is below 2^43, so no sum over a tree comes near 2^63
-            parts = np.where(provides, np.minimum(rows.high, demand.amount), 0)
+            parts = np.where(provides, np.minimum(rows.high, self.amount), 0)
             # np.diff would take longer than all else here
             starts = np.concatenate(([True], rows.tree[1:] != rows.tree[:-1])).nonzero()[0]
             together = np.add.reduceat(parts, starts)
             if fleet.shares:
-                together -= _excess(fleet, demand, parts)[rows.tree[starts]]
-            enough[rows.tree[starts[together >= demand.amount]]] = True
-        if demand.has_pools:
-            enough |= demand.from_pools(fleet, trait)
+                together -= _excess(fleet, rows.first, parts)[rows.tree[starts]]
+            enough[rows.tree[starts[together >= self.amount]]] = True
+        if self.has_pools:
+            enough |= self.from_pools(trait)
         return enough
 
-    def had(self, trait: int) -> Booleans:
+    def trees_with_trait(self, trait: int) -> Booleans:
         """Return the hosts on which an allowed source has a required trait, free or not."""
-        return self.demand.trees(self.fleet, self.demand.having(trait))
+        return self.trees_of(self.with_trait(trait))
 
     def checks(self) -> Iterator[Check]:
-        """Yield the class, then each condition on providers, then the amount."""
-        demand, rows, name = self.demand, self.demand.rows, self.name
-        able = np.stack((~rows.is_part, self.fleet.is_pool[rows.provider]))[: len(demand.allowed)]
+        """Yield the amount; then the class, and each condition on its providers."""
+        yield self.check_of_trait(None, None)
+        rows, name = self.rows, self.resource_class
+        able = np.stack((~rows.is_part, self.fleet.is_pool[rows.provider]))[: len(self.allowed)]
         yield Check(
-            demand.trees(self.fleet, able),
+            self.trees_of(able),
             Rule.NO_INVENTORY,
             "",
             name,
-            amount=demand.amount,
+            amount=self.amount,
             rows=rows,
-            divisible=demand.is_device & ~rows.is_part if demand.is_split else None,
+            divisible=self.is_device & ~rows.is_part if self.is_split else None,
         )
-        for number, (rule, label) in enumerate(demand.requirements):
-            able = able & ~demand.failed[number]
-            words = f"{name} {in_words(demand.requirements[: number + 1])}"
-            yield Check(demand.trees(self.fleet, able), rule, "", name, label, words)
-        yield self._check_of_amount(None, None)
+        for number, (rule, label) in enumerate(self.requirements):
+            able = able & ~self.failed[number]
+            words = f"{name} {in_words(self.requirements[: number + 1])}"
+            yield Check(self.trees_of(able), rule, "", name, label, words)
 
-    def check_of_trait(self, trait: int, label: str) -> Check:
-        """Return the check that there is enough at sources with a required trait."""
-        return self._check_of_amount(trait, label)
+    def check_of_trait(self, trait: int | None, label: str | None) -> Check:
+        """Return the check that there is enough at sources with a required trait.
 
-    def _check_of_amount(self, trait: int | None, label: str | None) -> Check:
-        demand = self.demand
-        allowed = demand.having(trait)
-        of_trait = [] if label is None else [(Rule.TRAIT_MISSING, label)]
+        :param trait: its number; None: at all sources
+        """
+        conditions = [*self.requirements, *([] if label is None else [(Rule.TRAIT_MISSING, label)])]
+        allowed = self.with_trait(trait)
         return Check(
             self.enough(trait),
             self.rule,
             "",
-            self.name,
+            self.resource_class,
             label,
-            in_words([*demand.requirements, *of_trait]),
-            demand.amount,
-            demand.rows,
+            in_words(conditions) if conditions else "",
+            self.amount,
+            self.rows,
             allowed,
-            allowed[OWN] & demand.is_device if demand.is_split else None,
+            allowed[OWN] & self.is_device if self.is_split else None,
         )
 
     # --- on one tree ---
@@ -230,14 +306,14 @@ class ClassCondition(Condition):
         return last[1]
 
     def _of_tree(self, tree: int) -> TreeDemand:
-        demand, rows, every = self.demand, self.demand.rows, self.fleet.inventories
+        rows, every = self.rows, self.fleet.inventories
         here = rows.of_tree(tree)
         own = here.stop - here.start
         numbers: Sequence[int] = range(rows.first + here.start, rows.first + here.stop)
         some: Any = slice(rows.first + here.start, rows.first + here.stop)
-        is_device = demand.is_device[here].tolist()
+        is_device = self.is_device[here].tolist()
         at: Any = (OWN, here)
-        pools = pools_of(self.fleet, self.rules, tree) if demand.has_pools else ()
+        pools = pools_of(self.fleet, self.rules, tree) if self.has_pools else ()
         if pools:
             of_pools = np.flatnonzero(np.isin(rows.provider, pools))
             entries = np.concatenate((np.arange(here.start, here.stop), of_pools))
@@ -246,11 +322,11 @@ class ClassCondition(Condition):
             at = np.repeat((OWN, POOL), (own, len(of_pools))), entries
         columns = [column[some].tolist() for column in (every.low, every.high, every.step_size)]
         return TreeDemand(
-            amount=demand.amount,
+            amount=self.amount,
             numbers=numbers,
             sources=tuple(map(_source, *columns, is_device)),
-            allowed=bits(demand.allowed[at].tolist()),
-            with_trait=tuple(bits(has[at].tolist()) for has in demand.has_required),
+            allowed=bits(self.allowed[at].tolist()),
+            with_trait=tuple(bits(has[at].tolist()) for has in self.has_required),
             shared_uses=self._shared_uses(numbers) if self.fleet.shares else {},
             own=own,
         )
@@ -280,11 +356,11 @@ class ClassCondition(Condition):
 
     def sources_on(self, hosts: HostSet) -> Sources:
         """Return the sources on some hosts."""
-        pairs = hosts.inventories(self.demand.rows)
-        if not self.demand.has_pools and hosts.fleet.pools:
+        pairs = hosts.inventories(self.rows)
+        if not self.has_pools and hosts.fleet.pools:
             pairs = pairs.where(pairs.role == OWN)
-        flags = (pairs.flags(has) for has in self.demand.has_required)
-        return Sources(pairs, pairs.flags(self.demand.allowed), tuple(flags))
+        flags = (pairs.flags(has) for has in self.has_required)
+        return Sources(pairs, pairs.flags(self.allowed), tuple(flags))
 
     def short(self, tree: int, sources: int) -> list[Reason]:
         """Return the reasons on one tree if only some sources, as bits, may provide it."""
@@ -299,8 +375,8 @@ class ClassCondition(Condition):
 
     def find(self, findings: Findings, hosts: Booleans) -> None:
         """Add the reasons of some hosts."""
-        demand, rows, every = self.demand, self.demand.rows, findings.hosts
-        name, amount = self.name, demand.amount
+        rows, every = self.rows, findings.hosts
+        name, amount = self.resource_class, self.amount
         here, may_provide = findings.sources[self]
         pairs = here.pairs
         counted = pairs.where(~rows.is_part[pairs.entry])
@@ -311,15 +387,15 @@ class ClassCondition(Condition):
 
         def taken_units(host: int) -> list[Reason]:
             numbers = self.of_tree(int(every.trees[host])).numbers
-            return reasons_of_units(self.fleet, name, amount, demand.units, numbers)
+            return reasons_of_units(self.fleet, name, amount, self.units, numbers)
 
         excluded_on = hosts & ~none & ~has_allowed
-        flags = [counted.flags(failed) for failed in demand.failed]
+        flags = [counted.flags(failed) for failed in self.failed]
         findings.add_excluded(
             self,
             excluded_on,
             counted.host,
-            demand.requirements,
+            self.requirements,
             flags,
             amount,
             name,
@@ -329,12 +405,12 @@ class ClassCondition(Condition):
         some = pairs.where(may_provide)
         is_few = every.sum(rows.free[some.entry].clip(0), some.host) < amount
         needs_decision = every.has_shares
-        if demand.has_pools:
+        if self.has_pools:
             needs_decision = needs_decision | every.has_pools
         findings.add_full(self, rest & is_few & ~needs_decision, some, rows, amount, name)
         rest &= needs_decision | ~is_few
-        rest[some.host[demand.gives_all[some.entry]]] = False
-        if demand.is_split:
+        rest[some.host[self.provides_all[some.entry]]] = False
+        if self.is_split:
             rest &= needs_decision | ~self._add_up(every, some)
 
         def decide(host: int) -> list[Reason]:
@@ -345,12 +421,12 @@ class ClassCondition(Condition):
 
     def _add_up(self, hosts: HostSet, sources: Pairs) -> Booleans:
         """Return the hosts whose devices surely provide it together: they provide any part."""
-        rows, entry = self.demand.rows, sources.entry
-        is_device = self.demand.is_device[entry] & (rows.low[entry] <= rows.high[entry])
+        rows, entry = self.rows, sources.entry
+        is_device = self.is_device[entry] & (rows.low[entry] <= rows.high[entry])
         host, entry = sources.host[is_device], entry[is_device]
         is_odd = (rows.step_size[entry] > 1) | (rows.low[entry] > 1)
-        sums = hosts.sum(np.minimum(rows.high[entry], self.demand.amount), host)
-        return (sums >= self.demand.amount) & ~hosts.any(host[is_odd])
+        sums = hosts.sum(np.minimum(rows.high[entry], self.amount), host)
+        return (sums >= self.amount) & ~hosts.any(host[is_odd])
 
     def _decide(self, tree: int, sources: int) -> list[Reason]:
         """Return the reasons on one tree of some sources, at least one."""
@@ -359,7 +435,7 @@ class ClassCondition(Condition):
         shortage = Shortage(
             fleet,
             fleet.hosts[tree],
-            self.name,
+            self.resource_class,
             here.amount,
             [here.numbers[place] for place in places],
             {here.numbers[place] for place in places if here.sources[place].is_device},
@@ -378,23 +454,58 @@ class ClassCondition(Condition):
         If a provider has it, the reason has the other conditions too: on each provider, and the
         traits before it.
         """
-        demand, host = self.demand, self.fleet.hosts[tree]
-        amount, name = demand.amount, self.name
+        host, amount, name = self.fleet.hosts[tree], self.amount, self.resource_class
         here = self.sources_on(HostSet(self.fleet, self.rules, integers([tree])))
-        counted = ~demand.rows.is_part[here.pairs.entry]
-        failed = [here.pairs.flags(flags)[counted] for flags in demand.failed]
+        counted = ~self.rows.is_part[here.pairs.entry]
+        failed = [here.pairs.flags(flags)[counted] for flags in self.failed]
         is_allowed = bool((here.allowed & here.has_required[trait]).any())
         traits = range(trait + 1) if is_allowed else [trait]
         conditions = [(Rule.TRAIT_MISSING, required[number]) for number in traits]
         lacking = [~here.has_required[number][counted] for number in traits]
         reasons = excluded(
-            [*conditions, *demand.requirements], [*lacking, *failed], amount, name, host
+            [*conditions, *self.requirements], [*lacking, *failed], amount, name, host
         )
         if reasons and (is_allowed or not lacking[0].all()):
             return reasons[0]
         if not is_allowed:
             return unmet(Rule.TRAIT_MISSING, required[trait], amount, name, host)
-        numbers = (here.pairs.entry[here.allowed] + demand.rows.first).tolist()
+        numbers = (here.pairs.entry[here.allowed] + self.rows.first).tolist()
         holders = self.fleet.holders(numbers)
         words = in_words(conditions)
         return Reason(Rule.TRAITS_AT_ONCE, amount, 0, 0, name, host, holders, unit=words)
+
+
+def with_free_units(fleet: Fleet, rows: ClassRows, units: Sequence[str]) -> Booleans:
+    """Return the inventories of providers at which none of some units is allocated."""
+    if not units:
+        return np.ones(len(rows.provider), dtype=np.bool_)
+    return ~np.isin(rows.provider, list(fleet.units.allocated(units)))
+
+
+def _excess(fleet: Fleet, first: int, parts: Integers) -> Integers:
+    """Return, by tree, how much less its inventories provide together than the sum of parts.
+
+    Inventories that use another one through shares provide at most what is free of it. If they use
+    several, the first of each are compared, then the second, and so on: the largest excess counts.
+
+    :param first: the number of the first inventory of the class
+    :param parts: the most that each of them provides
+    """
+    rows, shares = fleet.inventories, fleet.shares
+    worst = np.zeros(len(fleet.hosts), dtype=np.int64)
+    here = shares.entries(first, first + len(parts))
+    source, target = shares.source[here] - first, shares.target[here]
+    turn = np.arange(len(source)) - source.searchsorted(source)
+    for number in range(int(turn.max()) + 1 if len(turn) else 0):
+        is_now = turn == number
+        order = np.argsort(target[is_now], kind="stable")
+        used = target[is_now][order]
+        starts = np.flatnonzero(np.diff(used, prepend=-1))
+        used = used[starts]
+        provided = np.add.reduceat(parts[source[is_now][order]], starts)
+        factor = np.minimum.reduceat(shares.factor[here][is_now][order], starts)
+        free = (rows.capacity[used] - rows.used[used]).clip(0)
+        excess = np.zeros_like(worst)
+        np.add.at(excess, rows.tree[used], np.maximum(provided - free // factor, 0))
+        np.maximum(worst, excess, out=worst)
+    return worst

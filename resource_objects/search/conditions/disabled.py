@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
 from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.amounts import FleetDemand
+from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.demands import LocatedFleetDemand
 from resource_objects.search.eligibility import (
     OWN,
@@ -30,7 +30,7 @@ from resource_objects.search.eligibility import (
     pools_of,
     roles_of,
 )
-from resource_objects.search.findings import Condition, HostContext
+from resource_objects.search.findings import Check, Condition, HostContext
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.located_views import view_of
 from resource_objects.search.named_groups import GroupKind
@@ -69,9 +69,9 @@ class EnabledHost(Condition):
 
     rule = Rule.DISABLED
 
-    def mask(self) -> Booleans:
-        """Return the enabled hosts."""
-        return ~self.disabled[self.fleet.roots]
+    def checks(self) -> Iterator[Check]:
+        """Yield the enabled hosts."""
+        yield Check(~self.disabled[self.fleet.roots], self.rule)
 
     def reasons(self, host: HostContext) -> list[Reason]:
         """Return each disabled provider from the host upwards."""
@@ -91,7 +91,7 @@ class DisabledParts(Condition):
 
     fleet: Fleet
     rules: Semantics
-    demands: Sequence[FleetDemand]
+    demands: Sequence[ClassCondition]
     located: Sequence[LocatedFleetDemand]
     kinds: Sequence[GroupKind]
 
@@ -142,7 +142,7 @@ class DisabledParts(Condition):
             usable |= able
         return usable
 
-    def _sources_of_count(self, demand: FleetDemand) -> _Sources:
+    def _sources_of_count(self, demand: ClassCondition) -> _Sources:
         rows = demand.rows
         provides = demand.is_device | self._is_large(rows, demand.amount)
         failed = [flags[OWN] for flags in demand.failed]

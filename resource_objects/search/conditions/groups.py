@@ -44,15 +44,11 @@ class Groups(Condition):
 
     rule = Rule.GROUPS
 
-    def mask(self) -> Booleans:
-        """Return the hosts that may provide all groups."""
-        return self.named.possible(self.unnamed)
-
     def checks(self) -> Iterator[Check]:
-        """Yield kind by kind the classes, the conditions and the amounts; then all groups."""
+        """Yield all groups; then kind by kind the classes, the conditions and the amounts."""
+        yield Check(self.named.possible(self.unnamed), self.rule)
         for kind in self.named.kinds:
             yield from self._checks_of(kind)
-        yield Check(self.mask(), self.rule)
 
     def _checks_of(self, kind: GroupKind) -> Iterator[Check]:
         fleet, group = self.named.fleet, _joined([kind])

@@ -55,9 +55,14 @@ class LocatedCondition(Condition):
         self._free: dict[str, Integers] = {}
 
     @property
-    def name(self) -> str:
+    def resource_class(self) -> str:
         """The placed resource."""
         return self.demand.resource_class
+
+    @property
+    def requirements(self) -> tuple[tuple[Rule, str], ...]:
+        """The conditions on each provider."""
+        return self.demand.requirements
 
     @property
     def providers(self) -> Integers:
@@ -69,7 +74,7 @@ class LocatedCondition(Condition):
     @functools.cached_property
     def pieces(self) -> list[tuple[Mapping[str, int], ...]]:
         """For each piece of the amount, what its part has free at least, by shape of the parts."""
-        kind, demand = resource(self.name), self.demand
+        kind, demand = resource(self.resource_class), self.demand
         bounds = [kind.lower_bounds(demand.amount, classes) for classes in demand.parts.shapes]
         return list(zip(*bounds, strict=True))
 
@@ -97,15 +102,11 @@ class LocatedCondition(Condition):
         amount = self.demand.amount
         for name, count in amount.of_parts.items():
             yield (name,), count
-        if amount.pieces and issubclass(resource(self.name).inventory_kind, Identified):
+        if amount.pieces and issubclass(resource(self.resource_class).inventory_kind, Identified):
             yield {name for shape in self.demand.parts.shapes for name in shape}, amount.pieces
 
-    def mask(self) -> Booleans:
-        """Return the hosts whose parts may have enough."""
-        return self.enough(None)
-
     def enough(self, trait: int | None) -> Booleans:
-        """Return the same of the parts that have a required trait, None for all parts."""
+        """Return the hosts whose parts with a required trait may have enough; None: all parts."""
         demand, parts = self.demand, self.demand.parts
         able = demand.allowed if trait is None else demand.allowed & demand.has_required[trait]
 
@@ -148,7 +149,7 @@ class LocatedCondition(Condition):
             rows = self.fleet.rows(name)
             yield count, rows, np.isin(rows.provider, providers)
 
-    def had(self, trait: int) -> Booleans:
+    def trees_with_trait(self, trait: int) -> Booleans:
         """Return, by tree, whether a part that may be used has a required trait, full or not."""
         able = self.demand.allowed & self.demand.has_required[trait]
         trees = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
@@ -159,12 +160,13 @@ class LocatedCondition(Condition):
 
     def checks(self) -> Iterator[Check]:
         """Yield one check."""
-        yield Check(self.mask(), self.rule, "", self.name, words=in_words(self.demand.requirements))
+        words = in_words(self.requirements)
+        yield Check(self.enough(None), self.rule, "", self.resource_class, words=words)
 
     def check_of_trait(self, trait: int, label: str) -> Check:
         """Return the check that parts with a required trait may have enough."""
         words = in_words([*self.demand.requirements, (Rule.TRAIT_MISSING, label)])
-        return Check(self.enough(trait), self.rule, "", self.name, label, words)
+        return Check(self.enough(trait), self.rule, "", self.resource_class, label, words)
 
     # --- one tree ---
 

@@ -23,7 +23,7 @@ import dataclasses
 import functools
 import heapq
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -36,10 +36,9 @@ from resource_objects.resources.budget import Budget
 from resource_objects.resources.distances import DistanceTable, distance_table, sets_by_distance
 from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.amounts import ClassCondition, FleetDemand, having_free
+from resource_objects.search.conditions.amounts import ClassCondition, with_free_units
 from resource_objects.search.conditions.groups import Groups
-from resource_objects.search.conditions.located import LocatedCondition
-from resource_objects.search.conditions.traits import RequiredTraits
+from resource_objects.search.conditions.unnamed import UnnamedGroup
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, bits
 from resource_objects.search.eligibility import OWN, POOL
 from resource_objects.search.findings import Check, Condition, Findings, HostSet, sums
@@ -95,17 +94,11 @@ class TopologyConstraint(Condition):
     def __init__(
         self,
         request: Request,
-        classes: Sequence[ClassCondition],
-        located: Sequence[LocatedCondition],
-        required: tuple[str, ...],
+        unnamed: UnnamedGroup,
         named: Named,
         groups: Groups | None,
     ) -> None:
-        """:param classes: each count of the unnamed group
-
-        :param required: the traits that one of the classes or placed amounts has to answer for
-        :param groups: the condition on the named groups, whose reasons come first
-        """
+        """:param groups: the condition on the named groups, whose reasons come first"""
         assert request.near is not None, "the request names a level"
         self.fleet: Fleet = named.fleet
         self.level = topology_level(self.fleet, request.near)
@@ -113,9 +106,10 @@ class TopologyConstraint(Condition):
         self.label = "NUMA cell" if request.near == CELLS else request.near
         self.is_required = request.must_be_near
         #: each count of the unnamed group, provided by domains where it is bound
-        self.classes = [self._of_domains(condition) for condition in classes]
-        self.located = located
-        self.traits = RequiredTraits(self.fleet, named.rules, required, (*self.classes, *located))
+        self.classes = tuple([self._of_domains(condition) for condition in unnamed.classes])
+        self.located = unnamed.located
+        #: the unnamed group in domains
+        self.unnamed = dataclasses.replace(unnamed, classes=self.classes)
         self.named = named
         self._groups = groups
         #: by class, placed amount and kind of named group
@@ -127,23 +121,19 @@ class TopologyConstraint(Condition):
 
     def _of_domains(self, condition: ClassCondition) -> ClassCondition:
         """Return the condition where domains provide the class if the tree has some of it there."""
-        demand, of_domain = condition.demand, self.level.domain[condition.demand.rows.provider] >= 0
-        rows = demand.rows
+        rows = condition.rows
+        of_domain = self.level.domain[rows.provider] >= 0
         is_bound = self._is_bound(rows.provider)[rows.tree]
-        allowed = having_free(self.fleet, rows, demand.units)
+        allowed = with_free_units(self.fleet, rows, condition.units)
         allowed = allowed & np.where(is_bound, of_domain, ~rows.is_part)
-        for failed in demand.failed:
+        for failed in condition.failed:
             allowed &= ~failed[OWN]
-        is_device = demand.is_device
-        if not demand.units:
+        is_device = condition.is_device
+        if not condition.units:
             is_device = is_device | (rows.is_part & of_domain)
-        demand = dataclasses.replace(
-            demand,
-            allowed=np.stack((allowed, *demand.allowed[POOL:])),
-            is_device=is_device,
-            is_split=bool(is_device.any()),
+        return dataclasses.replace(
+            condition, allowed=np.stack((allowed, *condition.allowed[POOL:])), is_device=is_device
         )
-        return ClassCondition(self.fleet, condition.rules, demand)
 
     def _is_bound(self, providers: Integers) -> Booleans:
         return self.level.binds(self.fleet.tree[providers], providers)
@@ -154,9 +144,9 @@ class TopologyConstraint(Condition):
         """Yield the need of each class, placed amount and kind of named group."""
         level = self.level
         for condition, allowed in zip(self.classes, self._answering(), strict=True):
-            demand, rows = condition.demand, condition.demand.rows
+            demand, rows = condition, condition.rows
             provided = np.where(demand.is_device, rows.high, 0)
-            provided = np.where(demand.gives_all, demand.amount, provided)
+            provided = np.where(demand.provides_all, demand.amount, provided)
             provided = np.where(allowed & (rows.low <= rows.high), provided, 0).clip(0)
             capacity = np.where(demand.allowed[OWN], rows.capacity, 0)
             domain, is_bound = level.domain[rows.provider], self._is_bound(rows.provider)
@@ -179,13 +169,13 @@ class TopologyConstraint(Condition):
 
         They have the traits that only this class can answer for.
         """
-        providing = [condition.demand.allowed[OWN] for condition in self.classes]
-        for trait in range(len(self.traits.required)):
-            having = np.array([condition.had(trait) for condition in self.traits.classes])
+        providing = [condition.allowed[OWN] for condition in self.classes]
+        for trait in range(len(self.unnamed.required)):
+            having = np.array([part.trees_with_trait(trait) for part in self.unnamed.parts])
             is_only = having & (having.sum(axis=0) == 1)
             for number, condition in enumerate(self.classes):
-                has = condition.demand.has_required[trait][OWN]
-                tree = condition.demand.rows.tree
+                has = condition.has_required[trait][OWN]
+                tree = condition.rows.tree
                 providing[number] = providing[number] & (has | ~is_only[number][tree])
         return providing
 
@@ -265,10 +255,12 @@ class TopologyConstraint(Condition):
     def _find_unnamed(self, findings: Findings) -> None:
         """Add the reasons of each count and placed amount, on its sources in the nearest domain."""
         hosts = findings.hosts
-        self.traits.narrow(findings)
-        for condition, need in zip(self.traits.classes, self.needs, strict=False):
-            demand = condition.demand
-            requested = demand.amount if isinstance(demand, FleetDemand) else demand.count
+        self.unnamed.narrow(findings)
+        for condition, need in zip(self.unnamed.parts, self.needs, strict=False):
+            if isinstance(condition, ClassCondition):
+                requested = condition.amount
+            else:
+                requested = condition.demand.count
             findings.begin(condition)
             sources, flags = findings.sources[condition]
             host, domain = sources.pairs.host, need.domain[sources.pairs.entry]
@@ -280,7 +272,7 @@ class TopologyConstraint(Condition):
             is_unknown = hosts.any(host[is_own]) & ~hosts.any(host[is_own & (domain >= 0)])
             for rule, some in ((Rule.PLACE_UNKNOWN, is_unknown), (Rule.NEAR, ~is_unknown)):
                 at = np.flatnonzero(~has_source & some)
-                subject: dict[str, Any] = {"resource": condition.name, "unit": self.label}
+                subject: dict[str, Any] = {"resource": condition.resource_class, "unit": self.label}
                 findings.add(condition, rule, at, requested, **subject)
 
     def _find_named(self, findings: Findings) -> None:
@@ -288,7 +280,7 @@ class TopologyConstraint(Condition):
         hosts = findings.hosts
         findings.begin(self)
         nearest = self._nearest[hosts.trees]
-        needs = self.needs[len(self.traits.classes) :]
+        needs = self.needs[len(self.unnamed.parts) :]
         for kind, need in zip(self.named.kinds, needs, strict=True):
             is_short = need.is_bound[hosts.trees] & (need.sums[nearest] < kind.count)
             for name, rows, amount in kind.amounts:
@@ -322,7 +314,7 @@ class TopologyConstraint(Condition):
 
     def _inventories(self, tree: int) -> list[int]:
         """Return the requested inventories of a tree that are in domains, by number."""
-        classes = [condition.demand.rows for condition in self.classes]
+        classes = [condition.rows for condition in self.classes]
         classes += [rows for kind in self.named.kinds for _, rows, _ in kind.amounts]
         numbers = {number for placed in self.located for number in placed.of_tree(tree).reach}
         for rows in classes:
@@ -370,7 +362,7 @@ class TreeDomains:
     def _sources(self) -> Iterator[Integers]:
         """Yield, by need, the positions of the tree's sources, in the order of preference."""
         for condition, demand in zip(self._constraint.classes, self._classes, strict=True):
-            yield np.array(demand.numbers, dtype=np.int64) - condition.demand.rows.first
+            yield np.array(demand.numbers, dtype=np.int64) - condition.rows.first
         for placed in self._located:
             here = placed.ask.parts.of_tree(self._tree)
             yield np.arange(here.start, here.stop)
