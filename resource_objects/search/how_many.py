@@ -232,9 +232,10 @@ class _Counter:
         self.most = np.minimum.reduce(bounds)
         if self.is_mix:
             self.is_decided = decided_for_mix(self.kinds, self.capacity)
-            self.components = [self._all_hosts()]
-            low, self.placed = self._assign(self.components[0].at_most)
-            self.components[0].at_least = low
+            able = np.flatnonzero(np.logical_or.reduce([kind.most > 0 for kind in self.kinds]))
+            at_most = self._upper_bound(able)
+            low, self.placed = self._assign(at_most)
+            self.components = [_Component(able, at_most, low, alike=able[:1].tolist())]
         else:
             served = self._served_by_pools()
             self.is_decided, self.most, placed = decide(self.problems[0], self.most, served)
@@ -246,10 +247,8 @@ class _Counter:
         if not self.is_mix and self.components:
             self._allocate_in_turn()
         self._narrow(self.components, self.budget)
-        placed = 0
-        if not self.is_mix:
-            placed = sum(self.placed[0].tolist())
-        elif self.components[0].candidates:  # more than arrays assign
+        placed = 0 if self.is_mix else sum(self.placed[0].tolist())
+        if self.is_mix and self.components[0].candidates:  # more than arrays assign
             self.placed = []
         total = Count(
             placed + sum(c.at_least * len(c.alike) for c in self.components),
@@ -266,8 +265,8 @@ class _Counter:
     def _of_member(self) -> Mapping[str, Sequence[Candidate]]:
         candidates = self._placed_by_arrays()
         for component in self.components:
-            first, *same = component.alike
             for of_kind, more in zip(candidates, component.candidates, strict=False):
+                first, *same = component.alike
                 of_kind += more
                 for tree in same:
                     of_kind += (self._classes.transfer(c, first, tree) for c in more)
@@ -320,10 +319,6 @@ class _Counter:
         )
 
     # --- hosts that are searched together ---
-
-    def _all_hosts(self) -> _Component:
-        trees = np.flatnonzero(np.logical_or.reduce([kind.most > 0 for kind in self.kinds]))
-        return _Component(trees, self._upper_bound(trees), alike=[-1])
 
     def _components(self, served: Sequence[Integers]) -> Iterator[_Component]:
         """Yield the hosts that a search decides, those together that depend on each other."""
@@ -438,15 +433,15 @@ class _Counter:
 
         :param most: the maximum number that is searched
         """
-        hosts = None if self.is_mix and component is self.components[0] else component.trees
         high = min(component.at_most, most)
         while component.at_least < high and budget.left:
             middle = (component.at_least + high + 1) // 2
+            need = tuple(middle * count for count in self.ratio)
             # of a mix each search may spend half: the first of them may be hopeless
             steps = (budget.left + 1) // 2 if self.is_mix else budget.left
             with budget.lend(search.budget, steps):
                 try:
-                    candidates = search.place(tuple(middle * n for n in self.ratio), hosts)
+                    candidates = search.place(need, component.trees)
                 except SearchLimitReached:  # spent, or unknown: fewer may be certain
                     component.is_cut_short |= not search.budget.left
                     high = middle - 1

@@ -294,6 +294,19 @@ def test_a_mix_is_told_by_its_members(ledger: ro.Ledger) -> None:
     assert claimed(ledger, found) == 6
 
 
+def test_the_only_host_of_a_mix_is_counted(ledger: ro.Ledger) -> None:
+    host = ro.Provider("h0", "VCPU=4")
+    for number in range(2):
+        host.add(f"h0/gpu{number}", "PGPU=1")
+    ledger.sync(host, ro.Provider("h1", "MEMORY_MB=64"))
+    found = ledger.snapshot().how_many(Gang([Member("a", "VCPU=1,PGPU=1"), Member("b", "VCPU=1")]))
+    assert found.by_host == {"h0": Count(2, 2), "h1": Count(0, 0)}
+    assert claimed(ledger, found) == 4
+    none = ledger.snapshot().how_many(Gang([Member("a", "VCPU=9", 2)]))
+    assert (none.total, none.placements) == (Count(0, 0), ())
+    assert none.by_host == {"h0": Count(0, 0), "h1": Count(0, 0)}
+
+
 @pytest.mark.parametrize(
     "mix",
     [
