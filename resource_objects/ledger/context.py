@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import functools
+import itertools
 import sys
 from collections.abc import Callable, Collection, Iterator
 from typing import Any, TypeVar
@@ -16,7 +17,7 @@ from resource_objects import exceptions, names
 from resource_objects.backends.retries import RetryPolicy
 from resource_objects.providers import Allocation, Backend, Claim, Consumer
 from resource_objects.providers.arguments import moment
-from resource_objects.providers.listing import ConsumerFilter
+from resource_objects.providers.listing import ConsumerFilter, ListedProvider, ProviderFilter
 from resource_objects.providers.orders import ConsumerRecord, Operation, Outcome, Use
 from resource_objects.resources import resource
 
@@ -93,7 +94,46 @@ class LedgerContext:
                 raise exceptions.NotFound("consumer", name)
         return tuple(records[name] for name in consumers)
 
-    def consumers(
+    def providers(
+        self,
+        criteria: ProviderFilter,
+        limit: int | None = None,
+        after: str | None = None,
+        page: int | None = None,
+    ) -> Iterator[ListedProvider]:
+        """Yield the providers of a filter, in the order of their creation."""
+        pages = self.provider_pages(criteria, any_limit(limit), after, page)
+        return itertools.chain.from_iterable(pages)
+
+    def provider_pages(
+        self,
+        criteria: ProviderFilter,
+        limit: int | None = None,
+        after: str | None = None,
+        page: int | None = None,
+    ) -> Iterator[tuple[ListedProvider, ...]]:
+        """Yield the providers of a filter in pages, in the order of their creation.
+
+        :param after: the name or uuid of the last provider before the first page
+        :raises NotFound: if that provider does not exist
+        """
+        backend, start = self.backend, 0
+        if after is not None:
+            key = names.provider_key(after)
+            uuid = self.uuids([key])[key]
+            last = backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1, 0)
+            if not last:
+                raise exceptions.NotFound("provider", after)
+            start = last[0].number
+        return pages_of(
+            lambda count, number: backend.list_providers(criteria, count, number or 0),
+            lambda listed: listed.number,
+            page or self.page,
+            limit,
+            start,
+        )
+
+    def consumer_pages(
         self,
         criteria: ConsumerFilter,
         limit: int | None = None,

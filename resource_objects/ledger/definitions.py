@@ -18,7 +18,6 @@ from typing import Any, TypeAlias
 
 from resource_objects import collector, exceptions, names
 from resource_objects.ledger.context import LedgerContext, claim_of
-from resource_objects.ledger.queries import Reader
 from resource_objects.providers import Claim, DefinitionChanges, Provider
 from resource_objects.providers.arguments import ago, any_generation
 from resource_objects.providers.audit import Audit, audit, consumers_of_several_trees
@@ -137,9 +136,8 @@ class Definitions:
     Packages that build on a ledger compare and write trees with the further methods.
     """
 
-    def __init__(self, context: LedgerContext, reader: Reader) -> None:
+    def __init__(self, context: LedgerContext) -> None:
         self._context = context
-        self._reader = reader
 
     def sync(
         self, roots: Sequence[Provider], operation: str | None, moves: Sequence[Move] = ()
@@ -315,7 +313,7 @@ class Definitions:
         if older_than is not None:
             ago("older_than", older_than, at)  # an invalid age is refused before the reads
         expired = ConsumerFilter(expires_before=at)
-        pages = self._context.consumers(expired, page=MOST_ROWS)
+        pages = self._context.consumer_pages(expired, page=MOST_ROWS)
         claims = [record for records in pages for record in records]
         columns = self._context.backend.read()
         consumers = consumers_of_several_trees(columns)
@@ -465,7 +463,7 @@ class Definitions:
                 if devices:
                     raise exceptions.InUse("provider", subject, devices) from error
             uuid = self._context.backend.uuids([subject]).get(subject)
-            pages = self._context.consumers(ConsumerFilter(provider=uuid)) if uuid else ()
+            pages = self._context.consumer_pages(ConsumerFilter(provider=uuid)) if uuid else ()
             consumers = dict.fromkeys(
                 record.consumer
                 for records in pages
@@ -499,14 +497,14 @@ class Definitions:
         linked: list[ListedProvider] = []
         if of_hosts:
             pools = ProviderFilter(aggregates=(of_hosts,), required=frozenset({SHARES}))
-            linked += self._reader.providers(pools, page=MOST_ROWS)
+            linked += self._context.providers(pools, page=MOST_ROWS)
         if of_pools:
             hosts = ProviderFilter(aggregates=(of_pools,), forbidden=frozenset({SHARES}))
-            members = self._reader.providers(hosts, page=MOST_ROWS)
+            members = self._context.providers(hosts, page=MOST_ROWS)
             roots = sorted({host.root_uuid for host in members})
             for start in range(0, len(roots), _TREES_PER_QUERY):
                 trees = ProviderFilter(trees=frozenset(roots[start : start + _TREES_PER_QUERY]))
-                linked += self._reader.providers(trees, page=MOST_ROWS)
+                linked += self._context.providers(trees, page=MOST_ROWS)
         return counted.unchanged(linked)
 
     # --- steps of plans ---

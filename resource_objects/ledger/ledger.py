@@ -131,17 +131,17 @@ class Ledger:
     ) -> None:
         """:param snapshots: those of another ledger on the same backend; None: its own"""
         self._context = context = LedgerContext(backend, retries, actor)
-        self._reader = reader = Reader(context)
+        self._reader = Reader(context)
         self._assigner = assigner = Assigner(context)
         self._snapshots = snapshots = Snapshots(context) if snapshots is None else snapshots
         self._expired = expired = ExpiredClaims(context)
         self._queue = queue = Queue(context, snapshots, expired)
         self._claims = Claims(context, assigner, snapshots, queue)
         #: comparison and writes of definitions, for packages that build on a ledger
-        self.definitions = definitions = Definitions(context, reader)
-        self._maintenance = Maintenance(context, reader)
+        self.definitions = definitions = Definitions(context)
+        self._maintenance = Maintenance(context)
         #: resources that several hosts share
-        self.pools = Pools(definitions, reader)
+        self.pools = Pools(context, definitions)
         #: names of resource classes, traits and aggregates
         self.names = Names(context)
         #: server groups: consumers on one host, or on different hosts
@@ -888,7 +888,7 @@ class Ledger:
             over_capacity=over_capacity,
             reported_before=reported,
         )
-        return self._reader.providers(criteria, limit, after)
+        return self._context.providers(criteria, limit, after)
 
     def trees(
         self, *providers: str, limit: int | None = None, after: str | None = None
@@ -1025,7 +1025,7 @@ class Ledger:
 
     def now(self) -> datetime.datetime:
         """Return the time of the ledger, by which claims expire: that of the database."""
-        return self._reader.now()
+        return self.backend.now()
 
     def snapshot(self, at: str | None = None) -> Snapshot:
         """Return an immutable snapshot of the ledger, to search in.

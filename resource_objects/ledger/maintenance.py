@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.context import LedgerContext
-from resource_objects.ledger.queries import Reader
+from resource_objects.ledger.context import LedgerContext, consumer_of
 from resource_objects.providers import Consumer, Disabled
 from resource_objects.providers.arguments import moment
 from resource_objects.providers.disabled import DisableOrder
@@ -54,9 +53,8 @@ class DrainStatus:
 class Maintenance:
     """Disables providers; :class:`~resource_objects.ledger.Ledger` documents each method."""
 
-    def __init__(self, context: LedgerContext, reader: Reader) -> None:
+    def __init__(self, context: LedgerContext) -> None:
         self._context = context
-        self._reader = reader
 
     def disable(
         self, provider: str, reason: str, until: datetime.datetime | None, operation: str | None
@@ -95,16 +93,20 @@ class Maintenance:
                 raise exceptions.InvalidInput("field", "until", until, "a reason too")
         else:
             listed = self.disable(provider, reason, until, operation)
-        inside = {provider.uuid for provider in self._reader.provider(listed.uuid).walk()}
+        index = self._context.backend.read(listed.uuid, allocations=False).index
+        if listed.uuid not in index.numbers:
+            raise exceptions.NotFound("provider", provider)
+        inside = {index.uuids[n] for n in index.subtree(index.numbers[listed.uuid])}
         consumers = tuple(
-            consumer
-            for consumer in self._reader.consumers(ConsumerFilter(tree=listed.uuid))
-            if any(allocation.provider_uuid in inside for allocation in consumer.allocations)
+            consumer_of(record)
+            for page in self._context.consumer_pages(ConsumerFilter(tree=listed.uuid))
+            for record in page
+            if any(use.provider_uuid in inside for use in record.held)
         )
         return DrainStatus(listed.name, listed.disabled, consumers)
 
     def _listed(self, key: str) -> ListedProvider:
         uuid = self._context.uuids([key])[key]
-        for listed in self._reader.providers(ProviderFilter(uuids=frozenset([uuid]))):
+        for listed in self._context.providers(ProviderFilter(uuids=frozenset([uuid]))):
             return listed
         raise exceptions.NotFound("provider", key)

@@ -14,9 +14,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.context import any_limit
+from resource_objects.ledger.context import LedgerContext, any_limit
 from resource_objects.ledger.definitions import Definitions, Difference, SyncResult, find_stored
-from resource_objects.ledger.queries import Reader
 from resource_objects.providers.arguments import ago, any_generation
 from resource_objects.providers.definition import (
     ProviderDefinition,
@@ -45,9 +44,9 @@ class Pools:
     ==================  =======================================================================
     """
 
-    def __init__(self, definitions: Definitions, reader: Reader) -> None:
+    def __init__(self, context: LedgerContext, definitions: Definitions) -> None:
+        self._context = context
         self._definitions = definitions
-        self._reader = reader
 
     def share(
         self,
@@ -132,7 +131,7 @@ class Pools:
     ) -> Iterator[ListedProvider]:
         """Yield the members of some aggregates that have none of some traits."""
         members = ProviderFilter(aggregates=(aggregates,), forbidden=forbidden)
-        return self._reader.providers(members, page=MOST_ROWS) if aggregates else iter(())
+        return self._context.providers(members, page=MOST_ROWS) if aggregates else iter(())
 
     def report(
         self,
@@ -181,9 +180,11 @@ class Pools:
         :param after: only pools created after this one (name or uuid)
         """
         if older_than is not None:
-            ago("older_than", older_than, self._reader.now())
+            ago("older_than", older_than, self._context.backend.now())
         most = any_limit(limit)
-        pages = self._reader.pages(ProviderFilter(required=frozenset({SHARES})), after=after)
+        pages = self._context.provider_pages(
+            ProviderFilter(required=frozenset({SHARES})), after=after
+        )
         pools = (
             pool
             for page in pages
@@ -194,7 +195,7 @@ class Pools:
 
     def _with_members(self, page: Iterable[ListedProvider]) -> Iterator[Pool]:
         hosts = self._members(frozenset().union(*(pool.aggregates for pool in page)))
-        return pools_of(page, hosts, self._reader.now())
+        return pools_of(page, hosts, self._context.backend.now())
 
 
 def _provider_keys(hosts: Iterable[str]) -> list[str]:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.ledger.context import LedgerContext, any_limit, consumer_of, pages_of
+from resource_objects.ledger.context import LedgerContext, any_limit, consumer_of
 from resource_objects.providers import Consumer, Provider
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.columns import Columns, KindColumns, find, trees
@@ -17,7 +16,6 @@ from resource_objects.providers.composite import LocatedViews
 from resource_objects.providers.listing import (
     By,
     ConsumerFilter,
-    ListedProvider,
     ProviderFilter,
     Total,
 )
@@ -33,9 +31,6 @@ class Reader:
 
     def __init__(self, context: LedgerContext) -> None:
         self._context = context
-
-    def now(self) -> datetime.datetime:
-        return self._context.backend.now()
 
     # --- providers ---
 
@@ -66,7 +61,9 @@ class Reader:
 
     def _all_trees(self, limit: int | None, after: str | None) -> Iterator[Provider]:
         page_of_roots = ProviderFilter(roots_only=True)
-        for page in self.pages(page_of_roots, limit, after, self._context.tree_page):
+        for page in self._context.provider_pages(
+            page_of_roots, limit, after, self._context.tree_page
+        ):
             uuids = [listed.uuid for listed in page]
             columns = self._context.backend.read(*uuids, allocations=False)
             roots = {root.uuid: root for root in trees(columns)}
@@ -90,44 +87,6 @@ class Reader:
                     seen.add(roots[key].uuid)
                     yield roots[key]
 
-    def providers(
-        self,
-        criteria: ProviderFilter,
-        limit: int | None = None,
-        after: str | None = None,
-        page: int | None = None,
-    ) -> Iterator[ListedProvider]:
-        return itertools.chain.from_iterable(self.pages(criteria, any_limit(limit), after, page))
-
-    def pages(
-        self,
-        criteria: ProviderFilter,
-        limit: int | None = None,
-        after: str | None = None,
-        page: int | None = None,
-    ) -> Iterator[tuple[ListedProvider, ...]]:
-        """Yield the providers of a filter in pages, in the order of their creation.
-
-        :param after: the name or uuid of the last provider before the first page
-        :raises NotFound: if that provider does not exist
-        """
-        backend = self._context.backend
-        start = 0
-        if after is not None:
-            key = names.provider_key(after)
-            uuid = self._context.uuids([key])[key]
-            last = backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1, 0)
-            if not last:
-                raise exceptions.NotFound("provider", after)
-            start = last[0].number
-        return pages_of(
-            lambda count, number: backend.list_providers(criteria, count, number or 0),
-            lambda listed: listed.number,
-            page or self._context.page,
-            limit,
-            start,
-        )
-
     def inventories(self, name: str) -> Inventories:
         columns, root, provider = self._find(name, allocations=True)
         inventories = dict(provider.inventories.by_name())
@@ -140,7 +99,7 @@ class Reader:
         self, criteria: ConsumerFilter, limit: int | None = None, after: str | None = None
     ) -> Iterator[Consumer]:
         last = None if after is None else names.consumer_name(after)
-        pages = self._context.consumers(criteria, any_limit(limit), last)
+        pages = self._context.consumer_pages(criteria, any_limit(limit), last)
         return (consumer_of(record) for page in pages for record in page)
 
     def usage(self, tree: str | None, over_capacity: bool) -> Usage:
@@ -154,7 +113,9 @@ class Reader:
         if not over_capacity:
             return usage_of(backend.read())
         parts: list[Usage] = []
-        for page in self.pages(ProviderFilter(over_capacity=True), page=self._context.tree_page):
+        for page in self._context.provider_pages(
+            ProviderFilter(over_capacity=True), page=self._context.tree_page
+        ):
             listed = {provider.name for provider in page}
             usage = usage_of(backend.read(*(provider.uuid for provider in page)))
             parts.append(usage.only(use for use in usage.over_capacity if use.provider in listed))

@@ -428,14 +428,14 @@ class ExpiredClaims:
         last = None if after is None else names.consumer_name(after)
         expired, most = self._filter(now), any_limit(limit)
         if reasons is None:
-            pages = self._context.consumers(expired, most, last)
+            pages = self._context.consumer_pages(expired, most, last)
             return (claim_of(record) for records in pages for record in records)
         checked = list(reasons) if isinstance(reasons, Iterable) else [reasons]
         if not all(isinstance(reason, Reason) for reason in checked):
             raise exceptions.InvalidInput("field", "reasons", reasons, "the reasons of a refusal")
         can_expire = Capability.EXPIRY not in self._context.backend.unsupported
         consumers = self._consumers_of(checked, expired) if can_expire else set()
-        pages = self._context.consumers(expired, None, last) if consumers else iter(())
+        pages = self._context.consumer_pages(expired, None, last) if consumers else iter(())
         records = (record for page in pages for record in page if record.consumer in consumers)
         return map(claim_of, itertools.islice(records, most))
 
@@ -448,7 +448,7 @@ class ExpiredClaims:
     ) -> tuple[Claim, ...]:
         excluded = None if excluding is None else names.consumer_name(excluding)
         released: list[Claim] = []
-        pages = self._context.consumers(self._filter(now, tree), any_limit(limit))
+        pages = self._context.consumer_pages(self._filter(now, tree), any_limit(limit))
         try:
             for records in pages:
                 released += map(written_claim_of, self._release(records, excluded))
@@ -493,6 +493,6 @@ class ExpiredClaims:
             consumers.update(name for name, _ in reason.holders)
             if len(reason.holders) >= MOST_HOLDERS:
                 in_tree = dataclasses.replace(expired, tree=reason.where)
-                for records in self._context.consumers(in_tree):
+                for records in self._context.consumer_pages(in_tree):
                     consumers.update(record.consumer for record in records)
         return consumers
