@@ -17,7 +17,8 @@
 ``claims``          allocating, moving, releasing; ``gang_claim``: several consumers at once;
                     ``lease``: renewals
 ``queue``           claims that wait, first come, first served; claims whose time is over
-``demand``          candidates and amounts in one form; ``assign``: placed amounts and named units
+``demand``          candidates and amounts in one form, and options; ``assign``: placed amounts and
+                    named units
 ``definitions``     ``sync`` and other changes of providers, plans and the audit; ``names``:
                     classes, traits, aggregates; ``pools``
 ``server_groups``   consumers that must be on one host, or on different ones

@@ -9,7 +9,6 @@ the next choice. :meth:`Claims._plan_and_write` reads the consumers again if the
 from __future__ import annotations
 
 import dataclasses
-import datetime
 import functools
 import itertools
 import logging
@@ -23,13 +22,17 @@ from resource_objects.ledger.assign import Assigner
 from resource_objects.ledger.context import LedgerContext, claim_of, written_claim_of
 from resource_objects.ledger.demand import (
     Claimable,
+    ClaimOptions,
     Demand,
     Demands,
+    IfGeneration,
+    RequiredDefinitions,
     demand_of,
     demands_of,
     merged_request,
     providers_in,
     providers_to_read,
+    stored_request,
 )
 from resource_objects.ledger.feed import Snapshots, snapshot_in_place
 from resource_objects.ledger.gang_claim import Choices, gang_choices
@@ -39,15 +42,12 @@ from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.arguments import (
     Expiry,
     any_generation,
-    expiry,
     generation,
     of_uuids,
     tighter,
 )
-from resource_objects.providers.arguments import limits as checked_limits
 from resource_objects.providers.backend import Capability
 from resource_objects.providers.columns import AllocationColumns, Columns
-from resource_objects.providers.disabled import TRAIT
 from resource_objects.providers.holders import unattributed
 from resource_objects.providers.listing import ProviderFilter
 from resource_objects.providers.orders import (
@@ -55,14 +55,12 @@ from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
     Outcome,
-    StoredRequest,
     Use,
     UseLimits,
     Write,
     subject_of,
 )
 from resource_objects.providers.pools import SHARES
-from resource_objects.requests import Request
 from resource_objects.resources import Amount
 from resource_objects.search.candidate import Chosen
 from resource_objects.search.candidates import Candidates
@@ -72,13 +70,6 @@ if TYPE_CHECKING:
 
 #: Logs what a caller may not report: refusals (INFO), and lost races with a retry (DEBUG).
 LOG = logging.getLogger("resource_objects.ledger")
-
-#: Which definitions must be unchanged: those at which the candidates were found (True), or those
-#: of ``{provider: generation}``.
-IfGeneration: TypeAlias = bool | Mapping[str, int]
-
-#: Definitions as ``(provider's uuid, generation)``.
-_Definitions: TypeAlias = tuple[tuple[str, int], ...]
 
 #: Returns the plan of requested candidates, by consumer, and of options by the uuids of providers.
 _MakePlan: TypeAlias = "Callable[[Mapping[str, Any], ClaimOptions], ClaimPlan]"
@@ -93,72 +84,6 @@ _REFUSALS = (exceptions.CapacityException, "StaleDefinition", "ProviderNotFound"
 _COMPARED = ("claim", "replace")
 
 _IF_GENERATION = "True for candidates of a snapshot, or {provider: generation}"
-
-
-@set_directly
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClaimOptions:
-    """The options of a method that allocates, as :func:`claim_options` checks them.
-
-    :meth:`Ledger.claim <resource_objects.ledger.Ledger.claim>` documents each. ``definitions`` are
-    those that ``if_generation`` requires; None: those at which the demands were found.
-    """
-
-    project: str | None = None
-    user: str | None = None
-    consumer_type: str | None = None
-    group: str | None = None
-    expires_at: datetime.datetime | None = None
-    expires_in: datetime.timedelta | None = None
-    if_generation: IfGeneration = False
-    generation: int | None = None
-    limits: UseLimits = UNLIMITED  #: by name or uuid of the provider
-    ignore_maintenance: bool = False
-    wait: datetime.timedelta | None = None
-    operation: str | None = None
-    definitions: _Definitions | None = ()
-
-    def order_fields(self, demand: Demand) -> dict[str, Any]:
-        """Return the fields of an order that a demand and the options determine."""
-        return {
-            "uses": demand.uses,
-            "project": self.project,
-            "user": self.user,
-            "consumer_type": self.consumer_type,
-            "group": self.group,
-            "expires_at": self.expires_at,
-            "expires_in": self.expires_in,
-            "request": _stored(demand.request, self.ignore_maintenance),
-            "overrides_disabled": self.ignore_maintenance,
-        }
-
-
-#: The labels of a consumer among the options, and their names in errors.
-_LABELS = {
-    "project": "project",
-    "user": "user",
-    "consumer_type": "consumer type",
-    "group": "server group",
-}
-
-
-def claim_options(
-    *, expires_in: object = None, expires_at: object = None, limits: object = None, **options: Any
-) -> ClaimOptions:
-    """Return the checked options of a method that allocates; see :class:`ClaimOptions`.
-
-    :raises InvalidInput: for an option that is invalid independently of the ledger
-    """
-    for field, description in _LABELS.items():
-        if options.get(field) is not None:
-            names.label(options[field], description)
-    if options.get("generation") is not None:
-        generation(options["generation"])
-    if limits is not None:
-        options["limits"] = checked_limits(limits)
-    if expires_in is not None or expires_at is not None:
-        options |= expiry(expires_in, expires_at)
-    return ClaimOptions(**options)
 
 
 @set_directly
@@ -183,7 +108,7 @@ class ClaimPlan:
     adopts: bool = False
 
     def write(
-        self, header: Write, demands: Demands, options: ClaimOptions, required: _Definitions
+        self, header: Write, demands: Demands, options: ClaimOptions, required: RequiredDefinitions
     ) -> Write:
         """Return the write of demands whose placed amounts are assigned.
 
@@ -691,7 +616,7 @@ class Claims:
             return options
         return dataclasses.replace(options, limits=limits, definitions=definitions)
 
-    def _definitions(self, if_generation: IfGeneration) -> _Definitions | None:
+    def _definitions(self, if_generation: IfGeneration) -> RequiredDefinitions | None:
         """Return the definitions that a caller requires; None: those found by the search."""
         if type(if_generation) is bool:
             return None if if_generation else ()
@@ -782,27 +707,16 @@ def _depends_on_rows(demands: Demands, refusal: exceptions.ResourceObjectsError)
     return has_choice or not isinstance(refusal, exceptions.CapacityException)
 
 
-def _required(demands: Demands, definitions: _Definitions | None) -> _Definitions:
+def _required(demands: Demands, definitions: RequiredDefinitions | None) -> RequiredDefinitions:
     """Return the definitions that a caller requires for demands; see :class:`ClaimOptions`."""
     if definitions is not None:
         return definitions
-    required: _Definitions = ()
+    required: RequiredDefinitions = ()
     for demand in demands.values():
         if not demand.definitions or demand.host is None:  # no search found it
             raise exceptions.InvalidInput("field", "if_generation", True, _IF_GENERATION)
         required += demand.definitions
     return required
-
-
-def _stored(request: Request | None, ignores_maintenance: bool = False) -> StoredRequest | None:
-    """Return a request as it is stored: without the trait of disabled providers."""
-    if request is None:
-        return None
-    if ignores_maintenance:
-        groups = (group.replace(required=group.required - {TRAIT}) for group in request.groups)
-        required = request.root_required - {TRAIT}
-        request = request.replace(groups=tuple(groups), root_required=required)
-    return StoredRequest(request)
 
 
 def _may_be_for(record: ConsumerRecord, candidates: Claimable, ignores_maintenance: bool) -> bool:
@@ -812,7 +726,7 @@ def _may_be_for(record: ConsumerRecord, candidates: Claimable, ignores_maintenan
     of classes that are not requested, so demands with one are not compared.
     """
     if isinstance(candidates, Candidates):
-        request = _stored(candidates.request, ignores_maintenance)
+        request = stored_request(candidates.request, ignores_maintenance)
         return None in (record.request, request) or record.request == request
     if isinstance(candidates, list | tuple) and not candidates:  # all of them are allocated by now
         return True

@@ -3,11 +3,14 @@
 A :class:`Demand` is made of candidates, of allocations or of amounts by provider. A placed amount
 (a topology, devices) is requested of its host and assigned later, on rows that were just read
 (:mod:`.assign`). Counts that a placed amount next to them locates are stated twice, and left out.
+
+:class:`ClaimOptions` are the other arguments of the methods that allocate, checked.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import datetime
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,7 +18,10 @@ from resource_objects import exceptions, names
 from resource_objects._fast import set_directly
 from resource_objects.fields import FrozenDict
 from resource_objects.providers import Allocation, Claim
-from resource_objects.providers.orders import Use
+from resource_objects.providers.arguments import expiry, generation
+from resource_objects.providers.arguments import limits as checked_limits
+from resource_objects.providers.disabled import TRAIT
+from resource_objects.providers.orders import UNLIMITED, StoredRequest, Use, UseLimits
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts, amounts, resource
 from resource_objects.search.candidate import Candidate, Chosen
@@ -344,3 +350,92 @@ def merged_request(
     )
     traits_of = tuple(pair for pair in group.traits_of if pair[0] in resources.names())
     return before.with_unnamed(group.replace(resources=resources, traits_of=traits_of))
+
+
+# --- options --------------------------------------------------------------------------------------
+
+#: Which definitions must be unchanged: those at which the candidates were found (True), or those
+#: of ``{provider: generation}``.
+IfGeneration: TypeAlias = bool | Mapping[str, int]
+
+#: Definitions as ``(provider's uuid, generation)``.
+RequiredDefinitions: TypeAlias = tuple[tuple[str, int], ...]
+
+
+@set_directly
+@dataclasses.dataclass(frozen=True, slots=True)
+class ClaimOptions:
+    """The options of a method that allocates, as :func:`claim_options` checks them.
+
+    :meth:`Ledger.claim <resource_objects.ledger.Ledger.claim>` documents each. ``definitions`` are
+    those that ``if_generation`` requires; None: those at which the demands were found.
+    """
+
+    project: str | None = None
+    user: str | None = None
+    consumer_type: str | None = None
+    group: str | None = None
+    expires_at: datetime.datetime | None = None
+    expires_in: datetime.timedelta | None = None
+    if_generation: IfGeneration = False
+    generation: int | None = None
+    limits: UseLimits = UNLIMITED  #: by name or uuid of the provider
+    ignore_maintenance: bool = False
+    wait: datetime.timedelta | None = None
+    operation: str | None = None
+    definitions: RequiredDefinitions | None = ()
+
+    def order_fields(self, demand: Demand) -> dict[str, Any]:
+        """Return the fields of an order that a demand and the options determine."""
+        return {
+            "uses": demand.uses,
+            "project": self.project,
+            "user": self.user,
+            "consumer_type": self.consumer_type,
+            "group": self.group,
+            "expires_at": self.expires_at,
+            "expires_in": self.expires_in,
+            "request": stored_request(demand.request, self.ignore_maintenance),
+            "overrides_disabled": self.ignore_maintenance,
+        }
+
+
+#: The labels of a consumer among the options, and their names in errors.
+_LABELS = {
+    "project": "project",
+    "user": "user",
+    "consumer_type": "consumer type",
+    "group": "server group",
+}
+
+
+def claim_options(
+    *, expires_in: object = None, expires_at: object = None, limits: object = None, **options: Any
+) -> ClaimOptions:
+    """Return the checked options of a method that allocates; see :class:`ClaimOptions`.
+
+    :raises InvalidInput: for an option that is invalid independently of the ledger
+    """
+    for field, description in _LABELS.items():
+        if options.get(field) is not None:
+            names.label(options[field], description)
+    if options.get("generation") is not None:
+        generation(options["generation"])
+    if limits is not None:
+        options["limits"] = checked_limits(limits)
+    if expires_in is not None or expires_at is not None:
+        options |= expiry(expires_in, expires_at)
+    return ClaimOptions(**options)
+
+
+def stored_request(
+    request: Request | None, ignores_maintenance: bool = False
+) -> StoredRequest | None:
+    """Return a request as it is stored: without the trait of disabled providers."""
+    if request is None:
+        return None
+    if ignores_maintenance:
+        groups = (group.replace(required=group.required - {TRAIT}) for group in request.groups)
+        required = request.root_required - {TRAIT}
+        request = request.replace(groups=tuple(groups), root_required=required)
+    return StoredRequest(request)

@@ -16,10 +16,10 @@ from resource_objects import exceptions, names, plugins
 from resource_objects.backends.retries import RetryPolicy
 from resource_objects.ledger import queries
 from resource_objects.ledger.assign import Assigner
-from resource_objects.ledger.claims import Claims, IfGeneration, claim_options
+from resource_objects.ledger.claims import Claims
 from resource_objects.ledger.context import LedgerContext, claim_of
 from resource_objects.ledger.definitions import Definitions, Parent, SyncResult
-from resource_objects.ledger.demand import Claimable
+from resource_objects.ledger.demand import Claimable, IfGeneration, claim_options
 from resource_objects.ledger.feed import Feed, Snapshots, checked_snapshot
 from resource_objects.ledger.maintenance import DrainStatus, Maintenance
 from resource_objects.ledger.names import Names
