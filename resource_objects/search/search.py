@@ -131,10 +131,9 @@ class _Turns:
     def build(self, tree: int) -> Candidate:
         """Return the candidate of a tree that arrays decided."""
         assert self._by_arrays is not None, "arrays decided some"
+        amounts = [demand.amount for demand in self._problem.classes]
         providers = self._by_arrays.givers(tree)
-        demands = enumerate(zip(providers, self._problem.classes, strict=True))
-        parts = [(number, provider, demand.amount) for number, (provider, demand) in demands]
-        return candidate(self._problem, tree, parts)
+        return candidate(self._problem, tree, zip(itertools.count(), providers, amounts))
 
     def ended(self) -> tuple[int, bool]:
         """Return the steps that were taken, and whether there may be more candidates."""

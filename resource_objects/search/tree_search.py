@@ -216,12 +216,12 @@ def candidate(
     :raises FewUnits: if a provider has fewer free units than it counts
     """
     fleet, demands = problem.fleet, problem.classes
-    counts, unnamed = list[_Count](), list[int]()
+    counts = []
     for number, provider, amount in parts:
         demand = demands[number]
         requested = demand.whole if amount == demand.amount else None
         counts.append((provider, demand.resource_class, amount, requested, demand.units))
-        unnamed.append(provider)
+    unnamed = [count[0] for count in counts]
     if groups:  # in the order of the request
         groups = sorted(groups, key=lambda group: group[0])
     for number, provider in groups:
@@ -236,7 +236,7 @@ def candidate(
         unnamed += [provider for provider, _ in placed]
     if fleet.parts:
         counts = _with_units(fleet, counts, placed)
-    allocations = [_allocation(fleet, *count) for count in counts]
+    allocations = [_allocation(fleet, count) for count in counts]
     if located or groups:
         allocations = _summed([*allocations, *(allocation for _, allocation in placed)])
     return Candidate._as_kept(
@@ -295,14 +295,8 @@ def _free_units(
     return units
 
 
-def _allocation(
-    fleet: Fleet,
-    provider: int,
-    name: str,
-    amount: int,
-    requested: Amount | None,
-    units: tuple[str, ...],
-) -> Allocation:
+def _allocation(fleet: Fleet, count: _Count) -> Allocation:
+    provider, name, amount, requested, units = count
     return Allocation._as_kept(
         provider=fleet.names[provider],
         provider_uuid=fleet.uuids[provider],

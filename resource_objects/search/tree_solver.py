@@ -242,13 +242,13 @@ class TreeSolver:
         preferred = self.unnamed.preferred(number, sources)
         places = [*members(demand, preferred), *members(demand, sources & ~preferred)]
         able = [place for place in places if demand.provides(place, highs)]
-        tried: set[Hashable] = set()
+        states: set[Hashable] = set()
         for place in able:
             state = self.state_of(self.provider(number, place)) if able[1:] else None
-            if state in tried:
+            if state in states:
                 continue
-            self.budget.spend(int(bool(tried)))  # the plan pays for the first
-            tried.add(state)
+            self.budget.spend(int(bool(states)))  # the plan pays for the first
+            states.add(state)
             yield from self._provide_as(step, {number: ((place, demand.amount),)})
             if self._is_done:
                 return
@@ -272,11 +272,11 @@ class TreeSolver:
         step, at, missing, parts = state
         place, number, source = division.sources[at]
         for part in division.parts_of(state):
-            rest = (*missing[:place], missing[place] - part, *missing[place + 1 :])
+            still_missing = (*missing[:place], missing[place] - part, *missing[place + 1 :])
             provided = (*parts, (at, part))
             self._book(number, source, part)
-            if any(rest):
-                yield State(step, at + 1, rest, provided)
+            if any(still_missing):
+                yield State(step, at + 1, still_missing, provided)
             elif division.by_class(provided) == division.planned:
                 yield Solution(None)
             else:
@@ -305,13 +305,13 @@ class TreeSolver:
     def _place(self) -> Iterator[_Next]:
         """Yield the solutions with the placed amounts, one of which answers for each open trait."""
         assert self.placing is not None, "an amount is placed"
-        traits, first, tried = self.open_traits(), len(self.classes), set[tuple[int, ...]]()
+        traits, first, part_sets = self.open_traits(), len(self.classes), set[tuple[int, ...]]()
         for choice in itertools.product(range(len(self.located)), repeat=len(traits)):
             parts = list(self.unnamed.located)
             for having, number in zip(traits, choice, strict=True):
                 parts[number] &= having[first + number]
-            if tuple(parts) not in tried and not self._is_done:
-                tried.add(tuple(parts))
+            if tuple(parts) not in part_sets and not self._is_done:
+                part_sets.add(tuple(parts))
                 assigned = self.placing.assign(parts, self.budget, self.account.used)
                 if assigned is not None:
                     yield self._solution(assigned)
@@ -325,8 +325,8 @@ class TreeSolver:
             return self._divisions[-1].key(state)
         if self._groups is not None and step < self._first_family:
             return step, self._groups.key
-        near, uses = self.reach_of_located, self.account.used.items() if self.located else ()
-        used = tuple(sorted([(n, count) for n, count in uses if count and n in near]))
+        reach, uses = self.reach_of_located, self.account.used.items() if self.located else ()
+        used = tuple(sorted([(n, count) for n, count in uses if count and n in reach]))
         return step, self.open, self.unnamed.key, used
 
     @property
@@ -338,13 +338,13 @@ class TreeSolver:
     def _reach(self) -> tuple[int, ...]:
         """The inventories that the unnamed group may use."""
         numbers = {use[0] for of_class in self.uses for uses in of_class for use in uses}
-        numbers.update(number for one in self.located if one.places for number in one.reach)
+        numbers.update(n for demand in self.located if demand.places for n in demand.reach)
         return tuple(numbers)
 
     def _next_to_groups(self) -> UnnamedGroup:
         """Return the unnamed group next to the named groups as they are assigned."""
-        used, own = self.account.used, self.account.own
-        key = tuple([(n, used[n], own[n]) for n in self._reach if used.get(n)])
+        used, direct = self.account.used, self.account.direct
+        key = tuple([(n, used[n], direct[n]) for n in self._reach if used.get(n)])
         if key not in self._unnamed_groups:
             if len(self._unnamed_groups) == _REMEMBERED:
                 self._unnamed_groups.clear()
@@ -372,8 +372,8 @@ class TreeSolver:
         """Return the open traits that all of some sources of a class have, as bits."""
         if not self.open:
             return 0
-        some = sum(1 << source for source in sources)
-        return bits(not some & ~having[number] for having in self.traits) & self.open
+        chosen = bits_of(sources)
+        return bits(not chosen & ~having[number] for having in self.traits) & self.open
 
     def open_traits(self) -> list[tuple[int, ...]]:
         """Return, for each trait that nothing answers for yet, the sources and parts with it."""
@@ -389,31 +389,31 @@ class Account:
         self._fleet = fleet
         #: by inventory, the amount in use; and the same without the use through shares
         self.used: dict[int, int] = defaultdict(int)
-        self.own: dict[int, int] = defaultdict(int)
-        self._limits: dict[int, tuple[int, int]] = {}  # remaining capacity and ``max_unit``
+        self.direct: dict[int, int] = defaultdict(int)
+        self._limits: dict[int, tuple[int, int]] = {}  # free capacity and ``max_unit``
 
     def read(self, inventories: Iterable[int]) -> None:
         """Read the limits of inventories: they are used only after this."""
         numbers = [number for number in inventories if number not in self._limits]
         if numbers:
             rows = self._fleet.inventories
-            left = (rows.capacity[numbers] - rows.used[numbers]).tolist()
-            limits = zip(left, rows.max_unit[numbers].tolist(), strict=True)
+            free = (rows.capacity[numbers] - rows.used[numbers]).tolist()
+            limits = zip(free, rows.max_unit[numbers].tolist(), strict=True)
             self._limits.update(zip(numbers, limits, strict=True))
 
     def add(self, uses: Iterable[Use], times: int) -> None:
         """Add the use of inventories, or (below 0) remove it."""
-        for inventory, amount, own in uses:
+        for inventory, amount, direct in uses:
             self.used[inventory] += times * amount
-            self.own[inventory] += times * own
+            self.direct[inventory] += times * direct
 
     def times(self, uses: Iterable[Use], most: int) -> int:
         """Return how many times inventories can be used in addition, up to ``most``."""
-        for inventory, amount, own in uses:
-            left, largest = self._limits[inventory]
-            times = (left - self.used[inventory]) // amount
-            if own and (of_consumer := (largest - self.own[inventory]) // own) < times:
-                times = of_consumer
+        for inventory, amount, direct in uses:
+            free, max_unit = self._limits[inventory]
+            times = (free - self.used[inventory]) // amount
+            if direct and (of_unit := (max_unit - self.direct[inventory]) // direct) < times:
+                times = of_unit
             if times < most:
                 most = times
         return most
@@ -525,12 +525,12 @@ class GroupSlots:
         """Yield the providers that the next group may be assigned to; of equal ones the first."""
         kind = self.kinds[len(self._chosen)]
         allowed = self._open[kind] & self._inside(kind) & -1 << self._first(kind)
-        tried: set[Hashable] = set()
+        states: set[Hashable] = set()
         for place in self._options[kind]:
             if allowed >> place & 1:
                 state = self._equal[place], self.kinds_at.get(self.providers[place])
-                if state not in tried:
-                    tried.add(state)
+                if state not in states:
+                    states.add(state)
                     yield place
 
     def assign(self, place: Local) -> None:
@@ -596,20 +596,20 @@ class GroupSlots:
         """Count all slots. Cost: some 5 microseconds for each provider of each kind."""
         #: by inventory that is used through shares, the slots that depend on it
         self._sharing: dict[int, list[tuple[int, Local]]] = {}
-        every = [
+        users = [
             (use, kind, place)
             for kind, of_kind in enumerate(self._uses)
             for place, uses in of_kind.items()
             for use in uses
         ]
-        self._account.read({inventory for (inventory, _, _), _, _ in every})
+        self._account.read({inventory for (inventory, _, _), _, _ in users})
         if self._fleet.shares:
-            shared = {inventory for (inventory, amount, own), _, _ in every if own < amount}
-            for (inventory, _, _), kind, place in every:
+            shared = {inventory for (inventory, amount, direct), _, _ in users if direct < amount}
+            for (inventory, _, _), kind, place in users:
                 if inventory in shared:
                     self._sharing.setdefault(inventory, []).append((kind, place))
         #: by kind, the slots of each provider, of all, and the providers that have one
-        self._slots: list[dict[Local, int]] = [dict.fromkeys(some, 0) for some in self._options]
+        self._slots: list[dict[Local, int]] = [dict.fromkeys(of, 0) for of in self._options]
         self._slot_totals = [0] * len(self._kinds)
         self._open = [0] * len(self._kinds)
         for kind, slots in enumerate(self._slots):
@@ -697,8 +697,8 @@ class GroupSlots:
             if self._remaining[kind]:
                 places = self._open[kind]
                 if places not in self._above_any:
-                    every = [above for at, above in enumerate(self._above) if places >> at & 1]
-                    self._above_any[places] = functools.reduce(int.__or__, every, 0)
+                    above = [above for at, above in enumerate(self._above) if places >> at & 1]
+                    self._above_any[places] = functools.reduce(int.__or__, above, 0)
                 possible |= places
                 tops &= self._above_any[places]
         return tops & possible
@@ -720,16 +720,17 @@ def _in_order(
     fleet: Fleet, tree: int, options: Sequence[Sequence[int]], preference: Preference | None
 ) -> tuple[list[int], list[int]]:
     """Return all providers, the preferred first, equal ones together; and what is equal."""
-    own = fleet.of_tree(tree)
-    every = sorted({p for of_kind in options for p in of_kind}, key=lambda p: (p not in own, p))
+    of_tree = fleet.of_tree(tree)
+    providers = sorted({p for of_kind in options for p in of_kind})
+    providers.sort(key=lambda provider: provider not in of_tree)
     if preference is not None:
-        every = preference.of_providers(tree, every)
+        providers = preference.of_providers(tree, providers)
     classes = equivalence(fleet)
-    together: dict[Hashable, list[int]] = {}
-    for provider in every:
-        together.setdefault(classes.of(fleet, provider), []).append(provider)
-    equal = [number for number, alike in enumerate(together.values()) for _ in alike]
-    return [provider for alike in together.values() for provider in alike], equal
+    members: dict[Hashable, list[int]] = {}
+    for provider in providers:
+        members.setdefault(classes.of(fleet, provider), []).append(provider)
+    equal = [number for number, equal_ones in enumerate(members.values()) for _ in equal_ones]
+    return [provider for equal_ones in members.values() for provider in equal_ones], equal
 
 
 def _uses_of_group(
@@ -740,13 +741,13 @@ def _uses_of_group(
     numbers = [
         (rows.provider.searchsorted(providers) + rows.first).tolist() for _, rows, _ in kind.amounts
     ]
-    for own in zip(*numbers, strict=True) if numbers else ((),) * len(providers):
-        result = {n: (n, amount, amount) for n, amount in zip(own, amounts, strict=True)}
-        for inventory, amount, _ in tuple(result.values()) if fleet.shares else ():
+    for at_provider in zip(*numbers, strict=True) if numbers else ((),) * len(providers):
+        uses = {n: (n, amount, amount) for n, amount in zip(at_provider, amounts, strict=True)}
+        for inventory, amount, _ in tuple(uses.values()) if fleet.shares else ():
             for target, factor in fleet.shares.of(inventory):
-                _, total, itself = result.get(target, (target, 0, 0))
-                result[target] = target, total + amount * factor, itself
-        yield tuple(result.values())
+                _, total, direct = uses.get(target, (target, 0, 0))
+                uses[target] = target, total + amount * factor, direct
+        yield tuple(uses.values())
 
 
 # --- the unnamed group --------------------------------------------------------------------------
@@ -766,9 +767,9 @@ class UnnamedGroup:
         self._used = {number: count for number, count, _ in used}
         #: by class and source, the largest part that it can provide
         self.highs = tuple(map(self._largest_parts, range(len(solver.classes))))
-        own = [number for number, _, count in used if count]
+        direct = [number for number, _, count in used if count]
         #: by placed amount, the parts that it may be on
-        self.located = [_parts_without(solver.fleet, one, own) for one in solver.located]
+        self.located = [_parts_without(direct, demand) for demand in solver.located]
         self._plans: dict[tuple[int, int], Supply] = {}
         self._sets: dict[tuple[int, int], tuple[int, ...] | None] = {}
 
@@ -806,9 +807,9 @@ class UnnamedGroup:
     def preferred(self, number: int, sources: int) -> int:
         """Return the sources that answer for as many open traits as the class can, one by one."""
         for having in self._solver.open_traits():
-            fewer = sources & having[number]
-            if fewer and self.plan(number, fewer):
-                sources = fewer
+            answering = sources & having[number]
+            if answering and self.plan(number, answering):
+                sources = answering
         return sources
 
     def sets(self, family: int) -> tuple[int, ...] | None:
@@ -826,7 +827,7 @@ class UnnamedGroup:
 
     def _narrowed(self, family: int) -> tuple[int, ...] | None:
         solver, count = self._solver, len(self._solver.classes)
-        classes = [number for some in solver.families[family:] for number in some.classes]
+        classes = [number for later in solver.families[family:] for number in later.classes]
         sets = [*(demand.allowed for demand in solver.classes), *self.located]
         for having in solver.open_traits():
             answering = (
@@ -860,24 +861,24 @@ class UnnamedGroup:
         return most >= len(traits)
 
 
-def _parts_without(fleet: Fleet, one: LocatedTreeDemand, own: Sequence[int]) -> int:
+def _parts_without(used: Sequence[int], demand: LocatedTreeDemand) -> int:
     """Return the parts of a placed amount of which no group uses units without naming them.
 
     A cell provides the CPUs of a topology by name. Next to CPUs of the same consumer that are
     counted, it would be unknown which are the topology's.
 
-    :param own: the inventories that groups use, other than through shares
+    :param used: the inventories that groups use, other than through shares
     """
-    kind = resource(one.ask.resource_class).inventory_kind
-    if not own or not one.places or issubclass(kind, Identified):
-        return one.allowed
-    inventory, names = one.view.located.inventory, one.ask.amount.located
-    barred = {
+    kind, fleet = resource(demand.ask.resource_class).inventory_kind, demand.ask.fleet
+    if not used or not demand.places or issubclass(kind, Identified):
+        return demand.allowed
+    inventory, names = demand.view.located.inventory, demand.ask.amount.located
+    excluded = {
         int(fleet.inventories.provider[number])
-        for number in own
+        for number in used
         if (name := fleet.class_of(number)) in names and inventory.units(name)
     }
-    return one.allowed & bits(place not in barred for place in one.places)
+    return demand.allowed & bits(provider not in excluded for provider in demand.places)
 
 
 # --- families -----------------------------------------------------------------------------------
@@ -907,10 +908,10 @@ def _families(fleet: Fleet, classes: Sequence[TreeDemand]) -> list[_Family]:
         for number, demand in enumerate(classes)
         for place in members(demand, demand.allowed)
     }
-    count = Counter(use[0] for some in uses.values() for use in some)
-    shared = {key: [use for use in some if count[use[0]] > 1] for key, some in uses.items()}
-    together = sorted({number for (number, _), some in shared.items() if some})
-    inventories = {use[0] for some in shared.values() for use in some}
+    count = Counter(use[0] for of_source in uses.values() for use in of_source)
+    shared = {key: [use for use in uses[key] if count[use[0]] > 1] for key in uses}
+    together = sorted({number for (number, _), of_source in shared.items() if of_source})
+    inventories = {use[0] for of_source in shared.values() for use in of_source}
     result = [_Family(tuple(together), shared, inventories)] if together else []
     result += [_Family((n,), {}) for n in range(len(classes)) if n not in together]
     return sorted(result, key=lambda family: family.classes)
@@ -954,21 +955,23 @@ class Division:
         self.sources: list[tuple[int, int, int]] = []
         #: by source, the least and the most of a part, the unit, and whether it may be divided
         self._bounds: list[tuple[int, int, int, bool]] = []
-        is_one = len(family.classes) == 1  # one source alone is no division
-        labels = [-1]
         self._is_like_last: list[bool] = []
-        for _, label, place, number, source in sorted(self._able(sets)):
+        is_one = len(family.classes) == 1  # a single source is no division
+        last = -1
+        for _, label, place, number, source in sorted(self._usable_sources(sets)):
             low, _, unit, is_device = solver.classes[number].sources[source]
             most = min(solver.unnamed.highs[number][source], self.amounts[place] - is_one)
+            if not is_device:  # it provides all of its class, or nothing
+                low = most = unit = self.amounts[place]
             self.sources.append((place, number, source))
             self._bounds.append((max(1, low), most, unit, is_device))
-            self._is_like_last.append(label == labels[-1])
-            labels.append(label)
+            self._is_like_last.append(label == last)
+            last = label
         self._shared = [family.shared.get(source[1:], ()) for source in self.sources]
         self._sums = self._sums_of_rest()
         self._relevant = self._relevant_inventories()
 
-    def _able(self, sets: Sequence[int]) -> Iterator[tuple[int, int, int, int, int]]:
+    def _usable_sources(self, sets: Sequence[int]) -> Iterator[tuple[int, int, int, int, int]]:
         """Yield the sources that may provide a part, with numbers that sort them.
 
         Sources that use inventories of one provider with others have the first number in common,
@@ -1003,14 +1006,14 @@ class Division:
 
         And whether another source could provide all of it.
         """
-        sums, alone = [0] * len(self.amounts), [False] * len(self.amounts)
-        result = [(tuple(sums), tuple(alone))]
+        sums, is_whole = [0] * len(self.amounts), [False] * len(self.amounts)
+        result = [(tuple(sums), tuple(is_whole))]
         for (place, _, _), bounds in zip(self.sources[::-1], self._bounds[::-1], strict=True):
             if bounds[3]:
                 sums[place] += bounds[1]
             else:
-                alone[place] = True
-            result.append((tuple(sums), tuple(alone)))
+                is_whole[place] = True
+            result.append((tuple(sums), tuple(is_whole)))
         return result[::-1]
 
     def _relevant_inventories(self) -> list[list[int]]:
@@ -1020,18 +1023,18 @@ class Division:
         """
         first: dict[int, int] = {}
         last: dict[int, int] = {}
-        near, end = self._solver.reach_of_located, len(self.sources)
+        reach, end = self._solver.reach_of_located, len(self.sources)
         for at, (_, number, source) in enumerate(self.sources):
-            for use in self._solver.uses[number][source] if near else self._shared[at]:
+            for use in self._solver.uses[number][source] if reach else self._shared[at]:
                 first.setdefault(use[0], at)
-                last[use[0]] = end if use[0] in near else at
+                last[use[0]] = end if use[0] in reach else at
         return [[n for n in last if first[n] < at <= last[n]] for at in range(end + 1)]
 
     def may_finish(self, state: State) -> bool:
         """Return False if the sources from a state on cannot provide what is missing."""
-        sums, alone = self._sums[state.source]
+        sums, is_whole = self._sums[state.source]
         for place, missing in enumerate(state.missing):
-            if missing > sums[place] and not (alone[place] and missing == self.amounts[place]):
+            if missing > sums[place] and not (is_whole[place] and missing == self.amounts[place]):
                 return False
         return state.source < len(self.sources)
 
@@ -1040,15 +1043,11 @@ class Division:
         at = state.source
         place = self.sources[at][0]
         low, most, unit, is_device = self._bounds[at]
-        amount, missing = self.amounts[place], state.missing[place]
-        most = self._solver.account.times(self._shared[at], most)
-        if not is_device:
-            is_whole = missing == amount and low <= amount <= most and amount % unit == 0
-            return range(amount, amount + is_whole)
+        missing = state.missing[place]
+        most = min(self._solver.account.times(self._shared[at], most), missing)
         if self._is_like_last[at]:
             most = min(most, self._part_before(state))
-        most = min(most, missing)
-        least = max(low, missing - self._sums[at + 1][0][place])
+        least = max(low, missing - self._sums[at + 1][0][place]) if is_device else low
         return range(most // unit * unit, least - 1, -unit)
 
     def _part_before(self, state: State) -> int:
@@ -1062,7 +1061,7 @@ class Division:
         for at, part in parts:
             _, number, source = self.sources[at]
             result[number].append((source, part))
-        return {number: tuple(sorted(some)) for number, some in result.items()}
+        return {number: tuple(sorted(result[number])) for number in result}
 
     def key(self, state: State) -> Hashable:
         """Return a key of all that the parts from a state on depend on."""
@@ -1072,10 +1071,8 @@ class Division:
         before = self._part_before(state) if like else -1
         answered: tuple[int, ...] = ()
         if solver.traits:
-            given = self.by_class(state.parts)
-            answered = tuple(
-                [solver.answered(n, (source for source, _ in given[n])) for n in given]
-            )
+            supplies = self.by_class(state.parts).items()
+            answered = tuple([solver.answered(n, (s for s, _ in supply)) for n, supply in supplies])
         return self._number, at, state.missing, used, answered, before
 
 
