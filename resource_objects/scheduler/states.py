@@ -120,7 +120,7 @@ class HostStates(Mapping[str, "HostState"]):
 
     def holding(self, consumers: Iterable[str]) -> Integers:
         """Return the number of some consumers with allocations at each host, without pools."""
-        counts, pools = np.zeros(len(self), dtype=np.int64), self.fleet.pools.every
+        counts, pools = np.zeros(len(self), dtype=np.int64), self.fleet.pools.places
         for consumer in consumers:
             providers = set(self.fleet.places_of_holders.get(consumer) or ()) - pools
             counts[sorted({int(self.fleet.tree[provider]) for provider in providers})] += 1

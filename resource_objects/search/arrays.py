@@ -52,7 +52,7 @@ def pickled(value: object) -> bytes:
 
 
 def writable(array: Any) -> Any:
-    """Make a frozen array writable and return it; whatever refers to it sees the changes."""
+    """Make a frozen array writable and return it. Its other references see the changes."""
     array.flags.writeable = True
     return array
 
@@ -63,20 +63,13 @@ def coded(values: Sequence[str]) -> tuple[dict[str, int], Integers]:
     return codes, integers([codes[value] for value in values])
 
 
-def parts(codes: dict[str, int], ordered: Integers) -> Iterator[tuple[str, slice]]:
-    """Yield each value with its part of the sorted codes."""
-    ends = np.searchsorted(ordered, np.arange(len(codes) + 1)).tolist()
-    for name, start, end in zip(codes, ends[:-1], ends[1:], strict=True):
-        yield name, slice(start, end)
-
-
 class PlaceIndex:
     """The places of providers by the numbers of a backend."""
 
     def __init__(self, ids: Sequence[int]) -> None:
-        given = integers(ids)
-        self._place = np.argsort(given, kind="stable")
-        self._ids = given[self._place]
+        unsorted = integers(ids)
+        self._place = np.argsort(unsorted, kind="stable")
+        self._ids = unsorted[self._place]
 
     def renumber(self, rank: Integers) -> None:
         """Replace each place by its rank."""
@@ -87,12 +80,9 @@ class PlaceIndex:
 
         :raises InvalidInput: if there is no provider with a number
         """
-        wanted = integers(ids)
-        at = np.searchsorted(self._ids, wanted)
-        if len(wanted) and (
-            not len(self._ids)
-            or bool(np.any(self._ids[np.minimum(at, len(self._ids) - 1)] != wanted))
-        ):
+        numbers = integers(ids)
+        at = self._ids.searchsorted(numbers)
+        if not np.array_equal(self._ids[at[at < len(self._ids)]], numbers):
             raise exceptions.InvalidInput(
                 "row", "provider_id", "a number", "one of a provider in the columns"
             )
@@ -139,11 +129,11 @@ class Overlay(Generic[K, V]):
         """
         if not more:
             return self
-        found = object.__new__(type(self))
-        found._below, found._above = self._below, {**self._above, **more}
-        if len(found._above) ** 2 > len(self._below) + 2**12:
-            found._below, found._above = dict(found.items()), {}
-        return found
+        overlay = object.__new__(type(self))
+        overlay._below, overlay._above = self._below, {**self._above, **more}
+        if len(overlay._above) ** 2 > len(self._below) + 2**12:
+            overlay._below, overlay._above = dict(overlay.items()), {}
+        return overlay
 
 
 class Keys:
@@ -152,13 +142,10 @@ class Keys:
     A provider that is read again has a new number, and no number is used twice.
     """
 
-    __slots__ = ("_end", "_sorted", "at")
-
     def __init__(self, at: Integers, end: int) -> None:
         #: by place
         self.at: Integers = frozen(at)
         self._end = end
-        self._sorted: tuple[Integers, Integers] | None = None
 
     def spliced(self, splice: Callable[[Integers, Integers], Any], count: int) -> Keys:
         """Return the keys after ``count`` new providers were spliced in.
@@ -172,12 +159,14 @@ class Keys:
         """Return the places of keys, -1 for removed providers. Cost: once a sort."""
         if not len(self.at):
             return np.full(len(keys), -1)
-        if self._sorted is None:  # two threads may both sort: the outcome is the same
-            order = np.argsort(self.at, kind="stable")
-            self._sorted = order, self.at[order]
         order, ordered = self._sorted
-        found = np.minimum(ordered.searchsorted(keys), len(ordered) - 1)
-        return np.where(ordered[found] == keys, order[found], -1)
+        entries = np.minimum(ordered.searchsorted(keys), len(ordered) - 1)
+        return np.where(ordered[entries] == keys, order[entries], -1)
+
+    @functools.cached_property
+    def _sorted(self) -> tuple[Integers, Integers]:
+        order = np.argsort(self.at, kind="stable")
+        return order, self.at[order]
 
 
 # --- values computed from a fleet -----------------------------------------------------------------

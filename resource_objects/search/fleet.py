@@ -89,23 +89,15 @@ class ClassRows(NamedTuple):
         columns: list[Any] = [column[entries] for column in self[:-1]]
         return ClassRows._make([*columns, self.first + int(entries.start)])
 
-    def provides(self, amount: int) -> Booleans:
-        """Return the inventories that can provide an amount in one allocation."""
-        fits: Booleans = (self.low <= amount) & (amount <= self.high)
-        if self.step_size.max(initial=1) > 1:  # the division takes longer than all else here
-            fits &= amount % self.step_size == 0
-        return fits
+    def provides(self, amount: int, free: Integers | None = None) -> Booleans:
+        """Return True for the inventories that can provide an amount in one allocation.
 
-    def could_provide(self, amount: int, most: Integers) -> Booleans:
-        """Return True for the inventories that could provide an amount in one allocation.
-
-        :param most: the amount that each would have free
+        :param free: the free amount of each inventory in place of the present one
         """
-        fits: Booleans = (
-            (self.min_unit <= amount)
-            & (amount <= np.minimum(most, self.max_unit))
-            & (amount % self.step_size == 0)
-        )
+        most = self.high if free is None else np.minimum(free, self.max_unit)
+        fits: Booleans = (self.low <= amount) & (amount <= most)
+        if self.step_size.max(initial=1) > 1:  # the division takes longer than the rest
+            fits &= amount % self.step_size == 0
         return fits
 
 

@@ -70,7 +70,7 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
     pairs = zip(providers.provider_id, providers.parent_id, strict=True)
     parent = place.of([number if above is None else above for number, above in pairs])
     top, above = _cut(providers, parent, at)
-    root, depth = _roots(parent)
+    root, depth = roots_and_depths(parent)
     order = _order(providers.name, root, depth)
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
@@ -93,7 +93,7 @@ def read(columns: Columns, at: str | None = None) -> Fleet:
         generation=frozen(integers(providers.generation)[order]),
         parent=frozen(rank[parent[order]]),
         tree=tree,
-        height=int(depth.max()) + 1 if len(order) else 0,
+        height=int(depth.max(initial=-1)) + 1,
         hosts=tuple([names[row] for row in np.flatnonzero(is_root).tolist()]),
         inventories=inventories,
         by_class=by_class,
@@ -158,7 +158,7 @@ def _cut(
     return top, above
 
 
-def _roots(parent: Integers) -> tuple[Integers, Integers]:
+def roots_and_depths(parent: Integers) -> tuple[Integers, Integers]:
     """Return the root and the depth of every provider. Cost: one pass per level."""
     root = np.arange(len(parent))
     depth = np.zeros(len(parent), dtype=np.int64)

@@ -102,7 +102,7 @@ class GroupKind:
         """The providers of one group if nothing were allocated."""
         able, free = self.eligible.copy(), self.fleet.released.inventories.free
         for _, rows, amount in self.amounts:
-            is_enough = rows.could_provide(amount, free[rows.first : rows.first + len(rows.tree)])
+            is_enough = rows.provides(amount, free[rows.first : rows.first + len(rows.tree)])
             able &= having(self.fleet, rows, is_enough & ~rows.is_part)
         return able
 

@@ -6,8 +6,10 @@ Arrays cannot be written, and rows do not change: a fleet after changes has othe
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import os_traits
@@ -165,15 +167,11 @@ class Shares:
     target has no shares of its own.
     """
 
-    __slots__ = ("_by_target", "_targets", "factor", "source", "target")
-
     def __init__(self, source: Integers, target: Integers, factor: Integers) -> None:
         order = np.lexsort((target, source))
         self.source: Integers = frozen(source[order])
         self.target: Integers = frozen(target[order])
         self.factor: Integers = frozen(factor[order])
-        self._targets: Integers | None = None
-        self._by_target: tuple[Integers, Integers] | None = None
 
     def __bool__(self) -> bool:
         return bool(len(self.source))
@@ -193,12 +191,11 @@ class Shares:
             )
         return cls(source, target, integers(columns.factor))
 
-    @property
+    @functools.cached_property
     def targets(self) -> Integers:
         """The targets in order, each once."""
-        if self._targets is None:  # two threads may both compute it: the outcome is the same
-            self._targets = frozen(np.unique(self.target))
-        return self._targets
+        targets: Integers = frozen(np.unique(self.target))
+        return targets
 
     def entries(self, first: int, end: int) -> slice:
         """Return the entries of the sources from ``first`` to before ``end``."""
@@ -217,13 +214,15 @@ class Shares:
 
     def into(self, inventory: int) -> list[Link]:
         """Return the sources that use a target. Cost: the first time a sort, then two searches."""
-        if self._by_target is None:  # two threads may both sort: the outcome is the same
-            order = np.argsort(self.target, kind="stable")
-            self._by_target = order, self.target[order]
         order, target = self._by_target
         start, stop = target.searchsorted((inventory, inventory + 1)).tolist()
         rows = order[start:stop]
         return list(zip(self.source[rows].tolist(), self.factor[rows].tolist(), strict=True))
+
+    @functools.cached_property
+    def _by_target(self) -> tuple[Integers, Integers]:
+        order = np.argsort(self.target, kind="stable")
+        return order, self.target[order]
 
     def free(self, capacity: Integers, used: Integers, numbers: Integers | None = None) -> Integers:
         """Return how much can be allocated of inventories, with regard to their targets.
@@ -260,7 +259,7 @@ class Pools:
     that many hosts and few pools cost one entry per host.
     """
 
-    __slots__ = ("_aggregates", "_linked", "_members", "every", "providers", "trees")
+    __slots__ = ("_aggregates", "_linked", "_members", "places", "providers", "trees")
 
     def __init__(
         self, aggregates: Members, pools: Integers, tree: Integers, is_root: Booleans
@@ -274,7 +273,7 @@ class Pools:
         self.providers: Integers = frozen(np.sort(pools))
         #: the trees whose root is a pool
         self.trees = frozenset(tree[self.providers[is_root[self.providers]]].tolist())
-        self.every = frozenset(self.providers.tolist())
+        self.places = frozenset(self.providers.tolist())
         self._aggregates = len(aggregates)
         empty = integers(())
         self._members = self._linked = (empty, empty)
@@ -414,10 +413,8 @@ class Rows:
         self._columns = _shared(columns[1:], order.tolist())
         self._changed: Overlay[int, Overlay[Any, Row]] = Overlay({})
 
-    @staticmethod
-    def _identity(row: Row) -> Any:
-        """Return the values that identify a row of a provider."""
-        raise NotImplementedError
+    #: Returns the values that identify a row of a provider.
+    _identity: ClassVar[operator.itemgetter[Any]]
 
     @staticmethod
     def _updates(changes: Iterable[Change]) -> Mapping[Any, Row | None]:
@@ -533,9 +530,7 @@ class Allocations(Rows):
 
     __slots__ = ()
 
-    @staticmethod
-    def _identity(row: Row) -> Any:
-        return row[:2]
+    _identity = operator.itemgetter(0, 1)
 
     @staticmethod
     def _updates(changes: Iterable[Change]) -> Mapping[Any, Row | None]:
@@ -570,9 +565,7 @@ class Units(Rows):
 
     __slots__ = ()
 
-    @staticmethod
-    def _identity(row: Row) -> Any:
-        return row[0]
+    _identity = operator.itemgetter(0)
 
     @staticmethod
     def _updates(changes: Iterable[Change]) -> Mapping[Any, Row | None]:

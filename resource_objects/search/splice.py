@@ -15,6 +15,7 @@ import numpy as np
 
 from resource_objects.search.arrays import Integers, frozen, integers
 from resource_objects.search.fleet import CLASS_COLUMNS, ClassRows, Fleet
+from resource_objects.search.fleet_io import roots_and_depths
 from resource_objects.search.relations import (
     NO_PARTS,
     SHARING,
@@ -40,8 +41,8 @@ class Splice:
     [10, 90, 13, 14, 91, 92]
     >>> splice.listed("abcde", "xyz")
     ('a', 'x', 'd', 'e', 'y', 'z')
-    >>> splice.old().tolist(), splice.new().tolist()
-    ([0, -1, -1, 2, 3], [1, 4, 5])
+    >>> [positions.tolist() for positions in splice.positions()]
+    [[0, -1, -1, 2, 3], [1, 4, 5]]
     """
 
     __slots__ = ("_count", "_cuts", "_pick")
@@ -83,21 +84,16 @@ class Splice:
             entries[start:stop] = new[first:end]
         return tuple(entries)
 
-    def old(self) -> Integers:
-        """Return the positions of the old entries after the replacement."""
-        at, moved, pieces = 0, 0, list[Integers]()
-        for start, stop, first, end in self._cuts:
-            pieces += (np.arange(at + moved, start + moved), np.full(stop - start, -1))
-            at, moved = stop, moved + (end - first) - (stop - start)
-        return np.concatenate((*pieces, np.arange(at + moved, self._count + moved)))
+    def positions(self) -> tuple[Integers, Integers]:
+        """Return the positions of the old entries after the replacement, and of the new ones.
 
-    def new(self) -> Integers:
-        """Return the positions of the new entries after the replacement."""
-        moved, pieces = 0, [integers(())]
-        for start, stop, first, end in self._cuts:
-            pieces.append(np.arange(start + moved, start + moved + end - first))
-            moved += (end - first) - (stop - start)
-        return np.concatenate(pieces)
+        The position of a removed entry is -1.
+        """
+        count = self._count + (self._cuts[-1][3] if self._cuts else 0)
+        sources = self.of(np.arange(self._count), np.arange(self._count, count))
+        positions = np.full(count, -1)
+        positions[sources] = np.arange(len(sources))
+        return positions[: self._count], positions[self._count :]
 
 
 class TreeSplice:
@@ -105,6 +101,7 @@ class TreeSplice:
 
     ``trees`` and ``providers`` are the splices of arrays by tree and by provider, ``old`` and
     ``new`` the places of the providers of both fleets after it, ``tree`` the tree of each provider.
+    ``new_trees`` are the numbers of the trees of the new fleet.
     """
 
     def __init__(self, old: Fleet, new: Fleet, removed: Collection[int]) -> None:
@@ -113,11 +110,9 @@ class TreeSplice:
         self._cuts = _cuts(old.hosts, new.hosts, set(removed))
         self.trees = Splice(len(old.hosts), self._cuts)
         self.providers = Splice(len(old.tree), self.cuts(old.tree, new.tree))
-        self.old: Integers = self.providers.old()
-        self.new: Integers = self.providers.new()
-        self.tree: Integers = self.providers.of(
-            self.trees.old()[old.tree], self.trees.new()[new.tree]
-        )
+        self.old, self.new = self.providers.positions()
+        trees, self.new_trees = self.trees.positions()
+        self.tree: Integers = self.providers.of(trees[old.tree], self.new_trees[new.tree])
 
     def cuts(
         self, old: Integers, new: Integers, old_first: int = 0, new_first: int = 0
@@ -172,7 +167,7 @@ def with_trees(old: Fleet, new: Fleet, removed: Sequence[int]) -> Fleet:
         generation=providers.of(old.generation, new.generation),
         parent=parent,
         tree=splice.tree,
-        height=_height(parent),
+        height=int(roots_and_depths(parent)[1].max(initial=-1)) + 1,
         hosts=splice.trees.listed(old.hosts, new.hosts),
         inventories=inventories,
         by_class=by_class,
@@ -187,11 +182,12 @@ def with_trees(old: Fleet, new: Fleet, removed: Sequence[int]) -> Fleet:
         disabled=_moved(old.disabled, new.disabled, splice),
         removed_units=_moved(old.removed_units, new.removed_units, splice),
     )
-    fleet.__dict__["view_cache"] = old.view_cache.spliced(
-        removed=frozenset(old.keys.at[old.roots[removed]].tolist()),
-        added=fleet.view_keys(splice.trees.new().tolist()),
+    return fleet.evolved(
+        view_cache=old.view_cache.spliced(
+            removed=frozenset(old.keys.at[old.roots[removed]].tolist()),
+            added=fleet.view_keys(splice.new_trees.tolist()),
+        )
     )
-    return fleet
 
 
 def _moved(old: Mapping[int, T], new: Mapping[int, T], splice: TreeSplice) -> Mapping[int, T]:
@@ -199,16 +195,6 @@ def _moved(old: Mapping[int, T], new: Mapping[int, T], splice: TreeSplice) -> Ma
     stay = {int(splice.old[place]): value for place, value in old.items()}
     added = {int(splice.new[place]): value for place, value in new.items()}
     return {place: value for place, value in stay.items() if place >= 0} | added
-
-
-def _height(parent: Integers) -> int:
-    """Return the number of providers on the longest path down. Cost: one pass per level."""
-    if not len(parent):
-        return 0
-    height, at = 1, np.arange(len(parent))
-    while not np.array_equal(above := parent[at], at):
-        height, at = height + 1, above
-    return height
 
 
 def _inventories(
@@ -238,7 +224,7 @@ def _inventories(
 def _shares(old: Shares, new: Shares, splice: Splice) -> Shares:
     if not old and not new:
         return old
-    was, now = splice.old(), splice.new()
+    was, now = splice.positions()
     source = np.concatenate((was[old.source], now[new.source]))
     target = np.concatenate((was[old.target], now[new.target]))
     factor = np.concatenate((old.factor, new.factor))

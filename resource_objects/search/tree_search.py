@@ -169,7 +169,7 @@ class TreeSearch:
             built = candidate(problem, self.tree, parts, located, solution.assigned, groups)
         except FewUnits:
             return None
-        is_of_pools = not located and pools.every.issuperset(providers)
+        is_of_pools = not located and pools.places.issuperset(providers)
         return TreeCandidate(built, self._key(solution, parts), is_of_pools)
 
     def _key(self, solution: TreeSolution, parts: Iterable[Part]) -> Hashable:

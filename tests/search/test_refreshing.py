@@ -224,8 +224,9 @@ def test_a_splice_is_what_slices_of_a_list_are(data: st.DataObject) -> None:
             spliced = splice.Splice(len(old), cuts)
         assert spliced.of(arrays.integers(old), arrays.integers(new)).tolist() == expected
         assert spliced.listed(old, new) == tuple(expected)
-    stays = {now: old[was] for was, now in enumerate(spliced.old().tolist()) if now >= 0}
-    comes = dict(zip(spliced.new().tolist(), new, strict=True))
+    positions = spliced.positions()
+    stays = {now: old[was] for was, now in enumerate(positions[0].tolist()) if now >= 0}
+    comes = dict(zip(positions[1].tolist(), new, strict=True))
     assert [({**stays, **comes})[place] for place in range(len(expected))] == expected
 
 

@@ -159,7 +159,7 @@ class DisabledParts(Condition):
                 number = self.fleet.number(place, name)
                 if number is not None and 0 <= number - rows.first < len(capacity):
                     capacity[number - rows.first] += 1
-        return rows.could_provide(amount, capacity)
+        return rows.provides(amount, capacity)
 
     def _is_requested(self, tree: int, place: int, unit: str, name: str) -> bool:
         """Return True if a removed device is of a class that the request asks for."""
