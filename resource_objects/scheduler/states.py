@@ -16,7 +16,7 @@ from resource_objects.resources import Inventories, Inventory
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.arrays import Booleans, Figures, Integers, frozen
-from resource_objects.search.fleet import Fleet
+from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.located_views import view_of
 
 #: Later than every report.
@@ -211,24 +211,40 @@ class HostState:
         for a topology.
         """
         fleet = self._fleet
-        records = []
-        for name, rows in fleet.classes.items():
-            here = rows.of_tree(self.tree)
-            entries = [entry for entry in range(here.start, here.stop) if not rows.is_part[entry]]
-            if entries:
-                of_entries = [fleet.record(rows.first + entry) for entry in entries]
-                shares = rows.is_below if is_device(name) else rows.is_single
-                highs = [max(0, int(rows.high[entry])) for entry in entries]
-                together = sum(
-                    high for high, entry in zip(highs, entries, strict=True) if shares[entry]
-                )
-                records.append(_sum(of_entries, highs, together))
-        by_name: dict[str, Inventory] = dict(inventories_of(records).by_name())
+        records = (self._record(name, rows) for name, rows in fleet.classes.items())
+        by_name: dict[str, Inventory] = dict(inventories_of(filter(None, records)).by_name())
         for kind in fleet.parts:
             view = view_of(fleet, kind, self.tree)
             if view is not None:
                 by_name[kind] = view.located.inventory
         return Inventories(by_name)
+
+    def _record(self, name: str, rows: ClassRows) -> InventoryRecord | None:
+        """Return the inventories of a class as one; None if the host has none."""
+        here = rows.of_tree(self.tree)
+        entries = [entry for entry in range(here.start, here.stop) if not rows.is_part[entry]]
+        records = [self._fleet.record(rows.first + entry) for entry in entries]
+        if len(records) < 2:
+            return records[0] if records else None
+        highs = [max(0, high) for high in rows.high[entries].tolist()]  # of one allocation
+        shared = (rows.is_below if is_device(name) else rows.is_single)[entries].tolist()
+        together = sum(high for high, is_shared in zip(highs, shared, strict=True) if is_shared)
+        usable = [record for record, high in zip(records, highs, strict=True) if high] or records
+        # without a common step, the unit rules are those of the provider with the largest amount
+        if len({record.step_size for record in usable}) > 1:
+            usable = [records[highs.index(max(highs))]]
+        capacity = sum(record.capacity for record in records)
+        return InventoryRecord(
+            name,
+            capacity,
+            0,
+            min(record.min_unit for record in usable),
+            max(1, together, *highs),
+            usable[0].step_size,
+            1_000_000,
+            capacity,
+            sum(record.used for record in records),
+        )
 
     def _names_of(self, table: Mapping[str, Integers]) -> frozenset[str]:
         providers = self._fleet.of_tree(self.tree)
@@ -241,33 +257,6 @@ class HostState:
 
     def __repr__(self) -> str:
         return f"<HostState: {self.name}>"
-
-
-def _sum(records: list[InventoryRecord], highs: list[int], together: int) -> InventoryRecord:
-    """Return several inventories of a class as one.
-
-    :param highs: the maximum amount of one allocation at each
-    :param together: the maximum amount of one claim that several providers share
-    """
-    if len(records) == 1:
-        return records[0]
-    largest = max(range(len(records)), key=lambda at: highs[at])
-    usable = [record for record, high in zip(records, highs, strict=True) if high] or records
-    # without a common step, the unit rules are those of the provider with the largest amount
-    is_uniform = len({record.step_size for record in usable}) == 1
-    rules = usable if is_uniform else [records[largest]]
-    capacity = sum(record.capacity for record in records)
-    return InventoryRecord(
-        records[0].resource_class,
-        capacity,
-        0,
-        min(record.min_unit for record in rules),
-        max(1, highs[largest], together),
-        rules[0].step_size,
-        1_000_000,
-        capacity,
-        sum(record.used for record in records),
-    )
 
 
 # --- reports --------------------------------------------------------------------------------------

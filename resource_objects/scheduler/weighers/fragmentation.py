@@ -161,7 +161,7 @@ class Fragmentation(ArrayWeigher):
         parts: int = 1000,
     ) -> None:
         if not isinstance(workload, Mapping) or not workload:
-            raise _invalid_field("workload", workload, "{request: how usual it is}")
+            raise _invalid_field("workload", workload, "{request: frequency}")
         if type(parts) is not int or parts < 1:
             raise _invalid_field("parts", parts, "an integer of 1 or more")
         self._whole = resource(whole).name
@@ -184,12 +184,12 @@ class Fragmentation(ArrayWeigher):
         counts = {
             kind.name: int(amount) for kind, amount in amounts_of_kinds if not kind.is_located
         }
-        whole = counts.pop(self._whole, 0)
+        devices = counts.pop(self._whole, 0)
         part = 0 if self._part is None else counts.pop(self._part, 0)
-        if part > self._parts or (part and whole):
+        if part > self._parts or (part and devices):
             expected = f"whole devices, or at most {self._parts} parts of one"
             raise _invalid_field("devices", str(amounts), expected)
-        return Task(counts, part or (self._parts if whole else 0), 1 if part else whole)
+        return Task(counts, part or (self._parts if devices else 0), 1 if part else devices)
 
     def weights(self, hosts: HostStates, spec: RequestSpec) -> Figures:
         """Return the growth of each host's fragmentation, negated.
