@@ -11,7 +11,7 @@ from resource_objects import exceptions, names
 from resource_objects.exceptions import CapacityException, NoCandidates
 from resource_objects.ledger import Ledger
 from resource_objects.providers import Allocation, Claim
-from resource_objects.requests import Gang, Member, Request, RequestLike
+from resource_objects.requests import Gang, Member, RequestLike
 from resource_objects.requests.gang import HOST
 from resource_objects.scheduler.gangs import GangPipelineRun, PlacedGang, place_gang_by, retried
 from resource_objects.scheduler.pipeline import (
@@ -200,7 +200,7 @@ class Scheduler:
         :raises SearchLimitReached: if the budget is exhausted before the answer is known
         :raises FilterFailed: if a filter failed
         """
-        spec = RequestSpec(Request("VCPU=1"), **conditions)  # each member has its own request
+        spec = RequestSpec("VCPU=1", **conditions)  # each member has its own request
         run = GangPipelineRun(self._ledger, self.pipeline, spec, self._current_reports())
         options: Any = {"order": self._order, "seed": seed, "budget": budget}
         return place_gang_by(run, gangs, consumers, _owner(spec), **options)

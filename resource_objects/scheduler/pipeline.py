@@ -141,8 +141,9 @@ def _load(
 ) -> tuple[str, Any]:
     """Return the name and object of an installed filter or weigher, or of the caller's object."""
     if isinstance(plugin, str):
-        options, what = _options(plugin, settings), kind.__name__.lower()
-        return plugin, plugins.make(namespace, plugin, kind, options, what=what)
+        options = _options(plugin, settings)
+        name_of_kind = kind.__name__.lower()
+        return plugin, plugins.make(namespace, plugin, kind, options, what=name_of_kind)
     if isinstance(plugin, type) or not callable(getattr(plugin, method, None)):
         raise _invalid_field("filter or weigher", plugin, f"an object with {method}()")
     return type(plugin).__name__, plugin
