@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -224,7 +225,8 @@ class Request(base.ResourceObject, frozen=True):
         if len(self.groups) > MAX_GROUPS:
             raise _invalid_request("groups", len(self.groups), f"at most {MAX_GROUPS}")
         of_request = (self.root_required, self.root_forbidden, self.same_subtree)
-        length = _characters(of_request) + sum([group._length() for group in self.groups])
+        length = sum(map(_characters, filter(None, of_request)))
+        length += sum([group._length() for group in self.groups])
         if length > MAX_LENGTH:
             expected = f"at most {MAX_LENGTH} in all names"
             raise _invalid_request("request", f"{length} characters", expected)
@@ -412,15 +414,15 @@ class RequestGroup(base.ResourceObject, frozen=True):
     @property
     def has_conditions(self) -> bool:
         """Whether it has a condition on its providers."""
-        return any(getattr(self, name) for name in GROUP)
+        return any(_GROUP_VALUES(self))
 
     def arguments(self) -> dict[str, Any]:
         """Return the conditions as arguments of the constructor, without those that are empty."""
         return _plain(GROUP, self)
 
     def _length(self) -> int:
-        values = filter(None, [getattr(self, name) for name in GROUP])
-        return _characters([self.suffix, self.resources.names(), *values])
+        length = len(self.suffix) + sum(map(len, self.resources.names()))
+        return length + sum(map(_characters, filter(None, _GROUP_VALUES(self))))
 
     def _validate(self) -> None:
         if self.suffix and not _SUFFIX.fullmatch(self.suffix):
@@ -518,6 +520,7 @@ def _amounts(data: object) -> Amounts:
 #: The conditions of a group, and of a request as a whole.
 GROUP = tuple(name for name in RequestGroup.fields if name not in ("suffix", "resources"))
 REQUEST = tuple(name for name in Request.fields if name != "groups")
+_GROUP_VALUES: Callable[[RequestGroup], tuple[Any, ...]] = operator.attrgetter(*GROUP)
 
 
 def _is_list(argument: object) -> bool:
@@ -666,9 +669,11 @@ def split_traits(traits: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]
     return required, known_traits([trait[1:] for trait in listed if trait.startswith("!")])
 
 
-def _characters(values: Iterable[Any]) -> int:
+def _characters(values: str | Iterable[Any]) -> int:
     """Return the number of characters in nested collections of names."""
-    return sum([len(value) if isinstance(value, str) else _characters(value) for value in values])
+    if isinstance(values, str):
+        return len(values)
+    return sum(map(_characters, values))
 
 
 def _check_traits(label: str, required: frozenset[str], forbidden: frozenset[str]) -> None:
