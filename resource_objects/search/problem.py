@@ -29,13 +29,13 @@ from resource_objects.search.conditions.disabled import (
 )
 from resource_objects.search.conditions.groups import Groups
 from resource_objects.search.conditions.host import HostCondition
-from resource_objects.search.conditions.located import AffinityCheck, LocatedCondition
+from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.conditions.near import TopologyConstraint
 from resource_objects.search.conditions.unnamed import (
     HostProvides,
+    JointCapacity,
     JointDecision,
     RequiredTraits,
-    SharedCapacity,
     UnnamedGroup,
 )
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, compile_located
@@ -158,8 +158,7 @@ def compile_request(
     if groups is not None:
         of_groups.append(groups)
     if disabled is not None or fleet.removed_units:
-        placed = [condition.demand for condition in unnamed.located]
-        of_groups.append(DisabledParts(fleet, rules, unnamed.classes, placed, named.kinds))
+        of_groups.append(DisabledParts(unnamed, named))
     return Problem(
         fleet,
         request,
@@ -196,11 +195,8 @@ def _conditions_of(group: UnnamedGroup) -> Iterator[Condition]:
     fleet, classes, located = group.fleet, group.classes, group.located
     yield from classes
     yield from located
-    nearness = AffinityCheck(located) if len(located) > 1 else None
-    if nearness is not None:
-        yield nearness
     if located or (fleet.shares and len(classes) > 1):
-        yield SharedCapacity(group, nearness)
+        yield JointCapacity(group)
     if group.required:
         yield RequiredTraits(group)
     if fleet.pools and group.rules.host_gives and not located:

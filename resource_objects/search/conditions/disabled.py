@@ -21,11 +21,12 @@ from resource_objects.requests import Request
 from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition
+from resource_objects.search.conditions.located import LocatedCondition
+from resource_objects.search.conditions.unnamed import UnnamedGroup
 from resource_objects.search.demands import LocatedFleetDemand
 from resource_objects.search.eligibility import (
     OWN,
     Eligibility,
-    Semantics,
     eligible_for,
     pools_of,
     roles_of,
@@ -33,7 +34,7 @@ from resource_objects.search.eligibility import (
 from resource_objects.search.findings import Check, Condition, HostContext
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.located_views import view_of
-from resource_objects.search.named_groups import GroupKind
+from resource_objects.search.named_groups import Named
 
 
 def disabled_for(fleet: Fleet, request: Request) -> Booleans | None:
@@ -89,50 +90,51 @@ class DisabledParts(Condition):
     that some class has to answer for excludes a provider only if no other class of the tree can.
     """
 
-    fleet: Fleet
-    rules: Semantics
-    demands: Sequence[ClassCondition]
-    located: Sequence[LocatedFleetDemand]
-    kinds: Sequence[GroupKind]
+    unnamed: UnnamedGroup
+    named: Named
 
     rule = Rule.DISABLED
+
+    @property
+    def _fleet(self) -> Fleet:
+        return self.unnamed.fleet
 
     def reasons(self, host: HostContext) -> list[Reason]:
         """Return the disabled providers and removed devices, if the host has another reason."""
         if not host.is_refused:
             return []
-        fleet, here = self.fleet, self.fleet.of_tree(host.tree)
-        providers = (*here, *pools_of(fleet, self.rules, host.tree))
-        usable = [provider for provider in providers if self.usable[provider]]
+        fleet, own = self._fleet, self._fleet.of_tree(host.tree)
+        providers = (*own, *pools_of(fleet, self.unnamed.rules, host.tree))
+        usable = [provider for provider in providers if self._usable[provider]]
         places = dict.fromkeys(place for provider in usable for place in fleet.upwards(provider))
         return [
             *(_reason(fleet, place) for place in places if place in fleet.disabled),
             *(
                 unit_removed(unit, fleet.names[place])
-                for place in here
-                if self.usable[place]
+                for place in own
+                if self._usable[place]
                 for unit, name in fleet.removed_units.get(place, {}).items()
                 if self._is_requested(host.tree, place, unit, name)
             ),
         ]
 
     @functools.cached_property
-    def usable(self) -> Booleans:
+    def _usable(self) -> Booleans:
         """By provider, whether the request could use it if it were enabled and free."""
-        fleet = self.fleet
+        fleet, group = self._fleet, self.unnamed
         usable = np.zeros(len(fleet.names), dtype=np.bool_)
-        sources = [*map(self._sources_of_count, self.demands), *map(_parts_of, self.located)]
-        providing = [provides for _, provides, _ in sources]
-        for trait in range(len(sources[0][2]) if sources else 0):
+        sources = [*map(self._sources_of_count, group.classes), *map(_parts_of, group.located)]
+        usable_of = [provides.copy() for _, provides, _ in sources]
+        for trait in range(len(group.required)):
             answers = np.zeros((len(sources), len(fleet.hosts)), dtype=np.bool_)
-            for number, (provider, provides, has) in enumerate(sources):
-                answers[number, fleet.tree[provider[provides & has[trait]]]] = True
-            for number, (provider, _, has) in enumerate(sources):
-                others = np.logical_or.reduce(np.delete(answers, number, axis=0))
-                providing[number] = providing[number] & (has[trait] | others[fleet.tree[provider]])
-        for (provider, _, _), provides in zip(sources, providing, strict=True):
-            usable[provider[provides]] = True
-        for kind in self.kinds:
+            for number, (provider, provides, has_required) in enumerate(sources):
+                answers[number, fleet.tree[provider[provides & has_required[trait]]]] = True
+            has_other = answers.sum(axis=0) > answers
+            for number, (provider, _, has_required) in enumerate(sources):
+                usable_of[number] &= has_required[trait] | has_other[number][fleet.tree[provider]]
+        for (provider, _, _), flags in zip(sources, usable_of, strict=True):
+            usable[provider[flags]] = True
+        for kind in self.named.kinds:
             conditions = [each for each in kind.conditions if each.rule is not Rule.DISABLED]
             able: Booleans = np.logical_or.reduce(eligible_for(fleet, conditions))
             for _, rows, amount in kind.amounts:
@@ -142,42 +144,42 @@ class DisabledParts(Condition):
             usable |= able
         return usable
 
-    def _sources_of_count(self, demand: ClassCondition) -> _Sources:
-        rows = demand.rows
-        provides = demand.is_device | self._is_large(rows, demand.amount)
-        failed = [flags[OWN] for flags in demand.failed]
-        provides = provides & ~rows.is_part & _meets(rows.provider, demand.requirements, failed)
-        if demand.has_pools:  # the conditions on pools differ
-            provides |= self.fleet.is_pool[rows.provider]
-        return rows.provider, provides, [has[OWN] for has in demand.has_required]
+    def _sources_of_count(self, condition: ClassCondition) -> _Sources:
+        rows = condition.rows
+        failed = [flags[OWN] for flags in condition.failed]
+        provides = _meets(rows.provider, condition.requirements, failed) & ~rows.is_part
+        provides &= condition.is_device | self._is_large(rows, condition.amount)
+        if condition.has_pools:  # the conditions on pools differ
+            provides |= self._fleet.is_pool[rows.provider]
+        return rows.provider, provides, [has[OWN] for has in condition.has_required]
 
     def _is_large(self, rows: ClassRows, amount: int) -> Booleans:
         """Return the inventories with capacity for an amount, removed devices included."""
         capacity = rows.capacity.copy()
-        for place, classes in self.fleet.removed_units.items():
+        for place, classes in self._fleet.removed_units.items():
             for name in classes.values():
-                number = self.fleet.number(place, name)
+                number = self._fleet.number(place, name)
                 if number is not None and 0 <= number - rows.first < len(capacity):
                     capacity[number - rows.first] += 1
         return rows.provides(amount, capacity)
 
     def _is_requested(self, tree: int, place: int, unit: str, name: str) -> bool:
         """Return True if a removed device is of a class that the request asks for."""
-        fleet = self.fleet
+        fleet, group = self._fleet, self.unnamed
         number = fleet.number(place, name)
         used_by = [] if number is None else fleet.shares.into(number)
         names = {name, *(fleet.class_of(source) for source, _ in used_by)}
         return (
             any(
-                demand.resource_class in names and unit in (demand.units or (unit,))
-                for demand in self.demands
+                condition.resource_class in names and unit in (condition.units or (unit,))
+                for condition in group.classes
             )
-            or any(not names.isdisjoint(kind.names) for kind in self.kinds)
-            or any(self._is_of_placed(demand, tree, place, unit) for demand in self.located)
+            or any(not names.isdisjoint(kind.names) for kind in self.named.kinds)
+            or any(self._is_of_placed(part.demand, tree, place, unit) for part in group.located)
         )
 
     def _is_of_placed(self, demand: LocatedFleetDemand, tree: int, place: int, unit: str) -> bool:
-        view = view_of(self.fleet, demand.resource_class, tree)
+        view = view_of(self._fleet, demand.resource_class, tree)
         if view is None or place not in view.places:
             return False
         inventory = view.located.inventory
@@ -188,8 +190,8 @@ class DisabledParts(Condition):
 _Sources = tuple[Integers, Booleans, Sequence[Booleans]]
 
 
-def _parts_of(demand: LocatedFleetDemand) -> _Sources:
-    providers = demand.parts.provider
+def _parts_of(condition: LocatedCondition) -> _Sources:
+    demand, providers = condition.demand, condition.providers
     meets = _meets(providers, demand.requirements, demand.failed)
     return providers, meets, demand.has_required
 

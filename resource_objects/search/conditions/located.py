@@ -252,22 +252,6 @@ def may_hold(conditions: Sequence[LocatedCondition], tree: int, budget: Budget) 
     return next(solutions(start, expand, budget, lambda state: state), False)
 
 
-class AffinityCheck(Condition):
-    """Placed amounts that have to be near each other are, where each fits individually."""
-
-    rule = Rule.AFFINITY
-
-    def __init__(self, each: Sequence[LocatedCondition]) -> None:
-        self.each = each
-
-    def reasons(self, host: HostContext) -> list[Reason]:
-        """Return why the amounts do not fit near each other."""
-        if any(host.fails(condition) for condition in self.each):
-            return []
-        here = [condition.of_tree(host.tree) for condition in self.each]
-        return Refusal(here).reasons([host.sources(condition) for condition in self.each])
-
-
 # --- reasons ------------------------------------------------------------------------------------
 
 

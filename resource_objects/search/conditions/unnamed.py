@@ -20,7 +20,7 @@ import numpy as np
 from resource_objects.reasons import Reason, Rule
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.conditions.amounts import ClassCondition
-from resource_objects.search.conditions.located import AffinityCheck, LocatedCondition
+from resource_objects.search.conditions.located import LocatedCondition, Refusal
 from resource_objects.search.conditions.shortage import overdrawn
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, bits
 from resource_objects.search.eligibility import OWN, Semantics
@@ -224,11 +224,14 @@ class RequiredTraits(Condition):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SharedCapacity(Condition):
-    """Classes that use the same inventories through shares fit there together."""
+class JointCapacity(Condition):
+    """The classes and placed amounts fit together, each of which fits individually.
+
+    Placed amounts may have to be near each other. Classes may use the same inventories through
+    shares.
+    """
 
     group: UnnamedGroup
-    nearness: AffinityCheck | None
 
     rule = Rule.CAPACITY
 
@@ -241,10 +244,13 @@ class SharedCapacity(Condition):
             yield Check(~exceeds_shared_capacity(group.fleet, uses), Rule.TOGETHER)
 
     def reasons(self, host: HostContext) -> list[Reason]:
-        """Return the inventories that are used too much by classes that fit individually."""
-        if self.nearness is not None and host.fails(self.nearness):
-            return []
+        """Return why placed amounts do not fit near each other, or what is used too much."""
         tree, group = host.tree, self.group
+        if len(group.located) > 1 and not any(map(host.fails, group.located)):
+            placed = [condition.of_tree(tree) for condition in group.located]
+            reasons = Refusal(placed).reasons([host.sources(c) for c in group.located])
+            if reasons:
+                return reasons
         counts = [c.of_tree(tree).with_traits(0) for c in group.classes if not host.fails(c)]
         placed = [c.of_tree(tree).with_traits(0) for c in group.located if not host.fails(c)]
         if not placed and not any(demand.shared_uses for demand in counts):
