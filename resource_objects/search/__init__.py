@@ -39,7 +39,6 @@ Many at once
 What if
 ``relaxations``      the smallest changes after which a request fits
 ``relaxed_request``  requests without a condition, or with less of an amount
-``releases``         consumers whose release may make room for a request
 ``when``             when a request fits if claims end as stated
 ``drain``            the rehearsal of a drain
 ``script``           changes of a scenario as lines of text

@@ -7,9 +7,9 @@ host like an existing one, which is the question of an autoscaler.
 
 The cost of a change is the weight of its kind (:data:`COSTS`) times its size. The cheapest changes
 are tried first, each in a scenario, until nothing cheaper than the best can follow. Arrays exclude
-most of them before: consumers that release too little (:mod:`.releases`), ratios that are not
-enough, hosts that are equal. A trial is about one tree and its pools, for no candidate spans more.
-Bisections find the largest amount and the least ratio.
+most of them before: consumers that release too little, ratios that are not enough, hosts that are
+equal. A trial is about one tree and its pools, for no candidate spans more. Bisections find the
+largest amount and the least ratio.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from __future__ import annotations
 import bisect
 import dataclasses
 import datetime
+import functools
 import operator
 import zlib
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from functools import partial
@@ -36,7 +38,7 @@ from resource_objects.resources import Amount, resource
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.weakening import Step, Weakening
 from resource_objects.search import fleet_io
-from resource_objects.search.arrays import Booleans
+from resource_objects.search.arrays import Booleans, integers
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.fleet_io import columns_of
@@ -47,7 +49,6 @@ from resource_objects.search.relaxed_request import (
     placed_reductions,
     with_count,
 )
-from resource_objects.search.releases import feasible_without_consumers, release_candidates
 from resource_objects.search.scenario import Scenario, State
 from resource_objects.search.script import Change, free_name
 
@@ -74,6 +75,8 @@ COSTS: dict[str, Fraction] = {
 FEW_AMOUNTS = 64
 #: The maximum number of different unit rules of a class for which its largest amount is searched.
 MOST_RULES = 8
+#: The number of consumers of one tree up to which arrays decide their release.
+MAX_PASSES = 256
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -434,7 +437,6 @@ class RelaxationSearch:
     def _released_consumers(self) -> Iterator[_Trial]:
         """Yield the release of each consumer, or the end of its claim if that is cheaper."""
         requested = amounts_of(self.request)
-        fractions: dict[tuple[int, ...], Fraction] = {}
         for consumer, allocated, trees in release_candidates(
             self.fleet, self.anywhere, self._pool_trees
         ):
@@ -443,12 +445,10 @@ class RelaxationSearch:
                 seconds = (self.ends[consumer] - self.now) // datetime.timedelta(seconds=1)
                 sizes["wait"] = Fraction(max(seconds, 0), 3600)
             if "release" in self.kinds and consumer not in self.protected:
-                trees_of = allocated.values()
-                amounts = tuple([sum([of.get(name, 0) for of in trees_of]) for name in requested])
-                if amounts not in fractions:
-                    of_classes = map(Fraction, amounts, requested.values())
-                    fractions[amounts] = max(of_classes, default=Fraction(1))
-                sizes["release"] = fractions[amounts] * (1 + self.priorities.get(consumer, 0))
+                amounts = [sum(of.get(name, 0) for of in allocated.values()) for name in requested]
+                fractions = map(_fraction, amounts, requested.values())
+                part = max(fractions, default=Fraction(1))
+                sizes["release"] = part * (1 + self.priorities.get(consumer, 0))
             if sizes:
                 cost, kind = min((self.cost(kind, size), kind) for kind, size in sizes.items())
                 for tree in trees:
@@ -586,6 +586,110 @@ def _shared_use(fleet: Fleet, number: int, requested: Mapping[str, int]) -> int:
         name = fleet.class_of(source)
         factors[name] = max(factor, factors.get(name, 0))
     return sum(factor * requested.get(name, 0) for name, factor in factors.items())
+
+
+@functools.lru_cache(maxsize=1024)
+def _fraction(part: int, whole: int) -> Fraction:
+    return Fraction(part, whole)
+
+
+# --- consumers whose release may make room --------------------------------------------------------
+
+
+class ReleaseCandidate(NamedTuple):
+    """A consumer whose release may make room for a request."""
+
+    consumer: str
+    allocated: Mapping[int, Mapping[str, int]]  #: its amounts by tree and resource class
+    trees: Collection[int]  #: the trees that may have room without it
+
+
+def feasible_without_consumers(
+    fleet: Fleet, request: Request, *, as_of_now: bool = True
+) -> Booleans:
+    """Return the trees that may hold a request if all consumers are released.
+
+    :param as_of_now: whether disabled units stay disabled
+    """
+    released = fleet.released
+    is_feasible = np.zeros(len(fleet.hosts), dtype=np.bool_)
+    is_feasible[
+        possible_trees(compile_request(request, released.as_of_now() if as_of_now else released))
+    ] = True
+    return is_feasible
+
+
+def release_candidates(
+    fleet: Fleet, request: Request, pool_trees: Collection[int]
+) -> Iterator[ReleaseCandidate]:
+    """Yield the consumers whose release may make room; no such consumer is left out.
+
+    Arrays decide about all trees in one pass, with one consumer of each tree released, whichever
+    units it has. Cost: a pass for each consumer of the fullest tree, up to ``MAX_PASSES``, and some
+    microseconds for each allocation.
+
+    :param pool_trees: the trees with a pool: its consumers may make room on each host it serves
+    """
+    is_feasible = feasible_without_consumers(fleet, request)
+    is_feasible[list(pool_trees)] = True
+    allocated: dict[str, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
+    uses: list[tuple[int, str, int, str, int]] = []
+    tree_of, is_included = fleet.tree.tolist(), is_feasible.tolist()
+    for place, (name, consumer, amount) in fleet.allocations.all():
+        tree = tree_of[place]
+        if is_included[tree]:
+            amounts = allocated[consumer][tree]
+            amounts[name] = amounts.get(name, 0) + amount
+            uses.append((tree, consumer, place, name, amount))
+    may_help = _feasible_after_release(fleet, request, uses)
+    for consumer, by_tree in allocated.items():
+        trees = {tree for tree in by_tree if (tree, consumer) in may_help}
+        for tree in by_tree.keys() & pool_trees:
+            trees.update(_served_by(fleet, tree))
+        if trees:
+            yield ReleaseCandidate(consumer, by_tree, sorted(trees))
+
+
+def _feasible_after_release(
+    fleet: Fleet, request: Request, uses: Sequence[tuple[int, str, int, str, int]]
+) -> set[tuple[int, str]]:
+    """Return the trees that may hold a request if one consumer is released, with the consumer.
+
+    :param uses: the tree, the consumer, the place, the resource class and the amount of each use
+    """
+    if not uses:
+        return set()
+    consumers: dict[int, dict[str, int]] = defaultdict(dict)  # by tree, with their turns
+    turns = [consumers[use[0]].setdefault(use[1], len(consumers[use[0]])) for use in uses]
+    _, _, places, names, amounts = zip(*uses, strict=True)
+    numbers = fleet.by_class.find(names, integers(places))
+    turn_of, amount_of = integers(turns), integers(amounts)
+    released, used, shares = fleet.as_of_now().released, fleet.inventories.used, fleet.shares
+    possible: list[set[int]] = []
+    for turn in range(min(MAX_PASSES, max(turns) + 1)):
+        is_released = (turn_of == turn) & (numbers >= 0)
+        releases = np.zeros_like(used)
+        np.add.at(releases, numbers[is_released], amount_of[is_released])
+        remaining = used - releases
+        if shares:
+            np.subtract.at(remaining, shares.target, releases[shares.source] * shares.factor)
+        problem = compile_request(request, released.with_figures(used=remaining))
+        possible.append(set(possible_trees(problem).tolist()))
+    return {
+        (tree, consumer)
+        for tree, turns_of in consumers.items()
+        for consumer, turn in turns_of.items()
+        if turn >= MAX_PASSES or tree in possible[turn]
+    }
+
+
+def _served_by(fleet: Fleet, tree: int) -> Iterator[int]:
+    """Yield the trees that the pools of a tree serve, and the tree itself."""
+    here = fleet.of_tree(tree)
+    pools = fleet.pools.providers
+    inside = pools[(pools >= here.start) & (pools < here.stop)]
+    yield tree
+    yield from np.flatnonzero(fleet.pools.linked_to(inside, len(fleet.hosts))).tolist()
 
 
 # --- bisections -----------------------------------------------------------------------------------
