@@ -337,5 +337,5 @@ def rehearsed_trees(done: Rehearsal, glyphs: Glyphs) -> Iterator[str]:
         if one.explanation is None:
             yield from (f"  {line}" for line in one.why)
         else:
-            yield from failing(one.picture, one.explanation, glyphs)
+            yield from failing(one.snapshot, one.explanation, glyphs)
         yield ""

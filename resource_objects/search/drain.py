@@ -10,6 +10,7 @@ To leave as few as possible is as hard as bin packing, and is not searched exact
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -66,11 +67,11 @@ class Stuck:
     held: str
     why: tuple[str, ...]  #: a line for each host, with its reasons
     #: whether it has no place even if no other consumer is moved; else others were placed before it
-    is_certain: bool
+    is_certain: bool = False
     cut_short: bool = False  #: whether the search was cut short, so that the answer is unknown
     #: the reasons as data, and the snapshot that they are of; None without a search
     explanation: Explanation | None = dataclasses.field(default=None, repr=False, compare=False)
-    picture: Any = dataclasses.field(default=None, repr=False, compare=False)
+    snapshot: Any = dataclasses.field(default=None, repr=False, compare=False)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON."""
@@ -151,7 +152,7 @@ class _Round:
     """A scenario in which the consumers were placed one after the other."""
 
     scenario: Scenario[State]
-    placed: dict[str, Candidate] = dataclasses.field(default_factory=dict)
+    placed: dict[str, Placed] = dataclasses.field(default_factory=dict)
     unplaced: list[str] = dataclasses.field(default_factory=list)
 
 
@@ -168,14 +169,13 @@ class _Drain:
         self.before, self.providers, self.options = scenario, providers, options
         self.scenario = self._with_disabled_providers()
         self.consumers = self._consumers()
-        #: the request of each consumer, as far as it is known
-        self.known_requests: dict[str, Request] = {}
-        for name in self.consumers:
-            if (request := made_for(self.scenario, requests, name)) is not None:
-                self.known_requests[name] = request
+        #: None if it is unknown: the counts are placed then
+        self.known_requests = {
+            name: made_for(self.scenario, requests, name) for name in self.consumers
+        }
         self.requests = {
-            name: self.known_requests.get(name) or counts_held(self.scenario, name)
-            for name in self.consumers
+            name: request or counts_held(self.scenario, name)
+            for name, request in self.known_requests.items()
         }
 
     def rehearse(self) -> Rehearsal:
@@ -184,16 +184,7 @@ class _Drain:
         stuck = tuple(self._stuck(name, best.scenario) for name in sorted(best.unplaced))
         return Rehearsal(
             self.providers,
-            tuple(
-                Placed(
-                    name,
-                    self.requests[name],
-                    self._held(name),
-                    candidate,
-                    self._chosen(name, candidate),
-                )
-                for name, candidate in sorted(best.placed.items())
-            ),
+            tuple(best.placed[name] for name in sorted(best.placed)),
             stuck,
             best.scenario,
             is_certain or any(reason.is_certain for reason in stuck),
@@ -256,35 +247,28 @@ class _Drain:
         for name in order:
             before = len(done.scenario)
             done.scenario.release(name)
-            candidate = self._claim_first(done.scenario, name)
-            if candidate is None:
+            if not self._place_first(done, name):
                 done.scenario.undo(before)
                 done.unplaced.append(name)
-            else:
-                done.placed[name] = candidate
         return done
 
-    def _claim_first(self, scenario: Scenario[State], name: str) -> Candidate | None:
-        """Claim the first candidate that can be claimed for a consumer; None if there is none."""
+    def _place_first(self, done: _Round, name: str) -> bool:
+        """Claim the first candidate that can be claimed for a consumer, if there is one."""
         options = {"limit": MOST_CANDIDATES, **self.options}
-        try:
-            for candidate in scenario.candidates(self.requests[name], **options):
-                try:
-                    self._claim(scenario, name, candidate)
-                except exceptions.CapacityException:  # a claim may check more than a search
-                    continue
-                return candidate
-        except (SearchLimitReached, exceptions.InvalidInput):  # explained at the end
-            pass
-        return None
+        with contextlib.suppress(SearchLimitReached, exceptions.InvalidInput):  # explained later
+            for candidate in done.scenario.candidates(self.requests[name], **options):
+                # a claim may check more than a search
+                with contextlib.suppress(exceptions.CapacityException):
+                    self._place(done, name, candidate)
+                    return True
+        return False
 
-    def _claim(self, scenario: Scenario[State], name: str, candidate: Candidate) -> None:
-        limits = self.options.get("limits")
-        scenario.claim(name, self._chosen(name, candidate), limits=limits)
-
-    def _chosen(self, name: str, candidate: Candidate) -> Candidate | Chosen:
-        request = self.known_requests.get(name)
-        return candidate if request is None else Chosen(candidate, request)
+    def _place(self, done: _Round, name: str, candidate: Candidate) -> None:
+        request = self.known_requests[name]
+        chosen = candidate if request is None else Chosen(candidate, request)
+        done.scenario.claim(name, chosen, limits=self.options.get("limits"))
+        held = self._held(name)
+        done.placed[name] = Placed(name, self.requests[name], held, candidate, chosen)
 
     def _place_at_once(self, best: _Round) -> tuple[_Round, bool]:
         """Return a round that places all consumers, if the search for all at once finds one."""
@@ -297,8 +281,7 @@ class _Drain:
         try:
             fit = done.scenario.snapshot.fit_gang(gang, **options)
             for number, candidate in fit.candidates.items():
-                done.placed[names[number]] = candidate
-                self._claim(done.scenario, names[number], candidate)
+                self._place(done, names[number], candidate)
         except (SearchLimitReached, exceptions.InvalidInput, exceptions.CapacityException):
             return best, False
         return (done, True) if fit else (best, True)
@@ -307,24 +290,22 @@ class _Drain:
 
     def _stuck(self, name: str, after: Scenario[State]) -> Stuck:
         """Return the reasons that a consumer has no place: at all, or next to the others."""
+        why, facts = "no candidate of a short search could be claimed", dict[str, Any]()
         individually = without(self.scenario, *self.consumers)
         for scenario, is_certain in ((individually, True), (without(after, name), False)):
+            options = {"limit": 1, **self.options}
             try:
-                candidates = scenario.candidates(
-                    self.requests[name], **{"limit": 1, **self.options}
-                )
-                if not candidates:
-                    why, snapshot = candidates.explain(), scenario.snapshot
-                    return self._make_stuck(
-                        name, str(why), is_certain=is_certain, explanation=why, picture=snapshot
-                    )
+                candidates = scenario.candidates(self.requests[name], **options)
+                if candidates:
+                    continue
+                explanation = candidates.explain()
             except exceptions.InvalidInput as error:  # it was claimed at a host, without a search
-                return self._make_stuck(name, str(error))
+                why = str(error)
             except SearchLimitReached:
-                budget = self.options["budget"]
-                return self._make_stuck(name, f"cut short after {budget} steps", cut_short=True)
-        return self._make_stuck(name, "no candidate of a short search could be claimed")
-
-    def _make_stuck(self, name: str, why: str, *, is_certain: bool = False, **facts: Any) -> Stuck:
+                why, facts = f"cut short after {self.options['budget']} steps", {"cut_short": True}
+            else:
+                why, facts = str(explanation), {"is_certain": is_certain}
+                facts |= {"explanation": explanation, "snapshot": scenario.snapshot}
+            break
         lines = tuple(why.splitlines())
-        return Stuck(name, self.requests[name], self._held(name), lines, is_certain, **facts)
+        return Stuck(name, self.requests[name], self._held(name), lines, **facts)
