@@ -94,7 +94,7 @@ def upper_bounds(problem: Problem, capacity: CapacityByHost, most: int) -> Integ
         if not demand.is_split and not demand.has_pools:
             np.minimum(bounds, repetitions(fleet, demand), out=bounds)
     if problem.named:
-        np.minimum(bounds, problem.named.most(len(bounds)), out=bounds)
+        np.minimum(bounds, problem.named.upper_bounds(len(bounds)), out=bounds)
     for condition in problem.located:
         np.minimum(bounds, condition.most(), out=bounds)
     return bounds

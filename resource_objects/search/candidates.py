@@ -37,13 +37,13 @@ class Candidates(Sequence[Candidate], Shared):
     """
 
     __slots__ = (
-        *("_build", "_ended", "_error", "_explain", "_found", "_is_done", "_lock", "_rest"),
+        *("_build", "_ended", "_error", "_explain", "_entries", "_is_done", "_lock", "_remaining"),
         *("at", "options", "request"),
     )
 
     def __init__(
         self,
-        found: Iterator[Entry],
+        entries: Iterator[Entry],
         request: Request,
         *,
         build: Callable[[int], Candidate],
@@ -57,8 +57,8 @@ class Candidates(Sequence[Candidate], Shared):
         :param explain: returns why hosts have no candidate, when all candidates are found
         :param ended: returns the steps taken, and whether there may be more candidates, likewise
         """
-        self._rest = found
-        self._found: list[Entry] = []
+        self._remaining = entries
+        self._entries: list[Entry] = []
         self._is_done = False
         self._error: BaseException | None = None
         self._lock = threading.Lock()
@@ -74,13 +74,13 @@ class Candidates(Sequence[Candidate], Shared):
 
     def __reduce__(self) -> tuple[typing.Any, ...]:
         explanation, ended = self.explain(), self._ended()
-        found = [self._at(place) for place in range(len(self._found))]
-        return _unpickled, (found, self.request, explanation, ended, self.options, self.at)
+        candidates = [self._at(place) for place in range(len(self._entries))]
+        return _unpickled, (candidates, self.request, explanation, ended, self.options, self.at)
 
-    def instead(self, found: Sequence[Candidate]) -> Candidates:
+    def instead(self, candidates: Sequence[Candidate]) -> Candidates:
         """Return the result of the same search with these candidates in place of its own."""
         return Candidates(
-            iter(found),
+            iter(candidates),
             self.request,
             build=self._build,
             explain=self.explain,
@@ -113,19 +113,19 @@ class Candidates(Sequence[Candidate], Shared):
 
     def _search(self, count: int | None) -> None:
         """Search until ``count`` candidates are found; None for all."""
-        if self._is_done or (count is not None and len(self._found) >= count):
+        if self._is_done or (count is not None and len(self._entries) >= count):
             return
         with self._lock:  # another thread may have searched meanwhile: then fewer are missing
             if self._error is not None:
                 raise self._error
-            missing = None if count is None else max(0, count - len(self._found))
-            before = len(self._found)
+            missing = None if count is None else max(0, count - len(self._entries))
+            before = len(self._entries)
             try:
-                self._found += itertools.islice(self._rest, missing)
+                self._entries += itertools.islice(self._remaining, missing)
             except BaseException as error:  # interrupted: the rest remains unknown
                 self._error = error
                 raise
-            self._is_done |= missing is None or len(self._found) < before + missing
+            self._is_done |= missing is None or len(self._entries) < before + missing
 
     def _available(self, count: int | None) -> int:
         """Search until ``count`` candidates are found; return the number found, maybe more.
@@ -133,15 +133,15 @@ class Candidates(Sequence[Candidate], Shared):
         :raises SearchLimitReached: if the budget ran out before one was found
         """
         self._search(count)
-        if not self._found and self.cut_short:
+        if not self._entries and self.cut_short:
             raise exceptions.SearchLimitReached(self.budget)
-        return len(self._found)
+        return len(self._entries)
 
     def _at(self, place: int) -> Candidate:
-        entry = self._found[place]
+        entry = self._entries[place]
         if not isinstance(entry, Candidate):
             # two threads may both build it: the results are equal
-            entry = self._found[place] = self._build(entry)
+            entry = self._entries[place] = self._build(entry)
         return entry
 
     def __bool__(self) -> bool:
@@ -152,11 +152,11 @@ class Candidates(Sequence[Candidate], Shared):
 
     def __iter__(self) -> Iterator[Candidate]:
         self._available(1)  # an error is raised here, not at the first step
-        return self._every()
+        return self._iterate()
 
-    def _every(self) -> Iterator[Candidate]:
+    def _iterate(self) -> Iterator[Candidate]:
         place = 0
-        while place < len(self._found) or self._available(place + 1) > place:
+        while place < len(self._entries) or self._available(place + 1) > place:
             yield self._at(place)
             place += 1
 
@@ -179,11 +179,11 @@ class Candidates(Sequence[Candidate], Shared):
     def __repr__(self) -> str:
         self._search(None)
         short = ", cut short" if self.cut_short else ""
-        return f"<Candidates: {len(self._found)} for {self.request}{short}>"
+        return f"<Candidates: {len(self._entries)} for {self.request}{short}>"
 
 
 def _unpickled(
-    found: Sequence[Candidate],
+    candidates: Sequence[Candidate],
     request: Request,
     explanation: Explanation,
     ended: tuple[int, bool],
@@ -191,9 +191,9 @@ def _unpickled(
     at: str | None,
 ) -> Candidates:
     return Candidates(
-        iter(found),
+        iter(candidates),
         request,
-        build=found.__getitem__,  # never called: all are built
+        build=candidates.__getitem__,  # never called: all are built
         explain=lambda: explanation,
         ended=lambda: ended,
         options=options,

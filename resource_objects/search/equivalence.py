@@ -27,8 +27,8 @@ def equivalence(fleet: Fleet) -> Equivalence:
 
     Fleets of the same definitions share them.
     """
-    known: Equivalence | None = fleet.of_definitions.get(Equivalence)
-    return known or fleet.of_definitions.setdefault(Equivalence, Equivalence(fleet))
+    classes: Equivalence | None = fleet.of_definitions.get(Equivalence)
+    return classes or fleet.of_definitions.setdefault(Equivalence, Equivalence(fleet))
 
 
 class Equivalence:

@@ -124,7 +124,7 @@ class HostClasses:
         count = len(self._fleet.names)
         yield np.zeros(count, dtype=np.int64)
         for group in self._groups:
-            yield group.own.astype(np.int64)
+            yield group.provides_own.astype(np.int64)
         for demand in self._demands:
             flags = (demand.allowed[OWN], demand.provides_all, demand.is_device)
             for flag in (*flags, *(has[OWN] for has in demand.has_required)):

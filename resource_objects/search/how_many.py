@@ -371,7 +371,7 @@ class _Counter:
         for demand in problem.classes:
             pools.update(demand.rows.provider[_pool_rows(demand)].tolist())
         for kind in problem.named.kinds:
-            pools.update(np.flatnonzero(kind.pooled).tolist())
+            pools.update(np.flatnonzero(kind.provides_as_pool).tolist())
         served = []
         for pool in sorted(pools):
             is_served = self.fleet.pools.linked_to(integers([pool]), len(self.most))

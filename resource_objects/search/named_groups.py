@@ -30,6 +30,7 @@ from resource_objects.search.eligibility import (
     eligible_for,
     pools_of,
 )
+from resource_objects.search.findings import sums
 from resource_objects.search.fleet import ClassRows, Fleet
 
 #: With more pools than these, their capacity is not summed before a tree is searched.
@@ -76,13 +77,13 @@ class GroupKind:
         return len(self.suffixes)
 
     @property
-    def own(self) -> Booleans:
+    def provides_own(self) -> Booleans:
         """By provider, whether it provides one group to its own tree."""
         flags: Booleans = self.provides[OWN]
         return flags
 
     @functools.cached_property
-    def pooled(self) -> Booleans:
+    def provides_as_pool(self) -> Booleans:
         """By provider, whether it provides one group to other trees."""
         flags: Booleans = self.provides[-1] & self.fleet.is_pool
         return flags
@@ -108,7 +109,7 @@ class GroupKind:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Named:
+class NamedGroups:
     """The named groups of a request over a fleet. False if there are none."""
 
     fleet: Fleet
@@ -120,7 +121,7 @@ class Named:
     def __bool__(self) -> bool:
         return bool(self.kinds)
 
-    def in_service(self) -> Booleans:
+    def enabled(self) -> Booleans:
         """Return, by provider, whether it is enabled, or allocatable although it is disabled."""
         result = np.ones(len(self.fleet.names), dtype=np.bool_)
         for condition in self.kinds[0].conditions:
@@ -164,23 +165,25 @@ class Named:
 
     def options(self, kind: GroupKind, tree: int) -> list[int]:
         """Return the providers of one group of a kind to a tree: its own, then pools."""
-        here = self.fleet.of_tree(tree)
-        result: list[int] = (np.flatnonzero(kind.own[here.start : here.stop]) + here.start).tolist()
-        if kind.pooled.any():
-            result += [p for p in pools_of(self.fleet, self.rules, tree) if kind.pooled[p]]
-        return result
+        own = self.fleet.of_tree(tree)
+        provides = kind.provides_own[own.start : own.stop]
+        providers: list[int] = (np.flatnonzero(provides) + own.start).tolist()
+        if (is_pool := kind.provides_as_pool).any():
+            providers += [pool for pool in pools_of(self.fleet, self.rules, tree) if is_pool[pool]]
+        return providers
 
     # --- bounds by arrays ---
 
-    def possible(self, beside: Mapping[str, int]) -> Booleans:
+    def possible(self, unnamed: Mapping[str, int]) -> Booleans:
         """Return which trees may provide all groups: no tree that can is excluded.
 
-        :param beside: the amounts of the unnamed group, by class
+        :param unnamed: the amounts of the unnamed group, by class
         """
         result = np.ones(len(self.fleet.hosts), dtype=np.bool_)
-        amounts = Counter(beside)
+        amounts = Counter(unnamed)
         for kind in self.kinds:
-            result &= self._by_tree(self.each(kind), kind.own, kind.pooled) >= kind.count
+            is_own, is_pool = kind.provides_own, kind.provides_as_pool
+            result &= self._by_tree(self.times_of(kind), is_own, is_pool) >= kind.count
             for name, _, amount in kind.amounts:
                 amounts[name] += amount * kind.count
         for name in dict.fromkeys(name for kind in self.kinds for name in kind.names):
@@ -190,16 +193,16 @@ class Named:
             result &= self._by_tree(free, free > 0, self.fleet.is_pool) >= amounts[name]
         return result
 
-    def each(self, kind: GroupKind) -> Integers:
+    def times_of(self, kind: GroupKind) -> Integers:
         """Return, by provider, the maximum number of groups of a kind, up to all of them."""
         return np.ones(len(self.fleet.names), np.int64) if self.isolates else kind.times
 
-    def _by_tree(self, figures: Integers, own: Booleans, pooled: Booleans) -> Integers:
+    def _by_tree(self, figures: Integers, is_own: Booleans, is_pool: Booleans) -> Integers:
         """Return, by tree, the sum of a figure over its own providers and its pools."""
         fleet, trees = self.fleet, len(self.fleet.hosts)
         result = np.zeros(trees, dtype=np.int64)
-        np.add.at(result, fleet.tree[own], figures[own])
-        pools = np.flatnonzero(pooled & (figures > 0))
+        np.add.at(result, fleet.tree[is_own], figures[is_own])
+        pools = np.flatnonzero(is_pool & (figures > 0))
         if len(pools) > COUNTED_POOLS:
             return np.where(
                 fleet.pools.linked_to(pools, trees), np.iinfo(np.int64).max // 2, result
@@ -209,7 +212,7 @@ class Named:
             result[is_linked] += figures[pool]
         return result
 
-    def most(self, trees: int) -> Integers:
+    def upper_bounds(self, trees: int) -> Integers:
         """Return, by tree, an upper bound of how many requests have their groups at once.
 
         The least over three bounds: the capacity of the providers of each kind; the providers that
@@ -217,17 +220,18 @@ class Named:
         the capacity for all groups with this amount or more.
         """
         result = np.full(trees, MAX_AMOUNT)
-        if any(kind.pooled.any() for kind in self.kinds):
+        if any(kind.provides_as_pool.any() for kind in self.kinds):
             return result
         slots: list[Integers] = []  # by kind and provider, the capacity in groups
         for kind in self.kinds:
-            each = np.where(kind.own, MAX_AMOUNT, 0)
+            times = np.where(kind.provides_own, MAX_AMOUNT, 0)
             for _, rows, amount in kind.amounts:
-                each[rows.provider] = np.minimum(each[rows.provider], rows.free.clip(0) // amount)
-            slots.append(each)
+                fits = rows.free.clip(0) // amount
+                times[rows.provider] = np.minimum(times[rows.provider], fits)
+            slots.append(times)
             if kind.amounts:
-                able = np.flatnonzero(each)
-                total = _sums(self.fleet.tree[able], each[able], trees)
+                able = np.flatnonzero(times)
+                total = sums(times[able], self.fleet.tree[able], trees)
                 np.minimum(result, total // kind.count, out=result)
         np.minimum(result, self._most_sets(slots, trees), out=result)
         amounts = [
@@ -238,7 +242,7 @@ class Named:
         for name, rows, least, _ in amounts:
             has = np.where(rows.is_part, 0, rows.free.clip(0) // least)
             groups = sum(n for other, _, amount, n in amounts if other == name and amount >= least)
-            np.minimum(result, _sums(rows.tree, has, trees) // groups, out=result)
+            np.minimum(result, sums(has, rows.tree, trees) // groups, out=result)
         return result
 
     def _most_sets(self, slots: Sequence[Integers], trees: int) -> Integers:
@@ -253,7 +257,7 @@ class Named:
                 below = self._sums_below(np.minimum(slots[n], _UNBOUNDED))
                 np.minimum(sets, below // self.kinds[n].count, out=sets)
             is_top = np.logical_or.reduce([slots[n] > 0 for n in numbers])
-            total = _sums(self.fleet.tree, np.where(is_top, sets, 0), trees)
+            total = sums(np.where(is_top, sets, 0), self.fleet.tree, trees)
             np.minimum(result, total // count, out=result)
         return result
 
@@ -269,12 +273,6 @@ class Named:
             at = above
 
 
-def _sums(trees: Integers, figures: Integers, count: int) -> Integers:
-    result = np.zeros(count, dtype=np.int64)
-    np.add.at(result, trees, figures)
-    return result
-
-
 def having(fleet: Fleet, rows: ClassRows, inventories: Booleans) -> Booleans:
     """Return, by provider, whether it has one of some inventories of a class."""
     flags = np.zeros(len(fleet.names), dtype=np.bool_)
@@ -284,7 +282,7 @@ def having(fleet: Fleet, rows: ClassRows, inventories: Booleans) -> Booleans:
 
 def compile_groups(
     fleet: Fleet, request: Request, compiler: EligibilityCompiler, rules: Semantics
-) -> Named:
+) -> NamedGroups:
     """Return the named groups of a request over a fleet. Cost: as for the unnamed group.
 
     :raises InvalidInput: for an amount that is not stored as one count
@@ -299,7 +297,7 @@ def compile_groups(
         _kind(fleet, without_suffix, groups, subtrees, compiler)
         for (without_suffix, subtrees), groups in alike.items()
     ]
-    return Named(fleet, rules, tuple(kinds), request.isolates, len(request.same_subtree))
+    return NamedGroups(fleet, rules, tuple(kinds), request.isolates, len(request.same_subtree))
 
 
 def _kind(

@@ -88,7 +88,7 @@ class Order:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is the order of names, with the providers of a host in their own order."""
+        """True for the order of names that leaves the providers of a host in their order."""
         return self.by == "name" and not self.preferred
 
     def block(self, seed: int | None) -> int:
@@ -181,7 +181,7 @@ class Preference:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the providers of a host stay in their order."""
+        """True if the providers of a host remain in their order."""
         return self._order.is_plain and self._seed is None and not self._keeps
 
     # --- trees ---
@@ -214,11 +214,11 @@ class Preference:
         block = 1 if self._order.by == "random" else self._order.block(self._seed)
         luck = rng.random(len(possible)) if block > 1 else None
 
-        def ordered(some: Any) -> Integers:
-            result: Integers = possible[some][np.lexsort([key[some] for key in keys])]
+        def ordered(places: Any) -> Integers:
+            result: Integers = possible[places][np.lexsort([key[places] for key in keys])]
             if luck is not None:
-                places = np.arange(len(result)) // min(block, len(possible))
-                result = result[np.lexsort((luck[: len(result)], places))]
+                blocks = np.arange(len(result)) // min(block, len(possible))
+                result = result[np.lexsort((luck[: len(result)], blocks))]
             return result
 
         best = _first(keys, FIRST)
@@ -263,9 +263,9 @@ class Preference:
             providers = [providers[place] for place in self._ranked(tree, providers, full)]
         if not self._fleet.shares:
             return list(providers)
-        of = equivalence(self._fleet).inventories
-        # a placement has one inventory; any other provider stays where it is
-        numbers = [result[0] if len(result := of(one)) == 1 else None for one in providers]
+        # a placement has one inventory; any other provider keeps its position
+        inventories = map(equivalence(self._fleet).inventories, providers)
+        numbers = [numbers[0] if len(numbers) == 1 else None for numbers in inventories]
         order = least_exclusive(self._fleet, numbers, len(providers))
         return [providers[place] for place in order]
 
@@ -294,14 +294,14 @@ class Preference:
 
     @property
     def sign(self) -> int:
-        """The factor of fullness with which the smallest comes first; 0: it does not matter."""
+        """The factor of fullness in a key that sorts ascending; 0 if fullness does not matter."""
         return {"pack": -1, "spread": 1}.get(self._order.by, 0)
 
     @functools.cached_property
     def _counts(self) -> dict[str, int]:
         """The requested counts, over all groups."""
-        every: Any = self._request.resources.items()
-        return {kind.name: int(amount) for kind, amount in every if not kind.is_located}
+        amounts: Any = self._request.resources.items()
+        return {kind.name: int(amount) for kind, amount in amounts if not kind.is_located}
 
     @functools.cached_property
     def _weights(self) -> dict[str, float]:
@@ -341,15 +341,16 @@ def _first(keys: Sequence[Any], count: int) -> Integers:
     >>> _first([integers([3, 1, 2, 0]), integers([5, 5, 5, 9])], 2).tolist()
     [1, 2]
     """
-    key, others = keys[-1], keys[:-1]
+    key, less_significant = keys[-1], keys[:-1]
     if len(key) <= count:
         return np.arange(len(key))
-    if not others:  # places of trees, mostly in order already
+    if not less_significant:  # places of trees, mostly in order already
         is_sorted = bool((key[1:] >= key[:-1]).all())
         return np.arange(count) if is_sorted else np.argpartition(key, count)[:count]
     bound = _lowest(key, count)
     lower, equal = np.flatnonzero(key < bound), np.flatnonzero(key == bound)
-    return np.concatenate((lower, equal[_first([k[equal] for k in others], count - len(lower))]))
+    first = _first([key[equal] for key in less_significant], count - len(lower))
+    return np.concatenate((lower, equal[first]))
 
 
 def _lowest(key: Any, count: int) -> Any:
@@ -373,8 +374,8 @@ def permuted(demand: TreeDemand, order: Sequence[int]) -> TreeDemand:
     """
     place = {before: now for now, before in enumerate(order)}
 
-    def moved(some: int) -> int:
-        return bits([bool(some >> before & 1) for before in order])
+    def moved(sources: int) -> int:
+        return bits([bool(sources >> before & 1) for before in order])
 
     return dataclasses.replace(
         demand,

@@ -42,7 +42,7 @@ from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, compi
 from resource_objects.search.eligibility import OWN, EligibilityCompiler, Semantics, semantics_of
 from resource_objects.search.findings import Condition, FilterFactory, HostFilter
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.named_groups import Named, compile_groups
+from resource_objects.search.named_groups import NamedGroups, compile_groups
 from resource_objects.search.order import Preference
 from resource_objects.search.placements import placements
 
@@ -64,7 +64,7 @@ class Problem:
     request: Request
     hosts: ConsideredHosts
     unnamed: UnnamedGroup
-    named: Named
+    named: NamedGroups
     near: TopologyConstraint | None
     of_host: tuple[Condition, ...]  #: conditions on the hosts themselves
     of_unnamed: tuple[Condition, ...]  #: on the unnamed group, each class before all of them
@@ -138,7 +138,7 @@ def compile_request(
     of_all = () if disabled is None else (enabled(fleet, disabled),)
     compiler = EligibilityCompiler(fleet, rules, of_all)
     unnamed = _compile_unnamed(request, fleet, compiler)
-    named = Named(fleet, rules, (), isolates=False, subtrees=0)
+    named = NamedGroups(fleet, rules, (), isolates=False, subtrees=0)
     if request.named:
         named = compile_groups(fleet, request, compiler, rules)
     hosts = _considered_hosts(unnamed, named)
@@ -206,12 +206,12 @@ def _conditions_of(group: UnnamedGroup) -> Iterator[Condition]:
         yield JointDecision(group)
 
 
-def _groups_condition(unnamed: UnnamedGroup, named: Named, hosts: ConsideredHosts) -> Groups:
+def _groups_condition(unnamed: UnnamedGroup, named: NamedGroups, hosts: ConsideredHosts) -> Groups:
     amounts = {condition.resource_class: condition.amount for condition in unnamed.classes}
     return Groups(named, hosts.may_hold, amounts, is_all=not unnamed.parts)
 
 
-def _considered_hosts(unnamed: UnnamedGroup, named: Named) -> ConsideredHosts:
+def _considered_hosts(unnamed: UnnamedGroup, named: NamedGroups) -> ConsideredHosts:
     fleet = unnamed.fleet
     within = np.ones(len(fleet.hosts), dtype=np.bool_)
     if fleet.within is not None:
@@ -222,7 +222,7 @@ def _considered_hosts(unnamed: UnnamedGroup, named: Named) -> ConsideredHosts:
     having = [condition.rows.tree for condition in unnamed.classes]
     having += [condition.demand.parts.tree for condition in unnamed.located]
     having += [rows.tree for kind in named.kinds for _, rows, _ in kind.amounts]
-    having += [fleet.tree[kind.own] for kind in named.kinds if not kind.amounts]
+    having += [fleet.tree[kind.provides_own] for kind in named.kinds if not kind.amounts]
     has_any, has_all = np.zeros_like(within), np.ones_like(within)
     for trees in having:
         has = np.zeros_like(within)

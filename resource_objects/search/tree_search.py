@@ -180,7 +180,7 @@ class TreeSearch:
         for number, provider, amount in parts:
             demands.setdefault(provider, []).append((1, number, amount))
         classes = equivalence(fleet)
-        keys = [(classes.of(fleet, p), tuple(sorted(some))) for p, some in demands.items()]
+        keys = [(classes.of(fleet, p), tuple(sorted(demands[p]))) for p in demands]
         return frozenset(Counter(keys).items()), tuple(solution.assigned)
 
 
@@ -259,7 +259,7 @@ def _mappings(
     suffixes = [iter(kind.suffixes) for kind in problem.named.kinds]
     for number, provider in groups:
         result[next(suffixes[number])] = (names[provider],)
-    return FrozenDict(sorted((suffix, some) for suffix, some in result.items() if some))
+    return FrozenDict(sorted(item for item in result.items() if item[1]))
 
 
 def _with_units(

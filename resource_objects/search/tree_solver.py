@@ -51,7 +51,7 @@ from resource_objects.search.demands import (
 )
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.named_groups import GroupKind, Named
+from resource_objects.search.named_groups import GroupKind, NamedGroups
 from resource_objects.search.order import Preference
 from resource_objects.search.split import split
 
@@ -104,7 +104,7 @@ class TreeSolver:
         budget: Budget,
         classes: Sequence[TreeDemand] = (),
         located: Sequence[LocatedTreeDemand] = (),
-        named: Named | None = None,
+        named: NamedGroups | None = None,
         *,
         options: Sequence[Sequence[int]] | None = None,
         preference: Preference | None = None,
@@ -440,7 +440,7 @@ class GroupSlots:
 
     def __init__(
         self,
-        named: Named,
+        named: NamedGroups,
         tree: int,
         budget: Budget,
         account: Account,
@@ -1084,7 +1084,7 @@ def may_provide(
     tree: int,
     classes: Sequence[TreeDemand] = (),
     located: Sequence[LocatedTreeDemand] = (),
-    named: Named | None = None,
+    named: NamedGroups | None = None,
 ) -> bool:
     """Return whether a tree provides some demands, or the decision takes too long."""
     try:

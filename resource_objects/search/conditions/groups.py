@@ -21,7 +21,7 @@ from resource_objects.search.conditions.shortage import Shortage
 from resource_objects.search.eligibility import OWN, pools_of, roles_of, trees_of
 from resource_objects.search.findings import Check, Condition, Findings, Pairs, in_words
 from resource_objects.search.fleet import ClassRows
-from resource_objects.search.named_groups import ClassAmount, GroupKind, Named, having
+from resource_objects.search.named_groups import ClassAmount, GroupKind, NamedGroups, having
 from resource_objects.search.tree_solver import may_provide
 
 
@@ -37,7 +37,7 @@ def _joined(kinds: Sequence[GroupKind]) -> str:
 class Groups(Condition):
     """The named groups are provided, each by one provider, together with the unnamed group."""
 
-    named: Named
+    named: NamedGroups
     is_host: Booleans  #: by tree: may have candidates
     unnamed: Mapping[str, int]  #: the amount of each class of the unnamed group
     is_all: bool = False  #: nothing else is requested
@@ -52,11 +52,11 @@ class Groups(Condition):
 
     def _checks_of(self, kind: GroupKind) -> Iterator[Check]:
         fleet, group = self.named.fleet, _joined([kind])
-        every = np.arange(len(fleet.names))
+        providers = np.arange(len(fleet.names))
         able = np.stack((np.ones_like(fleet.is_pool), fleet.is_pool))[: roles_of(fleet)]
         for number, (name, rows, amount) in enumerate(kind.amounts, 1):
             able = able & having(fleet, rows, ~rows.is_part)
-            passing, words = trees_of(fleet, every, able), " and ".join(kind.names[:number])
+            passing, words = trees_of(fleet, providers, able), " and ".join(kind.names[:number])
             yield Check(
                 passing, Rule.NO_INVENTORY, group, name, words=words, amount=amount, rows=rows
             )
@@ -65,18 +65,19 @@ class Groups(Condition):
         classes = " and ".join(kind.names) or "provider"
         for number, condition in enumerate(kind.conditions, 1):
             able = able & condition.eligible
-            passing, words = trees_of(fleet, every, able), f"{classes} {in_words(labels[:number])}"
+            passing = trees_of(fleet, providers, able)
+            words = f"{classes} {in_words(labels[:number])}"
             yield Check(passing, condition.rule, group, resource, condition.label, words)
         amounts = dict.fromkeys(kind.names, "")
         for requested in kind.amounts:
             name, rows, amount = requested
             allowed = able.take(rows.provider, axis=1)
             able = able & having(fleet, rows, requested.sources)
-            others = " and ".join(other + amounts[other] for other in amounts if other != name)
+            next_to = " and ".join(other + amounts[other] for other in amounts if other != name)
             amounts[name] = f"={amount}"
-            parts = [f"beside {others}" if others else "", in_words(labels)]
+            parts = [f"beside {next_to}" if next_to else "", in_words(labels)]
             yield Check(
-                trees_of(fleet, every, able),
+                trees_of(fleet, providers, able),
                 Rule.CAPACITY,
                 group,
                 name,
@@ -87,7 +88,7 @@ class Groups(Condition):
             )
 
     def holds(self, tree: int) -> bool:
-        """Return whether they could be provided if nothing else were requested."""
+        """Return whether all groups could be provided if nothing else were requested."""
         return may_provide(self.named.fleet, tree, named=self.named)
 
     def find(self, findings: Findings, hosts: Booleans) -> None:
@@ -101,9 +102,9 @@ class Groups(Condition):
         is_of_pools = bool(host_has_to and pools_of(named.fleet, named.rules, tree))
         if self.is_host[tree] and not (is_of_pools and self.holds(tree)):
             return []
-        where = named.fleet.hosts[tree]
+        host = named.fleet.hosts[tree]
         return [
-            Reason(Rule.NOT_OWN, amount, 0, 0, name, where, group=_joined([kind]))
+            Reason(Rule.NOT_OWN, amount, 0, 0, name, host, group=_joined([kind]))
             for kind in named.kinds
             for name, _, amount in kind.amounts
         ]
@@ -119,29 +120,29 @@ class _GroupFindings:
         self._findings = findings
         self._hosts = hosts = findings.hosts
         self._among = among
-        every = hosts.providers
+        pairs = hosts.providers
         #: by kind, the providers of one group
-        self._options = [every.where(every.flags(kind.provides)) for kind in self._kinds]
+        self._options = [pairs.where(pairs.flags(kind.provides)) for kind in self._kinds]
 
     def find(self) -> None:
         for kind, options in zip(self._kinds, self._options, strict=True):
             self._of_kind(kind, self._among & ~self._hosts.any(options.host))
         if self._groups.named.isolates:
-            self._too_few(self._rest())
-        self._too_little(self._rest())
+            self._find_too_few(self._undecided())
+        self._find_too_little(self._undecided())
         if self._groups.named.subtrees:
-            self._apart(self._rest())
+            self._find_apart(self._undecided())
         if self._findings.decides:
             trees = self._hosts.trees
-            rest = self._among & ~self._findings.is_refused
+            unexplained = self._among & ~self._findings.is_refused
             self._findings.add_each(
-                self._groups, rest, lambda host: self._groups.not_own(int(trees[host]))
+                self._groups, unexplained, lambda host: self._groups.not_own(int(trees[host]))
             )
             demands = () if self._groups.is_all else ("", *_suffixes(self._kinds))
-            rest &= ~self._findings.is_refused
-            self._at_once(Rule.GROUPS, self._kinds, rest, demands=demands)
+            unexplained &= ~self._findings.is_refused
+            self._at_once(Rule.GROUPS, self._kinds, unexplained, demands=demands)
 
-    def _rest(self) -> Booleans:
+    def _undecided(self) -> Booleans:
         """Return the hosts that may provide the groups as far as it is known."""
         findings = self._findings
         return self._among & ~findings.failing[self._groups] & ~findings.is_open
@@ -225,8 +226,8 @@ class _GroupFindings:
         provided = np.zeros(len(self._fleet.names), dtype=np.int64)
         for requested in kind.amounts:
             provided[requested.rows.provider[requested.sources]] += 1
-        every = self._hosts.providers
-        qualified = every.where(every.flags(kind.eligible))
+        pairs = self._hosts.providers
+        qualified = pairs.where(pairs.flags(kind.eligible))
         most = np.zeros(len(self._hosts), dtype=np.int64)
         np.maximum.at(most, qualified.host, provided[qualified.entry])
         self._at_once(Rule.ONE_PROVIDER, [kind], hosts, len(kind.amounts), most)
@@ -275,7 +276,7 @@ class _GroupFindings:
             counts_providers=True,
         )
 
-    def _too_few(self, hosts: Booleans) -> None:
+    def _find_too_few(self, hosts: Booleans) -> None:
         """Add where isolated groups have too few providers."""
         counts = [kind.count for kind in self._kinds]
         if len(counts) == 1:
@@ -283,25 +284,25 @@ class _GroupFindings:
             most = np.minimum(options, counts[0])
         else:
             most = np.full(len(hosts), sum(counts))
-            every = self._hosts.providers
-            first = every.host.searchsorted(np.arange(len(hosts)))
+            pairs = self._hosts.providers
+            first = pairs.host.searchsorted(np.arange(len(hosts)))
             able = [[0] * len(hosts) for _ in counts]  # as bits, by kind and host
             for kind, masks in zip(self._kinds, able, strict=True):
-                position = np.flatnonzero(every.flags(kind.provides) & hosts[every.host])
-                of_host = every.host[position]
+                position = np.flatnonzero(pairs.flags(kind.provides) & hosts[pairs.host])
+                of_host = pairs.host[position]
                 bits = (position - first[of_host]).tolist()
                 for host, bit in zip(of_host.tolist(), bits, strict=True):
                     masks[host] |= 1 << bit
-            known: dict[tuple[int, ...], int] = {}
+            most_by_masks: dict[tuple[int, ...], int] = {}
             for host in np.flatnonzero(hosts).tolist():
                 key = tuple([masks[host] for masks in able])
-                if key not in known:
-                    known[key] = matched(zip(counts, key, strict=True))
-                most[host] = known[key]
+                if key not in most_by_masks:
+                    most_by_masks[key] = matched(zip(counts, key, strict=True))
+                most[host] = most_by_masks[key]
         few = hosts & (most < sum(counts))
         self._at_once(Rule.ISOLATED, self._kinds, few, bound=most, but_able=True)
 
-    def _too_little(self, hosts: Booleans) -> None:
+    def _find_too_little(self, hosts: Booleans) -> None:
         """Add the classes of which there is too little for all groups, named or not."""
         if not hosts.any():
             return
@@ -311,7 +312,7 @@ class _GroupFindings:
             for name, _, amount in kind.amounts:
                 requested[name] = requested.get(name, 0) + amount * kind.count
                 kinds_of.setdefault(name, []).append(kind)
-        in_service = self._groups.named.in_service()
+        in_service = self._groups.named.enabled()
         for name, kinds in kinds_of.items():
             rows = self._fleet.rows(name)
             pairs, providers = self._of_rows(rows)
@@ -334,7 +335,7 @@ class _GroupFindings:
         options = self._options[self._kinds.index(kind)]
         return self._hosts.sum(kind.times[options.entry], options.host)
 
-    def _apart(self, hosts: Booleans) -> None:
+    def _find_apart(self, hosts: Booleans) -> None:
         """Add the sets of groups of which none can be above the others."""
         if not self._findings.decides:
             self._findings.is_open |= hosts

@@ -44,7 +44,7 @@ from resource_objects.search.eligibility import OWN, POOL
 from resource_objects.search.findings import Check, Condition, Findings, HostSet, sums
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import view_of
-from resource_objects.search.named_groups import Named
+from resource_objects.search.named_groups import NamedGroups
 from resource_objects.search.order import Preference
 from resource_objects.search.topology import TopologyLevel, topology_level
 
@@ -95,7 +95,7 @@ class TopologyConstraint(Condition):
         self,
         request: Request,
         unnamed: UnnamedGroup,
-        named: Named,
+        named: NamedGroups,
         groups: Groups | None,
     ) -> None:
         """:param groups: the condition on the named groups, whose reasons come first"""
@@ -161,7 +161,7 @@ class TopologyConstraint(Condition):
             is_bound = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
             for _, rows, _ in kind.amounts:
                 is_bound |= self._is_bound(rows.provider[~rows.is_part])
-            provided = np.where(kind.own, self.named.each(kind), 0)
+            provided = np.where(kind.provides_own, self.named.times_of(kind), 0)
             yield _Need(level, kind.count, level.domain, provided, is_bound)
 
     def _answering(self) -> list[Booleans]:
