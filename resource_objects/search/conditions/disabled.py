@@ -34,7 +34,7 @@ from resource_objects.search.eligibility import (
 from resource_objects.search.findings import Check, Condition, HostContext
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.located_views import view_of
-from resource_objects.search.named_groups import Named
+from resource_objects.search.named_groups import NamedGroups
 
 
 def disabled_for(fleet: Fleet, request: Request) -> Booleans | None:
@@ -91,7 +91,7 @@ class DisabledParts(Condition):
     """
 
     unnamed: UnnamedGroup
-    named: Named
+    named: NamedGroups
 
     rule = Rule.DISABLED
 
