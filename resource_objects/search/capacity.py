@@ -382,5 +382,5 @@ def _least(problem: Problem, name: str) -> int | None:
     least = [0 if d.is_split else d.amount for d in problem.classes if d.resource_class == name]
     for kind in problem.named.kinds:
         least += [amount for other, _, amount in kind.amounts if other == name]
-    least += [0 for condition in problem.located if name in condition.demand.classes]
+    least += [0 for condition in problem.located if name in condition.classes]
     return min(least, default=None)

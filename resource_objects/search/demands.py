@@ -12,18 +12,13 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-import numpy as np
-
 from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
 from resource_objects.providers import Allocation
 from resource_objects.providers.composite import LocatedView, fit_together
-from resource_objects.reasons import Rule
 from resource_objects.resources import Amount
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import cell_map_of
-from resource_objects.search.arrays import Booleans
-from resource_objects.search.eligibility import OWN, GroupEligibility
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import View, view_of, view_with_use
 from resource_objects.search.relations import Link, Parts
@@ -101,73 +96,16 @@ def members(demand: TreeDemand, sources: int) -> list[int]:
 # --- placed amounts ---
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
-class LocatedFleetDemand:
-    """A placed amount over the fleet. Flags are parallel to the parts."""
-
-    fleet: Fleet
-    resource_class: str
-    amount: Amount
-    parts: Parts
-    requirements: tuple[tuple[Rule, str], ...]  #: the conditions on each provider
-    failed: tuple[Booleans, ...]  #: by such a condition, the parts that do not meet it
-    has_required: tuple[Booleans, ...]  #: by required trait, the parts that have it
-    allowed: Booleans  #: the parts that meet all conditions on each provider
-    classes: frozenset[str]  #: the classes that it may use, also through shares
-
-    @property
-    def count(self) -> int:
-        """The number of pieces that it has at least."""
-        return self.amount.pieces
-
-    def of_tree(self, tree: int) -> LocatedTreeDemand:
-        """Return the demand on one tree. Its view is read later."""
-        here = self.parts.of_tree(tree)
-        return LocatedTreeDemand(
-            self,
-            tree,
-            places=tuple(self.parts.provider[here].tolist()),
-            allowed=bits(self.allowed[here].tolist()),
-            with_trait=tuple(bits(has[here].tolist()) for has in self.has_required),
-        )
-
-
-def compile_located(
-    fleet: Fleet, amounts: Mapping[str, Amount], laid: GroupEligibility
-) -> tuple[LocatedFleetDemand, ...]:
-    """Return the demands of placed amounts over a fleet."""
-    requirements = tuple((one.rule, one.label) for one in laid.each)
-    found = []
-    for name, amount in amounts.items():
-        parts = fleet.parts_of(name)
-        failed = tuple(~one.eligible[OWN][parts.provider] for one in laid.each)
-        allowed = np.ones(len(parts.provider), dtype=np.bool_)
-        for flags in failed:
-            allowed &= ~flags
-        has_required = tuple(one.eligible[OWN][parts.provider] for one in laid.some)
-        classes = _reached(fleet, {name for shape in parts.shapes for name in shape})
-        flags_of = (requirements, failed, has_required, allowed)
-        found.append(LocatedFleetDemand(fleet, name, amount, parts, *flags_of, classes))
-    return tuple(found)
-
-
-def _reached(fleet: Fleet, classes: set[str]) -> frozenset[str]:
-    """Return classes, and those that they use through shares."""
-    found = set(classes)
-    for name in classes:
-        rows = fleet.rows(name)
-        here = fleet.shares.entries(rows.first, rows.first + len(rows.provider))
-        found.update(fleet.by_class.names_of(fleet.shares.target[here]))
-    return frozenset(found)
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class LocatedTreeDemand:
     """A placed amount on one tree. Sets of parts are numbers with a bit for each."""
 
-    ask: LocatedFleetDemand
+    fleet: Fleet
+    resource_class: str
+    amount: Amount
+    parts: Parts  #: in the fleet
     tree: int
-    places: tuple[int, ...]  #: the providers of the parts
+    places: tuple[int, ...]  #: the providers of the parts of the tree
     allowed: int  #: the parts without a forbidden trait
     with_trait: tuple[int, ...]  #: by required trait, the parts that have it
 
@@ -197,7 +135,7 @@ class LocatedTreeDemand:
     @property
     def view(self) -> View:
         """The view over the tree, which has at least one part."""
-        found = view_of(self.ask.fleet, self.ask.resource_class, self.tree)
+        found = view_of(self.fleet, self.resource_class, self.tree)
         assert found is not None, "the tree has parts"
         return found
 
@@ -213,7 +151,7 @@ class LocatedTreeDemand:
     @functools.cached_property
     def reach(self) -> frozenset[int]:
         """The inventories that it may use on any of its parts."""
-        fleet, parts = self.ask.fleet, self.ask.parts
+        fleet, parts = self.fleet, self.parts
         here = parts.of_tree(self.tree)
         numbers = [
             fleet.number(place, name)
@@ -226,7 +164,7 @@ class LocatedTreeDemand:
 
     def uses(self, assigned: Amount) -> dict[int, int]:
         """Return the use of inventories by an assigned amount, also through shares."""
-        view, fleet = self.view, self.ask.fleet
+        view, fleet = self.view, self.fleet
         places = dict(zip(view.located.parts, view.places, strict=True))
         used: dict[int, int] = {}
         for spot, record in view.located.records(assigned):
@@ -259,7 +197,7 @@ class Placing:
 
     def __init__(self, located: Sequence[LocatedTreeDemand]) -> None:
         self._located = tuple(located)
-        self._names = [demand.ask.resource_class for demand in located]
+        self._names = [demand.resource_class for demand in located]
         #: whether a decision reached its own bound: then there may be an assignment
         self.is_cut_short = False
         self._decided: dict[tuple[PartSets, frozenset[tuple[int, int]]], Assigned | None] = {}
@@ -316,7 +254,7 @@ class Placing:
 
     def _has_capacity(self, assigned: Assigned, used: Used) -> bool:
         """Return whether assigned amounts have capacity wherever they use the same inventories."""
-        total, fleet = Counter(used), self._located[0].ask.fleet
+        total, fleet = Counter(used), self._located[0].fleet
         for demand, amount in zip(self._located, assigned, strict=True):
             total.update(demand.uses(amount))
         return all(count <= fleet.left(number) for number, count in total.items())
@@ -343,7 +281,7 @@ class Placing:
         :raises InvalidInventory: if stored parts contradict each other
         :raises SearchLimitReached: if the decision reached its own bound
         """
-        amounts = amounts or tuple(demand.ask.amount for demand in self._located)
+        amounts = amounts or tuple(demand.amount for demand in self._located)
         demands = list(zip(self._names, self._located, within, strict=True))
         views = {name: _with_use(demand, used or {}).located for name, demand, _ in demands}
         has_cells = any(cell_map_of(view.inventory) is not None for view in views.values())
@@ -359,7 +297,7 @@ class Placing:
     @functools.cached_property
     def _others(self) -> Mapping[str, LocatedView]:
         """The views of the resources that are not requested: next to cells, they matter too."""
-        fleet, tree = self._located[0].ask.fleet, self._located[0].tree
+        fleet, tree = self._located[0].fleet, self._located[0].tree
         views: dict[str, LocatedView] = {}
         for kind in fleet.parts.keys() - set(self._names):
             try:
@@ -373,7 +311,7 @@ class Placing:
 
 def _with_use(demand: LocatedTreeDemand, used: Used) -> View:
     """Return the view of a demand with further use."""
-    fleet = demand.ask.fleet
+    fleet = demand.fleet
     more = {
         (int(fleet.inventories.provider[n]), fleet.class_of(n)): count
         for n, count in used.items()

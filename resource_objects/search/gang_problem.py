@@ -472,7 +472,7 @@ def device_requests(problem: Problem, view: View) -> Iterator[PartialRequest]:
         if isinstance(condition, LocatedCondition):
             if condition.resource_class == view.kind:
                 places = condition.of_tree(tree).only(sources).providers
-                needed.append((condition.resource_class, condition.demand.amount, places, 1))
+                needed.append((condition.resource_class, condition.amount, places, 1))
         elif isinstance(condition, ClassCondition):
             here = condition.of_tree(tree)
             places = [int(provider[here.numbers[at]]) for at in members(here, sources)]

@@ -51,7 +51,7 @@ class HostClasses:
         self._domains = [near.level.domain for near in nears]
         self._demands = [demand for problem in problems for demand in problem.classes]
         self._demands += [condition for near in nears for condition in near.classes]
-        self._located = [condition.demand for problem in problems for condition in problem.located]
+        self._located = [condition for problem in problems for condition in problem.located]
         self._groups = [kind for problem in problems for kind in problem.named.kinds]
         self._rows = {demand.resource_class: demand.rows for demand in self._demands}
         for group in self._groups:

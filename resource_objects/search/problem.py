@@ -38,7 +38,7 @@ from resource_objects.search.conditions.unnamed import (
     RequiredTraits,
     UnnamedGroup,
 )
-from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, compile_located
+from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
 from resource_objects.search.eligibility import OWN, EligibilityCompiler, Semantics, semantics_of
 from resource_objects.search.findings import Condition, FilterFactory, HostFilter
 from resource_objects.search.fleet import Fleet
@@ -183,9 +183,7 @@ def _compile_unnamed(request: Request, fleet: Fleet, compiler: EligibilityCompil
     for count in requested_counts(group):
         of_class = compiler.of_class(group, count.resource_class)
         classes.append(ClassCondition.compile(fleet, rules, count, eligibility, of_class))
-    located = []
-    if placed:
-        located = [LocatedCondition(d) for d in compile_located(fleet, placed, eligibility)]
+    located = [LocatedCondition.compile(fleet, *item, eligibility) for item in placed.items()]
     required = tuple([trait.label for trait in eligibility.some])
     return UnnamedGroup(fleet, rules, tuple(classes), tuple(located), required)
 
@@ -220,7 +218,7 @@ def _considered_hosts(unnamed: UnnamedGroup, named: NamedGroups) -> ConsideredHo
     if not fleet.pools:
         return ConsideredHosts(within.copy(), within, np.ones_like(within))
     having = [condition.rows.tree for condition in unnamed.classes]
-    having += [condition.demand.parts.tree for condition in unnamed.located]
+    having += [condition.parts.tree for condition in unnamed.located]
     having += [rows.tree for kind in named.kinds for _, rows, _ in kind.amounts]
     having += [fleet.tree[kind.provides_own] for kind in named.kinds if not kind.amounts]
     has_any, has_all = np.zeros_like(within), np.ones_like(within)

@@ -232,7 +232,7 @@ def candidate(
     if located:
         pairs = list(zip(located, assigned, strict=True))
         placed = [pair for demand, amount in pairs for pair in demand.allocations(amount)]
-        placed_amounts = Amounts({demand.ask.resource_class: amount for demand, amount in pairs})
+        placed_amounts = Amounts({demand.resource_class: amount for demand, amount in pairs})
         unnamed += [provider for provider, _ in placed]
     if fleet.parts:
         counts = _with_units(fleet, counts, placed)

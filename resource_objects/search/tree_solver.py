@@ -869,10 +869,10 @@ def _parts_without(used: Sequence[int], demand: LocatedTreeDemand) -> int:
 
     :param used: the inventories that groups use, other than through shares
     """
-    kind, fleet = resource(demand.ask.resource_class).inventory_kind, demand.ask.fleet
+    kind, fleet = resource(demand.resource_class).inventory_kind, demand.fleet
     if not used or not demand.places or issubclass(kind, Identified):
         return demand.allowed
-    inventory, names = demand.view.located.inventory, demand.ask.amount.located
+    inventory, names = demand.view.located.inventory, demand.amount.located
     excluded = {
         int(fleet.inventories.provider[number])
         for number in used

@@ -23,7 +23,6 @@ from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.conditions.unnamed import UnnamedGroup
-from resource_objects.search.demands import LocatedFleetDemand
 from resource_objects.search.eligibility import (
     OWN,
     Eligibility,
@@ -175,15 +174,15 @@ class DisabledParts(Condition):
                 for condition in group.classes
             )
             or any(not names.isdisjoint(kind.names) for kind in self.named.kinds)
-            or any(self._is_of_placed(part.demand, tree, place, unit) for part in group.located)
+            or any(self._is_of_placed(part, tree, place, unit) for part in group.located)
         )
 
-    def _is_of_placed(self, demand: LocatedFleetDemand, tree: int, place: int, unit: str) -> bool:
-        view = view_of(self._fleet, demand.resource_class, tree)
+    def _is_of_placed(self, part: LocatedCondition, tree: int, place: int, unit: str) -> bool:
+        view = view_of(self._fleet, part.resource_class, tree)
         if view is None or place not in view.places:
             return False
         inventory = view.located.inventory
-        return not isinstance(inventory, Identified) or inventory.is_asked(demand.amount, unit)
+        return not isinstance(inventory, Identified) or inventory.is_asked(part.amount, unit)
 
 
 #: The providers of a class, which of them could provide it, and by required trait which have it.
@@ -191,9 +190,8 @@ _Sources = tuple[Integers, Booleans, Sequence[Booleans]]
 
 
 def _parts_of(condition: LocatedCondition) -> _Sources:
-    demand, providers = condition.demand, condition.providers
-    meets = _meets(providers, demand.requirements, demand.failed)
-    return providers, meets, demand.has_required
+    meets = _meets(condition.providers, condition.requirements, condition.failed)
+    return condition.providers, meets, condition.has_required
 
 
 def _meets(

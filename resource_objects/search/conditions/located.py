@@ -20,13 +20,14 @@ from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.holders import without_removed_units
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources import resource
+from resource_objects.resources import Amount, resource
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.shortage import figures_of, full
-from resource_objects.search.demands import LocatedFleetDemand, LocatedTreeDemand, Placing
+from resource_objects.search.demands import LocatedTreeDemand, Placing, bits
+from resource_objects.search.eligibility import OWN, Eligibility, GroupEligibility
 from resource_objects.search.findings import (
     Check,
     Condition,
@@ -36,7 +37,8 @@ from resource_objects.search.findings import (
     excluded,
     in_words,
 )
-from resource_objects.search.fleet import ClassRows
+from resource_objects.search.fleet import ClassRows, Fleet
+from resource_objects.search.relations import Parts
 from resource_objects.search.tree_solver import may_provide
 
 
@@ -44,38 +46,68 @@ from resource_objects.search.tree_solver import may_provide
 class LocatedCondition(Condition):
     """A placed amount fits on the host."""
 
-    demand: LocatedFleetDemand
+    fleet: Fleet
+    resource_class: str  #: the placed resource
+    amount: Amount
+    parts: Parts
+    requirements: tuple[tuple[Rule, str], ...]  #: the conditions on each provider
+    # flags are parallel to the parts
+    failed: tuple[Booleans, ...]  #: by such a condition, does not meet it
+    has_required: tuple[Booleans, ...]  #: by required trait
+    allowed: Booleans  #: meets all conditions on each provider
 
     rule = Rule.CAPACITY
     is_of_devices = False  # a missing trait is reported of the counts of devices first
 
+    @classmethod
+    def compile(
+        cls, fleet: Fleet, resource_class: str, amount: Amount, eligibility: GroupEligibility
+    ) -> LocatedCondition:
+        """Return the condition of a placed amount. Cost: a pass over the parts for each."""
+        parts = fleet.parts_of(resource_class)
+
+        def of_parts(requirements: Iterable[Eligibility]) -> tuple[Booleans, ...]:
+            return tuple([each.eligible[OWN][parts.provider] for each in requirements])
+
+        met = of_parts(eligibility.each)
+        allowed = np.ones(len(parts.provider), dtype=np.bool_)
+        for flags in met:
+            allowed &= flags
+        return cls(
+            *(fleet, resource_class, amount, parts),
+            requirements=tuple([(each.rule, each.label) for each in eligibility.each]),
+            failed=tuple([~flags for flags in met]),
+            has_required=of_parts(eligibility.some),
+            allowed=allowed,
+        )
+
     def __post_init__(self) -> None:
-        self.fleet = self.demand.fleet
         self._last: LocatedTreeDemand | None = None
         self._free: dict[str, Integers] = {}
 
     @property
-    def resource_class(self) -> str:
-        """The placed resource."""
-        return self.demand.resource_class
-
-    @property
-    def requirements(self) -> tuple[tuple[Rule, str], ...]:
-        """The conditions on each provider."""
-        return self.demand.requirements
-
-    @property
     def providers(self) -> Integers:
         """The providers of all parts in the fleet."""
-        return self.demand.parts.provider
+        return self.parts.provider
+
+    @functools.cached_property
+    def classes(self) -> frozenset[str]:
+        """The classes that it may use, also through shares."""
+        fleet, names = self.fleet, {name for shape in self.parts.shapes for name in shape}
+        shared: set[str] = set()
+        for name in names:
+            rows = fleet.rows(name)
+            entries = fleet.shares.entries(rows.first, rows.first + len(rows.provider))
+            shared.update(fleet.by_class.names_of(fleet.shares.target[entries]))
+        return frozenset(names | shared)
 
     # --- lower bounds ---
 
     @functools.cached_property
     def pieces(self) -> list[tuple[Mapping[str, int], ...]]:
         """For each piece of the amount, what its part has free at least, by shape of the parts."""
-        kind, demand = resource(self.resource_class), self.demand
-        bounds = [kind.lower_bounds(demand.amount, classes) for classes in demand.parts.shapes]
+        kind = resource(self.resource_class)
+        bounds = [kind.lower_bounds(self.amount, classes) for classes in self.parts.shapes]
         return list(zip(*bounds, strict=True))
 
     def free(self, name: str) -> Integers:
@@ -94,21 +126,21 @@ class LocatedCondition(Condition):
         """Return, by tree, the free amount of classes at some parts."""
         sums = np.zeros(len(self.fleet.hosts), dtype=np.int64)
         for name in names:
-            np.add.at(sums, self.demand.parts.tree, np.where(parts, self.free(name).clip(0), 0))
+            np.add.at(sums, self.parts.tree, np.where(parts, self.free(name).clip(0), 0))
         return sums
 
     def _totals(self) -> Iterator[tuple[Iterable[str], int]]:
         """Yield how much of some classes all parts together have free at least."""
-        amount = self.demand.amount
+        amount = self.amount
         for name, count in amount.of_parts.items():
             yield (name,), count
         if amount.pieces and issubclass(resource(self.resource_class).inventory_kind, Identified):
-            yield {name for shape in self.demand.parts.shapes for name in shape}, amount.pieces
+            yield {name for shape in self.parts.shapes for name in shape}, amount.pieces
 
     def enough(self, trait: int | None) -> Booleans:
         """Return the hosts whose parts with a required trait may have enough; None: all parts."""
-        demand, parts = self.demand, self.demand.parts
-        able = demand.allowed if trait is None else demand.allowed & demand.has_required[trait]
+        parts = self.parts
+        able = self.allowed if trait is None else self.allowed & self.has_required[trait]
 
         def count(flags: Booleans) -> Integers:
             return np.bincount(parts.tree[flags], minlength=len(self.fleet.hosts))
@@ -135,7 +167,7 @@ class LocatedCondition(Condition):
             total.update({name: min(shape.get(name, 0) for shape in piece) for name in piece[0]})
         of_pieces = [((name,), amount) for name, amount in total.items() if amount]
         for names, amount in (*of_pieces, *self._totals()):
-            np.minimum(bounds, self._sum(names, self.demand.allowed) // amount, out=bounds)
+            np.minimum(bounds, self._sum(names, self.allowed) // amount, out=bounds)
         return bounds
 
     def drawing(self) -> Iterator[tuple[int, ClassRows, Booleans]]:
@@ -143,17 +175,16 @@ class LocatedCondition(Condition):
 
         With it come the inventories of the class, and which of these may provide it.
         """
-        demand = self.demand
-        providers = self.providers[demand.allowed]
-        for name, count in {**demand.amount.of_host, **demand.amount.of_parts}.items():
+        providers, amount = self.providers[self.allowed], self.amount
+        for name, count in {**amount.of_host, **amount.of_parts}.items():
             rows = self.fleet.rows(name)
             yield count, rows, np.isin(rows.provider, providers)
 
     def trees_with_trait(self, trait: int) -> Booleans:
         """Return, by tree, whether a part that may be used has a required trait, full or not."""
-        able = self.demand.allowed & self.demand.has_required[trait]
+        able = self.allowed & self.has_required[trait]
         trees = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
-        trees[self.demand.parts.tree[able]] = True
+        trees[self.parts.tree[able]] = True
         return trees
 
     # --- stages ---
@@ -165,23 +196,28 @@ class LocatedCondition(Condition):
 
     def check_of_trait(self, trait: int, label: str) -> Check:
         """Return the check that parts with a required trait may have enough."""
-        words = in_words([*self.demand.requirements, (Rule.TRAIT_MISSING, label)])
+        words = in_words([*self.requirements, (Rule.TRAIT_MISSING, label)])
         return Check(self.enough(trait), self.rule, "", self.resource_class, label, words)
 
     # --- one tree ---
 
     def of_tree(self, tree: int) -> LocatedTreeDemand:
-        """Return the demand on one tree; the last one is remembered."""
+        """Return the demand on one tree; the last one is remembered. Its view is read later."""
         if self._last is None or self._last.tree != tree:
-            self._last = self.demand.of_tree(tree)
+            parts = self.parts.of_tree(tree)
+            self._last = LocatedTreeDemand(
+                *(self.fleet, self.resource_class, self.amount, self.parts, tree),
+                places=tuple(self.providers[parts].tolist()),
+                allowed=bits(self.allowed[parts].tolist()),
+                with_trait=tuple(bits(has[parts].tolist()) for has in self.has_required),
+            )
         return self._last
 
     def sources_on(self, hosts: HostSet) -> Sources:
         """Return the parts on some hosts."""
-        demand = self.demand
-        pairs = hosts.entries(demand.parts.tree)
-        allowed = demand.allowed[pairs.entry]
-        return Sources(pairs, allowed, tuple(has[pairs.entry] for has in demand.has_required))
+        pairs = hosts.entries(self.parts.tree)
+        has_required = tuple([has[pairs.entry] for has in self.has_required])
+        return Sources(pairs, self.allowed[pairs.entry], has_required)
 
     def can(self, tree: int, parts: int) -> bool:
         """Return whether it fits on a set of parts, or deciding that takes too long."""
@@ -193,17 +229,17 @@ class LocatedCondition(Condition):
 
     def short(self, tree: int, parts: int) -> list[Reason]:
         """Return why it does not fit on a set of parts."""
-        return Refusal([self.of_tree(tree)]).reasons([parts])
+        return Refusal([self], tree).reasons([parts])
 
     def lacks(self, tree: int, trait: int, required: Sequence[str]) -> Reason:
         """Return the reason that no part has a required trait, or none next to those before it."""
         demand, labels = self.of_tree(tree), required[: trait + 1]
-        refusal, with_trait = Refusal([demand]), demand.with_trait[trait]
+        refusal, with_trait = Refusal([self], tree), demand.with_trait[trait]
         if demand.allowed & with_trait:
             words = " ".join(f"with {label}" for label in labels)
             return refusal.reason(Rule.TRAITS_AT_ONCE, unit=words)
-        parts = self.demand.parts.of_tree(tree)
-        lacking = (Rule.TRAIT_MISSING, labels[-1]), ~self.demand.has_required[trait][parts]
+        parts = self.parts.of_tree(tree)
+        lacking = (Rule.TRAIT_MISSING, labels[-1]), ~self.has_required[trait][parts]
         reasons = refusal.excluded(lacking) if with_trait else []
         return reasons[0] if reasons else refusal.reason(Rule.TRAIT_MISSING, trait=labels[-1])
 
@@ -220,11 +256,11 @@ def may_hold(conditions: Sequence[LocatedCondition], tree: int, budget: Budget) 
 
     :raises SearchLimitReached: if the budget runs out first
     """
-    parts = conditions[0].demand.parts
+    parts = conditions[0].parts
     here = parts.of_tree(tree)
     shapes = parts.shape[here].tolist()
     pieces = [
-        (number, bounds, condition.demand.allowed[here].tolist())
+        (number, bounds, condition.allowed[here].tolist())
         for number, condition in enumerate(conditions)
         for bounds in condition.pieces
     ]
@@ -268,12 +304,12 @@ class Refusal:
     limits and shares, are added here.
     """
 
-    def __init__(self, demands: Sequence[LocatedTreeDemand]) -> None:
-        self._demands = demands
-        self._first = demands[0].ask
+    def __init__(self, conditions: Sequence[LocatedCondition], tree: int) -> None:
+        self._demands = [condition.of_tree(tree) for condition in conditions]
+        self._first = conditions[0]
         self._fleet = self._first.fleet
-        self._tree = demands[0].tree
-        self._host = self._fleet.hosts[self._tree]
+        self._tree = tree
+        self._host = self._fleet.hosts[tree]
 
     def reasons(self, within: Sequence[int]) -> list[Reason]:
         """Return why they do not fit, each on a set of its parts; nothing if they fit."""
@@ -297,7 +333,7 @@ class Refusal:
     def reason(self, rule: Rule, **fields: Any) -> Reason:
         """Return a reason about the first amount as a whole."""
         first = self._first
-        return Reason(rule, first.count, 0, 0, first.resource_class, self._host, **fields)
+        return Reason(rule, first.amount.pieces, 0, 0, first.resource_class, self._host, **fields)
 
     def excluded(self, *more: tuple[tuple[Rule, str], Booleans]) -> list[Reason]:
         """Return the conditions that no part of the first amount meets, or that exclude each other.
@@ -307,7 +343,8 @@ class Refusal:
         first = self._first
         conditions = [*(condition for condition, _ in more), *first.requirements]
         failed = [*(flags for _, flags in more), *self._failed()]
-        return excluded(conditions, failed, first.count, first.resource_class, self._host)
+        requested, name = first.amount.pieces, first.resource_class
+        return excluded(conditions, failed, requested, name, self._host)
 
     def _failed(self) -> list[Booleans]:
         """Return, by condition on each part of the first amount, the parts that do not meet it."""
@@ -324,7 +361,7 @@ class Refusal:
             (pair for pair in pairs if pair[0].places and pair[0].view.located.is_about(reason)),
             pairs[0],
         )
-        is_of_class = reason.cell is None and name != demand.ask.resource_class
+        is_of_class = reason.cell is None and name != demand.resource_class
         numbers: list[int] = []
         if self._fleet.limited or is_of_class:
             numbers = self._inventories(demand, name)
@@ -347,12 +384,12 @@ class Refusal:
         """
         view, names = demand.view, [name]
         inventory = view.located.inventory
-        if name == demand.ask.resource_class and isinstance(inventory, Identified):
+        if name == demand.resource_class and isinstance(inventory, Identified):
             names = [
                 class_name
                 for class_name in view.located.shape.classes
                 if any(
-                    inventory.is_asked(demand.ask.amount, unit)
+                    inventory.is_asked(demand.amount, unit)
                     for unit in inventory.units(class_name) or ()
                 )
             ]
@@ -392,7 +429,7 @@ class Refusal:
         fleet, view, name = self._fleet, demand.view, reason.resource
         assert name is not None, "it is about a class"
         place_of = dict(zip(view.located.parts, view.places, strict=True))
-        blocking = view.located.blocking_units(demand.ask.amount, reason, demand.spots(parts))
+        blocking = view.located.blocking_units(demand.amount, reason, demand.spots(parts))
         if blocking:
             units = {
                 place_of[part]: self._without_removed(place_of[part], blocked)

@@ -152,7 +152,7 @@ class TopologyConstraint(Condition):
             domain, is_bound = level.domain[rows.provider], self._is_bound(rows.provider)
             yield _Need(level, demand.amount, domain, provided, is_bound, capacity)
         for placed in self.located:  # at least one part of it is in a domain
-            domain, allowed = level.domain[placed.providers], placed.demand.allowed
+            domain, allowed = level.domain[placed.providers], placed.allowed
             first = np.unique(np.where(allowed, domain, -1), return_index=True)[1]
             provided = np.zeros_like(domain)
             provided[first] = allowed[first]
@@ -260,7 +260,7 @@ class TopologyConstraint(Condition):
             if isinstance(condition, ClassCondition):
                 requested = condition.amount
             else:
-                requested = condition.demand.count
+                requested = condition.amount.pieces
             findings.begin(condition)
             sources, flags = findings.sources[condition]
             host, domain = sources.pairs.host, need.domain[sources.pairs.entry]
@@ -364,7 +364,7 @@ class TreeDomains:
         for condition, demand in zip(self._constraint.classes, self._classes, strict=True):
             yield np.array(demand.numbers, dtype=np.int64) - condition.rows.first
         for placed in self._located:
-            here = placed.ask.parts.of_tree(self._tree)
+            here = placed.parts.of_tree(self._tree)
             yield np.arange(here.start, here.stop)
         for providers in self._options:
             yield np.array(providers, dtype=np.int64)

@@ -247,8 +247,7 @@ class JointCapacity(Condition):
         """Return why placed amounts do not fit near each other, or what is used too much."""
         tree, group = host.tree, self.group
         if len(group.located) > 1 and not any(map(host.fails, group.located)):
-            placed = [condition.of_tree(tree) for condition in group.located]
-            reasons = Refusal(placed).reasons([host.sources(c) for c in group.located])
+            reasons = Refusal(group.located, tree).reasons([*map(host.sources, group.located)])
             if reasons:
                 return reasons
         counts = [c.of_tree(tree).with_traits(0) for c in group.classes if not host.fails(c)]
