@@ -134,7 +134,7 @@ class DisabledParts(Condition):
         for (provider, _, _), flags in zip(sources, usable_of, strict=True):
             usable[provider[flags]] = True
         for kind in self.named.kinds:
-            conditions = [each for each in kind.conditions if each.rule is not Rule.DISABLED]
+            conditions = [needed for needed in kind.conditions if needed.rule is not Rule.DISABLED]
             able: Booleans = np.logical_or.reduce(eligible_for(fleet, conditions))
             for _, rows, amount in kind.amounts:
                 is_large = np.zeros_like(able)

@@ -67,7 +67,7 @@ class LocatedCondition(Condition):
         parts = fleet.parts_of(resource_class)
 
         def of_parts(requirements: Iterable[Eligibility]) -> tuple[Booleans, ...]:
-            return tuple([each.eligible[OWN][parts.provider] for each in requirements])
+            return tuple([needed.eligible[OWN][parts.provider] for needed in requirements])
 
         met = of_parts(eligibility.each)
         allowed = np.ones(len(parts.provider), dtype=np.bool_)
@@ -75,7 +75,7 @@ class LocatedCondition(Condition):
             allowed &= flags
         return cls(
             *(fleet, resource_class, amount, parts),
-            requirements=tuple([(each.rule, each.label) for each in eligibility.each]),
+            requirements=tuple([(needed.rule, needed.label) for needed in eligibility.each]),
             failed=tuple([~flags for flags in met]),
             has_required=of_parts(eligibility.some),
             allowed=allowed,
@@ -117,8 +117,8 @@ class LocatedCondition(Condition):
             free = np.zeros(len(providers), dtype=np.int64)
             if len(rows.provider):
                 at = np.minimum(rows.provider.searchsorted(providers), len(rows.provider) - 1)
-                has = rows.provider[at] == providers
-                free[has] = rows.free[at[has]]
+                has_class = rows.provider[at] == providers
+                free[has_class] = rows.free[at[has_class]]
             self._free[name] = free
         return self._free[name]
 
@@ -170,7 +170,7 @@ class LocatedCondition(Condition):
             np.minimum(bounds, self._sum(names, self.allowed) // amount, out=bounds)
         return bounds
 
-    def drawing(self) -> Iterator[tuple[int, ClassRows, Booleans]]:
+    def shared_demands(self) -> Iterator[tuple[int, ClassRows, Booleans]]:
         """Yield the amount of each class that the host or its parts together provide.
 
         With it come the inventories of the class, and which of these may provide it.
@@ -257,15 +257,15 @@ def may_hold(conditions: Sequence[LocatedCondition], tree: int, budget: Budget) 
     :raises SearchLimitReached: if the budget runs out first
     """
     parts = conditions[0].parts
-    here = parts.of_tree(tree)
-    shapes = parts.shape[here].tolist()
+    of_tree = parts.of_tree(tree)
+    shapes = parts.shape[of_tree].tolist()
     pieces = [
-        (number, bounds, condition.allowed[here].tolist())
+        (number, bounds, condition.allowed[of_tree].tolist())
         for number, condition in enumerate(conditions)
         for bounds in condition.pieces
     ]
     names = sorted({name for _, piece, _ in pieces for bounds in piece for name in bounds})
-    columns = [conditions[0].free(name)[here].tolist() for name in names]
+    columns = [conditions[0].free(name)[of_tree].tolist() for name in names]
 
     def expand(state: _State) -> Iterator[_State | Solution[bool]]:
         at, used, free = state
@@ -278,10 +278,10 @@ def may_hold(conditions: Sequence[LocatedCondition], tree: int, budget: Budget) 
             if used >> part & 1 or not allowed[part]:
                 continue
             bounds = piece[shapes[part]]
-            rest = tuple([n - bounds.get(name, 0) for n, name in zip(counts, names, strict=True)])
-            if min(rest, default=0) >= 0:
-                others = (*free[:part], rest, *free[part + 1 :])
-                yield at + 1, 0 if is_last else used | 1 << part, others
+            left = tuple([n - bounds.get(name, 0) for n, name in zip(counts, names, strict=True)])
+            if min(left, default=0) >= 0:
+                free_after = (*free[:part], left, *free[part + 1 :])
+                yield at + 1, 0 if is_last else used | 1 << part, free_after
 
     free = tuple([tuple([column[part] for column in columns]) for part in range(len(shapes))])
     start: _State = 0, 0, free

@@ -270,8 +270,8 @@ class TopologyConstraint(Condition):
             has_source, is_own = hosts.any(host[flags]), sources.pairs.role == OWN
             condition.find(findings, has_source)
             is_unknown = hosts.any(host[is_own]) & ~hosts.any(host[is_own & (domain >= 0)])
-            for rule, some in ((Rule.PLACE_UNKNOWN, is_unknown), (Rule.NEAR, ~is_unknown)):
-                at = np.flatnonzero(~has_source & some)
+            for rule, flags in ((Rule.PLACE_UNKNOWN, is_unknown), (Rule.NEAR, ~is_unknown)):
+                at = np.flatnonzero(~has_source & flags)
                 subject: dict[str, Any] = {"resource": condition.resource_class, "unit": self.label}
                 findings.add(condition, rule, at, requested, **subject)
 
@@ -318,8 +318,8 @@ class TopologyConstraint(Condition):
         classes += [rows for kind in self.named.kinds for _, rows, _ in kind.amounts]
         numbers = {number for placed in self.located for number in placed.of_tree(tree).reach}
         for rows in classes:
-            here = rows.of_tree(tree)
-            numbers.update(range(here.start + rows.first, here.stop + rows.first))
+            entries = rows.of_tree(tree)
+            numbers.update(range(entries.start + rows.first, entries.stop + rows.first))
         provider = self.fleet.inventories.provider
         return [n for n in sorted(numbers) if self.level.domain[provider[n]] >= 0]
 
@@ -341,7 +341,7 @@ class TreeDomains:
         #: by need of the constraint, the domain of each source; _UNBOUND if the need is not bound
         self._domains_of: list[list[int]] = []
         order: dict[int, None] = {}
-        here = constraint.level.of_tree(tree)
+        domains = constraint.level.of_tree(tree)
         for need, sources in zip(constraint.needs, self._sources(), strict=True):
             if not need.is_bound[tree]:
                 self._domains_of.append([_UNBOUND] * len(sources))
@@ -349,7 +349,7 @@ class TreeDomains:
             needs.append(need)
             self._domains_of.append(need.domain[sources].tolist())
             providing = need.domain[sources[need.provided[sources] > 0]].tolist()
-            order.update(dict.fromkeys(domain for domain in providing if domain in here))
+            order.update(dict.fromkeys(domain for domain in providing if domain in domains))
         #: the domains that provide something
         self.domains = list(order)
         if preference.sign:  # the fullest first, or the emptiest
@@ -364,8 +364,8 @@ class TreeDomains:
         for condition, demand in zip(self._constraint.classes, self._classes, strict=True):
             yield np.array(demand.numbers, dtype=np.int64) - condition.rows.first
         for placed in self._located:
-            here = placed.parts.of_tree(self._tree)
-            yield np.arange(here.start, here.stop)
+            parts = placed.parts.of_tree(self._tree)
+            yield np.arange(parts.start, parts.stop)
         for providers in self._options:
             yield np.array(providers, dtype=np.int64)
 
@@ -383,14 +383,16 @@ class TreeDomains:
     ) -> tuple[list[TreeDemand], list[LocatedTreeDemand], list[list[int]]]:
         """Return the counts, the placed amounts and the providers of named groups in domains."""
         allowed = {*chosen, _UNBOUND}
-        is_inside = iter([[number in allowed for number in some] for some in self._domains_of])
+        is_inside = iter(
+            [[domain in allowed for domain in of_need] for of_need in self._domains_of]
+        )
         return (
             [
                 dataclasses.replace(demand, allowed=demand.allowed & bits(next(is_inside)))
                 for demand in self._classes
             ],
             [placed.among(bits(next(is_inside))) for placed in self._located],
-            [list(itertools.compress(some, next(is_inside))) for some in self._options],
+            [list(itertools.compress(options, next(is_inside))) for options in self._options],
         )
 
     def sets(self, count: int, budget: Budget) -> Iterator[frozenset[int]]:
@@ -442,7 +444,7 @@ class TreeDomains:
         fleet, cells = constraint.fleet, constraint.level.cell[self.domains].tolist()
         for kind in fleet.parts if max(cells) >= 0 else ():
             view = view_of(fleet, kind, self._tree)
-            known = None if view is None else cell_map_of(view.located.inventory)
-            if known is not None:
-                return distance_table(cells, known.distances)
+            cell_map = None if view is None else cell_map_of(view.located.inventory)
+            if cell_map is not None:
+                return distance_table(cells, cell_map.distances)
         return None

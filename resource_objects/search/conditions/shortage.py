@@ -188,9 +188,10 @@ class Shortage:
                 shared = self._full_through_shares(sources, needed)
                 if all(reason.requested > reason.free for reason in shared):
                     # other devices that are allocated whole would do as well as the limited ones
-                    whole = [n for n in numbers if not unshared[n] and fleet.holders([n])]
-                    others = [] if is_short else [self._capacity([number]) for number in whole]
-                    return reasons + others + shared or [self._capacity([nearest])]
+                    if not is_short:
+                        allocated = [n for n in numbers if not unshared[n] and fleet.holders([n])]
+                        reasons += [self._capacity([number]) for number in allocated]
+                    return reasons + shared or [self._capacity([nearest])]
         elif free[nearest] < unshared[nearest]:
             reasons += self._full_through_shares([nearest], amount)
         return reasons or [self._capacity([nearest])]
@@ -281,23 +282,27 @@ def overdrawn(
     classes: Sequence[TreeDemand],
     located: Sequence[LocatedTreeDemand] = (),
 ) -> list[Reason]:
-    """Return the inventories that are used too much if each class is provided as if alone.
+    """Return the inventories that are used too much if each class is provided individually.
 
     Empty if some class cannot be provided even so, or the decision takes too long.
     """
     uses: list[Mapping[int, int]] = []
     try:
         for demand in classes:
-            alone = dataclasses.replace(demand, shared_uses={}, with_trait=())
-            solution = next(TreeSolver(fleet, tree, Budget(PATIENCE), [alone]).solutions(), None)
+            individual = dataclasses.replace(demand, shared_uses={}, with_trait=())
+            solver = TreeSolver(fleet, tree, Budget(PATIENCE), [individual])
+            solution = next(solver.solutions(), None)
             if solution is None:
                 return []
             uses += [dict(demand.uses(source, part)) for source, part in solution.parts[0]]
         if located:
-            assigned = Placing(located).fit([one.allowed for one in located], Budget(PATIENCE))
+            assigned = Placing(located).fit(
+                [placed.allowed for placed in located], Budget(PATIENCE)
+            )
             if assigned is None:
                 return []
-            uses += [one.uses(amount) for one, amount in zip(located, assigned, strict=True)]
+            pairs = zip(located, assigned, strict=True)
+            uses += [placed.uses(amount) for placed, amount in pairs]
     except SearchLimitReached:
         return []
     used, users = Counter[int](), Counter(itertools.chain.from_iterable(uses))
@@ -323,19 +328,21 @@ def _without_placements(fleet: Fleet, tree: int, classes: Sequence[TreeDemand]) 
             continue
         if not may_provide(fleet, tree, [*profiles, demand]):
             free = _most_next_to(fleet, tree, profiles, demand)
-            beside = [(fleet.class_of(one.numbers[0]), one.amount) for one in profiles]
+            requested = [(fleet.class_of(p.numbers[0]), p.amount) for p in profiles]
             host = fleet.hosts[tree]
-            return no_placement(fleet, host, demand.amount, inventories, free, beside)
+            return no_placement(fleet, host, demand.amount, inventories, free, requested)
         profiles.append(demand)
     return None
 
 
-def _most_next_to(fleet: Fleet, tree: int, others: Sequence[TreeDemand], demand: TreeDemand) -> int:
-    """Return the largest amount of a demand that can be provided next to others."""
+def _most_next_to(
+    fleet: Fleet, tree: int, profiles: Sequence[TreeDemand], demand: TreeDemand
+) -> int:
+    """Return the largest amount of a demand that can be provided next to other profiles."""
     least, too_much = 0, demand.amount
     while too_much - least > 1:
         amount = (least + too_much) // 2
-        if may_provide(fleet, tree, [*others, dataclasses.replace(demand, amount=amount)]):
+        if may_provide(fleet, tree, [*profiles, dataclasses.replace(demand, amount=amount)]):
             least = amount
         else:
             too_much = amount

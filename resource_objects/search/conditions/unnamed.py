@@ -240,7 +240,7 @@ class JointCapacity(Condition):
         group = self.group
         if group.fleet.shares:
             uses = [_shared_use(condition) for condition in group.classes]
-            uses += [use for condition in group.located for use in condition.drawing()]
+            uses += [use for condition in group.located for use in condition.shared_demands()]
             yield Check(~exceeds_shared_capacity(group.fleet, uses), Rule.TOGETHER)
 
     def reasons(self, host: HostContext) -> list[Reason]:
