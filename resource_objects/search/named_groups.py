@@ -182,34 +182,44 @@ class NamedGroups:
         result = np.ones(len(self.fleet.hosts), dtype=np.bool_)
         amounts = Counter(unnamed)
         for kind in self.kinds:
-            is_own, is_pool = kind.provides_own, kind.provides_as_pool
-            result &= self._by_tree(self.times_of(kind), is_own, is_pool) >= kind.count
+            times, own = self.times_of(kind), np.flatnonzero(kind.provides_own)
+            pools = np.flatnonzero(kind.provides_as_pool) if self.fleet.pools else own[:0]
+            sums = self._by_tree(self.fleet.tree[own], times[own], pools, times[pools])
+            result &= sums >= kind.count
             for name, _, amount in kind.amounts:
                 amounts[name] += amount * kind.count
         for name in dict.fromkeys(name for kind in self.kinds for name in kind.names):
             rows = self.fleet.rows(name)
-            free = np.zeros(len(self.fleet.names), dtype=np.int64)
-            free[rows.provider] = np.where(rows.is_part, 0, rows.free.clip(0))
-            result &= self._by_tree(free, free > 0, self.fleet.is_pool) >= amounts[name]
+            free = np.where(rows.is_part, 0, rows.free.clip(0))
+            pools = rows.tree[:0]
+            if self.fleet.pools:
+                pools = np.flatnonzero(self.fleet.is_pool[rows.provider])
+            sums = self._by_tree(rows.tree, free, rows.provider[pools], free[pools])
+            result &= sums >= amounts[name]
         return result
 
     def times_of(self, kind: GroupKind) -> Integers:
         """Return, by provider, the maximum number of groups of a kind, up to all of them."""
         return np.ones(len(self.fleet.names), np.int64) if self.isolates else kind.times
 
-    def _by_tree(self, figures: Integers, is_own: Booleans, is_pool: Booleans) -> Integers:
-        """Return, by tree, the sum of a figure over its own providers and its pools."""
+    def _by_tree(
+        self, tree: Integers, figures: Integers, pools: Integers, of_pools: Integers
+    ) -> Integers:
+        """Return, by tree, the sum of figures, and of those of the pools that it is linked to.
+
+        :param tree: of each figure
+        :param of_pools: the figures of ``pools``
+        """
         fleet, trees = self.fleet, len(self.fleet.hosts)
         result = np.zeros(trees, dtype=np.int64)
-        np.add.at(result, fleet.tree[is_own], figures[is_own])
-        pools = np.flatnonzero(is_pool & (figures > 0))
+        np.add.at(result, tree, figures)
+        pools, of_pools = pools[of_pools > 0], of_pools[of_pools > 0]
         if len(pools) > COUNTED_POOLS:
             return np.where(
                 fleet.pools.linked_to(pools, trees), np.iinfo(np.int64).max // 2, result
             )
-        for pool in pools.tolist():
-            is_linked = fleet.pools.linked_to(np.array([pool]), trees)
-            result[is_linked] += figures[pool]
+        for number, figure in enumerate(of_pools.tolist()):
+            result[fleet.pools.linked_to(pools[number : number + 1], trees)] += figure
         return result
 
     def upper_bounds(self, trees: int) -> Integers:

@@ -32,7 +32,6 @@ from resource_objects.search.eligibility import (
     GroupEligibility,
     Semantics,
     pools_of,
-    trees_of,
 )
 from resource_objects.search.findings import (
     Check,
@@ -145,6 +144,7 @@ class ClassCondition(Condition):
     def __post_init__(self) -> None:
         #: whether several devices may provide it together
         self.is_split = bool(self.is_device.any())
+        self._enough: dict[int | None, Booleans] = {}
         self._last: tuple[int, TreeDemand] | None = None
 
     @classmethod
@@ -216,25 +216,39 @@ class ClassCondition(Condition):
 
     def trees_of(self, provides: Booleans) -> Booleans:
         """Return the trees that some inventories, by role, may provide to."""
-        return trees_of(self.fleet, self.rows.provider, provides)
+        rows, trees = self.rows, np.zeros(len(self.fleet.hosts), dtype=np.bool_)
+        trees[rows.tree[provides[OWN]]] = True
+        if self.has_pools:
+            trees |= self.fleet.pools.linked_to(rows.provider[provides[POOL]], len(trees))
+        return trees
 
-    def from_pools(self, trait: int | None = None) -> Booleans:
-        """Return the trees that are linked to a pool that provides all of it."""
+    def from_pools(self, allowed: Booleans | None = None) -> Booleans:
+        """Return the trees that are linked to a pool that provides all of it.
+
+        :param allowed: the inventories, by role; None: all that are allowed
+        """
         if not self.has_pools:
             return np.zeros(len(self.fleet.hosts), dtype=np.bool_)
-        pools = self.rows.provider[self.with_trait(trait)[POOL] & self.provides_all]
+        allowed = self.allowed if allowed is None else allowed
+        pools = self.rows.provider[allowed[POOL] & self.provides_all]
         return self.fleet.pools.linked_to(pools, len(self.fleet.hosts))
 
     def enough(self, trait: int | None) -> Booleans:
         """Return the hosts that seem to have enough at sources with a required trait.
 
-        :param trait: its number; None: at all sources
+        :param trait: its number; None: at all sources. Computed once for each
         """
-        fleet, rows = self.fleet, self.rows
+        if trait not in self._enough:
+            allowed = self.with_trait(trait)
+            is_of_all = trait is not None and np.array_equal(allowed, self.allowed)
+            self._enough[trait] = self.enough(None) if is_of_all else self._has_enough(allowed)
+        return self._enough[trait]
+
+    def _has_enough(self, allowed: Booleans) -> Booleans:
+        fleet, rows, sources = self.fleet, self.rows, allowed[OWN]
         enough = np.zeros(len(fleet.hosts), dtype=np.bool_)
         if not len(rows.tree):
             return enough
-        sources = self.with_trait(trait)[OWN]
         if fleet.is_everywhere(self.resource_class):
             enough = sources & self.provides_all
         else:
@@ -250,7 +264,7 @@ class ClassCondition(Condition):
                 together -= _excess(fleet, rows.first, parts)[rows.tree[starts]]
             enough[rows.tree[starts[together >= self.amount]]] = True
         if self.has_pools:
-            enough |= self.from_pools(trait)
+            enough |= self.from_pools(allowed)
         return enough
 
     def trees_with_trait(self, trait: int) -> Booleans:
@@ -261,7 +275,9 @@ class ClassCondition(Condition):
         """Yield the amount; then the class, and each condition on its providers."""
         yield self.check_of_trait(None, None)
         rows, name = self.rows, self.resource_class
-        able = np.stack((~rows.is_part, self.fleet.is_pool[rows.provider]))[: len(self.allowed)]
+        able = ~rows.is_part[np.newaxis]
+        if self.has_pools:
+            able = np.stack((*able, self.fleet.is_pool[rows.provider]))
         yield Check(
             self.trees_of(able),
             Rule.NO_INVENTORY,

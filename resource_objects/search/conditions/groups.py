@@ -10,6 +10,7 @@ nothing were allocated.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -46,9 +47,13 @@ class Groups(Condition):
 
     def checks(self) -> Iterator[Check]:
         """Yield all groups; then kind by kind the classes, the conditions and the amounts."""
-        yield Check(self.named.possible(self.unnamed), self.rule)
+        yield Check(self._possible, self.rule)
         for kind in self.named.kinds:
             yield from self._checks_of(kind)
+
+    @functools.cached_property
+    def _possible(self) -> Booleans:
+        return self.named.possible(self.unnamed)
 
     def _checks_of(self, kind: GroupKind) -> Iterator[Check]:
         fleet, group = self.named.fleet, _joined([kind])
