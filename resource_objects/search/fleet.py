@@ -299,7 +299,8 @@ class Fleet(Shared):
         names, places, bounds = zip(*of_places, strict=True)
         numbers = self.by_class.find(names, integers(places))
         capacity = self.inventories.capacity.copy()
-        lowered = np.where(numbers >= 0, capacity[numbers] - integers(bounds), 0)
+        exists = numbers >= 0
+        numbers, lowered = numbers[exists], capacity[numbers[exists]] - integers(bounds)[exists]
         numbers, lowered = numbers[lowered > 0], lowered[lowered > 0]
         if not len(numbers):
             return self
