@@ -115,7 +115,8 @@ class Request(base.ResourceObject, frozen=True):
     def of(cls, request: RequestLike) -> Self:
         """Return a request itself, or the request of amounts.
 
-        Cost: for a text that was read before, some 0.3 microseconds.
+        Equal texts share one request, until ``catalog.forget()`` is called. Cost: then some 0.3
+        microseconds.
         """
         if isinstance(request, cls):
             return request

@@ -346,3 +346,14 @@ def test_soft_policies_prefer_and_refuse_nobody(lab):
 def test_settings_that_cannot_be(name, settings):
     with pytest.raises(exceptions.InvalidInput):
         Pipeline.of({name: settings})
+
+
+def test_a_host_is_named_by_its_name_only():
+    host = ro.Provider("h0", "VCPU=8")
+    host.add("h0/gpu", "PGPU=1")
+    with ro.connect("memory://") as ledger:
+        ledger.sync(host, ro.Provider("h1", "VCPU=8"))
+        hosts = HostStates(ledger.snapshot().fleet)
+    (uuid,) = (hosts.fleet.uuids[place] for place in hosts.fleet.roots[1:])
+    assert hosts.named(["h1", "h0/gpu", "unknown"]).tolist() == [False, True]
+    assert hosts.named([uuid]).tolist() == hosts.named([]).tolist() == [False, False]
