@@ -417,6 +417,11 @@ class RequestGroup(base.ResourceObject, frozen=True):
         """Whether it has a condition on its providers."""
         return any(_GROUP_VALUES(self))
 
+    @property
+    def definition(self) -> tuple[Any, ...]:
+        """The amounts and conditions, which groups with different names can have in common."""
+        return (self.resources, *_GROUP_VALUES(self))
+
     def arguments(self) -> dict[str, Any]:
         """Return the conditions as arguments of the constructor, without those that are empty."""
         return _plain(GROUP, self)

@@ -107,7 +107,7 @@ def _kinds(request: Request) -> dict[str, int]:
     found: dict[str, int] = {}
     for group in request.groups:
         sets = tuple(group.suffix in some for some in request.same_subtree)
-        key = group.suffix == "", group.replace(suffix=""), sets
+        key = group.suffix == "", group.definition, sets
         found[group.suffix] = numbers.setdefault(key, len(numbers))
     return found
 

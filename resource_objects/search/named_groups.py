@@ -13,7 +13,7 @@ import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -58,7 +58,6 @@ class GroupKind:
 
     fleet: Fleet
     group: RequestGroup  #: the first of them
-    without_suffix: RequestGroup  #: ``group`` with the suffix ``_``; equal in equivalent sets
     suffixes: tuple[str, ...]
     amounts: tuple[ClassAmount, ...]  #: the amount of each class
     conditions: tuple[Eligibility, ...]
@@ -142,7 +141,7 @@ class NamedGroups:
             kinds = [kind for kind in self.kinds if number in kind.subtrees]
             key: Hashable = number
             if all(len(kind.subtrees) == 1 for kind in kinds):
-                key = frozenset((kind.without_suffix, kind.count) for kind in kinds)
+                key = frozenset((kind.group.definition, kind.count) for kind in kinds)
             result.append(last.get(key))
             last[key] = number
         return tuple(result)
@@ -154,9 +153,10 @@ class NamedGroups:
         It is the kind's own number if no set before its set is equivalent.
         """
         numbers = list(range(len(self.kinds)))
-        of_set: list[dict[RequestGroup, int]] = []
+        of_set: list[dict[Any, int]] = []
         for subtree, before in enumerate(self.equivalent_before):
-            here = {k.without_suffix: n for n, k in enumerate(self.kinds) if subtree in k.subtrees}
+            numbered = enumerate(self.kinds)
+            here = {kind.group.definition: n for n, kind in numbered if subtree in kind.subtrees}
             if before is not None:
                 for group, number in here.items():
                     numbers[number] = here[group] = of_set[before][group]
@@ -298,21 +298,17 @@ def compile_groups(
     :raises InvalidInput: for an amount that is not stored as one count
     :raises NotFound: for a tree that does not exist
     """
-    alike: dict[tuple[RequestGroup, frozenset[int]], list[RequestGroup]] = {}
+    alike: dict[tuple[Any, frozenset[int]], list[RequestGroup]] = {}
     for group in request.named:
         sets = enumerate(request.same_subtree)
         subtrees = frozenset(number for number, suffixes in sets if group.suffix in suffixes)
-        alike.setdefault((group.replace(suffix="_"), subtrees), []).append(group)
-    kinds = [
-        _kind(fleet, without_suffix, groups, subtrees, compiler)
-        for (without_suffix, subtrees), groups in alike.items()
-    ]
+        alike.setdefault((group.definition, subtrees), []).append(group)
+    kinds = [_kind(fleet, groups, subtrees, compiler) for (_, subtrees), groups in alike.items()]
     return NamedGroups(fleet, rules, tuple(kinds), request.isolates, len(request.same_subtree))
 
 
 def _kind(
     fleet: Fleet,
-    without_suffix: RequestGroup,
     groups: Sequence[RequestGroup],
     subtrees: frozenset[int],
     compiler: EligibilityCompiler,
@@ -328,7 +324,6 @@ def _kind(
     return GroupKind(
         fleet=fleet,
         group=groups[0],
-        without_suffix=without_suffix,
         suffixes=tuple(group.suffix for group in groups),
         amounts=tuple(amounts),
         conditions=tuple(conditions),

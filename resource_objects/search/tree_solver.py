@@ -515,7 +515,7 @@ class GroupSlots:
         for number, kind in enumerate(self._kinds):
             key: Hashable = number
             if self._sets:
-                key = kind.without_suffix, tuple(self._options[number])
+                key = kind.group.definition, tuple(self._options[number])
             result.setdefault(key, []).append(number)
         return list(result.values())
 
