@@ -143,7 +143,7 @@ def fit_gang(scenario: Scenario[State], gang: Gang, levels: Levels, options: Opt
     search = GangSearch(scenario, gang, levels, options)
     try:
         with Budget(options.budget).lend(search.budget, options.budget):
-            placement = search.place(search.problem.need)
+            placement = search.place(search.problem.need, search.all_hosts)
     except SearchLimitReached:  # maybe of a part of the budget
         raise SearchLimitReached(search.budget.spent) from None
     if placement is None:  # certain, so the shortages have a budget of their own
@@ -309,12 +309,9 @@ class GangSearch:
             list(preference_of(scarce.problem, options).sorted_parts(able))
         )
 
-    def place(self, need: Counts, hosts: Integers | None = None) -> Placement | None:
-        """Return candidates for counts of each kind; None if they do not fit.
-
-        :param hosts: only on these; None: on all
-        """
-        for allowed in self._domain_choices(need, self.all_hosts if hosts is None else hosts):
+    def place(self, need: Counts, hosts: Integers) -> Placement | None:
+        """Return candidates for counts of each kind on some hosts; None if they do not fit."""
+        for allowed in self._domain_choices(need, hosts):
             placement = self._place(allowed, need)
             if placement is not None:
                 return placement
@@ -705,7 +702,8 @@ class _Shortages:
     ) -> tuple[Integers, str | None]:
         """Return the hosts of the domain where most of some kinds fits, and its name.
 
-        Compared is the kind of which the smallest part fits, then the next one.
+        Compared is the kind of which the smallest part fits, then the next one; of hosts only the
+        former, so that the first by name is reported of many that hold none of a kind.
         """
         if level is None:
             return hosts, None
@@ -714,7 +712,8 @@ class _Shortages:
             return hosts[:0], None if level == HOST else self._problem.domain_name(level, 0)
         need = integers([self._need[kind] for kind in kinds])[:, None]
         parts = np.sort(np.minimum(domains.most / need, 1), axis=0)
-        best = int(np.lexsort(-parts[::-1])[0])
+        compared = parts[:1] if level == HOST else parts
+        best = int(np.lexsort(-compared[::-1])[0])
         return domains.hosts_of(best), self._problem.domain_name(level, int(domains.numbers[best]))
 
     def _shortage_of(self, number: int, hosts: Integers) -> Shortage | None:
