@@ -310,10 +310,11 @@ class _Counter:
         for component in single + others:
             at_least[component.alike] = component.at_least
             at_most[component.alike] = component.at_most
+        bounds = zip(self.fleet.hosts, at_least.tolist(), at_most.tolist(), strict=True)
         return FrozenDict(
             {
-                host: Count(int(at_least[tree]), int(at_most[tree]))
-                for tree, host in enumerate(self.fleet.hosts)
+                host: Count(low, high)
+                for tree, (host, low, high) in enumerate(bounds)
                 if self.fleet.is_within(tree) and tree not in self.fleet.pools.trees
             }
         )
