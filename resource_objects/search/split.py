@@ -76,7 +76,7 @@ def split(amount: int, devices: Sequence[Device], budget: Budget) -> list[tuple[
             yield (*counts, count), lows + count * low, (*room[:place], wider, *room[place + 1 :])
 
     loose = [(high, step) for low, high, step in usable.values() if low == step]
-    room = tuple(sum(high for high, own in loose if own == step) // step for step in steps)
+    room = tuple(sum(high for high, unit in loose if unit == step) // step for step in steps)
     start: _State = (), 0, room
     result = solutions(start, expand, budget, lambda state: (len(state[0]), *state[1:]))
     for counts, beyond in result:
@@ -93,7 +93,7 @@ def _parts(
     :param taking: how many of each stiff device take part
     :param beyond: by step, the number of steps beyond the lows
     """
-    left = {step: count * step for step, count in beyond.items()}
+    remaining = {step: count * step for step, count in beyond.items()}
     result: list[tuple[int, int]] = []
     order = sorted(devices, key=lambda n: (devices[n][0] <= devices[n][2], -devices[n][1], n))
     for number in order:
@@ -104,15 +104,17 @@ def _parts(
                 continue
             taking[device] -= 1
             part = low
-        extra = min(left[step], high - part)
-        left[step] -= extra
+        extra = min(remaining[step], high - part)
+        remaining[step] -= extra
         if part + extra:
             result.append((number, part + extra))
     return sorted(result)
 
 
-def combine(rest: int, steps: Sequence[int], room: Sequence[int], budget: Budget) -> _Steps | None:
-    """Return counts of the steps, each within its room, that add up to ``rest``; None if none do.
+def combine(
+    amount: int, steps: Sequence[int], room: Sequence[int], budget: Budget
+) -> _Steps | None:
+    """Return counts of the steps, each within its room, that add up to an amount; None if none do.
 
     The greatest counts of the first steps are tried first. A step whose count does not leave what
     the later ones can divide is skipped, so that the last two are found without trial.
@@ -127,29 +129,29 @@ def combine(rest: int, steps: Sequence[int], room: Sequence[int], budget: Budget
     reach = list(itertools.accumulate(reversed(sums), initial=0))[::-1]
 
     def expand(state: tuple[int, _Steps]) -> Iterator[tuple[int, _Steps] | Solution[_Steps]]:
-        left, counts = state
+        missing, counts = state
         place = len(counts)
-        if left % common[place] or left > reach[place]:
+        if missing % common[place] or missing > reach[place]:
             return
         period = common[place + 1] if place + 1 < len(steps) else 1
-        for count in _trials(left, steps[place], room[place], reach[place + 1], period):
+        for count in _trials(missing, steps[place], room[place], reach[place + 1], period):
             chosen = (*counts, count)
-            rest = left - steps[place] * count
-            yield Solution(chosen) if len(chosen) == len(steps) else (rest, chosen)
+            beyond = missing - steps[place] * count
+            yield Solution(chosen) if len(chosen) == len(steps) else (beyond, chosen)
 
-    start: tuple[int, _Steps] = rest, ()
+    start: tuple[int, _Steps] = amount, ()
     result = solutions(start, expand, budget, lambda state: (len(state[1]), state[0]))
     return next(result, None)
 
 
-def _trials(left: int, step: int, room: int, later: int, divisor: int) -> range:
+def _trials(missing: int, step: int, room: int, later: int, divisor: int) -> range:
     """Return the counts of a step, greatest first, that leave a multiple of ``divisor``.
 
-    They leave ``later`` at most. ``left`` is a multiple of gcd(step, divisor).
+    They leave ``later`` at most. ``missing`` is a multiple of gcd(step, divisor).
     """
-    most = min(room, left // step)
-    least = max(0, -((later - left) // step))
+    most = min(room, missing // step)
+    least = max(0, -((later - missing) // step))
     common = math.gcd(step, divisor)
     period = divisor // common
-    fitting = left // common * pow(step // common, -1, period) % period
+    fitting = missing // common * pow(step // common, -1, period) % period
     return range(most - (most - fitting) % period, least - 1, -period)

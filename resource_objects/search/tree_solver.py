@@ -184,7 +184,10 @@ class TreeSolver:
         return self._provide(step) if state.source < 0 else self._provide_part(state)
 
     def may_finish(self, step: int) -> bool:
-        """Return False if the request cannot be provided from a step on: the bound."""
+        """Return False if the request cannot be provided from a step on.
+
+        This is the bound of the search, asked after each choice. It excludes no solution.
+        """
         if self._groups is not None and step <= self._first_family:
             if not self._groups.may_finish():
                 return False
@@ -226,6 +229,7 @@ class TreeSolver:
         number, is_one, count = family.classes[0], len(family.classes) == 1, self._solution_count
         if not is_one or len(plans[number]) > 1:
             yield from self._provide_as(step, plans)
+        # a division does not return parts again that led to a solution as the plans
         planned = plans if self._solution_count > count else {}
         if is_one and not self._is_done:
             yield from self._provide_whole(step, number, sets[number])
@@ -259,7 +263,7 @@ class TreeSolver:
         for number, source, part in booked:
             self._book(number, source, part)
         if self.account.is_within(self.families[step - self._first_family].inventories):
-            yield from self._provided(step, parts)
+            yield from self._after_family(step, parts)
         for number, source, part in booked:
             self._book(number, source, -part)
 
@@ -280,13 +284,13 @@ class TreeSolver:
             elif division.by_class(provided) == division.planned:
                 yield Solution(None)
             else:
-                yield from self._provided(step, division.by_class(provided))
+                yield from self._after_family(step, division.by_class(provided))
             self._book(number, source, -part)
             if self._is_done:
                 return
         yield State(step, at + 1, missing, parts)
 
-    def _provided(self, step: int, parts: Mapping[int, Supply]) -> Iterator[_Next]:
+    def _after_family(self, step: int, parts: Mapping[int, Supply]) -> Iterator[_Next]:
         """Continue after a family, with the traits that its providers answer for."""
         before = self.open
         for number, supply in parts.items():
@@ -299,7 +303,7 @@ class TreeSolver:
 
     def _book(self, number: int, source: int, part: int) -> None:
         """Add the use of inventories by a part or, if it is negative, remove it."""
-        if self._counts_use:
+        if self._counts_use:  # elsewhere no two parts use the same inventory
             self.account.add(self.uses[number][source], part)
 
     def _place(self) -> Iterator[_Next]:
@@ -383,7 +387,12 @@ class TreeSolver:
 
 
 class Account:
-    """The use of inventories by the choices of a search so far, and what is left of them."""
+    """The use of inventories by the choices of a search so far.
+
+    A provider of a group, or of a part of a class, uses its own inventories and, through shares,
+    those of others. All capacity is counted here: the slots of groups, the largest parts of sources
+    next to groups, and the parts of a division next to each other.
+    """
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
