@@ -654,15 +654,21 @@ def kept_in_place(
         return
     options = dataclasses.replace(candidates.options, keeps=frozenset(uuid for uuid, _ in used))
     scenario = without(first.host).fork()
-    _enable(scenario, used.values())
+    fleet = scenario.snapshot.fleet
+    for uuid in options.keeps:  # it may keep providers that are disabled
+        if fleet.place_by_key.get(uuid) in fleet.disabled:
+            scenario.enable(uuid)
     request = candidates.request
     if first.located:
+        group = request.groups[0]
+        requested = dict(group.resources.by_name())
         amounts = {
             name: amount
-            for name, amount in request.groups[0].resources.by_name()
+            for name, amount in requested.items()
             if name in first.located.names() and not amount.is_assigned
         }
-        request = _assigned(request, staying(first.host, amounts))
+        resources = Amounts({**requested, **staying(first.host, amounts)})
+        request = request.replace(groups=(group.replace(resources=resources), *request.groups[1:]))
     for trial in dict.fromkeys((request, candidates.request)):
         for snapshot in _snapshots(scenario, _unused_parts(scenario, trial, options.keeps)):
             try:
@@ -689,22 +695,6 @@ def _is_lost(first: Candidate, used: Mapping[Key, Use]) -> bool:
         if key in used and set(allocation.units) <= set(used[key].units):
             lost.discard(key)
     return bool(lost)
-
-
-def _enable(scenario: Scenario[State], uses: Iterable[Use]) -> None:
-    """Enable the providers that a consumer uses: it may keep them although they are disabled."""
-    fleet = scenario.snapshot.fleet
-    for use in uses:
-        place = fleet.place_by_key.get(use.provider_uuid)
-        if place in fleet.disabled:
-            scenario.enable(use.provider_uuid)
-
-
-def _assigned(request: Request, amounts: Mapping[str, Amount]) -> Request:
-    """Return a request with some placed amounts assigned."""
-    group = request.groups[0]
-    resources = Amounts({**dict(group.resources.by_name()), **amounts})
-    return request.replace(groups=(group.replace(resources=resources), *request.groups[1:]))
 
 
 def _unused_parts(scenario: Scenario[State], request: Request, used: frozenset[str]) -> list[str]:
@@ -777,21 +767,22 @@ def plan_between(
         raise exceptions.InvalidInput("field", "diff", after, "a snapshot of the same ledger")
     was, now = (columns_of(state._fleet, _trees(state._fleet, hosts)) for state in states)
     plan, allocated = diff_rows(was, now), holdings(was)
-    disabled = _disabled(now)
-    disabling = tuple(_disabling(_disabled(was), disabled, now.providers.uuid))
+    disabled_before, disabled = _disabled(was), _disabled(now)
     blocked = {
         now.index.uuids[number]
         for number in (now.providers.provider_id if disabled else ())
         if any(now.index.uuids[above] in disabled for above in now.index.ancestors(number))
     }
-
     names_before, names_after = (
         dict(zip(columns.providers.uuid, columns.providers.name, strict=True))
         for columns in (was, now)
     )
-
-    def named(use: Use) -> Use:
-        return dataclasses.replace(use, provider=names_before[use.provider_uuid])
+    disabling: list[DisableOrder] = []
+    for uuid in sorted({*disabled_before, *disabled} & names_after.keys()):
+        # without the actor and the time, which the ledger records
+        old, new = (ServiceState.of(facts.get(uuid)) for facts in (disabled_before, disabled))
+        if old != new:
+            disabling.append(DisableOrder(uuid, new.reason, new.until, old))
 
     def completed(order: ConsumerOrder) -> ConsumerOrder:
         request = requests.get(order.consumer, order.request)
@@ -801,15 +792,20 @@ def plan_between(
             overrides_disabled=any(use.provider_uuid in blocked for use in order.uses),
         )
 
-    names = {order.provider_uuid: names_after[order.provider_uuid] for order in disabling}
-    consumers = [order.consumer for order in plan.orders if order.consumer in allocated]
     return dataclasses.replace(
         plan,
         orders=tuple(map(completed, plan.orders)),
-        disabling=disabling,
-        held={name: tuple(map(named, allocated[name].values())) for name in consumers},
+        disabling=tuple(disabling),
+        held={
+            order.consumer: tuple(
+                dataclasses.replace(use, provider=names_before[use.provider_uuid])
+                for use in allocated[order.consumer].values()
+            )
+            for order in plan.orders
+            if order.consumer in allocated
+        },
         ledger=max(ledgers, default=0),
-        names={**plan.names, **names},
+        names={**plan.names, **{o.provider_uuid: names_after[o.provider_uuid] for o in disabling}},
     )
 
 
@@ -830,13 +826,3 @@ def _trees(fleet: Fleet, hosts: Collection[str] | None) -> set[int] | None:
 def _disabled(columns: Columns) -> dict[str, Disabled]:
     """Return the disabled providers, by uuid."""
     return {columns.index.uuids[number]: facts for number, facts in columns.disabled.items()}
-
-
-def _disabling(
-    before: Mapping[str, Disabled], after: Mapping[str, Disabled], uuids: Collection[str]
-) -> Iterator[DisableOrder]:
-    for uuid in sorted({*before, *after} & set(uuids)):
-        # without the actor and the time, which the ledger records
-        old, new = ServiceState.of(before.get(uuid)), ServiceState.of(after.get(uuid))
-        if old != new:
-            yield DisableOrder(uuid, new.reason, new.until, old)

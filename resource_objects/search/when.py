@@ -12,7 +12,6 @@ choose another candidate.)
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import datetime
 from collections.abc import Collection, Mapping
@@ -111,94 +110,83 @@ def when(
     """
     stated = [End(consumer_name(name), _moment(name, at)) for name, at in ends.items()]
     times = sorted({end.at for end in stated})
-    releases = _Releases(scenario, request, stated, options)
+    consumers = scenario.snapshot._fleet.places_of_holders
+    effective = [end for end in stated if consumers.get(end.consumer)]
+    effective.sort(key=lambda end: (end.at, end.consumer))
+
+    def ended(number: int) -> list[End]:
+        """Return the ends up to one of the times; none for 0."""
+        return [end for end in effective if number and end.at <= times[number - 1]]
+
+    def candidates_after(number: int) -> Candidates:
+        count = len(ended(number))
+        scenario.undo(min(count, len(scenario)))
+        for end in effective[len(scenario) : count]:
+            scenario.release(end.consumer)
+        candidates = scenario.candidates(request, limit=1, **options)
+        bool(candidates)  # the search is lazy: it runs before the scenario changes
+        return candidates
+
     low, high = 0, len(times)  # numbers of times: it does not fit after low, and fits after high
     try:
-        if candidates := releases.candidates_after(None):
+        if candidates := candidates_after(0):
             return When(request, now=True, candidate=candidates[0])
-        last = releases.candidates_after(times[-1] if times else None)
-        if not last:
+        if not (last := candidates_after(high)):
             why = tuple(str(last.explain()).splitlines())
             return When(request, not_after=max(times, default=None), why=why)
         candidate = last[0]
         while low + 1 < high:
             middle = (low + high) // 2
-            if candidates := releases.candidates_after(times[middle - 1]):
+            if candidates := candidates_after(middle):
                 candidate, high = candidates[0], middle
             else:
                 low = middle
     except SearchLimitReached:
         return When(request, not_after=times[low - 1] if low else None, cut_short=True)
-    at = times[high - 1]
-    needed = releases.needed_for(candidate, at)
-    return When(request, False, at, candidate, needed, times[low - 1] if low else None)
+    needed = _needed(scenario, candidate, ended(high))
+    not_after = times[low - 1] if low else None
+    return When(request, False, times[high - 1], candidate, needed, not_after)
 
 
-class _Releases:
-    """A scenario in which claims are released in the order of their ends, each as one change."""
+def _needed(
+    scenario: Scenario[State], candidate: Candidate, ended: Collection[End]
+) -> tuple[End, ...]:
+    """Return the ends without any one of which a candidate would not be free, in order.
 
-    def __init__(
-        self,
-        scenario: Scenario[State],
-        request: Request,
-        ends: Collection[End],
-        options: Mapping[str, Any],
-    ) -> None:
-        self.scenario, self.request, self.options = scenario, request, options
-        consumers = scenario.snapshot._fleet.places_of_holders
-        effective = (end for end in ends if consumers.get(end.consumer))
-        self.ends = sorted(effective, key=lambda end: (end.at, end.consumer))
-
-    def candidates_after(self, time: datetime.datetime | None) -> Candidates:
-        """Return the candidates after all ends up to a time; None for before all ends."""
-        count = self._count(time)
-        if len(self.scenario) > count:
-            self.scenario.undo(count)
-        for end in self.ends[len(self.scenario) : count]:
-            self.scenario.release(end.consumer)
-        candidates = self.scenario.candidates(self.request, limit=1, **self.options)
-        bool(candidates)  # the search is lazy: it runs before the scenario changes
-        return candidates
-
-    def _count(self, time: datetime.datetime | None) -> int:
-        return 0 if time is None else bisect.bisect_right(self.ends, time, key=lambda end: end.at)
-
-    def needed_for(self, candidate: Candidate, time: datetime.datetime) -> tuple[End, ...]:
-        """Return the ends without any one of which a candidate would not be free, in order.
-
-        All consumers on its trees are released, and the candidate is claimed. Then they return as
-        far as they fit, the last to end first: the ends of the others are needed.
-        """
-        self.scenario.undo(0)
-        fleet = self.scenario.snapshot.fleet
-        trees = {int(fleet.tree[fleet.place_by_key[a.provider]]) for a in candidate.allocations}
-        places = [place for tree in sorted(trees) for place in fleet.of_tree(tree)]
-        nearby = {consumer for _, _, consumer, _ in fleet.allocations.of(places)}
-        ended = [end for end in self.ends[: self._count(time)] if end.consumer in nearby]
-        released = [(end, self.scenario.release(end.consumer)) for end in ended]
-        self.scenario.claim(TRIAL, candidate)
-        needed: list[End] = []
-        for end, allocations in reversed(released):
-            try:
-                self.scenario.claim(end.consumer, allocations)
-            except exceptions.CapacityException:
-                needed.append(end)
-        if len(needed) <= MOST_CHECKED:  # a consumer above a capacity never returns
-            for end in needed.copy():
-                fewer = [other for other in needed if other is not end]
-                if self._is_free(candidate, fewer):
-                    needed = fewer
-        return tuple(reversed(needed))
-
-    def _is_free(self, candidate: Candidate, ended: Collection[End]) -> bool:
-        self.scenario.undo(0)
-        for end in ended:
-            self.scenario.release(end.consumer)
+    All consumers on its trees are released, and the candidate is claimed. Then they return as far
+    as they fit, the last to end first: the ends of the others are needed.
+    """
+    scenario.undo(0)
+    fleet = scenario.snapshot.fleet
+    trees = {int(fleet.tree[fleet.place_by_key[a.provider]]) for a in candidate.allocations}
+    places = [place for tree in sorted(trees) for place in fleet.of_tree(tree)]
+    nearby = {consumer for _, _, consumer, _ in fleet.allocations.of(places)}
+    released = [(end, scenario.release(end.consumer)) for end in ended if end.consumer in nearby]
+    scenario.claim(TRIAL, candidate)
+    needed: list[End] = []
+    for end, allocations in reversed(released):
         try:
-            self.scenario.claim(TRIAL, candidate)
+            scenario.claim(end.consumer, allocations)
         except exceptions.CapacityException:
-            return False
-        return True
+            needed.append(end)
+    if len(needed) <= MOST_CHECKED:  # a consumer above a capacity never returns
+        for end in needed.copy():
+            fewer = [other for other in needed if other is not end]
+            if _is_free(scenario, candidate, fewer):
+                needed = fewer
+    return tuple(reversed(needed))
+
+
+def _is_free(scenario: Scenario[State], candidate: Candidate, ended: Collection[End]) -> bool:
+    """Return True if a candidate can be claimed after some ends."""
+    scenario.undo(0)
+    for end in ended:
+        scenario.release(end.consumer)
+    try:
+        scenario.claim(TRIAL, candidate)
+    except exceptions.CapacityException:
+        return False
+    return True
 
 
 def _moment(name: str, at: object) -> datetime.datetime:
