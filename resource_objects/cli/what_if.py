@@ -324,16 +324,16 @@ def rehearsed(command: Command, ledger: Ledger, said: argparse.Namespace) -> Reh
 def rehearsed_rows(done: Rehearsal) -> list[Sequence[Any]]:
     """Return a row for each who goes, with where to, and for each who cannot, with why."""
     rows: list[Sequence[Any]] = [
-        (one.consumer, one.held, str(one.candidate), Lines([])) for one in done.placed
+        (one.consumer, one.allocated, str(one.candidate), Lines([])) for one in done.placed
     ]
-    return rows + [(one.consumer, one.held, "", Lines(list(one.why))) for one in done.stuck]
+    return rows + [(one.consumer, one.allocated, "", Lines(list(one.why))) for one in done.stuck]
 
 
 def rehearsed_trees(done: Rehearsal, glyphs: Glyphs) -> Iterator[str]:
     """Yield who goes where, and of each who cannot the nearest hosts with the failing places."""
     yield from map(str, done.placed)
     for one in done.stuck:
-        yield f"{one.consumer}: {one.held} -> nowhere"
+        yield f"{one.consumer}: {one.allocated} -> nowhere"
         if one.explanation is None:
             yield from (f"  {line}" for line in one.why)
         else:

@@ -16,7 +16,7 @@ import datetime
 import json
 import types
 import typing
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from resource_objects import exceptions
@@ -59,7 +59,7 @@ S = TypeVar("S", bound=State)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Bundle(Generic[S]):
-    """What is needed to repeat a search.
+    """A search that can be repeated: the rows of a snapshot, a request and options.
 
     :param columns: the rows of the snapshot
     :param options: of the search: those of :data:`OPTIONS`
@@ -215,7 +215,7 @@ def outcome_of(candidates: Candidates) -> Hashable:
 class Part(NamedTuple):
     """A kind of thing in columns that can be removed."""
 
-    list_all: Callable[[Columns], Sequence[Any]]
+    list_all: Callable[[Columns], Iterable[Any]]
     without: Callable[[Columns, Collection[Any]], Columns]
 
 
@@ -241,26 +241,10 @@ def _reduced(columns: Columns, part: Part, is_enough: Callable[[Columns], bool])
     return columns
 
 
-def _roots(columns: Columns) -> list[int]:
-    return list(dict.fromkeys(columns.providers.root_id))
-
-
 def _without_trees(columns: Columns, roots: Collection[int]) -> Columns:
     removed = frozenset(roots)
     rows = zip(columns.providers.provider_id, columns.providers.root_id, strict=True)
     return _without_providers(columns, {number for number, root in rows if root in removed})
-
-
-def _consumers(columns: Columns) -> list[str]:
-    return sorted(set(columns.allocations.consumer))
-
-
-def _without_consumers(columns: Columns, consumers: Collection[str]) -> Columns:
-    return without_consumers(columns, *consumers)
-
-
-def _lowest_first(columns: Columns) -> list[int]:
-    return list(columns.providers.provider_id)[::-1]
 
 
 def _without_providers(columns: Columns, numbers: Collection[int]) -> Columns:
@@ -310,9 +294,14 @@ def _selected(columns: Columns, is_kept: Callable[[str, tuple[Any, ...]], bool])
 
 #: The things that are removed, the largest first.
 PARTS: Sequence[Part] = (
-    Part(_roots, _without_trees),
-    Part(_consumers, _without_consumers),
-    Part(_lowest_first, _without_providers),
+    Part(lambda columns: dict.fromkeys(columns.providers.root_id), _without_trees),
+    Part(
+        lambda columns: sorted(set(columns.allocations.consumer)),
+        lambda columns, consumers: without_consumers(columns, *consumers),
+    ),
+    Part(
+        lambda columns: columns.providers.provider_id[::-1], _without_providers
+    ),  # the lowest first
     Part(_rows, _without_rows),
 )
 

@@ -24,7 +24,12 @@ from resource_objects.requests import Gang, Member, Request
 from resource_objects.search.candidate import Candidate, Chosen
 from resource_objects.search.explain import Explanation
 from resource_objects.search.scenario import DRAINED, Scenario, State
-from resource_objects.search.script import Requests, counts_held, made_for, without
+from resource_objects.search.script import (
+    Requests,
+    request_for_counts,
+    request_of,
+    without_consumers,
+)
 
 #: The maximum number of candidates that are tried for each consumer.
 MOST_CANDIDATES = 4
@@ -40,7 +45,7 @@ class Placed:
 
     consumer: str
     request: Request
-    held: str  #: its allocations, as text
+    allocated: str  #: its allocations, as text
     candidate: Candidate
     #: the candidate, with the request if that is known, to be claimed
     chosen: Candidate | Chosen = dataclasses.field(repr=False, compare=False)
@@ -50,12 +55,12 @@ class Placed:
         return {
             "consumer": self.consumer,
             "request": str(self.request),
-            "holds": self.held,
+            "holds": self.allocated,
             "to": self.candidate.to_dict(),
         }
 
     def __str__(self) -> str:
-        return f"{self.consumer}: {self.held} -> {self.candidate}"
+        return f"{self.consumer}: {self.allocated} -> {self.candidate}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -64,7 +69,7 @@ class Stuck:
 
     consumer: str
     request: Request
-    held: str
+    allocated: str
     why: tuple[str, ...]  #: a line for each host, with its reasons
     #: whether it has no place even if no other consumer is moved; else others were placed before it
     is_certain: bool = False
@@ -78,14 +83,14 @@ class Stuck:
         return {
             "consumer": self.consumer,
             "request": str(self.request),
-            "holds": self.held,
+            "holds": self.allocated,
             "why": list(self.why),
             "is_certain": self.is_certain,
             "cut_short": self.cut_short,
         }
 
     def __str__(self) -> str:
-        return "\n  ".join([f"{self.consumer}: {self.held} -> nowhere", *self.why])
+        return "\n  ".join([f"{self.consumer}: {self.allocated} -> nowhere", *self.why])
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -171,10 +176,10 @@ class _Drain:
         self.consumers = self._consumers()
         #: None if it is unknown: the counts are placed then
         self.known_requests = {
-            name: made_for(self.scenario, requests, name) for name in self.consumers
+            name: request_of(self.scenario, requests, name) for name in self.consumers
         }
         self.requests = {
-            name: request or counts_held(self.scenario, name)
+            name: request or request_for_counts(self.scenario, name)
             for name, request in self.known_requests.items()
         }
 
@@ -209,7 +214,7 @@ class _Drain:
         ]
         return tuple(sorted({consumer for _, _, consumer, _ in fleet.allocations.of(drained)}))
 
-    def _held(self, name: str) -> str:
+    def _allocated(self, name: str) -> str:
         uses = self.scenario.held(name).held
         return ", ".join(f"{use.resource_class}={use.amount} of {use.provider}" for use in uses)
 
@@ -267,8 +272,8 @@ class _Drain:
         request = self.known_requests[name]
         chosen = candidate if request is None else Chosen(candidate, request)
         done.scenario.claim(name, chosen, limits=self.options.get("limits"))
-        held = self._held(name)
-        done.placed[name] = Placed(name, self.requests[name], held, candidate, chosen)
+        allocated = self._allocated(name)
+        done.placed[name] = Placed(name, self.requests[name], allocated, candidate, chosen)
 
     def _place_at_once(self, best: _Round) -> tuple[_Round, bool]:
         """Return a round that places all consumers, if the search for all at once finds one."""
@@ -291,8 +296,8 @@ class _Drain:
     def _stuck(self, name: str, after: Scenario[State]) -> Stuck:
         """Return the reasons that a consumer has no place: at all, or next to the others."""
         why, facts = "no candidate of a short search could be claimed", dict[str, Any]()
-        individually = without(self.scenario, *self.consumers)
-        for scenario, is_certain in ((individually, True), (without(after, name), False)):
+        individually = without_consumers(self.scenario, *self.consumers)
+        for scenario, is_certain in ((individually, True), (without_consumers(after, name), False)):
             options = {"limit": 1, **self.options}
             try:
                 candidates = scenario.candidates(self.requests[name], **options)
@@ -308,4 +313,4 @@ class _Drain:
                 facts |= {"explanation": explanation, "snapshot": scenario.snapshot}
             break
         lines = tuple(why.splitlines())
-        return Stuck(name, self.requests[name], self._held(name), lines, **facts)
+        return Stuck(name, self.requests[name], self._allocated(name), lines, **facts)

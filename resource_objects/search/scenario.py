@@ -1,9 +1,9 @@
 """The scenario: a fork of a snapshot in which changes can be tried.
 
-Each change makes the next fleet from the last one. Its columns of figures are copied if somebody
-has seen the last one (copy on write); everything else is shared. So the base snapshot stays as it
-is, and earlier snapshots of the scenario stay valid. An undo makes the opposite change, which is
-exact because all figures are integers.
+Each change makes the next fleet from the last one. Its columns of figures are copied if the last
+one is part of a snapshot (copy on write); the other columns are shared. So the base snapshot never
+changes, and earlier snapshots of the scenario stay valid. An undo makes the opposite change, which
+is exact because all figures are integers.
 
 Allocations are settled by :mod:`~resource_objects.store.decide`, as in every ledger.
 """
@@ -167,7 +167,7 @@ class Scenario(Generic[S_co]):
     def __init__(self, snapshot: S_co) -> None:
         self._base = snapshot
         self._fleet = snapshot._fleet
-        #: None while nobody has seen the fleet, which then may be changed in place
+        #: None if no snapshot has the fleet, which then may be changed in place
         self._snapshot: S_co | None = snapshot
         self._records: dict[str, ConsumerRecord | None] = {}  # of consumers that changed here
         self._steps: list[_UsageStep | _DefinitionStep] = []
@@ -640,10 +640,10 @@ def kept_in_place(
     without: Callable[[str], State],
     staying: Callable[[str, Mapping[str, Amount]], Mapping[str, Amount]],
 ) -> Iterator[Chosen]:
-    """Yield a candidate on the host of the first one with what its consumer uses there.
+    """Yield a candidate on the host of the first one that retains the use of the consumer there.
 
-    None if the first one keeps all that it needs. Cost: a search of one host; if a placed amount
-    changes, a search for each part that is added to those in use.
+    No candidate is yielded if the first one retains all that the request needs. Cost: a search of
+    one host; if a placed amount changes, a search for each part that is added to those in use.
 
     :param uses: the use of the consumer
     :param without: returns a snapshot of a host in which the consumer uses nothing

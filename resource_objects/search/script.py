@@ -161,10 +161,10 @@ def read_script(text: str | Iterable[str]) -> tuple[Change, ...]:
 
 
 def _move(scenario: Scenario[State], requests: Requests, name: str, host: str) -> None:
-    stored, root = made_for(scenario, requests, name), scenario.tree(host).name
-    request = stored or counts_held(scenario, name)
+    stored, root = request_of(scenario, requests, name), scenario.tree(host).name
+    request = stored or request_for_counts(scenario, name)
     on_host = partial(OnlyHost, root)  # with its pools, unlike in_tree
-    candidates = without(scenario, name).candidates(request, limit=1, filters=[on_host])
+    candidates = without_consumers(scenario, name).candidates(request, limit=1, filters=[on_host])
     if not candidates:
         reasons = candidates.explain().of(root)
         explanation = "; ".join(sentences(reasons))
@@ -172,7 +172,7 @@ def _move(scenario: Scenario[State], requests: Requests, name: str, host: str) -
     scenario.move(name, Chosen(candidates[0], request) if stored else candidates[0])
 
 
-def without(scenario: Scenario[State], *consumers: str) -> Scenario[State]:
+def without_consumers(scenario: Scenario[State], *consumers: str) -> Scenario[State]:
     """Return a fork in which some consumers are released."""
     fork = scenario.fork()
     for consumer in consumers:
@@ -180,7 +180,7 @@ def without(scenario: Scenario[State], *consumers: str) -> Scenario[State]:
     return fork
 
 
-def made_for(scenario: Scenario[State], requests: Requests, consumer: str) -> Request | None:
+def request_of(scenario: Scenario[State], requests: Requests, consumer: str) -> Request | None:
     """Return the request of a consumer: of its claim in the scenario, or a stated one, or None.
 
     :raises NotFound: if it has no allocations
@@ -193,7 +193,7 @@ def made_for(scenario: Scenario[State], requests: Requests, consumer: str) -> Re
     return None if stated is None else Request.of(stated)
 
 
-def counts_held(scenario: Scenario[State], consumer: str) -> Request:
+def request_for_counts(scenario: Scenario[State], consumer: str) -> Request:
     """Return a request for the counts that are allocated to a consumer."""
     counts: dict[str, int] = {}
     for use in scenario.held(consumer).held:

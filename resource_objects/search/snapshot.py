@@ -32,7 +32,7 @@ from resource_objects.search.host_usage import HostUsage
 from resource_objects.search.order import Options, Order, check_seed
 from resource_objects.search.scenario import Scenario, State, plan_between
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # together they take a tenth of the start of a program, and most need none
     from resource_objects.search.bundle import Bundle
     from resource_objects.search.capacity import CapacityReport
     from resource_objects.search.drain import Rehearsal
@@ -250,7 +250,7 @@ class Snapshot(Shared):
             levels that are not nested
         :raises SearchLimitReached: if the budget is exhausted before the answer is known
         """
-        from resource_objects.search.gangs import fit_gang  # most processes place no gang
+        from resource_objects.search.gangs import fit_gang
 
         options = self._options(
             order=order, seed=seed, budget=budget, limits=limits, filters=filters

@@ -1,7 +1,7 @@
-"""When a request would fit: the earliest end of claims after which it does, if no others are made.
+"""The time at which a request would fit: the earliest sufficient end of claims.
 
-The claims are released in a fork in the order of their ends, and the request is searched again. It
-is an estimate: nothing is reserved, and a claim that is extended or made first changes the answer.
+The claims are released in a fork in the order of their ends, and the request is searched again. The
+answer is an estimate: nothing is reserved, and a claim that is extended or made first changes it.
 
 A bisection is exact, because a request that fits after some ends fits after all later ones, too. A
 later end only releases. It reduces the usage of every inventory, also through shares, so capacity
@@ -60,13 +60,13 @@ class When:
     """
 
     request: Request
-    now: bool = False  #: whether it fits without any future end
-    at: datetime.datetime | None = None  #: the earliest end after which it fits
+    now: bool = False  #: whether the request fits without any future end
+    at: datetime.datetime | None = None  #: the earliest end after which the request fits
     #: the candidate at that time; None if it is not known to fit
     candidate: Candidate | None = None
     #: the ends without any one of which this candidate would not be free
     because: tuple[End, ...] = ()
-    #: the latest end after which it is known not to fit; None if there is none
+    #: the latest end after which the request is known not to fit; None if there is none
     not_after: datetime.datetime | None = None
     cut_short: bool = False  #: whether the budget of a search was exhausted
     #: the reasons of the hosts after all ends, a line each; empty if it fits or is unknown
