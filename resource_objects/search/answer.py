@@ -255,7 +255,7 @@ def _most_free(problem: Problem, check: Check, hosts: Booleans) -> _Most:
         is_enabled = ~disabled[rows.provider]
     allowed = np.stack([~rows.is_part] * 2) if check.allowed is None else check.allowed
     able = allowed[OWN] & is_enabled & hosts[rows.tree]
-    if len(allowed) > 1 and fleet.pools:
+    if len(allowed) > 1 and fleet.has_pools:
         linked = hosts.copy()
         if problem.rules.host_gives:
             linked[list(fleet.pools.trees)] = False

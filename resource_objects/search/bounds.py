@@ -66,7 +66,7 @@ class CapacityByHost:
     def _pools(self, name: str) -> list[tuple[Integers, int]]:
         """Return for each pool of a class the hosts that it serves, and its free amount."""
         fleet, rows = self.fleet, self.fleet.rows(name)
-        if not fleet.pools:
+        if not fleet.has_pools:
             return []
         pools = []
         is_pool = fleet.is_pool[rows.provider] & ~self._disabled[rows.provider]
@@ -131,7 +131,7 @@ def sharing_conflicts(fleet: Fleet, numbers: Integers) -> Booleans:
     :param numbers: of inventories
     """
     in_conflict = np.zeros(len(fleet.hosts), dtype=np.bool_)
-    if not fleet.shares:
+    if not fleet.has_shares:
         return in_conflict
     numbers = np.unique(numbers)
     is_included = np.zeros(len(fleet.inventories.tree), dtype=np.bool_)

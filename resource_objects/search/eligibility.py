@@ -110,7 +110,7 @@ OWN, POOL = 0, 1
 
 def roles_of(fleet: Fleet) -> int:
     """Return the number of roles that providers can have."""
-    return 2 if fleet.pools else 1
+    return 2 if fleet.has_pools else 1
 
 
 def pools_of(fleet: Fleet, rules: Semantics, tree: int) -> list[int]:

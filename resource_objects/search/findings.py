@@ -274,7 +274,7 @@ class HostSet:
     @functools.cached_property
     def _pools(self) -> tuple[Integers, Integers]:
         """The hosts and their pools."""
-        numbered = enumerate(self.trees.tolist() if self.fleet.pools else ())
+        numbered = enumerate(self.trees.tolist() if self.fleet.has_pools else ())
         pairs = [
             (host, pool)
             for host, tree in numbered

@@ -209,6 +209,16 @@ class Fleet(Shared):
         """Values that other modules computed from the definitions, by their own keys."""
         return {}
 
+    @functools.cached_property
+    def has_pools(self) -> bool:
+        """Whether a provider is a pool."""
+        return bool(len(self.pools.providers))
+
+    @functools.cached_property
+    def has_shares(self) -> bool:
+        """Whether an inventory uses another one."""
+        return bool(len(self.shares.source))
+
     # --- other fleets of the same definitions ---
 
     def evolved(self, **changed: Any) -> Fleet:
@@ -252,11 +262,11 @@ class Fleet(Shared):
         by_place: dict[int, list[Change]] = {}
         for number, place, change in changes:
             net = change.after - change.before
-            for target, factor in ((number, 1), *(shares.of(number) if shares else ())):
+            for target, factor in ((number, 1), *(shares.of(number) if self.has_shares else ())):
                 used[target] += net * factor
                 affected.add(target)
             by_place.setdefault(place, []).append(change)
-        if shares:
+        if self.has_shares:
             affected.update([source for number in affected for source, _ in shares.into(number)])
         numbers = integers(sorted(affected))
         free[numbers], high[numbers] = self.figures(rows.capacity, used, numbers)
@@ -683,7 +693,7 @@ class Fleet(Shared):
     def holders(self, inventories: list[int]) -> tuple[tuple[str, int], ...]:
         """Return ``(consumer, amount)`` for the usage of some inventories, the largest first."""
         provider = self.inventories.provider
-        is_of_pools = bool(self.pools) and bool(self.is_pool[provider[inventories]].all())
+        is_of_pools = self.has_pools and bool(self.is_pool[provider[inventories]].all())
         key = tuple(inventories) if is_of_pools else ()
         consumers = self._pool_holders.get(key)
         if consumers is None:

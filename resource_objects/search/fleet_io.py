@@ -359,7 +359,7 @@ def _kind_rows(fleet: Fleet, spans: list[tuple[int, int]]) -> Iterator[tuple[Any
 
 
 def _share_rows(fleet: Fleet, spans: list[tuple[int, int]]) -> Iterator[tuple[Any, ...]]:
-    if not fleet.shares:
+    if not fleet.has_shares:
         return
     provider = fleet.inventories.provider
     for first, end in spans:

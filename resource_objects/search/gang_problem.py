@@ -100,7 +100,7 @@ def kinds_of(
     for same in alike.values():
         problem = compile_request(same[0].request, fleet, filters)
         count = sum(member.count for member in same) if most is None else most
-        is_counted = problem.classes and has_only_counts(problem) and not fleet.shares
+        is_counted = problem.classes and has_only_counts(problem) and not fleet.has_shares
         kinds.append(
             Kind(
                 members=tuple(same),

@@ -661,7 +661,7 @@ class _VisibleUsage:
         if self._known[0] != at:
             self._known = at, np.flatnonzero(self._last >= at)
         host = self._fleet.hosts[self._trees[at]] if at < len(self._trees) else None
-        visible = (c for c in allocated if c.host == host or self._fleet.pools)
+        visible = (c for c in allocated if c.host == host or self._fleet.has_pools)
         units = sorted(
             (a.provider, unit) for c in visible for a in c.allocations for unit in a.units
         )

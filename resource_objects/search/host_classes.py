@@ -70,7 +70,7 @@ class HostClasses:
     def of(self, tree: int) -> Hashable:
         """Return the class of a host: equal only for hosts in the same state."""
         fleet = self._fleet
-        if fleet.pools and fleet.pools.of_tree(tree):
+        if fleet.has_pools and fleet.pools.of_tree(tree):
             return tree
         here = fleet.of_tree(tree)
         at = slice(here.start, here.stop)
@@ -179,7 +179,7 @@ class HostClasses:
 
     @property
     def _is_detailed(self) -> bool:
-        return self._chooses_units or bool(self._fleet.shares)
+        return self._chooses_units or self._fleet.has_shares
 
     def _details(self, provider: int) -> Hashable:
         """Return the shares of a provider and, if units are chosen, its units and qualities."""

@@ -147,9 +147,9 @@ def needs_decision(problem: Problem) -> Booleans:
     is_placed = bool(problem.located or problem.near is not None or fleet.above)
     has_units = any(demand.units for demand in problem.classes)
     flags = np.full(len(fleet.hosts), is_placed or has_units)
-    if fleet.shares:
+    if fleet.has_shares:
         flags[fleet.inventories.tree[fleet.shares.source]] = True
-    if fleet.pools:
+    if fleet.has_pools:
         flags |= fleet.pools.linked_to(fleet.pools.providers, len(flags))
     flags[fleet.tree[[*fleet.disabled, *fleet.removed_units]]] = True
     return flags

@@ -183,7 +183,7 @@ class NamedGroups:
         amounts = Counter(unnamed)
         for kind in self.kinds:
             times, own = self.times_of(kind), np.flatnonzero(kind.provides_own)
-            pools = np.flatnonzero(kind.provides_as_pool) if self.fleet.pools else own[:0]
+            pools = np.flatnonzero(kind.provides_as_pool) if self.fleet.has_pools else own[:0]
             sums = self._by_tree(self.fleet.tree[own], times[own], pools, times[pools])
             result &= sums >= kind.count
             for name, _, amount in kind.amounts:
@@ -192,7 +192,7 @@ class NamedGroups:
             rows = self.fleet.rows(name)
             free = np.where(rows.is_part, 0, rows.free.clip(0))
             pools = rows.tree[:0]
-            if self.fleet.pools:
+            if self.fleet.has_pools:
                 pools = np.flatnonzero(self.fleet.is_pool[rows.provider])
             sums = self._by_tree(rows.tree, free, rows.provider[pools], free[pools])
             result &= sums >= amounts[name]

@@ -261,7 +261,7 @@ class Preference:
         if not self.is_plain:
             full = [self._fullness(provider) for provider in providers]
             providers = [providers[place] for place in self._ranked(tree, providers, full)]
-        if not self._fleet.shares:
+        if not self._fleet.has_shares:
             return list(providers)
         # a placement has one inventory; any other provider keeps its position
         inventories = map(equivalence(self._fleet).inventories, providers)

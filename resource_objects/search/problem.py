@@ -193,14 +193,14 @@ def _conditions_of(group: UnnamedGroup) -> Iterator[Condition]:
     fleet, classes, located = group.fleet, group.classes, group.located
     yield from classes
     yield from located
-    if located or (fleet.shares and len(classes) > 1):
+    if located or (fleet.has_shares and len(classes) > 1):
         yield JointCapacity(group)
     if group.required:
         yield RequiredTraits(group)
-    if fleet.pools and group.rules.host_gives and not located:
+    if fleet.has_pools and group.rules.host_gives and not located:
         yield HostProvides(group)
     # one class without traits is decided by its own condition
-    if len(classes) != 1 or located or group.required or fleet.shares or fleet.parts:
+    if len(classes) != 1 or located or group.required or fleet.has_shares or fleet.parts:
         yield JointDecision(group)
 
 
@@ -215,7 +215,7 @@ def _considered_hosts(unnamed: UnnamedGroup, named: NamedGroups) -> ConsideredHo
     if fleet.within is not None:
         within[:] = False
         within[fleet.within] = True
-    if not fleet.pools:
+    if not fleet.has_pools:
         return ConsideredHosts(within.copy(), within, np.ones_like(within))
     having = [condition.rows.tree for condition in unnamed.classes]
     having += [condition.parts.tree for condition in unnamed.located]
@@ -335,7 +335,7 @@ def decide_by_arrays(problem: Problem, is_plain: bool, *, of_each: bool) -> Arra
     having = problem.unnamed.always_has_traits() if problem.unnamed.required else None
     if having is not None:
         decides &= having
-    if len(classes) > 1 and fleet.shares:
+    if len(classes) > 1 and fleet.has_shares:
         decides &= ~_may_meet(fleet, first)
     if is_only is not None and not is_plain:
         decides &= is_only
@@ -357,7 +357,7 @@ def _first_of_each(condition: ClassCondition, provides: Booleans) -> tuple[Integ
         number = np.full(len(fleet.hosts), -1)
         number[rows.tree[entries[::-1]]] = entries[::-1] + rows.first
         is_provided = number >= 0
-    if fleet.shares:
+    if fleet.has_shares:
         is_provided = is_provided & ~placements(fleet)[number]
     return number, is_provided
 

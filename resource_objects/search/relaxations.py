@@ -509,7 +509,7 @@ class RelaxationSearch:
                 low = used + (1 if rows.is_below[entry] else least)
                 low = max(low, int(rows.capacity[entry]) + 1)
                 high = used + count
-                if fleet.shares:  # other amounts of the request may use it, too
+                if fleet.has_shares:  # other amounts of the request may use it, too
                     high += _shared_use(fleet, rows.first + entry, requested)
                 base, ratio = int(bases[entry]), int(rows.ratio[entry])
                 size = Fraction(_ratio_for(low, base), ratio) - 1
@@ -569,7 +569,7 @@ class RelaxationSearch:
         for tree in trees[first].tolist():
             host = fleet.hosts[tree]
             # a new host may be served by pools, or serve others as one
-            fork = self.snapshot.fork if fleet.pools else partial(self._fork, [tree])
+            fork = self.snapshot.fork if fleet.has_pools else partial(self._fork, [tree])
             change = Change("add", (free_name(names, host), "like", host))
             yield self._trial("add", host, f"one more host like {host}", change=change, fork=fork)
 

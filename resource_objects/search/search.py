@@ -101,7 +101,7 @@ class _Turns:
         self._exhausted: list[_Turn] = []  # undecided, and a larger budget would not help
         self._may_have_more = False  # some tree may have more candidates than were returned
         #: whether pools alone may provide a candidate
-        self._is_of_pools = not problem.rules.host_gives and bool(problem.fleet.pools)
+        self._is_of_pools = not problem.rules.host_gives and problem.fleet.has_pools
         self._pool_keys: set[Hashable] = set()  # of the candidates that pools alone provide
         self._repeating: set[int] = set()  # trees with such a candidate of a tree before
         self._first_by_pools: dict[tuple[int, ...], int] = {}

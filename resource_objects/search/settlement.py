@@ -87,7 +87,7 @@ class _FleetRows(OrderRows):
             row = None
             if number is not None:
                 self.numbers[key] = number
-                shares = fleet.shares.of(number) if fleet.shares else ()
+                shares = fleet.shares.of(number) if fleet.has_shares else ()
                 targets = tuple((self._key(target), factor) for target, factor in shares)
                 row = InventoryRow(fleet.record(number), shares=targets)
             self._inventories[key] = row

@@ -160,7 +160,7 @@ class TreeSearch:
             for source, amount in supply
         ]
         providers = [*(provider for _, provider in groups), *(provider for _, provider, _ in parts)]
-        needs_own = problem.rules.host_gives and bool(pools) and not located
+        needs_own = problem.rules.host_gives and problem.fleet.has_pools and not located
         if needs_own and all(tree[provider] != self.tree for provider in providers):
             return None
         if self._keys:  # the first candidate of each host is free

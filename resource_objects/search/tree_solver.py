@@ -612,7 +612,7 @@ class GroupSlots:
             for use in uses
         ]
         self._account.read({inventory for (inventory, _, _), _, _ in users})
-        if self._fleet.shares:
+        if self._fleet.has_shares:
             shared = {inventory for (inventory, amount, direct), _, _ in users if direct < amount}
             for (inventory, _, _), kind, place in users:
                 if inventory in shared:
@@ -752,7 +752,7 @@ def _uses_of_group(
     ]
     for at_provider in zip(*numbers, strict=True) if numbers else ((),) * len(providers):
         uses = {n: (n, amount, amount) for n, amount in zip(at_provider, amounts, strict=True)}
-        for inventory, amount, _ in tuple(uses.values()) if fleet.shares else ():
+        for inventory, amount, _ in tuple(uses.values()) if fleet.has_shares else ():
             for target, factor in fleet.shares.of(inventory):
                 _, total, direct = uses.get(target, (target, 0, 0))
                 uses[target] = target, total + amount * factor, direct

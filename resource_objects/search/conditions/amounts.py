@@ -162,7 +162,7 @@ class ClassCondition(Condition):
         """
         name, rows = count.resource_class, fleet.rows(count.resource_class)
         roles, allowed = 1, with_free_units(fleet, rows, count.units)
-        if fleet.pools and (is_pool := fleet.is_pool[rows.provider]).any():
+        if fleet.has_pools and (is_pool := fleet.is_pool[rows.provider]).any():
             roles, allowed = 2, np.stack((allowed & ~rows.is_part, allowed & is_pool))
         else:
             allowed = (allowed & ~rows.is_part)[np.newaxis]
@@ -260,7 +260,7 @@ class ClassCondition(Condition):
             # np.diff would take longer than all else here
             starts = np.concatenate(([True], rows.tree[1:] != rows.tree[:-1])).nonzero()[0]
             together = np.add.reduceat(parts, starts)
-            if fleet.shares:
+            if fleet.has_shares:
                 together -= _excess(fleet, rows.first, parts)[rows.tree[starts]]
             enough[rows.tree[starts[together >= self.amount]]] = True
         if self.has_pools:
@@ -343,7 +343,7 @@ class ClassCondition(Condition):
             sources=tuple(map(_source, *columns, is_device)),
             allowed=bits(self.allowed[at].tolist()),
             with_trait=tuple(bits(has[at].tolist()) for has in self.has_required),
-            shared_uses=self._shared_uses(numbers) if self.fleet.shares else {},
+            shared_uses=self._shared_uses(numbers) if self.fleet.has_shares else {},
             own=own,
         )
 
@@ -373,7 +373,7 @@ class ClassCondition(Condition):
     def sources_on(self, hosts: HostSet) -> Sources:
         """Return the sources on some hosts."""
         pairs = hosts.inventories(self.rows)
-        if not self.has_pools and hosts.fleet.pools:
+        if not self.has_pools and hosts.fleet.has_pools:
             pairs = pairs.where(pairs.role == OWN)
         flags = (pairs.flags(has) for has in self.has_required)
         return Sources(pairs, pairs.flags(self.allowed), tuple(flags))

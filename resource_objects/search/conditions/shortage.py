@@ -81,7 +81,9 @@ class Shortage:
         free = fleet.inventories.free[numbers].clip(0).tolist()
         #: by inventory, the free amount; and the same without regard to shares
         self._free: dict[int, int] = dict(zip(numbers, free, strict=True))
-        self._unshared = {n: max(0, fleet.left(n)) for n in numbers} if fleet.shares else self._free
+        self._unshared = self._free
+        if fleet.has_shares:
+            self._unshared = {n: max(0, fleet.left(n)) for n in numbers}
         #: whether the sum is too little: then no search is needed
         self.is_of_sums = sum(free) < self.amount
 
@@ -171,7 +173,7 @@ class Shortage:
     def _full(self, numbers: list[int]) -> list[Reason]:
         """Return that inventories are full, or others that they use through shares."""
         fleet, amount, free, unshared = self.fleet, self.amount, self._free, self._unshared
-        if fleet.shares and placements(fleet)[numbers].all():
+        if fleet.has_shares and placements(fleet)[numbers].all():
             return [no_placement(fleet, self.host, amount, numbers, self._sum(numbers))]
         is_short = sum(unshared[number] for number in numbers) < amount
         reasons = [self._capacity(numbers)] if is_short else []
@@ -309,7 +311,7 @@ def overdrawn(
     for amounts in uses:
         used.update(amounts)
     overfull = [n for n in sorted(used) if users[n] > 1 and used[n] > fleet.left(n)]
-    if overfull and fleet.shares:
+    if overfull and fleet.has_shares:
         reason = _without_placements(fleet, tree, classes)
         if reason is not None:
             return [reason]

@@ -238,7 +238,7 @@ class JointCapacity(Condition):
     def checks(self) -> Iterator[Check]:
         """Yield the hosts with enough where classes can only use one inventory."""
         group = self.group
-        if group.fleet.shares:
+        if group.fleet.has_shares:
             uses = [_shared_use(condition) for condition in group.classes]
             uses += [use for condition in group.located for use in condition.shared_demands()]
             yield Check(~exceeds_shared_capacity(group.fleet, uses), Rule.TOGETHER)
