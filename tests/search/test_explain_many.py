@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+import pickle
 import random
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from resource_objects.reasons import Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
 from resource_objects.search.explain import Explanation
@@ -98,3 +100,13 @@ def test_arrays_tell_of_a_fleet_without_a_decision():
     told = explained(200, Request("VCPU=9"))
     assert not len(told._of_refused.open)
     assert len(told.reasons) == 200
+
+
+def test_reasons_from_arrays_are_reasons_like_all_others():
+    (reason, *_) = explained(2, Request("VCPU=9")).reasons
+    equal = Reason(Rule.CAPACITY, 9, 8, 0, "VCPU", "host0000")
+    assert type(reason) is Reason
+    assert (reason, hash(reason), str(reason)) == (equal, hash(equal), str(equal))
+    assert pickle.loads(pickle.dumps(reason)) == equal
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        reason.bound = 9
