@@ -67,28 +67,20 @@ def stages(problem: Problem, considered: Booleans, refused: Integers) -> Iterato
     """
     is_decided = np.ones(len(considered), dtype=np.bool_)
     is_decided[refused] = False
-    last = considered
-    for check, before, after in _checked(problem, considered):
-        yield _stage(problem, check, before, after)
-        last = after
-    yield _stage(problem, Check(is_decided, Rule.TOGETHER), last, last & is_decided)
-
-
-def _checked(problem: Problem, considered: Booleans) -> Iterator[tuple[Check, Booleans, Booleans]]:
-    """Yield each check, with the hosts before and after it."""
-    left = considered
+    after = considered
     for condition in problem.conditions:
-        for check in _in_order(condition.checks()):
-            before, left = left, left & check.passing
-            yield check, before, left
+        for check in _stage_checks(condition.checks()):
+            before, after = after, after & check.passing
+            yield _stage(problem, check, before, after)
+    yield _stage(problem, Check(is_decided, Rule.TOGETHER), after, after & is_decided)
 
 
-def _in_order(checks: Iterator[Check]) -> Iterator[Check]:
+def _stage_checks(checks: Iterator[Check]) -> Iterator[Check]:
     """Yield the checks of a condition that are stages, in order."""
-    whole = next(checks, None)
+    first = next(checks, None)
     yield from checks
-    if whole is not None and whole.rule is not Rule.TOGETHER:
-        yield whole
+    if first is not None and first.rule is not Rule.TOGETHER:
+        yield first
 
 
 def _stage(problem: Problem, check: Check, before: Booleans, after: Booleans) -> Stage:
@@ -100,13 +92,13 @@ def _stage(problem: Problem, check: Check, before: Booleans, after: Booleans) ->
         resource=check.resource,
         label=check.label,
         requested=check.amount,
-        most=None if check.rows is None else _most_free(problem, check, before).amount,
+        most=None if check.rows is None else _max_free(problem, check, before).amount,
     )
 
 
-def emptied(every: Iterable[Stage]) -> Stage | None:
+def first_empty(stages: Iterable[Stage]) -> Stage | None:
     """Return the stage that leaves no host; None if some are left, or there are none at all."""
-    return next((stage for stage in every if stage.before and not stage.after), None)
+    return next((stage for stage in stages if stage.before and not stage.after), None)
 
 
 # --- the answer ---------------------------------------------------------------------------------
@@ -127,7 +119,7 @@ def answer(
     if not hosts:
         return "there are no hosts"
     if outcome.found:
-        parts = [f"{outcome.found:,} of {_hosts(hosts)} can hold it"]
+        parts = [f"{outcome.found:,} of {_count_of_hosts(hosts)} can hold it"]
         parts += [f"{refused:,} cannot"] if refused else []
         parts += [f"of {undecided:,} it is not known, the budget ran out"] if undecided else []
         if outcome.unseen:
@@ -137,61 +129,62 @@ def answer(
         rest = f"; the other {refused:,} cannot" if refused else ""
         return (
             f"not known: the budget of {outcome.budget:,} steps ran out on {undecided:,} of "
-            f"{_hosts(hosts)}{rest}"
+            f"{_count_of_hosts(hosts)}{rest}"
         )
     if outcome.unseen:
-        return f"not known of {_hosts(outcome.unseen)}: the limit was reached before"
-    why = _why(problem, outcome, line)
-    return why if feasibility is None else f"{why}; {_if_released(outcome, feasibility)}"
+        return f"not known of {_count_of_hosts(outcome.unseen)}: the limit was reached before"
+    why = _refusal(problem, outcome, line)
+    return why if feasibility is None else f"{why}; {_feasible_in_words(outcome, feasibility)}"
 
 
-def _if_released(outcome: SearchOutcome, feasibility: Feasibility) -> str:
-    """Return how many hosts could hold the request if nothing were allocated."""
-    sure, perhaps = feasibility.bounds(outcome.refused)
-    if not perhaps:
+def _feasible_in_words(outcome: SearchOutcome, feasibility: Feasibility) -> str:
+    """Return the number of hosts that could hold the request if nothing were allocated."""
+    least, most = feasibility.bounds(outcome.refused)
+    if not most:
         return "none could, even if nobody held anything"
-    if sure == perhaps == outcome.hosts:
-        return f"{'each' if sure > 1 else 'it'} could if nobody held anything"
-    number = f"{sure:,}" if sure == perhaps else f"at most {perhaps:,}"
-    return f"{number} of {_hosts(outcome.hosts)} could if nobody held anything"
+    if least == most == outcome.hosts:
+        return f"{'each' if least > 1 else 'it'} could if nobody held anything"
+    number = f"{least:,}" if least == most else f"at most {most:,}"
+    return f"{number} of {_count_of_hosts(outcome.hosts)} could if nobody held anything"
 
 
-def _hosts(count: int) -> str:
+def _count_of_hosts(count: int) -> str:
     return f"{count:,} host{'' if count == 1 else 's'}"
 
 
-def _who(hosts: int, count: int) -> str:
-    """Return the hosts that a check leaves out, of those before it."""
-    if count == hosts:
-        return "no host"
-    return f"none of the {count:,} hosts that are left" if count > 1 else "not even the host left"
-
-
-def _why(problem: Problem, outcome: SearchOutcome, line: Callable[[int], str]) -> str:
+def _refusal(problem: Problem, outcome: SearchOutcome, line: Callable[[int], str]) -> str:
     """Return the check that leaves no host; if there is none, the reasons of one host."""
-    hosts, left = outcome.hosts, outcome.considered
+    hosts, passing = outcome.hosts, outcome.considered
     for condition in problem.conditions:
         checks = condition.checks()
-        whole = next(checks, None)
-        if whole is None:
+        first = next(checks, None)
+        if first is None:
             continue
-        if whole.rule is not Rule.TOGETHER and (left & whole.passing).any():
-            left = left & whole.passing  # so each of its parts leaves a host
+        if first.rule is not Rule.TOGETHER and (passing & first.passing).any():
+            passing = passing & first.passing  # so each part of the condition leaves a host
             continue
-        for check in _in_order(itertools.chain([whole], checks)):
-            before, left = left, left & check.passing
-            if not left.any():
-                count = int(np.count_nonzero(before))
-                who, rest = _who(hosts, count), hosts - count
-                others = f" ({'1 other fails' if rest == 1 else f'{rest:,} others fail'} before)"
-                lacking = _lacking(problem, check, before)
-                return f"{who} {lacking}{others if rest else ''}"
-    count = int(np.count_nonzero(left))
-    whose = "each host seems"
+        for check in _stage_checks(itertools.chain([first], checks)):
+            before, passing = passing, passing & check.passing
+            if not passing.any():
+                return _failed_check(problem, check, before, hosts)
+    count = int(np.count_nonzero(passing))
+    subject = "each host seems"
     if count < hosts:
-        whose = f"{count:,} of {_hosts(hosts)} seem{'s' if count == 1 else ''}"
-    first = line(int(left.argmax()))
-    return f"{whose} to have room for each part of it, none can give all: {first}"
+        subject = f"{count:,} of {_count_of_hosts(hosts)} seem{'s' if count == 1 else ''}"
+    reasons = line(int(passing.argmax()))
+    return f"{subject} to have room for each part of it, none can give all: {reasons}"
+
+
+def _failed_check(problem: Problem, check: Check, before: Booleans, hosts: int) -> str:
+    """Return what the hosts before a check lack, and the number of the hosts that failed before."""
+    count, missing = int(np.count_nonzero(before)), _missing(problem, check, before)
+    if count == hosts:
+        return f"no host {missing}"
+    failed = "1 other fails" if hosts - count == 1 else f"{hosts - count:,} others fail"
+    subject = (
+        f"none of the {count:,} hosts that are left" if count > 1 else "not even the host left"
+    )
+    return f"{subject} {missing} ({failed} before)"
 
 
 #: What no host does, by the rule of a check.
@@ -208,11 +201,11 @@ _WORDS = {
 }
 
 
-def _lacking(problem: Problem, check: Check, hosts: Booleans) -> str:
+def _missing(problem: Problem, check: Check, hosts: Booleans) -> str:
     """Return what some hosts lack by a check."""
     group = f" for group {check.group}" if check.group else ""
     if check.rule is Rule.CAPACITY and check.amount is not None:
-        return _lacking_amount(problem, check, hosts, group)
+        return _missing_amount(problem, check, hosts, group)
     if check.rule is Rule.CAPACITY:
         parts = [check.resource, check.words, None if check.resource is None else "as it is asked"]
         return f"has room for {' '.join(filter(None, parts))}{group}"
@@ -223,12 +216,12 @@ def _lacking(problem: Problem, check: Check, hosts: Booleans) -> str:
     return words.format(resource=check.resource, label=check.label or check.rule.value) + group
 
 
-def _lacking_amount(problem: Problem, check: Check, hosts: Booleans, group: str) -> str:
+def _missing_amount(problem: Problem, check: Check, hosts: Booleans, group: str) -> str:
     """Return the amount that some hosts lack, and the most that one has free."""
     assert check.amount is not None, "the check compares amounts"
     words = f" {check.words}" if check.words else ""
     requested = f"{check.resource}={check.amount}{words}"
-    most = _most_free(problem, check, hosts)
+    most = _max_free(problem, check, hosts)
     within = f"{group} within the limits" if most.is_limited else group
     if most.amount >= check.amount:
         return f"can give {requested}{within}, though {most.where} has {most.amount} free"
@@ -237,7 +230,7 @@ def _lacking_amount(problem: Problem, check: Check, hosts: Booleans, group: str)
     return f"has {requested} free{within}, the most is {most.amount} of {most.where}"
 
 
-class _Most(NamedTuple):
+class _MaxFree(NamedTuple):
     """The most that is free of a class."""
 
     amount: int
@@ -245,7 +238,7 @@ class _Most(NamedTuple):
     is_limited: bool = False  #: an inventory is under a limit
 
 
-def _most_free(problem: Problem, check: Check, hosts: Booleans) -> _Most:
+def _max_free(problem: Problem, check: Check, hosts: Booleans) -> _MaxFree:
     """Return the most free of a class for some hosts: at one provider, or at several devices."""
     fleet, rows = problem.fleet, check.rows
     assert rows is not None, "the check compares amounts"
@@ -263,10 +256,10 @@ def _most_free(problem: Problem, check: Check, hosts: Booleans) -> _Most:
         able |= allowed[POOL] & is_enabled & is_linked
     free = np.where(able & ~rows.is_part, rows.free.clip(0), 0)
     if not len(free):
-        return _Most(0)
+        return _MaxFree(0)
     entry = int(free.argmax())
     where = fleet.names[int(rows.provider[entry])]
-    most = _Most(int(free[entry]), where, _are_limited(fleet, rows, able))
+    most = _MaxFree(int(free[entry]), where, _has_limits(fleet, rows, able))
     if check.divisible is None:
         return most
     devices = check.divisible & hosts[rows.tree] & is_enabled
@@ -274,10 +267,10 @@ def _most_free(problem: Problem, check: Check, hosts: Booleans) -> _Most:
     tree = int(total.argmax())
     if total[tree] < most.amount:
         return most
-    return _Most(int(total[tree]), fleet.hosts[tree], _are_limited(fleet, rows, devices))
+    return _MaxFree(int(total[tree]), fleet.hosts[tree], _has_limits(fleet, rows, devices))
 
 
-def _are_limited(fleet: Fleet, rows: ClassRows, entries: Booleans) -> bool:
+def _has_limits(fleet: Fleet, rows: ClassRows, entries: Booleans) -> bool:
     """Return True if some of the inventories are under limits."""
     return bool(fleet.limited) and not fleet.limited.keys().isdisjoint(
         (np.flatnonzero(entries) + rows.first).tolist()

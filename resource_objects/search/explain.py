@@ -15,7 +15,7 @@ from resource_objects import exceptions
 from resource_objects.fields import Shared
 from resource_objects.names import in_natural_order
 from resource_objects.reasons import Reason, sentences
-from resource_objects.search.answer import Stage, answer, emptied, stages
+from resource_objects.search.answer import Stage, answer, first_empty, stages
 from resource_objects.search.arrays import Booleans, integers
 from resource_objects.search.feasibility import Feasibility, Outlook, SearchOutcome
 from resource_objects.search.host_reasons import HostReasons, needs_decision
@@ -106,7 +106,7 @@ class Explanation(Shared):
     @property
     def emptied(self) -> Stage | None:
         """The stage that leaves no host; None if some are left, or there are none at all."""
-        return emptied(self.stages)
+        return first_empty(self.stages)
 
     @property
     def undecided(self) -> tuple[str, ...]:

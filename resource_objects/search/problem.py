@@ -98,7 +98,7 @@ class Problem:
     @property
     def filters(self) -> tuple[HostFilter, ...]:
         """The conditions of the caller on hosts."""
-        return tuple(one for one in self.of_host if isinstance(one, HostFilter))
+        return tuple([c for c in self.of_host if isinstance(c, HostFilter)])
 
     def masks(self) -> Iterator[Booleans]:
         """Yield, by condition that arrays can check, the hosts that may meet it."""
