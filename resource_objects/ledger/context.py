@@ -117,21 +117,24 @@ class LedgerContext:
         :param after: the name or uuid of the last provider before the first page
         :raises NotFound: if that provider does not exist
         """
-        backend, start = self.backend, 0
-        if after is not None:
-            key = names.provider_key(after)
-            uuid = self.uuids([key])[key]
-            last = backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1, 0)
-            if not last:
-                raise exceptions.NotFound("provider", after)
-            start = last[0].number
+        backend = self.backend  # a closed ledger is refused now, and not by the first page
         return pages_of(
             lambda count, number: backend.list_providers(criteria, count, number or 0),
             lambda listed: listed.number,
             page or self.page,
             limit,
-            start,
+            0 if after is None else self.listed(names.provider_key(after)).number,
         )
+
+    def listed(self, key: str) -> ListedProvider:
+        """Return a provider, by name or uuid, as a list has it. Cost: two statements.
+
+        :raises NotFound: if it does not exist
+        """
+        uuid = self.uuids([key])[key]
+        for listed in self.backend.list_providers(ProviderFilter(uuids=frozenset([uuid])), 1):
+            return listed
+        raise exceptions.NotFound("provider", key)
 
     def consumer_pages(
         self,

@@ -12,7 +12,7 @@ from resource_objects.ledger.context import LedgerContext, consumer_of
 from resource_objects.providers import Consumer, Disabled
 from resource_objects.providers.arguments import moment
 from resource_objects.providers.disabled import DisableOrder
-from resource_objects.providers.listing import ConsumerFilter, ListedProvider, ProviderFilter
+from resource_objects.providers.listing import ConsumerFilter, ListedProvider
 from resource_objects.providers.orders import Write
 
 
@@ -75,7 +75,7 @@ class Maintenance:
         order = DisableOrder(self._context.uuids([key])[key], reason, until)
         write = Write(self._context.operation(operation), kind, key, disabling=(order,))
         self._context.backend.commit(write)
-        return self._listed(key)
+        return self._context.listed(key)
 
     def drain(
         self,
@@ -85,7 +85,7 @@ class Maintenance:
         operation: str | None,
     ) -> DrainStatus:
         if reason is None:
-            listed = self._listed(names.provider_key(provider))
+            listed = self._context.listed(names.provider_key(provider))
             if listed.disabled is None:
                 expected = f"a reason: {listed.name} is enabled"
                 raise exceptions.InvalidInput("field", "reason", None, expected)
@@ -104,9 +104,3 @@ class Maintenance:
             if any(use.provider_uuid in inside for use in record.held)
         )
         return DrainStatus(listed.name, listed.disabled, consumers)
-
-    def _listed(self, key: str) -> ListedProvider:
-        uuid = self._context.uuids([key])[key]
-        for listed in self._context.providers(ProviderFilter(uuids=frozenset([uuid]))):
-            return listed
-        raise exceptions.NotFound("provider", key)
