@@ -87,7 +87,7 @@ class HostReasons:
         """Return the number of reasons, most of which are not made for it."""
         of_columns = self._hosts_by(lambda reason: reason).values()
         single = sum(len(reasons) for _, reasons in self._single())
-        return single + sum(map(np.count_nonzero, of_columns))
+        return int(single + sum(map(np.count_nonzero, of_columns)))
 
     def labels(self, among: Integers) -> Counter[str]:
         """Return how many of some hosts fail by each constraint; one may fail by several."""
