@@ -132,14 +132,14 @@ class Explanation(Shared):
 
     def first_reasons(self, count: int) -> tuple[tuple[Reason, ...], int]:
         """Return the first of :attr:`reasons`, and the number of the others."""
-        found: list[Reason] = []
+        reasons: list[Reason] = []
         refused = self._outcome.refused.tolist()
         self._find(refused[:count])
         for tree in refused:
-            if len(found) >= count:
+            if len(reasons) >= count:
                 break
-            found += self._of_tree(tree)
-        return tuple(found[:count]), max(0, self._of_refused.count() - count)
+            reasons += self._of_tree(tree)
+        return tuple(reasons[:count]), max(0, self._of_refused.count() - count)
 
     def of(self, host: str) -> tuple[Reason, ...]:
         """Return the reasons of one host; none if it was not refused."""
@@ -172,25 +172,25 @@ class Explanation(Shared):
         """
         if type(count) is not int or count < 1:
             raise exceptions.InvalidInput("request", "nearest", count, "an integer of 1 or more")
-        found: list[HostExplanation] = []
-        never: list[_Ranked] = []
-        rest: Iterator[_Ranked] = iter(())
+        nearest: list[HostExplanation] = []
+        infeasible: list[_Ranked] = []
+        surely_infeasible: Iterator[_Ranked] = iter(())
         ranked = self._ranked()
         for host in ranked:
             if host.is_never:  # and so are all hosts after it
-                rest = itertools.chain([host], ranked)
+                surely_infeasible = itertools.chain([host], ranked)
                 break
             (outlook,) = self._outlooks_of([host.tree])
             if outlook is Outlook.NEVER:
-                never.append(host)
+                infeasible.append(host)
                 continue
-            found.append(self._explained(host.tree, outlook))
-            if len(found) == count:
-                return tuple(found)
-        infeasible = heapq.merge(never, rest, key=lambda host: host.rank)
-        for host in itertools.islice(infeasible, count - len(found)):
-            found.append(self._explained(host.tree, Outlook.NEVER))
-        return tuple(found)
+            nearest.append(self._explained(host.tree, outlook))
+            if len(nearest) == count:
+                return tuple(nearest)
+        others = heapq.merge(infeasible, surely_infeasible, key=lambda host: host.rank)
+        for host in itertools.islice(others, count - len(nearest)):
+            nearest.append(self._explained(host.tree, Outlook.NEVER))
+        return tuple(nearest)
 
     def _explained(self, tree: int, outlook: Outlook) -> HostExplanation:
         return HostExplanation(self._hosts[tree], outlook, self._of_tree(tree))

@@ -32,10 +32,10 @@ class Outlook(enum.StrEnum):
 class SearchOutcome:
     """The outcome of a search by host, as trees in the order of names."""
 
-    considered: Booleans  #: all hosts but the pools that could be no host
-    refused: Integers  #: they cannot hold the request
-    undecided: tuple[int, ...]  #: the budget ran out
-    unseen: int  #: the number of those not decided because the limit was reached
+    considered: Booleans  #: all hosts, without the pools that cannot be a host
+    refused: Integers  #: the hosts that cannot hold the request
+    undecided: tuple[int, ...]  #: the hosts on which the budget ran out
+    unseen: int  #: the number of hosts that are not decided because the limit was reached
     budget: int
     #: whether refused hosts are feasible; None: unknown
     feasibility: Callable[[], Feasibility] | None = None
@@ -51,7 +51,7 @@ class SearchOutcome:
         return max(0, self.hosts - len(self.refused) - len(self.undecided) - self.unseen)
 
 
-#: At most so many hosts are decided to count the feasible ones.
+#: The maximum number of hosts that are decided to count the feasible ones.
 FEW_OPEN = 50
 
 _NEVER, _NOT_NOW, _UNKNOWN, _OPEN = range(4)

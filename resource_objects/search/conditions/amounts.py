@@ -322,29 +322,29 @@ class ClassCondition(Condition):
         return last[1]
 
     def _of_tree(self, tree: int) -> TreeDemand:
-        rows, every = self.rows, self.fleet.inventories
-        here = rows.of_tree(tree)
-        own = here.stop - here.start
-        numbers: Sequence[int] = range(rows.first + here.start, rows.first + here.stop)
-        some: Any = slice(rows.first + here.start, rows.first + here.stop)
-        is_device = self.is_device[here].tolist()
-        at: Any = (OWN, here)
+        rows, inventories = self.rows, self.fleet.inventories
+        own = rows.of_tree(tree)
+        count = own.stop - own.start
+        numbers: Sequence[int] = range(rows.first + own.start, rows.first + own.stop)
+        selected: Any = slice(rows.first + own.start, rows.first + own.stop)
+        is_device = self.is_device[own].tolist()
+        at: Any = (OWN, own)
         pools = pools_of(self.fleet, self.rules, tree) if self.has_pools else ()
         if pools:
             of_pools = np.flatnonzero(np.isin(rows.provider, pools))
-            entries = np.concatenate((np.arange(here.start, here.stop), of_pools))
-            numbers = some = (entries + rows.first).tolist()
+            entries = np.concatenate((np.arange(own.start, own.stop), of_pools))
+            numbers = selected = (entries + rows.first).tolist()
             is_device += [False] * len(of_pools)
-            at = np.repeat((OWN, POOL), (own, len(of_pools))), entries
-        columns = [column[some].tolist() for column in (every.low, every.high, every.step_size)]
+            at = np.repeat((OWN, POOL), (count, len(of_pools))), entries
+        columns = (inventories.low, inventories.high, inventories.step_size)
         return TreeDemand(
             amount=self.amount,
             numbers=numbers,
-            sources=tuple(map(_source, *columns, is_device)),
+            sources=tuple(map(_source, *(c[selected].tolist() for c in columns), is_device)),
             allowed=bits(self.allowed[at].tolist()),
             with_trait=tuple(bits(has[at].tolist()) for has in self.has_required),
             shared_uses=self._shared_uses(numbers) if self.fleet.has_shares else {},
-            own=own,
+            own=count,
         )
 
     def _shared_uses(self, numbers: Sequence[int]) -> dict[int, list[Link]]:
@@ -360,13 +360,13 @@ class ClassCondition(Condition):
 
     def can(self, tree: int, sources: int) -> bool:
         """Return True if some sources, as bits, can provide it, or if a decision takes too long."""
-        here = self.of_tree(tree).only(sources)
+        demand = self.of_tree(tree).only(sources)
         most = 0
-        for source in here.sources:  # the sums need no search
+        for source in demand.sources:  # the sums need no search
             if source.high >= source.low:
                 most += source.high if source.is_device else 0
                 most = max(most, source.high)
-        return most >= here.amount and may_provide(self.fleet, tree, [here])
+        return most >= demand.amount and may_provide(self.fleet, tree, [demand])
 
     # --- reasons ---
 
@@ -391,49 +391,48 @@ class ClassCondition(Condition):
 
     def find(self, findings: Findings, hosts: Booleans) -> None:
         """Add the reasons of some hosts."""
-        rows, every = self.rows, findings.hosts
+        rows, host_set = self.rows, findings.hosts
         name, amount = self.resource_class, self.amount
-        here, may_provide = findings.sources[self]
-        pairs = here.pairs
+        sources, may_provide = findings.sources[self]
+        pairs = sources.pairs
         counted = pairs.where(~rows.is_part[pairs.entry])
-        has_allowed = every.any(pairs.host[here.allowed])
-        is_lost = has_allowed & ~every.any(pairs.host[may_provide])
-        none = hosts & (is_lost | ~every.any(counted.host))
-        findings.add(self, Rule.NO_INVENTORY, np.flatnonzero(none), amount, resource=name)
+        has_allowed = host_set.any(pairs.host[sources.allowed])
+        is_lost = has_allowed & ~host_set.any(pairs.host[may_provide])
+        is_without = hosts & (is_lost | ~host_set.any(counted.host))
+        findings.add(self, Rule.NO_INVENTORY, np.flatnonzero(is_without), amount, resource=name)
 
-        def taken_units(host: int) -> list[Reason]:
-            numbers = self.of_tree(int(every.trees[host])).numbers
+        def allocated_units(host: int) -> list[Reason]:
+            numbers = self.of_tree(int(host_set.trees[host])).numbers
             return reasons_of_units(self.fleet, name, amount, self.units, numbers)
 
-        excluded_on = hosts & ~none & ~has_allowed
-        flags = [counted.flags(failed) for failed in self.failed]
+        is_excluded = hosts & ~is_without & ~has_allowed
         findings.add_excluded(
             self,
-            excluded_on,
+            is_excluded,
             counted.host,
             self.requirements,
-            flags,
+            [counted.flags(failed) for failed in self.failed],
             amount,
             name,
-            otherwise=taken_units,
+            otherwise=allocated_units,
         )
-        rest = hosts & ~none & ~excluded_on
-        some = pairs.where(may_provide)
-        is_few = every.sum(rows.free[some.entry].clip(0), some.host) < amount
-        needs_decision = every.has_shares
+        is_open = hosts & ~is_without & ~is_excluded
+        able = pairs.where(may_provide)
+        is_few = host_set.sum(rows.free[able.entry].clip(0), able.host) < amount
+        needs_decision = host_set.has_shares
         if self.has_pools:
-            needs_decision = needs_decision | every.has_pools
-        findings.add_full(self, rest & is_few & ~needs_decision, some, rows, amount, name)
-        rest &= needs_decision | ~is_few
-        rest[some.host[self.provides_all[some.entry]]] = False
+            needs_decision = needs_decision | host_set.has_pools
+        findings.add_full(self, is_open & is_few & ~needs_decision, able, rows, amount, name)
+        is_open &= needs_decision | ~is_few
+        is_open[able.host[self.provides_all[able.entry]]] = False
         if self.is_split:
-            rest &= needs_decision | ~self._add_up(every, some)
+            is_open &= needs_decision | ~self._add_up(host_set, able)
 
         def decide(host: int) -> list[Reason]:
-            sources = bits(may_provide[pairs.of_host(host)].tolist())
-            return self._decide(int(every.trees[host]), sources)
+            able = bits(may_provide[pairs.of_host(host)].tolist())
+            return self._decide(int(host_set.trees[host]), able)
 
-        findings.add_each(self, rest, decide)
+        findings.add_each(self, is_open, decide)
 
     def _add_up(self, hosts: HostSet, sources: Pairs) -> Booleans:
         """Return the hosts whose devices surely provide it together: they provide any part."""
@@ -446,21 +445,21 @@ class ClassCondition(Condition):
 
     def _decide(self, tree: int, sources: int) -> list[Reason]:
         """Return the reasons on one tree of some sources, at least one."""
-        here, fleet = self.of_tree(tree), self.fleet
-        places = members(here, sources)
+        demand, fleet = self.of_tree(tree), self.fleet
+        places = members(demand, sources)
         shortage = Shortage(
             fleet,
             fleet.hosts[tree],
             self.resource_class,
-            here.amount,
-            [here.numbers[place] for place in places],
-            {here.numbers[place] for place in places if here.sources[place].is_device},
-            is_pooled=not here.own,
+            demand.amount,
+            [demand.numbers[place] for place in places],
+            {demand.numbers[place] for place in places if demand.sources[place].is_device},
+            is_pooled=not demand.own,
         )
         if not shortage.is_of_sums:
             if self.can(tree, sources):
                 return []
-            if reasons := overdrawn(fleet, tree, [here.only(sources)]):
+            if reasons := overdrawn(fleet, tree, [demand.only(sources)]):
                 return reasons
         return shortage.reasons()
 
@@ -471,13 +470,13 @@ class ClassCondition(Condition):
         traits before it.
         """
         host, amount, name = self.fleet.hosts[tree], self.amount, self.resource_class
-        here = self.sources_on(HostSet(self.fleet, self.rules, integers([tree])))
-        counted = ~self.rows.is_part[here.pairs.entry]
-        failed = [here.pairs.flags(flags)[counted] for flags in self.failed]
-        is_allowed = bool((here.allowed & here.has_required[trait]).any())
+        sources = self.sources_on(HostSet(self.fleet, self.rules, integers([tree])))
+        counted = ~self.rows.is_part[sources.pairs.entry]
+        failed = [sources.pairs.flags(flags)[counted] for flags in self.failed]
+        is_allowed = bool((sources.allowed & sources.has_required[trait]).any())
         traits = range(trait + 1) if is_allowed else [trait]
         conditions = [(Rule.TRAIT_MISSING, required[number]) for number in traits]
-        lacking = [~here.has_required[number][counted] for number in traits]
+        lacking = [~sources.has_required[number][counted] for number in traits]
         reasons = excluded(
             [*conditions, *self.requirements], [*lacking, *failed], amount, name, host
         )
@@ -485,7 +484,7 @@ class ClassCondition(Condition):
             return reasons[0]
         if not is_allowed:
             return unmet(Rule.TRAIT_MISSING, required[trait], amount, name, host)
-        numbers = (here.pairs.entry[here.allowed] + self.rows.first).tolist()
+        numbers = (sources.pairs.entry[sources.allowed] + self.rows.first).tolist()
         holders = self.fleet.holders(numbers)
         words = in_words(conditions)
         return Reason(Rule.TRAITS_AT_ONCE, amount, 0, 0, name, host, holders, unit=words)
