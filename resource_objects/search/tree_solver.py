@@ -144,8 +144,6 @@ class TreeSolver:
         self._unnamed_groups: dict[Hashable, UnnamedGroup] = {(): self.unnamed}
         for family in self.families:
             self.account.read(family.inventories)
-        if self._groups is not None:
-            self.account.read(self._reach)
 
     def solutions(self) -> Iterator[TreeSolution]:
         """Yield the solutions, preferred providers first; of equal providers one.
@@ -341,8 +339,10 @@ class TreeSolver:
     @functools.cached_property
     def _reach(self) -> tuple[int, ...]:
         """The inventories that the unnamed group may use."""
-        numbers = {use[0] for of_class in self.uses for uses in of_class for use in uses}
-        numbers.update(n for demand in self.located if demand.places for n in demand.reach)
+        numbers = {number for demand in self.classes for number in demand.numbers}
+        for demand in self.classes:
+            numbers.update(n for uses in demand.shared_uses.values() for n, _ in uses)
+        numbers.update(n for placed in self.located if placed.places for n in placed.reach)
         return tuple(numbers)
 
     def _next_to_groups(self) -> UnnamedGroup:
@@ -352,6 +352,7 @@ class TreeSolver:
         if key not in self._unnamed_groups:
             if len(self._unnamed_groups) == _REMEMBERED:
                 self._unnamed_groups.clear()
+            self.account.read(self._reach)
             self._unnamed_groups[key] = UnnamedGroup(self, key)
         return self._unnamed_groups[key]
 
