@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 
 from resource_objects import exceptions
 from resource_objects.fields import Shared
+from resource_objects.providers import Allocation
 from resource_objects.requests import Request
-from resource_objects.search.candidate import Candidate
+from resource_objects.search.candidate import Candidate, Chosen
 
 if typing.TYPE_CHECKING:
     from resource_objects.search.explain import Explanation
@@ -199,3 +200,32 @@ def _unpickled(
         options=options,
         at=at,
     )
+
+
+#: What can be claimed: candidates, of which the first that is free is allocated; one candidate; or
+#: allocations, also those of a claim.
+Claimable: typing.TypeAlias = (
+    Candidates | Candidate | Chosen | Sequence[Candidate] | Sequence[Allocation]
+)
+
+
+def choices(candidates: typing.Any) -> Iterator[Sequence[Allocation]]:
+    """Yield the allocations of each candidate, in their order.
+
+    :param candidates: what can be claimed
+    :raises InvalidInput: for anything else
+    """
+    if isinstance(candidates, Chosen):
+        candidates = candidates.candidate
+    if isinstance(candidates, Candidate):
+        candidates = [candidates]
+    is_list = isinstance(candidates, list | tuple)
+    if is_list and candidates and isinstance(candidates[0], Allocation):
+        yield candidates
+    elif is_list or isinstance(candidates, Candidates):
+        for candidate in candidates:
+            if not isinstance(candidate, Candidate):
+                raise exceptions.InvalidInput("amount", "claim", candidate, "a candidate")
+            yield candidate.allocations
+    else:
+        raise exceptions.InvalidInput("amount", "claim", candidates, "candidates or allocations")

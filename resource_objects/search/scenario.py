@@ -17,7 +17,7 @@ import itertools
 import types
 import uuid as uuids
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar, cast
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar, cast
 
 from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
@@ -51,7 +51,7 @@ from resource_objects.requests import Request, RequestLike
 from resource_objects.resources import Amount, Amounts, InventoriesLike, resource
 from resource_objects.search import fleet_io
 from resource_objects.search.candidate import MOST_PARTS, Candidate, Chosen
-from resource_objects.search.candidates import Candidates
+from resource_objects.search.candidates import Candidates, Claimable, choices
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.fleet_io import columns_of
 from resource_objects.search.order import Options
@@ -62,10 +62,6 @@ from resource_objects.search.settlement import (
     with_columns,
     with_definitions,
 )
-
-#: What can be claimed: candidates, of which the first that is free is allocated; one of them; or
-#: allocations, also those of a claim.
-Claimable: TypeAlias = Candidates | Candidate | Chosen | Sequence[Candidate] | Sequence[Allocation]
 
 #: The reason for which the providers of a drain are disabled.
 DRAINED = "drained"
@@ -240,7 +236,7 @@ class Scenario(Generic[S_co]):
             fields = {"request": StoredRequest(candidates.request)}
         retained = self._retained(name, candidates) if order == ConsumerOrder.replace else ()
         refusal: exceptions.CapacityException | None = None
-        for allocations in itertools.chain(retained, _choices(candidates)):
+        for allocations in itertools.chain(retained, choices(candidates)):
             uses = tuple(use for allocation in allocations for use in _uses(allocation))
             try:
                 self._write(order(name, uses, uuid=_NO_UUID, **fields), bounds)
@@ -598,24 +594,6 @@ class Scenario(Generic[S_co]):
 def _inverse(change: Change) -> Change:
     units = change.released_units, change.allocated_units
     return Change(change.consumer, change.key, change.after, change.before, *units)
-
-
-def _choices(candidates: Any) -> Iterator[Sequence[Allocation]]:
-    """Yield the allocations of each candidate, in their order."""
-    if isinstance(candidates, Chosen):
-        candidates = candidates.candidate
-    if isinstance(candidates, Candidate):
-        candidates = [candidates]
-    is_list = isinstance(candidates, list | tuple)
-    if is_list and candidates and isinstance(candidates[0], Allocation):
-        yield candidates
-    elif is_list or isinstance(candidates, Candidates):
-        for candidate in candidates:
-            if not isinstance(candidate, Candidate):
-                raise exceptions.InvalidInput("amount", "claim", candidate, "a candidate")
-            yield candidate.allocations
-    else:
-        raise exceptions.InvalidInput("amount", "claim", candidates, "candidates or allocations")
 
 
 def _uses(allocation: Allocation) -> Iterator[Use]:
