@@ -1036,9 +1036,10 @@ class Ledger:
         and trees with other changes read, in one transaction. ``snapshot.refreshed`` describes how.
         Previous snapshots do not change. Threads may call this concurrently.
 
-        Everything is read again after a change that names no provider (a class, trait or aggregate
-        was created, renamed or removed), if the feed was pruned beyond the last snapshot, and if
-        more than a quarter of the trees changed.
+        Everything is read again after a change that names neither providers nor consumers (a class,
+        trait or aggregate was created, renamed or removed), if the feed was pruned beyond the last
+        snapshot, if more than 64 trees and more than a quarter of all changed, and after more than
+        10,000 changes, if these are more than there are providers.
 
         On Galera a node may lag behind another one's acknowledgements. ``wsrep_sync_wait=1`` in the
         sessions of the program makes each read transaction wait until its node has applied

@@ -135,8 +135,8 @@ class Capability(enum.Enum):
 class Touched:
     """The providers and uses that some entries of the feed changed.
 
-    ``is_wide`` is True if an entry names neither providers nor consumers. It renamed a class, trait
-    or aggregate, so any provider may have changed.
+    ``is_wide`` is True if an entry names neither providers nor consumers. It created, renamed or
+    removed a class, trait or aggregate, so any provider may have changed.
 
     >>> Touched.of([]).is_wide
     False

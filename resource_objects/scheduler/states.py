@@ -36,9 +36,9 @@ class HostStates(Mapping[str, "HostState"]):
     ...     states = HostStates(ledger.snapshot().fleet)
     >>> states.free("VCPU").tolist()
     [2, 4]
-    >>> request_spec = ro.Request("VCPU=3")
+    >>> request = ro.Request("VCPU=3")
     >>> for name, state in states.items():
-    ...     for resource, amount in request_spec.resources.items():
+    ...     for resource, amount in request.resources.items():
     ...         if state.inventories[resource].can_provide(amount):
     ...             print(name, state.inventories[resource].consume(amount))
     b 3
