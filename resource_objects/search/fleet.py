@@ -150,7 +150,7 @@ class Fleet(Shared):
     free amounts    :meth:`free`, :meth:`counted`, :meth:`totals`, :meth:`fullness`
     consumers       :meth:`holders`, :meth:`provider_counts`, :meth:`unit_consumers`,
                     :attr:`places_of_holders`
-    placed ones     :meth:`parts_of`, :meth:`device_resource`, :func:`.view_of`
+    placed          :meth:`parts_of`, :meth:`device_resource`, :func:`.view_of`
     ==============  ===============================================================================
     """
 
@@ -685,8 +685,9 @@ class Fleet(Shared):
             consumers = {row[1] for row in fleet.allocations.of_provider(place)}
             for consumer in {change.consumer for change in changes_there}:
                 before = places_of.get(consumer, self.places_of_holders.get(consumer)) or ()
-                others = tuple([other for other in before if other != place])
-                after = (*others, place) if consumer in consumers else others
+                after = tuple([other for other in before if other != place])
+                if consumer in consumers:
+                    after = (*after, place)
                 places_of[consumer] = after or None
         return self.places_of_holders.with_(places_of)
 

@@ -131,13 +131,13 @@ def _check(columns: Columns) -> None:
 
 def _disabled(columns: Columns, place: PlaceIndex) -> dict[int, DisabledPlace]:
     began, disabled = clock.monotonic(), columns.disabled
-    found: dict[int, DisabledPlace] = {}
+    by_place: dict[int, DisabledPlace] = {}
     for provider, facts in zip(place.of(list(disabled)).tolist(), disabled.values(), strict=True):
         ends = None
         if facts.until is not None and columns.now is not None:
             ends = began + (facts.until - columns.now).total_seconds()
-        found[provider] = DisabledPlace(facts, ends)
-    return found
+        by_place[provider] = DisabledPlace(facts, ends)
+    return by_place
 
 
 def _cut(
@@ -231,16 +231,17 @@ def _inventories(
 
 
 def _count_parts(stored_parts: Mapping[str, Parts], by_class: Members) -> tuple[Booleans, Booleans]:
-    """Return the inventories that count parts of placed resources: others, and devices."""
-    found = np.zeros((2, len(by_class.packed)), dtype=np.bool_)
+    """Return the inventories that count parts of a placed resource: not devices, and devices."""
+    counts_parts = np.zeros((2, len(by_class.packed)), dtype=np.bool_)
     for name, of_resource in stored_parts.items():
         kind = resource(name)
+        is_device = int(issubclass(kind.inventory_kind, Identified)) if kind.is_located else 0
         for number, classes in enumerate(of_resource.shapes if kind.is_located else ()):
             providers = of_resource.provider[of_resource.shape == number]
             for resource_class in classes:
                 rows = by_class.find([resource_class] * len(providers), providers)
-                found[int(issubclass(kind.inventory_kind, Identified)), rows[rows >= 0]] = True
-    return found[0], found[1]
+                counts_parts[is_device, rows[rows >= 0]] = True
+    return counts_parts[0], counts_parts[1]
 
 
 # --- columns of a fleet ---------------------------------------------------------------------------
@@ -280,16 +281,16 @@ def columns_of(
 
 
 def _spans(fleet: Fleet, trees: Collection[int] | None) -> list[tuple[int, int]]:
-    """Return (first, end) of the providers of some trees; contiguous trees are one span."""
+    """Return (first, end) of the providers of some trees; contiguous trees have one span."""
     if trees is None:
         return [(0, len(fleet.names))]
     spans: list[tuple[int, int]] = []
     for tree in sorted(trees):
-        here = fleet.of_tree(tree)
-        if spans and spans[-1][1] == here.start:
-            spans[-1] = spans[-1][0], here.stop
+        places = fleet.of_tree(tree)
+        if spans and spans[-1][1] == places.start:
+            spans[-1] = spans[-1][0], places.stop
         else:
-            spans.append((here.start, here.stop))
+            spans.append((places.start, places.stop))
     return spans
 
 
@@ -332,18 +333,18 @@ def _inventory_rows(fleet: Fleet, spans: list[tuple[int, int]]) -> Iterator[tupl
         *(rows.step_size, rows.ratio, stored, rows.used),
     )
     for first, end in spans:
-        for name, here in fleet.by_class.within(first, end):
-            figures = (column[here].tolist() for column in columns)
-            for place, total, reserved, least, most, *others in zip(*figures, strict=True):
+        for name, entries in fleet.by_class.within(first, end):
+            figures = (column[entries].tolist() for column in columns)
+            for place, total, reserved, least, most, *numbers in zip(*figures, strict=True):
                 bound = None if most == MAX_AMOUNT else most
-                yield place, name, total, reserved, least, bound, *others
+                yield place, name, total, reserved, least, bound, *numbers
 
 
 def _member_rows(table: Members, spans: list[tuple[int, int]]) -> Iterator[tuple[int, str]]:
     for first, end in spans:
-        for name, here in table.within(first, end):
+        for name, entries in table.within(first, end):
             if name != TRAIT:  # it follows from the disabled providers
-                for place in table.places[here].tolist():
+                for place in table.places[entries].tolist():
                     yield place, name
 
 
@@ -363,15 +364,15 @@ def _share_rows(fleet: Fleet, spans: list[tuple[int, int]]) -> Iterator[tuple[An
         return
     provider = fleet.inventories.provider
     for first, end in spans:
-        for name, here in fleet.by_class.within(first, end):
-            for source, target, factor in fleet.shares.between(here.start, here.stop):
-                of = int(provider[target]), fleet.class_of(target)
-                yield int(provider[source]), name, *of, factor
+        for name, entries in fleet.by_class.within(first, end):
+            for source, target, factor in fleet.shares.between(entries.start, entries.stop):
+                used = int(provider[target]), fleet.class_of(target)
+                yield int(provider[source]), name, *used, factor
 
 
 def _now(fleet: Fleet) -> datetime.datetime | None:
     """Return the present time of the ledger's clock if a provider is disabled until a time."""
-    for one in fleet.disabled.values():
-        if one.ends is not None and one.facts.until is not None:
-            return one.facts.until - datetime.timedelta(seconds=one.ends - clock.monotonic())
+    for place in fleet.disabled.values():
+        if place.ends is not None and place.facts.until is not None:
+            return place.facts.until - datetime.timedelta(seconds=place.ends - clock.monotonic())
     return None

@@ -6,13 +6,9 @@ rows of one tree when it is first needed. Fleets that have the same rows of a tr
 
 from __future__ import annotations
 
-import itertools
-import operator
 from collections import Counter
 from collections.abc import Mapping
 from typing import NamedTuple
-
-import numpy as np
 
 from resource_objects.providers.columns import Columns, UnitColumns
 from resource_objects.providers.composite import LocatedView, LocatedViews
@@ -31,29 +27,17 @@ class View(NamedTuple):
     tree: int
 
 
-class _TreeDefinition:
-    """The definition of one tree, in which the number of a provider is its place at that time."""
+class _TreeDefinition(NamedTuple):
+    """The definition of a tree, in which the number of a provider is its place at that time."""
 
-    __slots__ = ("_providers", "root", "shape")
-
-    def __init__(self, shape: TreeShape, root: int) -> None:
-        """:param root: the place of the root"""
-        self.root = root
-        self.shape = shape
-        columns = self.shape.columns.inventories
-        rows = zip(columns.resource_class, columns.provider_id, strict=True)
-        self._providers = [
-            (name, integers([number for _, number in group]))
-            for name, group in itertools.groupby(rows, operator.itemgetter(0))
-        ]
+    shape: TreeShape
+    root: int  #: the place of the root
 
     def inventories(self, fleet: Fleet, moved: int) -> Integers:
         """Return the numbers of its inventories in a fleet, in the order of their rows."""
-        found = [integers(())]
-        for name, providers in self._providers:
-            rows = fleet.rows(name)
-            found.append(rows.provider.searchsorted(providers + moved) + rows.first)
-        return np.concatenate(found)
+        columns = self.shape.columns.inventories
+        places = integers(columns.provider_id) + moved
+        return fleet.by_class.find(columns.resource_class, places)
 
     def views(self, fleet: Fleet, moved: int) -> LocatedViews:
         """Return the views with the usage in a fleet."""
@@ -74,8 +58,8 @@ class _TreeDefinition:
         units = {n: units for n in providers if (units := fleet.free_removed_units.get(n + moved))}
         amounts = Counter(
             (number, fleet.removed_units[number + moved][unit])
-            for number, some in units.items()
-            for unit in some
+            for number, units_there in units.items()
+            for unit in units_there
         )
         columns = self.shape.columns.inventories
         limited = (fleet.limited.get(n, 0) for n in self.inventories(fleet, moved).tolist())
@@ -133,15 +117,15 @@ def view_of(fleet: Fleet, kind: str, tree: int) -> View | None:
 
 def _view_of(fleet: Fleet, kind: str, tree: int) -> View | None:
     parts = fleet.parts_of(kind)
-    here = parts.of_tree(tree)
-    if here.start == here.stop:
+    entries = parts.of_tree(tree)
+    if entries.start == entries.stop:
         return None
     views, exclusions, moved = _views_of_tree(fleet, tree)
-    root = views.shape.index.roots[int(parts.provider[here.start]) - moved]
-    found = views.excluding(root, kind, exclusions) if any(exclusions) else None
-    found = found or views.of_tree(root, kind)
-    assert found is not None, "a tree with parts has a view"
-    return _view(kind, found, tree, moved)
+    root = views.shape.index.roots[int(parts.provider[entries.start]) - moved]
+    located = views.excluding(root, kind, exclusions) if any(exclusions) else None
+    located = located or views.of_tree(root, kind)
+    assert located is not None, "a tree with parts has a view"
+    return _view(kind, located, tree, moved)
 
 
 def view_with_use(fleet: Fleet, view: View, used: Mapping[tuple[int, str], int]) -> View:
@@ -150,8 +134,8 @@ def view_with_use(fleet: Fleet, view: View, used: Mapping[tuple[int, str], int])
     amounts = Counter({(place - moved, name): count for (place, name), count in used.items()})
     amounts.update(exclusions.amounts)
     root = view.located.shape.root
-    found = views.excluding(root, view.kind, exclusions._replace(amounts=amounts))
-    return _view(view.kind, found, view.tree, moved)
+    located = views.excluding(root, view.kind, exclusions._replace(amounts=amounts))
+    return _view(view.kind, located, view.tree, moved)
 
 
 def _view(kind: str, located: LocatedView, tree: int, moved: int) -> View:

@@ -25,11 +25,11 @@ from resource_objects.search.fleet import Fleet, InventoryChange
 from resource_objects.search.snapshot import Refresh, Snapshot
 from resource_objects.search.splice import with_trees
 
-#: Changed trees are read on their own if they are at most so many, or ...
+#: Everything is read if more trees changed than this number, ...
 FEW_TREES = 64
-#: ... at most one of so many trees.
+#: ... and more than one in this number of trees.
 ONE_IN = 4
-#: At most so many changes are read, or as many as there are providers.
+#: The maximum number of changes that are read, or the number of providers if that is larger.
 FEW_CHANGES = 10_000
 
 

@@ -516,10 +516,10 @@ class Rows:
 
 def _shared(columns: Iterable[Sequence[Any]], order: list[int]) -> tuple[tuple[Any, ...], ...]:
     """Return columns in another order, with one object for all equal values: a name is in many."""
-    known: dict[Any, Any] = {}
+    shared: dict[Any, Any] = {}
     return tuple(
         [
-            tuple([known.setdefault(value, value) for value in map(column.__getitem__, order)])
+            tuple([shared.setdefault(value, value) for value in map(column.__getitem__, order)])
             for column in columns
         ]
     )

@@ -150,9 +150,7 @@ class _FleetRows(OrderRows):
         return removed
 
 
-# --- other definitions ----------------------------------------------------------------------------
-# The affected trees are converted to columns, on which a plan is rehearsed as on the columns of a
-# backend. So what a ledger refuses is refused here, in the same words.
+# --- definitions ----------------------------------------------------------------------------------
 
 
 class Redefinition(NamedTuple):
@@ -221,8 +219,9 @@ def _check_pools(fleet: Fleet, stored: StoredDefinitions, changes: DefinitionCha
     for name in counted.aggregates(of_pools=False) | of_pools:
         if name in fleet.aggregates:
             places = fleet.aggregates[name]
-            wanted = places if name in of_pools else places[fleet.is_pool[places]]
-            trees.update(np.unique(fleet.tree[wanted]).tolist())
+            if name not in of_pools:
+                places = places[fleet.is_pool[places]]
+            trees.update(np.unique(fleet.tree[places]).tolist())
     changed = set(counted.after) | counted.changed
     counted.check(list(_pool_members(fleet, trees, changed)) if trees else ())
 

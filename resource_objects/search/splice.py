@@ -1,4 +1,4 @@
-"""A fleet with other trees in the place of some: the new trees are spliced into its arrays.
+"""A fleet in which new trees replace others: they are spliced into its arrays.
 
 Trees are contiguous in every array, so an array is copied in a few pieces. Only the new trees are
 sorted and read. A refresh of a snapshot replaces trees in this way, and a scenario that changes
@@ -125,8 +125,8 @@ class TreeSplice:
             return []
         bounds = np.array(self._cuts)
         at = old.searchsorted(bounds[:, :2]) + old_first
-        here = new.searchsorted(bounds[:, 2:]) + new_first
-        return [(*a, *b) for a, b in zip(at.tolist(), here.tolist(), strict=True)]
+        new_at = new.searchsorted(bounds[:, 2:]) + new_first
+        return [(*a, *b) for a, b in zip(at.tolist(), new_at.tolist(), strict=True)]
 
 
 def _cuts(old: Sequence[str], new: Sequence[str], removed: set[int]) -> list[Cut]:
@@ -177,7 +177,7 @@ def with_trees(old: Fleet, new: Fleet, removed: Sequence[int]) -> Fleet:
         pools=Pools(aggregates, traits.get(SHARING, integers(())), splice.tree, is_root),
         allocations=old.allocations.spliced(new.allocations, keys, splice.old, splice.new),
         units=old.units.spliced(new.units, keys, splice.old, splice.new),
-        stored_parts={name: some for name, some in parts.items() if len(some.provider)},
+        stored_parts={name: table for name, table in parts.items() if len(table.provider)},
         keys=keys,
         disabled=_moved(old.disabled, new.disabled, splice),
         removed_units=_moved(old.removed_units, new.removed_units, splice),
@@ -237,7 +237,7 @@ def _parts(old: Fleet, new: Fleet, name: str, splice: TreeSplice) -> Parts:
     of_parts = Splice(len(was.tree), splice.cuts(was.tree, now.tree))
     shapes = sorted({*was.shapes, *now.shapes}, key="\n".join)
     number = {shape: code for code, shape in enumerate(shapes)}
-    codes = [integers([number[shape] for shape in one.shapes])[one.shape] for one in (was, now)]
+    codes = [integers([number[s] for s in table.shapes])[table.shape] for table in (was, now)]
     used, shape = np.unique(of_parts.of(*codes), return_inverse=True)
     provider = of_parts.of(splice.old[was.provider], splice.new[now.provider])
     return Parts(

@@ -89,7 +89,7 @@ def _level(fleet: Fleet, name: str) -> TopologyLevel:
 
 
 def _inherited(fleet: Fleet, key: Integers) -> Integers:
-    """Return keys where a provider without one has that of its nearest ancestor with one."""
+    """Return keys in which a provider without a key has that of its nearest ancestor with one."""
     for _ in range(1, fleet.height):
         key = np.where(key >= 0, key, key[fleet.parent])
     return key
@@ -115,8 +115,8 @@ def _numbered(fleet: Fleet, key: Integers, has_domain: Booleans, cell: Integers)
     is_single = (domain < 0) & ~is_whole & (count[fleet.tree] == 1)
     domain[is_single] = tree.searchsorted(fleet.tree[is_single])
     provider = np.full(len(tree), -1)
-    own = np.flatnonzero(has_domain)
-    provider[domain[own]] = own
+    places = np.flatnonzero(has_domain)
+    provider[domain[places]] = places
     is_unknown = np.zeros(len(key), dtype=np.bool_)
     for parts in fleet.device_parts.values():
         is_unknown[parts.provider] = True
