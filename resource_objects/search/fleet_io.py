@@ -231,17 +231,17 @@ def _inventories(
 
 
 def _count_parts(stored_parts: Mapping[str, Parts], by_class: Members) -> tuple[Booleans, Booleans]:
-    """Return the inventories that count parts of a placed resource: not devices, and devices."""
-    counts_parts = np.zeros((2, len(by_class.packed)), dtype=np.bool_)
-    for name, of_resource in stored_parts.items():
+    """Return the inventories that count cells or other parts, and those that count devices."""
+    of_cells, of_devices = np.zeros((2, len(by_class.packed)), dtype=np.bool_)
+    for name, parts in stored_parts.items():
         kind = resource(name)
-        is_device = int(issubclass(kind.inventory_kind, Identified)) if kind.is_located else 0
-        for number, classes in enumerate(of_resource.shapes if kind.is_located else ()):
-            providers = of_resource.provider[of_resource.shape == number]
+        counts = of_devices if issubclass(kind.inventory_kind, Identified) else of_cells
+        for number, classes in enumerate(parts.shapes if kind.is_located else ()):
+            providers = parts.provider[parts.shape == number]
             for resource_class in classes:
                 rows = by_class.find([resource_class] * len(providers), providers)
-                counts_parts[is_device, rows[rows >= 0]] = True
-    return counts_parts[0], counts_parts[1]
+                counts[rows[rows >= 0]] = True
+    return of_cells, of_devices
 
 
 # --- columns of a fleet ---------------------------------------------------------------------------

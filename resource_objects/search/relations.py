@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import operator
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Self, TypeAlias
@@ -137,20 +138,31 @@ class Members(Mapping[str, Integers]):
         :param old_places: by the present place, -1 for removed providers
         :param new_places: by the place in ``new``
         """
-        names = self.names if all(name in self for name in new) else sorted({*self, *new})
+        names = self.names
+        if not all(name in self for name in new):
+            names = tuple(sorted({*self, *new}))
+        packed = _moved(self, names, old_places)
+        added = _moved(new, names, new_places)
+        packed = np.insert(packed, packed.searchsorted(added), added)
+        members = Members(names, packed)
+        counts = np.diff(members._starts)
+        if counts.all():
+            return members
+        rank = np.cumsum(counts > 0) - 1  # no provider has some of the names any more
+        names = tuple(itertools.compress(names, counts.tolist()))
+        return Members(names, (rank[members.codes] << PLACE_BITS) + members.places)
+
+
+def _moved(members: Members, names: tuple[str, ...], places: Integers) -> Integers:
+    """Return the packed entries of members under other names and places, -1 for no place."""
+    moved = places[members.places]
+    packed = members.packed - members.places + moved
+    if members.names != names:
         code_of = {name: code for code, name in enumerate(names)}
-        keys = []
-        for table, places in ((self, old_places), (new, new_places)):
-            codes = integers([code_of[name] for name in table.names])[table.codes]
-            place = places[table.places]
-            keys.append(((codes << PLACE_BITS) + place)[place >= 0])
-        merged = np.insert(keys[0], keys[0].searchsorted(keys[1]), keys[1])
-        counts = np.bincount(merged >> PLACE_BITS, minlength=len(names))
-        if not counts.all():  # no provider has the name any more
-            rank = np.cumsum(counts > 0) - 1
-            merged = (rank[merged >> PLACE_BITS] << PLACE_BITS) + (merged & _PLACES)
-            names = [name for name, count in zip(names, counts.tolist(), strict=True) if count]
-        return Members(names, merged)
+        codes = integers([code_of[name] for name in members.names])
+        packed = (codes[members.codes] << PLACE_BITS) + moved
+    is_removed = moved < 0
+    return packed[~is_removed] if is_removed.any() else packed
 
 
 # --- shares ---------------------------------------------------------------------------------------

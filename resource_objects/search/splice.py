@@ -18,7 +18,9 @@ from resource_objects.search.fleet import CLASS_COLUMNS, ClassRows, Fleet
 from resource_objects.search.fleet_io import roots_and_depths
 from resource_objects.search.relations import (
     NO_PARTS,
+    PLACE_BITS,
     SHARING,
+    Members,
     Parts,
     Pools,
     Shares,
@@ -157,8 +159,7 @@ def with_trees(old: Fleet, new: Fleet, removed: Sequence[int]) -> Fleet:
     aggregates = old.aggregates.spliced(new.aggregates, splice.old, splice.new)
     parent = providers.of(splice.old[old.parent], splice.new[new.parent])
     is_root = parent == np.arange(len(parent))
-    by_class = old.by_class.spliced(new.by_class, splice.old, splice.new)
-    inventories, shares = _inventories(old, new, by_class.places, splice)
+    inventories, by_class, shares = _inventories(old, new, splice)
     names = sorted({*old.stored_parts, *new.stored_parts})
     parts = {name: _parts(old, new, name, splice) for name in names}
     fleet = Fleet(
@@ -197,28 +198,31 @@ def _moved(old: Mapping[int, T], new: Mapping[int, T], splice: TreeSplice) -> Ma
     return {place: value for place, value in stay.items() if place >= 0} | added
 
 
-def _inventories(
-    old: Fleet, new: Fleet, provider: Integers, splice: TreeSplice
-) -> tuple[ClassRows, Shares]:
-    """Return all inventories and the shares.
-
-    :param provider: of each inventory
-    """
+def _inventories(old: Fleet, new: Fleet, splice: TreeSplice) -> tuple[ClassRows, Members, Shares]:
+    """Return all inventories, their providers by class, and the shares."""
     was, now = old.inventories, new.inventories
     cuts: list[Cut] = []
+    counts: dict[str, int] = {}
     at = new_at = 0
     for name in sorted({*old.by_class, *new.by_class}):
         rows, added = old.rows(name), new.rows(name)
-        cuts += splice.cuts(rows.tree, added.tree, at, new_at)
+        of_class = splice.cuts(rows.tree, added.tree, at, new_at)
         at, new_at = at + len(rows.tree), new_at + len(added.tree)
+        count = len(rows.tree) + sum(d - c - (b - a) for a, b, c, d in of_class)
+        if count:
+            counts[name] = count
+        cuts += of_class
     of_inventories = Splice(len(was.tree), cuts)
+    provider = of_inventories.of(splice.old[was.provider], splice.new[now.provider])
+    codes = np.repeat(np.arange(len(counts)), list(counts.values()))
+    by_class = Members(counts, (codes << PLACE_BITS) + provider)
     columns: dict[str, Any] = {
         name: of_inventories.of(getattr(was, name), getattr(now, name))
         for name in CLASS_COLUMNS
         if name not in ("provider", "tree")
     }
-    inventories = ClassRows(provider=provider, tree=frozen(splice.tree[provider]), **columns)
-    return inventories, _shares(old.shares, new.shares, of_inventories)
+    rows = ClassRows(provider=by_class.places, tree=frozen(splice.tree[provider]), **columns)
+    return rows, by_class, _shares(old.shares, new.shares, of_inventories)
 
 
 def _shares(old: Shares, new: Shares, splice: Splice) -> Shares:
