@@ -138,11 +138,12 @@ class Members(Mapping[str, Integers]):
         :param old_places: by the present place, -1 for removed providers
         :param new_places: by the place in ``new``
         """
-        names = self.names
+        names, code_of = self.names, self._codes
         if not all(name in self for name in new):
             names = tuple(sorted({*self, *new}))
-        packed = _moved(self, names, old_places)
-        added = _moved(new, names, new_places)
+            code_of = {name: code for code, name in enumerate(names)}
+        packed = _moved(self, code_of, old_places)
+        added = _moved(new, code_of, new_places)
         packed = np.insert(packed, packed.searchsorted(added), added)
         members = Members(names, packed)
         counts = np.diff(members._starts)
@@ -153,12 +154,11 @@ class Members(Mapping[str, Integers]):
         return Members(names, (rank[members.codes] << PLACE_BITS) + members.places)
 
 
-def _moved(members: Members, names: tuple[str, ...], places: Integers) -> Integers:
-    """Return the packed entries of members under other names and places, -1 for no place."""
+def _moved(members: Members, code_of: Mapping[str, int], places: Integers) -> Integers:
+    """Return the packed entries of members under other codes and places, -1 for no place."""
     moved = places[members.places]
     packed = members.packed - members.places + moved
-    if members.names != names:
-        code_of = {name: code for code, name in enumerate(names)}
+    if members._codes is not code_of:
         codes = integers([code_of[name] for name in members.names])
         packed = (codes[members.codes] << PLACE_BITS) + moved
     is_removed = moved < 0
