@@ -20,8 +20,8 @@ from resource_objects.resources.budget import Budget
 S = TypeVar("S")
 R = TypeVar("R")
 
-#: So many places of states that led nowhere are remembered, one for each choice that a state is
-#: made of: some 50 MB. Further ones may be met again.
+#: The memory for dead states, counted in choices: a state of depth n takes n + 1. It is some 50 MB;
+#: further dead states may be entered again.
 REMEMBERED = 200_000
 
 

@@ -32,10 +32,6 @@ class Source(NamedTuple):
     step: int
     is_device: bool
 
-    def provides(self, amount: int) -> bool:
-        """Return whether ``amount`` can be one part."""
-        return self.low <= amount <= self.high and amount % self.step == 0
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TreeDemand:
@@ -44,7 +40,7 @@ class TreeDemand:
     amount: int
     numbers: Sequence[int]  #: the inventories of the sources
     sources: tuple[Source, ...]
-    allowed: int  #: the sources without a forbidden trait
+    allowed: int  #: the sources that meet all conditions on each provider
     with_trait: tuple[int, ...]  #: by required trait, the sources that have it
     #: by source, the inventories that it uses through shares, and how much for each unit
     shared_uses: Mapping[int, Sequence[Link]] = FrozenDict()
@@ -106,7 +102,7 @@ class LocatedTreeDemand:
     parts: Parts  #: in the fleet
     tree: int
     places: tuple[int, ...]  #: the providers of the parts of the tree
-    allowed: int  #: the parts without a forbidden trait
+    allowed: int  #: the parts that meet all conditions on each provider
     with_trait: tuple[int, ...]  #: by required trait, the parts that have it
 
     def with_traits(self, count: int) -> LocatedTreeDemand:

@@ -85,20 +85,24 @@ class Condition:
         """Yield the check of the whole condition, then its parts in the order of the stages.
 
         The first check is the prefilter: it passes each host that may meet the condition, and no
-        host that a part excludes. Its stage is the last one; with :attr:`.Rule.TOGETHER` it has
-        none. No check: arrays exclude no host.
+        host that a part excludes. An explanation lists it as the last stage of the condition, or
+        not at all if its rule is :attr:`.Rule.TOGETHER`. A condition by which arrays exclude no
+        host yields nothing.
         """
         return iter(())
 
-    def find(self, findings: Findings, hosts: Booleans) -> None:
+    def find(self, findings: Findings, among: Booleans) -> None:
         """Add the reasons by which some hosts do not meet it.
 
-        A condition on several parts adds none where a part failed already. Hosts that need no
-        decision meet all conditions that have :meth:`reasons`.
+        A condition on several parts adds none where a part failed already. Conditions that
+        override :meth:`reasons` fail only on hosts that need a decision, so without decisions
+        (:attr:`.Findings.decides`) they add nothing.
+
+        :param among: by position of the host in ``findings.hosts``
         """
         if findings.decides:
             findings.add_known(
-                self, hosts, lambda position: self.reasons(HostContext(findings, position))
+                self, among, lambda position: self.reasons(HostContext(findings, position))
             )
 
     def reasons(self, host: HostContext) -> list[Reason]:
@@ -107,15 +111,18 @@ class Condition:
 
 
 class HostFilter(Condition):
-    """A condition of a caller, such as a scheduler's filter."""
+    """A condition of a caller, such as a scheduler's filter.
+
+    :meth:`mask` is cheap and may pass hosts that do not meet the condition; :meth:`among` is exact.
+    """
 
     def mask(self) -> Booleans:
         """Return, by tree, False where it is surely not met."""
         raise NotImplementedError
 
     def among(self, trees: Integers) -> Booleans:
-        """Return which of some hosts meet it: exactly, parallel to these."""
-        raise NotImplementedError
+        """Return which of some hosts meet it, parallel to these; by default those of the mask."""
+        return self.mask()[trees]
 
     def holds(self, tree: int) -> bool:
         """Return True if a host meets it."""
@@ -334,7 +341,8 @@ class Findings:
         #: by class of the unnamed group, its sources, and which of them may provide it: with the
         #: traits that only they can answer for
         self.sources: dict[Condition, tuple[Sources, Booleans]] = {}
-        #: see :meth:`.RequiredTraits.narrow`
+        #: ``(trait, number of a class, hosts)`` of the traits that no source of the class has, and the
+        #: hosts where several classes may answer for a trait (:meth:`.UnnamedGroup.narrow`)
         self.missing_traits: tuple[list[tuple[int, int, Booleans]], Booleans] = [], hosts.none()
 
     def begin(self, condition: Condition) -> None:

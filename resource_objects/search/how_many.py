@@ -52,7 +52,7 @@ ONLY_MEMBER = "request"
 #: The maximum number of members that are placed by a search. Arrays have no such limit.
 MOST_SEARCHED = 100_000
 #: The maximum number of steps of the search for one more on a host, so that all hosts have a turn.
-FIRST_TURN = 1000
+STEPS_OF_FIRST_TURN = 1000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def how_many(scenario: Scenario[State], mix: Gang, options: Options) -> HowMany:
     :param scenario: a fork of the snapshot, to allocate members in; it is left unchanged
     :param options: of the search: budget and limits
     """
-    return _Counter(scenario, mix, options).answer()
+    return _HowManySearch(scenario, mix, options).answer()
 
 
 @dataclasses.dataclass(eq=False, slots=True)
@@ -204,7 +204,7 @@ class _Component:
     is_cut_short: bool = False  #: whether a budget ran out
 
 
-class _Counter:
+class _HowManySearch:
     """The count of a mix; a request is a mix of one member.
 
     ``most`` and ``is_decided`` are by host: how often it can hold the mix individually, as if its
@@ -382,7 +382,7 @@ class _Counter:
 
     # --- search ---
 
-    def _search(self, count: int) -> GangSearch:
+    def _gang_search(self, count: int) -> GangSearch:
         """Return a search for up to ``count`` times the mix."""
         members = [Member(m.name, m.request, m.count * count) for m in self.mix.members]
         return GangSearch(self.scenario, Gang(members), {}, self.options)
@@ -392,7 +392,7 @@ class _Counter:
         for component in self.components:
             component.candidates = [[]]
         open_hosts = [(c, tree) for c in self.components for tree in c.trees.tolist()]
-        search, placed = self._search(1), 0
+        search, placed = self._gang_search(1), 0
         trial, lent = search.trial, search.budget
         try:
             while open_hosts and placed < MOST_SEARCHED:
@@ -401,7 +401,7 @@ class _Counter:
                 for component, tree in open_hosts:
                     if component.at_least >= component.at_most:
                         continue
-                    with self.budget.lend(lent, FIRST_TURN):
+                    with self.budget.lend(lent, STEPS_OF_FIRST_TURN):
                         try:
                             candidate = next(trial.candidates(problem, tree), None)
                         except SearchLimitReached:
@@ -424,7 +424,7 @@ class _Counter:
         wide = [c for c in components if c.at_least < min(c.at_most, most)]
         if not wide or not budget.left:
             return
-        search, lent = self._search(min(most, max(c.at_most for c in wide))), Budget(0)
+        search, lent = self._gang_search(min(most, max(c.at_most for c in wide))), Budget(0)
         for number, component in enumerate(wide):
             with budget.lend(lent, budget.left // (len(wide) - number)):
                 self._bisect(search, component, lent, most)

@@ -30,6 +30,8 @@ ORDERS = ("name", "pack", "spread", "random")
 Weigh: TypeAlias = "Callable[[Fleet, Request, Integers], Figures]"
 #: The number of best hosts that are shuffled by a seed, by default.
 AMONG = 10
+#: The number of trees that are sorted at first; most searches end long before.
+FIRST_SORTED = 64
 #: The greatest weight and worth: sums of these are exact enough, and never too large.
 MOST = 1e12
 
@@ -44,8 +46,8 @@ class Order:
         not requested count too if they are named
     :param preferred: by trait, the worth of a host that has a provider with it: the hosts with the
         greatest sums come first, before ``by`` decides; a trait below 0 is unwelcome
-    :param weigh: the worth of hosts, by their trees: hosts of greater worth come first, after
-        ``preferred`` and before ``by``
+    :param weigh: a function of the fleet, the request and an array of trees that returns the worth
+        of each: hosts of greater worth come first, after ``preferred`` and before ``by``
     :param among: with a seed, this number of best hosts is shuffled, then the same number of next
         ones, so that simultaneous requests do not all take the same host
 
@@ -189,16 +191,20 @@ class Preference:
     def trees(self, possible: Integers) -> Iterator[int]:
         """Yield trees in order.
 
-        Cost: a pass over the fleet for the first :data:`FIRST`; then all are sorted.
+        Cost: a pass over the fleet for the first :data:`FIRST_SORTED`; then all are sorted.
         """
         for part in self.sorted_parts(possible):
             yield from part.tolist()
 
     def sorted_parts(self, possible: Integers) -> Iterator[Integers]:
-        """Yield the first :data:`FIRST` trees in order, then all others."""
+        """Yield the trees in order, in two arrays.
+
+        The first has about :data:`FIRST_SORTED`, whole blocks of a shuffle; the second has the
+        rest, which is sorted only if it is read.
+        """
         if (self.is_plain and self._order.weigh is None) or not len(possible):
-            yield possible[:FIRST]
-            yield possible[FIRST:]
+            yield possible[:FIRST_SORTED]
+            yield possible[FIRST_SORTED:]
             return
         rng = np.random.default_rng(self._seed or 0)
         keys: list[Any] = [possible]
@@ -221,7 +227,7 @@ class Preference:
                 result = result[np.lexsort((luck[: len(result)], blocks))]
             return result
 
-        best = _first(keys, FIRST)
+        best = _first(keys, FIRST_SORTED)
         count = len(best) // block * block  # the last block may lack some of its trees
         yield ordered(best)[:count]
         if count < len(possible):
@@ -328,10 +334,6 @@ class Preference:
 
     def _having(self, trait: str) -> Booleans:
         return self._fleet.having(self._fleet.traits, (trait,))
-
-
-#: The number of trees that are sorted at first; most searches end long before.
-FIRST = 64
 
 
 def _first(keys: Sequence[Any], count: int) -> Integers:

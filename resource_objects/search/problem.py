@@ -259,7 +259,7 @@ def _check_affinity(amounts: Mapping[str, Amount], near: str | None) -> None:
 
 
 # --- prefilter ----------------------------------------------------------------------------------
-# The first check of each condition is cheap and excludes most hosts; the others are decided
+# The first check of each condition is cheap and excludes most hosts; the remaining ones are decided
 # exactly, tree by tree. If no amount is split and no two traits meet, the checks are the whole
 # decision.
 

@@ -5,9 +5,9 @@ those that have one. At first no host may take more than a small share of the bu
 need more are searched again at the end, with the rest of it. Candidates come in the order of turns,
 then of hosts.
 
-Nothing is searched before its result is read. Where a request only counts, no amount is divided and
-no two classes use the same inventory, arrays decide all hosts at once; a candidate is built when it
-is read.
+The request is compiled, and hosts are excluded by arrays, when the search is made; a tree is
+searched when its candidate is read. Where a request only counts, no amount is divided and no two
+classes use the same inventory, arrays decide all hosts at once, and reading builds the candidate.
 
 Rejected: all candidates of a host before the next host, with which one host of many ways fills the
 limit; equal shares of the budget for all hosts, which are too small for the few hard ones and
@@ -41,7 +41,7 @@ from resource_objects.search.problem import compile_request, decide_by_arrays, p
 from resource_objects.search.tree_search import TreeSearch, Wider, candidate
 
 #: Steps that one host may take before the others had their turn.
-FIRST_TURN = 1000
+STEPS_OF_FIRST_TURN = 1000
 
 
 def search(
@@ -109,10 +109,9 @@ class _Turns:
 
     def entries(self) -> Iterator[Entry]:
         """Yield the candidates by turns, then in the order of the trees."""
-        deferred: list[
-            tuple[_Turn, Entry]
-        ] = []  # they follow those of a tree that needs more steps
-        for turn, entry in self._first_candidates(self._all_turns(), FIRST_TURN):
+        # candidates that follow those of a tree that needs more steps
+        deferred: list[tuple[_Turn, Entry]] = []
+        for turn, entry in self._first_candidates(self._all_turns(), STEPS_OF_FIRST_TURN):
             if self._undecided:
                 deferred.append((turn, entry))
             else:

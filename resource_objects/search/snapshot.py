@@ -51,12 +51,12 @@ class Refresh:
     """How a snapshot was built.
 
     >>> print(Refresh(3, 2, "patched"))
-    3 changes absorbed, 2 trees read, patched
+    3 changes absorbed, 2 trees updated, patched
     """
 
     #: the writes since the snapshot before it; 0 if there was none or the number is unknown
     changes: int
-    trees: int  #: the number of trees that were read
+    trees: int  #: the number of trees that were read or whose usage was updated
     #: ``patched``: the usage of some trees was updated; ``replaced``: whole trees were; ``read``:
     #: everything was read
     way: str
@@ -67,7 +67,7 @@ class Refresh:
         return self.way == "read"
 
     def __str__(self) -> str:
-        return f"{self.changes} changes absorbed, {self.trees} trees read, {self.way}"
+        return f"{self.changes} changes absorbed, {self.trees} trees updated, {self.way}"
 
 
 class Snapshot(Shared):

@@ -13,9 +13,9 @@ that each provider has, and the required traits that nothing answers for yet.
 
 **The bound** is :meth:`TreeSolver.may_finish`, asked after each choice: there are slots for the
 remaining groups, each remaining class can be provided by the sources that remain, and for each open
-trait a class or placed amount remains that can answer for it (:class:`UnnamedGroup`).
+trait a class or placed amount remains that can answer for it (:class:`UnnamedBounds`).
 
-**Equal providers** in the same state are tried once (:meth:`TreeSolver.state_of`). A state that led
+**Equal providers** in the same state are tried once (:meth:`TreeSolver.equality_key`). A state that led
 to no solution is remembered by what the rest depends on, and not entered again.
 
 **The budget** pays for each choice. Packing groups, dividing amounts by several unit rules and
@@ -78,7 +78,7 @@ class TreeSolution(NamedTuple):
     assigned: Assigned  #: the placed amounts, each assigned
 
 
-class State(NamedTuple):
+class SearchState(NamedTuple):
     """A position in the search: before a step or, in a division, before a source."""
 
     step: int  #: -1 before the first
@@ -88,7 +88,7 @@ class State(NamedTuple):
 
 
 #: The successor of a state; ``Solution(None)`` is a solution that was returned before.
-_Next: TypeAlias = State | Solution[TreeSolution | None]
+_Next: TypeAlias = SearchState | Solution[TreeSolution | None]
 #: The use of an inventory: the inventory, the amount including shares, and the amount without
 #: shares, to which ``max_unit`` applies. Of a source it is the use by one unit.
 Use: TypeAlias = tuple[int, int, int]
@@ -140,8 +140,8 @@ class TreeSolver:
         self._solution_count = 0
         self._is_done = False
         #: the unnamed group next to the named groups as they are assigned
-        self.unnamed = UnnamedGroup(self, ())
-        self._unnamed_groups: dict[Hashable, UnnamedGroup] = {(): self.unnamed}
+        self.unnamed = UnnamedBounds(self, ())
+        self._unnamed_groups: dict[Hashable, UnnamedBounds] = {(): self.unnamed}
         for family in self.families:
             self.account.read(family.inventories)
 
@@ -153,7 +153,9 @@ class TreeSolver:
             amount came to its own bound
         """
         self.budget.spend()
-        yield from filter(None, solutions(State(-1), self.expand, self.budget, self._key, cost=0))
+        yield from filter(
+            None, solutions(SearchState(-1), self.expand, self.budget, self._key, cost=0)
+        )
         if self.placing is not None and self.placing.is_cut_short and not self._solution_count:
             raise CutShort(self.budget.allowed)
 
@@ -163,14 +165,14 @@ class TreeSolver:
 
     # --- steps ---
 
-    def expand(self, state: State) -> Iterator[_Next]:
+    def expand(self, state: SearchState) -> Iterator[_Next]:
         """Yield the states after each choice of a step, or the solutions.
 
         The steps assign each named group, then provide each family of classes, then assign the
         placed amounts. Each choice is recorded in the solver (:attr:`account`, the groups, the
         parts, :attr:`open`), then :meth:`may_finish` decides whether the state after it is yielded.
-        The choice is undone when the next one is requested: everything below its state is done
-        then.
+        The choice is undone when the next one is requested. The search is depth-first
+        (:func:`.backtracking.solutions`), so everything below the state is done then.
         """
         step = state.step
         if step < 0:
@@ -178,13 +180,14 @@ class TreeSolver:
         if step < self._first_family:
             return self._assign_group(step)
         if step == self._last:
-            return self._place()
+            return self._assign_located()
         return self._provide(step) if state.source < 0 else self._provide_part(state)
 
     def may_finish(self, step: int) -> bool:
         """Return False if the request cannot be provided from a step on.
 
-        This is the bound of the search, asked after each choice. It excludes no solution.
+        This is the bound of the search, asked after each choice. It excludes no solution. It also
+        sets :attr:`unnamed` for the present assignment of the named groups.
         """
         if self._groups is not None and step <= self._first_family:
             if not self._groups.may_finish():
@@ -197,7 +200,7 @@ class TreeSolver:
         if not self.may_finish(step + 1):
             return
         if step + 1 < self._last or self.located:
-            yield State(step + 1)
+            yield SearchState(step + 1)
         elif not self.open:
             yield self._solution(())
 
@@ -220,8 +223,8 @@ class TreeSolver:
     def _provide(self, step: int) -> Iterator[_Next]:
         """Let sources provide a family: each class as if it were alone, by one source, in parts."""
         self.budget.spend(int(step > 0))  # the search pays for the first step
-        unnamed, place = self.unnamed, step - self._first_family
-        family, sets = self.families[place], unnamed.sets(place)
+        unnamed, family_number = self.unnamed, step - self._first_family
+        family, sets = self.families[family_number], unnamed.sets(family_number)
         assert sets is not None, "the step before asked"
         plans = {n: unnamed.plan(n, unnamed.preferred(n, sets[n])) for n in family.classes}
         number, is_one, count = family.classes[0], len(family.classes) == 1, self._solution_count
@@ -235,7 +238,7 @@ class TreeSolver:
             division = Division(self, family, sets, planned, next(self._division_numbers))
             if len(division.sources) > is_one:
                 self._divisions.append(division)
-                yield State(step, 0, division.amounts)
+                yield SearchState(step, 0, division.amounts)
                 self._divisions.pop()
 
     def _provide_whole(self, step: int, number: int, sources: int) -> Iterator[_Next]:
@@ -246,7 +249,7 @@ class TreeSolver:
         able = [place for place in places if demand.provides(place, highs)]
         states: set[Hashable] = set()
         for place in able:
-            state = self.state_of(self.provider(number, place)) if able[1:] else None
+            state = self.equality_key(self.provider(number, place)) if able[1:] else None
             if state in states:
                 continue
             self.budget.spend(int(bool(states)))  # the plan pays for the first
@@ -265,7 +268,7 @@ class TreeSolver:
         for number, source, part in booked:
             self._book(number, source, -part)
 
-    def _provide_part(self, state: State) -> Iterator[_Next]:
+    def _provide_part(self, state: SearchState) -> Iterator[_Next]:
         """Let the next source of a family provide each part that it can, or nothing."""
         division = self._divisions[-1]
         if not division.may_finish(state):
@@ -278,7 +281,7 @@ class TreeSolver:
             provided = (*parts, (at, part))
             self._book(number, source, part)
             if any(still_missing):
-                yield State(step, at + 1, still_missing, provided)
+                yield SearchState(step, at + 1, still_missing, provided)
             elif division.by_class(provided) == division.planned:
                 yield Solution(None)
             else:
@@ -286,7 +289,7 @@ class TreeSolver:
             self._book(number, source, -part)
             if self._is_done:
                 return
-        yield State(step, at + 1, missing, parts)
+        yield SearchState(step, at + 1, missing, parts)
 
     def _after_family(self, step: int, parts: Mapping[int, Supply]) -> Iterator[_Next]:
         """Continue after a family, with the traits that its providers answer for."""
@@ -304,7 +307,7 @@ class TreeSolver:
         if self._counts_use:  # elsewhere no two parts use the same inventory
             self.account.add(self.uses[number][source], part)
 
-    def _place(self) -> Iterator[_Next]:
+    def _assign_located(self) -> Iterator[_Next]:
         """Yield the solutions with the placed amounts, one of which answers for each open trait."""
         assert self.placing is not None, "an amount is placed"
         traits, first, part_sets = self.open_traits(), len(self.classes), set[tuple[int, ...]]()
@@ -320,7 +323,7 @@ class TreeSolver:
 
     # --- what the rest depends on ---
 
-    def _key(self, state: State) -> Hashable:
+    def _key(self, state: SearchState) -> Hashable:
         """Return a key of all that the search depends on from a state on."""
         step = state.step
         if state.source >= 0:
@@ -345,7 +348,7 @@ class TreeSolver:
         numbers.update(n for placed in self.located if placed.places for n in placed.reach)
         return tuple(numbers)
 
-    def _next_to_groups(self) -> UnnamedGroup:
+    def _next_to_groups(self) -> UnnamedBounds:
         """Return the unnamed group next to the named groups as they are assigned."""
         used, direct = self.account.used, self.account.direct
         key = tuple([(n, used[n], direct[n]) for n in self._reach if used.get(n)])
@@ -353,7 +356,7 @@ class TreeSolver:
             if len(self._unnamed_groups) == _REMEMBERED:
                 self._unnamed_groups.clear()
             self.account.read(self._reach)
-            self._unnamed_groups[key] = UnnamedGroup(self, key)
+            self._unnamed_groups[key] = UnnamedBounds(self, key)
         return self._unnamed_groups[key]
 
     @functools.cached_property
@@ -365,7 +368,7 @@ class TreeSolver:
         """Return the provider of a source of a class."""
         return int(self.fleet.inventories.provider[self.classes[number].numbers[source]])
 
-    def state_of(self, provider: int) -> Hashable:
+    def equality_key(self, provider: int) -> Hashable:
         """Return a key that equal providers in the same state have in common."""
         groups = () if self._groups is None else self._groups.kinds_at.get(provider, ())
         like = equivalence(self.fleet).of(self.fleet, provider)
@@ -563,10 +566,10 @@ class GroupSlots:
     def _change(self, kind: int, place: Local, sign: int) -> None:
         self._remaining[kind] -= sign
         for subtree in self._kinds[kind].subtrees:
-            members = self._members[subtree]
-            members[place] += sign
-            if not members[place]:
-                del members[place]
+            counts = self._members[subtree]
+            counts[place] += sign
+            if not counts[place]:
+                del counts[place]
         changed = {(other, place) for other, slots in enumerate(self._slots) if place in slots}
         uses = self._uses[kind][place]
         self._account.add(uses, sign)
@@ -646,6 +649,8 @@ class GroupSlots:
         * isolated groups need a provider each: a matching of groups and providers with a slot;
         * other groups with the same conditions need as many slots as there are groups;
         * the groups of a ``same_subtree`` need one of their providers above them all.
+
+        The providers below those are remembered for the next :meth:`choices`.
         """
         if not self._find_below():
             return False
@@ -699,9 +704,9 @@ class GroupSlots:
 
     def _tops(self, subtree: int) -> int:
         """Return the providers that can be above all groups of a set."""
-        members = self._members[subtree]
-        tops, possible = -1, bits_of(members)
-        for place in members:
+        with_group = self._members[subtree]
+        tops, possible = -1, bits_of(with_group)
+        for place in with_group:
             tops &= self._above[place]
         for kind in self._sets[subtree]:
             if self._remaining[kind]:
@@ -736,11 +741,11 @@ def _in_order(
     if preference is not None:
         providers = preference.of_providers(tree, providers)
     classes = equivalence(fleet)
-    members: dict[Hashable, list[int]] = {}
+    by_class: dict[Hashable, list[int]] = {}
     for provider in providers:
-        members.setdefault(classes.of(fleet, provider), []).append(provider)
-    equal = [number for number, equal_ones in enumerate(members.values()) for _ in equal_ones]
-    return [provider for equal_ones in members.values() for provider in equal_ones], equal
+        by_class.setdefault(classes.of(fleet, provider), []).append(provider)
+    equal = [number for number, of_class in enumerate(by_class.values()) for _ in of_class]
+    return [provider for of_class in by_class.values() for provider in of_class], equal
 
 
 def _uses_of_group(
@@ -763,7 +768,7 @@ def _uses_of_group(
 # --- the unnamed group --------------------------------------------------------------------------
 
 
-class UnnamedGroup:
+class UnnamedBounds:
     """The unnamed group next to the named groups as they are assigned: bounds of what is possible.
 
     Each class is decided as if it were the only one, by :func:`.split.split` where several devices
@@ -948,15 +953,15 @@ class Division:
         family: _Family,
         sets: Sequence[int],
         planned: Mapping[int, Supply],
-        number: int,
+        division_number: int,
     ) -> None:
         """:param sets: by class, its sources
 
         :param planned: the parts by class that were tried before; empty for none
-        :param number: different for each division of the solver
+        :param division_number: different for each division of the solver
         """
         self.planned = planned
-        self._number = number
+        self._number = division_number
         self._solver = solver
         self._family = family
         #: by class of the family, its amount
@@ -1005,7 +1010,7 @@ class Division:
                     provider = solver.provider(number, source)
                     equal: Hashable = number, source
                     if count[provider] < 2:
-                        equal = number, solver.state_of(provider)
+                        equal = number, solver.equality_key(provider)
                     uses = family.shared.get((number, source))
                     shared = solver.fleet.inventories.provider[uses[0][0]] if uses else equal
                     block = order.setdefault(shared, len(order))
@@ -1040,7 +1045,7 @@ class Division:
                 last[use[0]] = end if use[0] in reach else at
         return [[n for n in last if first[n] < at <= last[n]] for at in range(end + 1)]
 
-    def may_finish(self, state: State) -> bool:
+    def may_finish(self, state: SearchState) -> bool:
         """Return False if the sources from a state on cannot provide what is missing."""
         sums, is_whole = self._sums[state.source]
         for place, missing in enumerate(state.missing):
@@ -1048,7 +1053,7 @@ class Division:
                 return False
         return state.source < len(self.sources)
 
-    def parts_of(self, state: State) -> range:
+    def parts_of(self, state: SearchState) -> range:
         """Return the parts that the next source can provide, the largest first."""
         at = state.source
         place = self.sources[at][0]
@@ -1060,7 +1065,7 @@ class Division:
         least = max(low, missing - self._sums[at + 1][0][place]) if is_device else low
         return range(most // unit * unit, least - 1, -unit)
 
-    def _part_before(self, state: State) -> int:
+    def _part_before(self, state: SearchState) -> int:
         """Return the part of the source before the next one."""
         source, part = state.parts[-1] if state.parts else (-1, 0)
         return part if source == state.source - 1 else 0
@@ -1073,7 +1078,7 @@ class Division:
             result[number].append((source, part))
         return {number: tuple(sorted(result[number])) for number in result}
 
-    def key(self, state: State) -> Hashable:
+    def key(self, state: SearchState) -> Hashable:
         """Return a key of all that the parts from a state on depend on."""
         solver, at = self._solver, state.source
         used = tuple([solver.account.used[number] for number in self._relevant[at]])

@@ -96,7 +96,9 @@ def test_a_hard_host_does_not_starve_the_others():
 
 @pytest.mark.law(9)
 def test_what_is_found_late_stands_in_the_order_of_names_too(monkeypatch):
-    monkeypatch.setattr(matcher, "FIRST_TURN", 2)  # enough for one provider, not for a split
+    monkeypatch.setattr(
+        matcher, "STEPS_OF_FIRST_TURN", 2
+    )  # enough for one provider, not for a split
     late = Provider("a")
     late.add("a/0", "VGPU=1")
     late.add("a/1", "VGPU=1")

@@ -141,7 +141,7 @@ def test_everything_may_go_and_come() -> None:
 def test_a_snapshot_says_how_it_came_to_be() -> None:
     columns = lab()
     assert Snapshot(columns).refreshed == Refresh(0, len(trees(columns)), "read")
-    assert str(Refresh(3, 2, "patched")) == "3 changes absorbed, 2 trees read, patched"
+    assert str(Refresh(3, 2, "patched")) == "3 changes absorbed, 2 trees updated, patched"
     assert [Refresh(0, 0, way).is_full for way in ("patched", "replaced", "read")] == [0, 0, 1]
 
 

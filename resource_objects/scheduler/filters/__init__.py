@@ -139,7 +139,7 @@ class FilterCondition(HostFilter):
         """Yield one check."""
         yield Check(self.among(np.arange(len(self._hosts))), self.rule, label=self.name)
 
-    def find(self, findings: Findings, hosts: Booleans) -> None:
+    def find(self, findings: Findings, among: Booleans) -> None:
         """Add the reasons of the hosts that are refused.
 
         Cost: a filter that may be skipped, and decides host by host, is called for all hosts.
@@ -147,7 +147,7 @@ class FilterCondition(HostFilter):
         if self._failures is not None:  # it refuses no host if it fails on any
             self.among(np.arange(len(self._hosts)))
         trees = findings.hosts.trees.tolist()
-        findings.add_known(self, hosts, lambda host: self._reasons(trees[host]))
+        findings.add_known(self, among, lambda host: self._reasons(trees[host]))
 
     def _reasons(self, tree: int) -> list[Reason]:
         if self.holds(tree):

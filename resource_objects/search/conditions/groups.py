@@ -96,9 +96,9 @@ class Groups(Condition):
         """Return whether all groups could be provided if nothing else were requested."""
         return may_provide(self.named.fleet, tree, named=self.named)
 
-    def find(self, findings: Findings, hosts: Booleans) -> None:
+    def find(self, findings: Findings, among: Booleans) -> None:
         """Add the reasons of some hosts; if there are none, that not all groups fit together."""
-        _GroupFindings(self, findings, hosts).find()
+        _GroupFindings(self, findings, among).find()
 
     def not_own(self, tree: int) -> list[Reason]:
         """Return the reasons if only pools could provide the groups, else none."""

@@ -9,7 +9,7 @@ import numpy as np
 
 from resource_objects.reasons import Rule
 from resource_objects.requests import Request
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.arrays import Booleans
 from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.findings import Check, Condition, Findings, HostFilter
 from resource_objects.search.fleet import Fleet
@@ -28,9 +28,9 @@ class HostCondition(Condition):
         """Yield one check."""
         yield Check(self.passing, self.rule, label=self.label)
 
-    def find(self, findings: Findings, hosts: Booleans) -> None:
+    def find(self, findings: Findings, among: Booleans) -> None:
         """Add a reason for each class of the unnamed group; a single one if it is of the root."""
-        failing = hosts & ~self.passing[findings.hosts.trees]
+        failing = among & ~self.passing[findings.hosts.trees]
         requested = [(one.amount, one.resource_class) for one in self.classes]
         is_of_root = self.rule in (Rule.ROOT_TRAIT_MISSING, Rule.ROOT_TRAIT_FORBIDDEN)
         for amount, name in [(1, None)] if is_of_root else requested:
@@ -58,11 +58,7 @@ class OnlyHost(HostFilter):
         """Yield one check."""
         yield Check(self.mask(), self.rule, label=self.name)
 
-    def among(self, trees: Integers) -> Booleans:
-        """Return which of some hosts it is."""
-        return self.mask()[trees]
-
-    def find(self, findings: Findings, hosts: Booleans) -> None:
+    def find(self, findings: Findings, among: Booleans) -> None:
         """Add that other hosts are not it."""
-        at = np.flatnonzero(hosts & ~self.mask()[findings.hosts.trees])
+        at = np.flatnonzero(among & ~self.mask()[findings.hosts.trees])
         findings.add(self, self.rule, at, 1, unit=f"is not {self.name}", filter="host")

@@ -208,11 +208,11 @@ class TopologyConstraint(Condition):
 
     # --- reasons ---
 
-    def find(self, findings: Findings, hosts: Booleans) -> None:
+    def find(self, findings: Findings, among: Booleans) -> None:
         """Add what the nearest domain of each host lacks, if it meets every other condition."""
         if not findings.decides:
             return
-        trees, among = findings.hosts.trees, hosts & ~findings.is_refused
+        trees, among = findings.hosts.trees, among & ~findings.is_refused
         if self._groups is not None:
             for host in np.flatnonzero(among).tolist():
                 among[host] = self._groups.holds(int(trees[host]))

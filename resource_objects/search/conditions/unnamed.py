@@ -93,8 +93,8 @@ class UnnamedGroup:
         """Set the sources of each class, with the traits that only they can answer for.
 
         Set also the traits that no source has, each with the number of a class and the hosts; and
-        the hosts on which several classes may answer for a trait, or the only one does not next to
-        other traits.
+        the hosts on which several classes may answer for a trait, or the only class with it loses
+        all of its sources by it.
         """
         hosts, parts = findings.hosts, self.parts
         sources = [condition.sources_on(hosts) for condition in parts]
