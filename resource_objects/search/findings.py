@@ -341,7 +341,7 @@ class Findings:
         #: by class of the unnamed group, its sources, and which of them may provide it: with the
         #: traits that only they can answer for
         self.sources: dict[Condition, tuple[Sources, Booleans]] = {}
-        #: ``(trait, number of a class, hosts)`` of the traits that no source of the class has, and the
+        #: ``(trait, number of a class, hosts)`` of the traits that no source of it has, and the
         #: hosts where several classes may answer for a trait (:meth:`.UnnamedGroup.narrow`)
         self.missing_traits: tuple[list[tuple[int, int, Booleans]], Booleans] = [], hosts.none()
 

@@ -15,8 +15,8 @@ that each provider has, and the required traits that nothing answers for yet.
 remaining groups, each remaining class can be provided by the sources that remain, and for each open
 trait a class or placed amount remains that can answer for it (:class:`UnnamedBounds`).
 
-**Equal providers** in the same state are tried once (:meth:`TreeSolver.equality_key`). A state that led
-to no solution is remembered by what the rest depends on, and not entered again.
+**Equal providers** in the same state are tried once (:meth:`TreeSolver.equality_key`). A state that
+led to no solution is remembered by what the rest depends on, and not entered again.
 
 **The budget** pays for each choice. Packing groups, dividing amounts by several unit rules and
 covering traits by classes are hard problems in general. The search is complete: it ends without a

@@ -231,11 +231,15 @@ def ways(amount, some, allowed=-1, budget=10**6):
     return [solution.parts[0] for solution in solver.solutions()]
 
 
+def _is_part(source, part):
+    return source.low <= part <= source.high and part % source.step == 0
+
+
 def every_way(amount, some):
     """Yield every way, trying all parts of all."""
     for parts in itertools.product(range(amount + 1), repeat=len(some)):
         taking = [place for place, part in enumerate(parts) if part]
-        fits = all(some[place].provides(parts[place]) for place in taking)
+        fits = all(_is_part(some[place], parts[place]) for place in taking)
         shared = len(taking) == 1 or all(some[place].is_device for place in taking)
         if sum(parts) == amount and fits and shared:
             yield tuple((place, parts[place]) for place in taking)
