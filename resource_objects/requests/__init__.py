@@ -10,6 +10,11 @@
 from __future__ import annotations
 
 from resource_objects.requests.gang import Gang, Member
-from resource_objects.requests.request import Request, RequestGroup, RequestLike
+from resource_objects.requests.request import (
+    Request,
+    RequestedCount,
+    RequestGroup,
+    RequestLike,
+)
 
-__all__ = ["Gang", "Member", "Request", "RequestGroup", "RequestLike"]
+__all__ = ["Gang", "Member", "Request", "RequestGroup", "RequestLike", "RequestedCount"]

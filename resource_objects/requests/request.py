@@ -14,8 +14,10 @@ from typing import Any, Self, TypeAlias, cast
 from resource_objects import base, fields, names
 from resource_objects._ovo import fields as ovo_fields
 from resource_objects.exceptions import InvalidInput
-from resource_objects.resources import Amounts, AmountsLike, resource
+from resource_objects.resources import Amount, Amounts, AmountsLike, resource
+from resource_objects.resources.amounts import split
 from resource_objects.resources.catalog import generation
+from resource_objects.resources.records import AmountRecord
 from resource_objects.resources.traits import known_traits
 
 _invalid_request = functools.partial(InvalidInput, "request")
@@ -342,6 +344,20 @@ _SUFFIX = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _TREE = fields.Checked(names.provider_key, "a provider name or uuid", "^.{1,200}$")
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class RequestedCount:
+    """A requested count of one class.
+
+    ``whole`` is the requested amount; None if the count is a part of an amount of several classes.
+    ``units`` are requested by name: then one provider provides all of it.
+    """
+
+    resource_class: str
+    amount: int
+    whole: Amount | None = None
+    units: tuple[str, ...] = ()
+
+
 @base.register
 class RequestGroup(base.ResourceObject, frozen=True):
     """Amounts that are requested under the same conditions on their providers.
@@ -422,6 +438,28 @@ class RequestGroup(base.ResourceObject, frozen=True):
         """The amounts and conditions, which groups with different names can have in common."""
         return (self.resources, *_GROUP_VALUES(self))
 
+    @functools.cached_property  # each search of the request reads it
+    def placed(self) -> Mapping[str, Amount]:
+        """The placed amounts, by class."""
+        amounts = self.resources.by_name()
+        return {name: amount for name, amount in amounts if resource(name).is_located}
+
+    @functools.cached_property  # each search of the request reads it
+    def counts(self) -> tuple[RequestedCount, ...]:
+        """Each class that is requested as a count, once, in order.
+
+        Placed amounts, and the counts that they include, are left out. A count of a class and an
+        amount that is stored in the same class at one provider request the same thing: they have to
+        agree.
+
+        :raises InvalidInput: for an amount that is not stored as counts above 0; if a count does
+            not agree with the amount that includes it
+
+        >>> [(count.resource_class, count.amount) for count in RequestGroup("VCPU=2,PGPU=1").counts]
+        [('VCPU', 2), ('PGPU', 1)]
+        """
+        return _requested_counts(self.resources)
+
     def arguments(self) -> dict[str, Any]:
         """Return the conditions as arguments of the constructor, without those that are empty."""
         return _plain(GROUP, self)
@@ -483,6 +521,42 @@ class RequestGroup(base.ResourceObject, frozen=True):
     def __repr__(self) -> str:
         suffix = {"suffix": self.suffix} if self.suffix else {}
         return _call("RequestGroup", self.resources, {**suffix, **self.arguments()})
+
+
+def _requested_counts(requested: Amounts) -> tuple[RequestedCount, ...]:
+    parts = split(requested)
+    amounts: Iterable[tuple[str, Amount]] = requested.by_name()
+    if parts is not None:  # of counts, those that placed amounts do not include
+        amounts = [*parts.others.items(), *parts.located.items()]
+    counts: dict[str, RequestedCount] = {}
+    included: dict[str, RequestedCount] = {}
+    for name, amount in amounts:
+        if resource(name).is_located:
+            continue
+        records = amount.to_records(name)
+        if not records or min([record.amount for record in records]) < 1:
+            expected = "one that is stored as counts above 0"
+            raise InvalidInput("kind of amount", name, amount, expected)
+        if len(records) == 1 and records[0].resource_class == name:
+            counts[name] = RequestedCount(name, records[0].amount, amount, records[0].units)
+        else:
+            for record in records:
+                _include(included, record)
+    for name, part in included.items():
+        if name in counts and counts[name].amount != part.amount:
+            expected = f"{part.amount}, as in the placed amount of the class"
+            raise _invalid_request(name, counts[name].amount, expected)
+    return tuple({**counts, **included}.values())
+
+
+def _include(included: dict[str, RequestedCount], record: AmountRecord) -> None:
+    name = record.resource_class
+    before = included.get(name, RequestedCount(name, 0))
+    amount = before.amount + record.amount
+    if amount > fields.MAX_AMOUNT:
+        raise _invalid_request(name, amount, f"at most {fields.MAX_AMOUNT}")
+    units = (*before.units, *record.units)
+    included[name] = dataclasses.replace(before, amount=amount, units=units)
 
 
 def _call(name: str, amounts: Amounts, arguments: Mapping[str, Any]) -> str:

@@ -17,7 +17,6 @@ import numpy as np
 
 from resource_objects.reasons import Rule
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.disabled import disabled_for
 from resource_objects.search.eligibility import OWN, POOL
 from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.findings import Check, sums
@@ -242,10 +241,9 @@ def _max_free(problem: Problem, check: Check, hosts: Booleans) -> _MaxFree:
     """Return the most free of a class for some hosts: at one provider, or at several devices."""
     fleet, rows = problem.fleet, check.rows
     assert rows is not None, "the check compares amounts"
-    disabled = disabled_for(fleet, problem.request)
     is_enabled = np.ones(len(rows.tree), np.bool_)
-    if disabled is not None:
-        is_enabled = ~disabled[rows.provider]
+    if problem.disabled is not None:
+        is_enabled = ~problem.disabled[rows.provider]
     allowed = np.stack([~rows.is_part] * 2) if check.allowed is None else check.allowed
     able = allowed[OWN] & is_enabled & hosts[rows.tree]
     if len(allowed) > 1 and fleet.has_pools:

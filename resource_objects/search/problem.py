@@ -16,11 +16,11 @@ from typing import Any
 import numpy as np
 
 from resource_objects import exceptions
-from resource_objects.requests import Request, RequestGroup
+from resource_objects.requests import Request
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.located import cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.amounts import ClassCondition, requested_counts
+from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.conditions.disabled import (
     DisabledParts,
     EnabledHost,
@@ -69,6 +69,7 @@ class Problem:
     of_host: tuple[Condition, ...]  #: conditions on the hosts themselves
     of_unnamed: tuple[Condition, ...]  #: on the unnamed group, each class before all of them
     of_groups: tuple[Condition, ...]  #: on the named groups, and the last ones
+    disabled: Booleans | None  #: the providers that it may not use because they are disabled
     factories: tuple[FilterFactory, ...] = ()  #: of the conditions of the caller on hosts
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -169,23 +170,37 @@ def compile_request(
         of_host=(*of_host, *of_caller),
         of_unnamed=tuple(_conditions_of(unnamed)),
         of_groups=tuple(of_groups),
+        disabled=disabled,
         factories=tuple(filters),
     )
 
 
 def _compile_unnamed(request: Request, fleet: Fleet, compiler: EligibilityCompiler) -> UnnamedGroup:
     group, rules = request.unnamed, compiler.rules
-    placed = placed_amounts(group)
-    if placed and rules.affinity_needs_cells:
-        _check_affinity(placed, request.near)
+    if group.placed and rules.affinity_needs_cells:
+        _check_affinity(group.placed, request.near)
     eligibility = compiler.of_group(group)
     classes = []
-    for count in requested_counts(group):
+    for count in group.counts:
         of_class = compiler.of_class(group, count.resource_class)
         classes.append(ClassCondition.compile(fleet, rules, count, eligibility, of_class))
-    located = [LocatedCondition.compile(fleet, *item, eligibility) for item in placed.items()]
+    located = [LocatedCondition.compile(fleet, *item, eligibility) for item in group.placed.items()]
     required = tuple([trait.label for trait in eligibility.some])
     return UnnamedGroup(fleet, rules, tuple(classes), tuple(located), required)
+
+
+def _check_affinity(amounts: Mapping[str, Amount], near: str | None) -> None:
+    """Refuse an affinity if no host cells are requested.
+
+    :param near: the topology level of the request, which is another condition
+    """
+    for name, amount in amounts.items():
+        if amount.names_affinity and not amount.is_assigned:
+            cells = (cell_map_of(resource(other).make_inventory()) for other in amounts)
+            if all(cell_map is None for cell_map in cells):
+                instead = "" if near else "near='numa' in the request (--near numa) instead, "
+                expected = f"no affinity, {instead}or a topology beside it to be near to"
+                raise exceptions.InvalidInput("request", name, str(amount), expected)
 
 
 def _conditions_of(group: UnnamedGroup) -> Iterator[Condition]:
@@ -233,29 +248,6 @@ def _considered_hosts(unnamed: UnnamedGroup, named: NamedGroups) -> ConsideredHo
     if unnamed.rules.host_gives:
         may_hold &= np.where(is_pool, has_all, has_any)
     return ConsideredHosts(may_hold, within & (has_all | ~is_pool), has_any)
-
-
-# --- placed amounts -------------------------------------------------------------------------------
-
-
-def placed_amounts(group: RequestGroup) -> Mapping[str, Amount]:
-    """Return the placed amounts of a group, by class."""
-    amounts = group.resources.by_name()
-    return {name: amount for name, amount in amounts if resource(name).is_located}
-
-
-def _check_affinity(amounts: Mapping[str, Amount], near: str | None) -> None:
-    """Refuse an affinity if no host cells are requested.
-
-    :param near: the topology level of the request, which is another condition
-    """
-    for name, amount in amounts.items():
-        if amount.names_affinity and not amount.is_assigned:
-            cells = (cell_map_of(resource(other).make_inventory()) for other in amounts)
-            if all(cell_map is None for cell_map in cells):
-                instead = "" if near else "near='numa' in the request (--near numa) instead, "
-                expected = f"no affinity, {instead}or a topology beside it to be near to"
-                raise exceptions.InvalidInput("request", name, str(amount), expected)
 
 
 # --- prefilter ----------------------------------------------------------------------------------

@@ -9,12 +9,10 @@ import pytest
 from resource_objects import base
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import UnitColumns
-from resource_objects.requests import Request, RequestGroup
+from resource_objects.requests import Request, RequestedCount, RequestGroup
 from resource_objects.resources import Amount, Amounts, IntegerAmount
 from resource_objects.resources.records import AmountRecord
 from resource_objects.search import Snapshot
-from resource_objects.search.conditions.amounts import RequestedCount, requested_counts
-from resource_objects.search.problem import placed_amounts
 from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of
 
@@ -58,14 +56,14 @@ def ask(monkeypatch):
 
 
 def test_a_count_is_asked_as_it_is(ask):
-    (one, *rest) = requested_counts(ask([("CUSTOM_BOX", 1)], VCPU=2))
+    (one, *rest) = ask([("CUSTOM_BOX", 1)], VCPU=2).counts
     assert one == RequestedCount("CUSTOM_BOX", 1, ONE)
     assert rest == [RequestedCount("VCPU", 2, IntegerAmount(2))]
 
 
 def test_an_amount_of_several_records_asks_for_each_class(ask):
     records = [("VCPU", 4, ("cpu0", "cpu1")), ("MEMORY_MB", 512), ("VCPU", 2, ("cpu8",))]
-    assert requested_counts(ask(records)) == (
+    assert ask(records).counts == (
         RequestedCount("VCPU", 6, None, ("cpu0", "cpu1", "cpu8")),
         RequestedCount("MEMORY_MB", 512),
     )
@@ -73,7 +71,7 @@ def test_an_amount_of_several_records_asks_for_each_class(ask):
 
 def test_what_locates_a_count_adds_nothing_to_it(ask):
     records = [("VCPU", 4, ("cpu0",)), ("MEMORY_MB", 512)]
-    assert requested_counts(ask(records, VCPU=4, DISK_GB=9)) == (
+    assert ask(records, VCPU=4, DISK_GB=9).counts == (
         RequestedCount("VCPU", 4, None, ("cpu0",)),
         RequestedCount("DISK_GB", 9, IntegerAmount(9)),
         RequestedCount("MEMORY_MB", 512),
@@ -82,30 +80,30 @@ def test_what_locates_a_count_adds_nothing_to_it(ask):
 
 def test_a_count_that_does_not_agree_is_refused(ask):
     with raises_code("InvalidRequest", match="VCPU: got 5, expected 4, as in the placed amount"):
-        requested_counts(ask([("VCPU", 4), ("MEMORY_MB", 1)], VCPU=5))
+        _ = ask([("VCPU", 4), ("MEMORY_MB", 1)], VCPU=5).counts
 
 
 @pytest.mark.parametrize("records", [[], [("VCPU", 0), ("DISK_GB", 1)], [("CUSTOM_BOX", -1)]])
 def test_an_amount_that_counts_nothing_is_refused(ask, records):
     with raises_code("WrongAmountKind"):
-        requested_counts(ask(records))
+        _ = ask(records).counts
 
 
 def test_a_sum_beyond_64_bits_is_refused(ask):
     with raises_code("InvalidRequest"):
-        requested_counts(ask([("VCPU", 2**63 - 1), ("VCPU", 1)]))
+        _ = ask([("VCPU", 2**63 - 1), ("VCPU", 1)]).counts
 
 
 def test_what_lies_over_a_tree_is_located_and_its_counts_are_not_wanted():
     request = Request("DISK_GB=9,PCPU=4,VCPU=1,NUMA_TOPOLOGY=2:dedicated=4:memory=64")
-    assert [(one.resource_class, one.amount) for one in requested_counts(request.unnamed)] == [
+    assert [(one.resource_class, one.amount) for one in request.unnamed.counts] == [
         ("VCPU", 1),
         ("DISK_GB", 9),
     ]
-    assert {name: str(amount) for name, amount in placed_amounts(request.unnamed).items()} == {
+    assert {name: str(amount) for name, amount in request.unnamed.placed.items()} == {
         "NUMA_TOPOLOGY": "2:dedicated=4:memory=64"
     }
-    assert not placed_amounts(Request("VCPU=1").unnamed)
+    assert not Request("VCPU=1").unnamed.placed
 
 
 # --- units ----------------------------------------------------------------------------------------

@@ -14,14 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from resource_objects import exceptions
-from resource_objects.fields import MAX_AMOUNT
 from resource_objects.reasons import Reason, Rule
-from resource_objects.requests import RequestGroup
-from resource_objects.resources import Amount, resource
-from resource_objects.resources.amounts import split
+from resource_objects.requests import RequestedCount
+from resource_objects.resources import Amount
 from resource_objects.resources.catalog import is_device as is_device_class
-from resource_objects.resources.records import AmountRecord
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.conditions.shortage import Shortage, overdrawn, reasons_of_units
 from resource_objects.search.demands import Source, TreeDemand, bits, members
@@ -50,68 +46,6 @@ from resource_objects.search.tree_solver import may_provide
 
 #: Equal sources are one object: a suspended search has those of its tree.
 _source = functools.lru_cache(1024)(Source)
-
-
-# --- requested counts -----------------------------------------------------------------------------
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class RequestedCount:
-    """A requested count of one class.
-
-    ``whole`` is the requested amount; None if the count is a part of an amount of several classes.
-    ``units`` are requested by name: then one provider provides all of it.
-    """
-
-    resource_class: str
-    amount: int
-    whole: Amount | None = None
-    units: tuple[str, ...] = ()
-
-
-def requested_counts(group: RequestGroup) -> tuple[RequestedCount, ...]:
-    """Return each class that a group requests as a count, once, in order.
-
-    Placed amounts, and the counts that they include, are left out. A count of a class and an
-    amount that is stored in the same class at one provider request the same thing: they have to
-    agree.
-
-    :raises InvalidInput: for an amount that is not stored as counts above 0; if a count does not
-        agree with the amount that includes it
-    """
-    parts = split(group.resources)
-    amounts: Iterable[tuple[str, Amount]] = group.resources.by_name()
-    if parts is not None:  # of counts, those that placed amounts do not include
-        amounts = [*parts.others.items(), *parts.located.items()]
-    counts: dict[str, RequestedCount] = {}
-    included: dict[str, RequestedCount] = {}
-    for name, amount in amounts:
-        if resource(name).is_located:
-            continue
-        records = amount.to_records(name)
-        if not records or min([record.amount for record in records]) < 1:
-            expected = "one that is stored as counts above 0"
-            raise exceptions.InvalidInput("kind of amount", name, amount, expected)
-        if len(records) == 1 and records[0].resource_class == name:
-            counts[name] = RequestedCount(name, records[0].amount, amount, records[0].units)
-        else:
-            for record in records:
-                _add(included, record)
-    for name, part in included.items():
-        if name in counts and counts[name].amount != part.amount:
-            expected = f"{part.amount}, as in the placed amount of the class"
-            raise exceptions.InvalidInput("request", name, counts[name].amount, expected)
-    return tuple({**counts, **included}.values())
-
-
-def _add(included: dict[str, RequestedCount], record: AmountRecord) -> None:
-    name = record.resource_class
-    before = included.get(name, RequestedCount(name, 0))
-    amount = before.amount + record.amount
-    if amount > MAX_AMOUNT:
-        raise exceptions.InvalidInput("request", name, amount, f"at most {MAX_AMOUNT}")
-    units = (*before.units, *record.units)
-    included[name] = dataclasses.replace(before, amount=amount, units=units)
 
 
 # --- the condition --------------------------------------------------------------------------------
