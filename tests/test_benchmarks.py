@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import resource_objects as ro
-from benchmarks import __main__, against, packing
-from benchmarks.measure import Row
+from benchmarks import against, packing
 from benchmarks.packing import POLICIES, drawn_jobs, pack
 from resource_objects.scheduler.replay import Trace, put_hosts
 from resource_objects.testing.refusals import raises_code
@@ -68,37 +65,6 @@ def test_rows_of_one_side_or_of_another_unit_are_listed() -> None:
 def test_without_such_a_revision_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(against.Failed, match="rev-parse"), against.installed("no-such-revision"):
         pass
-
-
-def test_a_result_of_less_is_not_written_over_one_of_more(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    committed = tmp_path / "benchmarks.json"
-    before = json.dumps({"parts": ["algebra", "ledgers"], "rows": []})
-    committed.write_text(before)
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "--only", "algebra", "--write", str(committed)])
-    with pytest.raises(SystemExit):
-        __main__.main()
-    assert "results of ledgers, which would be lost" in capsys.readouterr().err
-    assert committed.read_text() == before
-
-
-def test_a_part_alone_writes_nothing_unless_a_file_is_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(__main__, "RESULTS", tmp_path)
-    monkeypatch.setattr("benchmarks.algebra.rows", lambda: [Row("one", "ms", 1.0)])
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "--only", "algebra"])
-    assert __main__.main() == 0 and not list(tmp_path.iterdir())
-    named = tmp_path / "named.json"
-    monkeypatch.setattr(sys, "argv", ["benchmarks", "--only", "algebra", "--write", str(named)])
-    assert __main__.main() == 0
-    found = json.loads(named.read_text())
-    assert [row["name"] for row in found["rows"]] == ["one"]
-    assert found["parts"] == ["algebra"]
-    assert {"command", "date", "python", "versions"} <= found.keys()
-    assert found["commit"] == against.commit()
-    assert found["host"]["processor"] and found["host"]["cpus"]
 
 
 # --- packing ------------------------------------------------------------------------------------

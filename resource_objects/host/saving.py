@@ -45,13 +45,7 @@ from resource_objects.host.binding import (
     there,
 )
 from resource_objects.host.columns import COUNTS, count_of, members, units
-from resource_objects.providers import (
-    Allocation,
-    Claim,
-    DefinitionChanges,
-    Provider,
-    diff,
-)
+from resource_objects.providers import Allocation, Claim, DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView
 from resource_objects.providers.holders import absent, held_by, not_held, unattributed, with_holders

@@ -348,13 +348,13 @@ _TREE = fields.Checked(names.provider_key, "a provider name or uuid", "^.{1,200}
 class RequestedCount:
     """A requested count of one class.
 
-    ``whole`` is the requested amount; None if the count is a part of an amount of several classes.
+    ``requested`` is the amount itself; None if the count is a part of an amount of several classes.
     ``units`` are requested by name: then one provider provides all of it.
     """
 
     resource_class: str
     amount: int
-    whole: Amount | None = None
+    requested: Amount | None = None
     units: tuple[str, ...] = ()
 
 

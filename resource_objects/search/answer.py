@@ -201,7 +201,7 @@ _WORDS = {
 
 
 def _missing(problem: Problem, check: Check, hosts: Booleans) -> str:
-    """Return what some hosts lack by a check."""
+    """Return the words for what hosts lack by a check."""
     group = f" for group {check.group}" if check.group else ""
     if check.rule is Rule.CAPACITY and check.amount is not None:
         return _missing_amount(problem, check, hosts, group)

@@ -47,11 +47,11 @@ class TreeDemand:
     own: int = 0  #: the number of sources in the tree itself; the others are pools
 
     def only(self, sources: int) -> TreeDemand:
-        """Return the same demand on some sources, whatever their traits."""
+        """Return a copy of the demand on some sources, whatever their traits."""
         return dataclasses.replace(self, allowed=sources, with_trait=())
 
     def with_traits(self, count: int) -> TreeDemand:
-        """Return the same demand with only the first required traits."""
+        """Return a copy of the demand with only the first required traits."""
         return dataclasses.replace(self, with_trait=self.with_trait[:count])
 
     @property
@@ -106,15 +106,15 @@ class LocatedTreeDemand:
     with_trait: tuple[int, ...]  #: by required trait, the parts that have it
 
     def with_traits(self, count: int) -> LocatedTreeDemand:
-        """Return the same demand with only the first required traits."""
+        """Return a copy of the demand with only the first required traits."""
         return dataclasses.replace(self, with_trait=self.with_trait[:count])
 
     def among(self, parts: int) -> LocatedTreeDemand:
-        """Return the same demand on those of its allowed parts that are in a set."""
+        """Return a copy of the demand on the allowed parts that are in a set."""
         return dataclasses.replace(self, allowed=self.allowed & parts)
 
     def only(self, parts: int) -> LocatedTreeDemand:
-        """Return the same demand on some parts, whatever their traits."""
+        """Return a copy of the demand on some parts, whatever their traits."""
         return dataclasses.replace(self, allowed=parts, with_trait=())
 
     @property
@@ -122,23 +122,23 @@ class LocatedTreeDemand:
         """The providers of the parts that it may be on."""
         return [place for bit, place in enumerate(self.places) if self.allowed >> bit & 1]
 
-    def spots(self, parts: int) -> list[int] | None:
+    def positions(self, parts: int) -> list[int] | None:
         """Return the positions of parts in the view, None for all of them."""
-        wanted = set(self.only(parts).providers)
-        found = [spot for spot, place in enumerate(self.view.places) if place in wanted]
-        return None if len(found) == len(self.view.places) else found
+        providers = set(self.only(parts).providers)
+        result = [at for at, place in enumerate(self.view.places) if place in providers]
+        return None if len(result) == len(self.view.places) else result
 
     @property
     def view(self) -> View:
         """The view over the tree, which has at least one part."""
-        found = view_of(self.fleet, self.resource_class, self.tree)
-        assert found is not None, "the tree has parts"
-        return found
+        view = view_of(self.fleet, self.resource_class, self.tree)
+        assert view is not None, "the tree has parts"
+        return view
 
     def allocations(self, assigned: Amount) -> Iterator[tuple[int, Allocation]]:
         """Yield the allocations of an assigned amount, each with the place of the provider."""
         view = self.view
-        places = {spot.name: at for spot, at in zip(view.located.parts, view.places, strict=True)}
+        places = {part.name: at for part, at in zip(view.located.parts, view.places, strict=True)}
         for taken in view.located.allocations(assigned):
             yield places[taken.provider], taken
 
@@ -154,17 +154,17 @@ class LocatedTreeDemand:
             for place, shape in zip(self.places, parts.shape[here].tolist(), strict=True)
             for name in parts.shapes[shape]
         ]
-        own = [number for number in numbers if number is not None]
-        drawn = (t for n in own for _, t, _ in fleet.shares.between(n, n + 1))
-        return frozenset([*own, *drawn])
+        of_parts = [number for number in numbers if number is not None]
+        targets = (t for n in of_parts for _, t, _ in fleet.shares.between(n, n + 1))
+        return frozenset([*of_parts, *targets])
 
     def uses(self, assigned: Amount) -> dict[int, int]:
         """Return the use of inventories by an assigned amount, also through shares."""
         view, fleet = self.view, self.fleet
         places = dict(zip(view.located.parts, view.places, strict=True))
         used: dict[int, int] = {}
-        for spot, record in view.located.records(assigned):
-            number = fleet.number(places[spot], record.resource_class)
+        for position, record in view.located.records(assigned):
+            number = fleet.number(places[position], record.resource_class)
             assert number is not None, "an allocation has an inventory"
             links = [(number, 1), *((t, k) for _, t, k in fleet.shares.between(number, number + 1))]
             for target, factor in links:
@@ -281,17 +281,19 @@ class Placing:
         demands = list(zip(self._names, self._located, within, strict=True))
         views = {name: _with_use(demand, used or {}).located for name, demand, _ in demands}
         has_cells = any(cell_map_of(view.inventory) is not None for view in views.values())
-        spots = {
+        positions_of = {
             name: positions
             for name, demand, parts in demands
-            if (positions := demand.spots(parts)) is not None
+            if (positions := demand.positions(parts)) is not None
         }
         requested = dict(zip(self._names, amounts, strict=True))
-        result = fit_together(requested, {**(self._others if has_cells else {}), **views}, spots)
+        result = fit_together(
+            requested, {**(self._other_views if has_cells else {}), **views}, positions_of
+        )
         return tuple(result[name] for name in self._names)
 
     @functools.cached_property
-    def _others(self) -> Mapping[str, LocatedView]:
+    def _other_views(self) -> Mapping[str, LocatedView]:
         """The views of the resources that are not requested: next to cells, they matter too."""
         fleet, tree = self._located[0].fleet, self._located[0].tree
         views: dict[str, LocatedView] = {}

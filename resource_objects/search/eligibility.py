@@ -161,8 +161,8 @@ def eligible_for(fleet: Fleet, conditions: Iterable[Eligibility]) -> Booleans:
 class GroupEligibility:
     """The conditions of one group on providers."""
 
-    each: tuple[Eligibility, ...]  #: met by each provider
-    some: tuple[Eligibility, ...]  #: each met by all providers of some class
+    of_each: tuple[Eligibility, ...]  #: met by each provider
+    of_some: tuple[Eligibility, ...]  #: each met by all providers of some class
 
 
 class EligibilityCompiler:
@@ -183,19 +183,21 @@ class EligibilityCompiler:
         :raises NotFound: for an unknown tree, if the rules refuse that
         """
         itself_only = not group.resources
-        each, required = [*self._of_all], list[Eligibility]()
+        of_each, required = [*self._of_all], list[Eligibility]()
         for trait in sorted(group.forbidden):
-            each.append(self._lacking(trait, itself_only))
+            of_each.append(self._lacking(trait, itself_only))
         if group.member_of or group.not_member_of:
-            each += self._of_aggregates(group)
+            of_each += self._of_aggregates(group)
         if (in_tree := group.in_tree) is not None:
             is_inside = self._fleet.tree == self._tree(in_tree)
-            each.append(Eligibility(Rule.OTHER_TREE, in_tree, np.stack([is_inside] * self._roles)))
+            of_each.append(
+                Eligibility(Rule.OTHER_TREE, in_tree, np.stack([is_inside] * self._roles))
+            )
         for traits in (*[(trait,) for trait in sorted(group.required)], *group.any_of):
             required.append(self._having(traits, itself_only))
         if group.suffix:
-            return GroupEligibility((*each, *required), ())
-        return GroupEligibility(tuple(each), tuple(required))
+            return GroupEligibility((*of_each, *required), ())
+        return GroupEligibility(tuple(of_each), tuple(required))
 
     def of_class(self, group: RequestGroup, resource_class: str) -> Iterator[Eligibility]:
         """Yield the further conditions on providers of a resource class."""

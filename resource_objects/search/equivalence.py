@@ -84,7 +84,7 @@ class Equivalence:
         return self._number.setdefault(key, next(self._next)), self.inventories(provider)
 
     def _parts(self, fleet: Fleet, provider: int) -> Hashable | None:
-        """Return what equal parts of placed resources have in common; None for a unique part."""
+        """Return a key of equal parts of placed resources; None for a unique part."""
         keys: list[Hashable] = []
         for name, parts in fleet.parts.items():
             if not parts.classes_at(provider):

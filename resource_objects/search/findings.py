@@ -213,7 +213,7 @@ class Pairs(NamedTuple):
         return slice(*self.host.searchsorted((host, host + 1)).tolist())
 
     def where(self, flags: Booleans) -> Pairs:
-        """Return some of the pairs."""
+        """Return a part of the pairs."""
         return Pairs(self.host[flags], self.entry[flags], self.role[flags])
 
 

@@ -423,7 +423,7 @@ class Fleet(Shared):
         return has_name
 
     def below(self, providers: Booleans) -> Booleans:
-        """Return some providers and their descendants, also those below a cut."""
+        """Return providers and their descendants, also those below a cut."""
         is_below = providers.copy()
         if self.above and providers[list(self.above)].any():
             is_below[self.tree == self.within] = True

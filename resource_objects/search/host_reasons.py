@@ -90,7 +90,7 @@ class HostReasons:
         return int(single + sum(map(np.count_nonzero, of_columns)))
 
     def labels(self, among: Integers) -> Counter[str]:
-        """Return how many of some hosts fail by each constraint; one may fail by several."""
+        """Return the number of hosts that fail by each constraint; a host may fail by several."""
         is_counted = np.zeros_like(self._is_open)
         is_counted[among] = True
         counts = Counter[str]()
@@ -102,7 +102,7 @@ class HostReasons:
         return +counts
 
     def lacks(self) -> Lacks:
-        """Return how much hosts lack, as far as arrays report it."""
+        """Return the amounts that hosts lack, as far as arrays report them."""
         lacks = Lacks(len(self._is_open))
         for item in self._findings.items:
             if not isinstance(item, ReasonColumns):

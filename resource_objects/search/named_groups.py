@@ -313,7 +313,7 @@ def _kind(
     subtrees: frozenset[int],
     compiler: EligibilityCompiler,
 ) -> GroupKind:
-    conditions = list(compiler.of_group(groups[0]).each)
+    conditions = list(compiler.of_group(groups[0]).of_each)
     amounts = [ClassAmount(name, fleet.rows(name), n) for name, n in _counts(groups[0])]
     for name, _, _ in amounts:
         conditions += compiler.of_class(groups[0], name)

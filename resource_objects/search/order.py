@@ -141,7 +141,7 @@ class Options:
     keeps: frozenset[str] = frozenset()
 
     def within(self, limits: UseLimits) -> Options:
-        """Return the same options with further limits."""
+        """Return a copy of the options with further limits."""
         if not limits:
             return self
         return dataclasses.replace(self, limits=tighter(self.limits, limits))
@@ -245,7 +245,7 @@ class Preference:
     # --- providers of a tree ---
 
     def of_sources(self, demand: TreeDemand, tree: int) -> TreeDemand:
-        """Return the same demand with the preferred sources first, own ones before pools.
+        """Return a copy of the demand: preferred sources first, those of the tree before pools.
 
         Placements that exclude the fewest others come first.
         """
@@ -314,7 +314,7 @@ class Preference:
         return {**dict.fromkeys(self._counts, 1.0), **self._order.weights}
 
     def _fullness(self, provider: int) -> float:
-        """Return how full a provider is, over its classes by weight."""
+        """Return the fullness of a provider, over its classes by weight."""
         rows, total = self._fleet.inventories, 0.0
         for number in equivalence(self._fleet).inventories(provider):
             weight = self._weights.get(self._fleet.class_of(number), 0.0)
@@ -370,7 +370,7 @@ def _lowest(key: Any, count: int) -> Any:
 
 
 def permuted(demand: TreeDemand, order: Sequence[int]) -> TreeDemand:
-    """Return the same demand with the sources in another order.
+    """Return a copy of the demand with the sources in another order.
 
     :param order: by new place, the place before
     """

@@ -185,7 +185,7 @@ def _compile_unnamed(request: Request, fleet: Fleet, compiler: EligibilityCompil
         of_class = compiler.of_class(group, count.resource_class)
         classes.append(ClassCondition.compile(fleet, rules, count, eligibility, of_class))
     located = [LocatedCondition.compile(fleet, *item, eligibility) for item in group.placed.items()]
-    required = tuple([trait.label for trait in eligibility.some])
+    required = tuple([trait.label for trait in eligibility.of_some])
     return UnnamedGroup(fleet, rules, tuple(classes), tuple(located), required)
 
 

@@ -237,7 +237,7 @@ class Shares:
         return order, self.target[order]
 
     def free(self, capacity: Integers, used: Integers, numbers: Integers | None = None) -> Integers:
-        """Return how much can be allocated of inventories, with regard to their targets.
+        """Return the amounts that can be allocated of inventories, with regard to their targets.
 
         :param numbers: of these inventories only
         """

@@ -302,5 +302,5 @@ class _Turns:
         return first != tree
 
     def _with_same_pools(self, trees: Iterable[int]) -> list[int]:
-        """Return some trees, and those that have the same candidates."""
+        """Return trees, and those that have the same candidates."""
         return [same for tree in trees for same in (tree, *self._same_pools.get(tree, ()))]

@@ -219,7 +219,7 @@ def candidate(
     counts = []
     for number, provider, amount in parts:
         demand = demands[number]
-        requested = demand.whole if amount == demand.amount else None
+        requested = demand.requested if amount == demand.amount else None
         counts.append((provider, demand.resource_class, amount, requested, demand.units))
     unnamed = [count[0] for count in counts]
     if groups:  # in the order of the request

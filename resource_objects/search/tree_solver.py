@@ -421,7 +421,7 @@ class Account:
             self.direct[inventory] += times * direct
 
     def times(self, uses: Iterable[Use], most: int) -> int:
-        """Return how many times inventories can be used in addition, up to ``most``."""
+        """Return the number of times that inventories can be used in addition, up to ``most``."""
         for inventory, amount, direct in uses:
             free, max_unit = self._limits[inventory]
             times = (free - self.used[inventory]) // amount

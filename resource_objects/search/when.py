@@ -76,7 +76,7 @@ class When:
         return self.now or self.at is not None
 
     def as_of(self, moment: datetime.datetime) -> When:
-        """Return the same answer at a moment: ends before it have passed."""
+        """Return the answer at a moment: ends before it have passed."""
         if self.at is None or self.at >= moment:
             return self
         return dataclasses.replace(self, now=True, at=None, not_after=None)

@@ -471,9 +471,9 @@ def _capacity_reasons(pending: PendingWrite, rows: Rows) -> Iterator[Reason]:
             factor = record.ratio_millionths / MILLION
             capacity = int((record.total - record.reserved) * factor)
             if record.used + net > capacity:
-                where = rows.provider_name(key[0])
+                provider = rows.provider_name(key[0])
                 figures = Rule.CAPACITY, net, capacity, record.used
-                yield Reason(*figures, resource=key[1], where=where)
+                yield Reason(*figures, resource=key[1], where=provider)
 
 
 def _after(effect: ConsumerEffect) -> ConsumerRecord:

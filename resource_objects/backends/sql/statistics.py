@@ -142,7 +142,7 @@ def forget(connection: Connection, criteria: StatisticFilter) -> int:
 
 def _conditions(criteria: StatisticFilter) -> list[sa.ColumnElement[bool]]:
     sets = (criteria.providers, criteria.names)
-    statements.refuse_too_many([some for some in sets if some is not None])
+    statements.refuse_too_many([values for values in sets if values is not None])
     conditions: list[sa.ColumnElement[bool]] = []
     if criteria.providers is not None:
         of = sa.select(_providers.id).where(_providers.uuid.in_(sorted(criteria.providers)))

@@ -63,7 +63,7 @@ class ClassCondition(Condition):
     rules: Semantics
     resource_class: str
     amount: int
-    whole: Amount | None  #: the requested amount; None: the count is a part of another amount
+    requested: Amount | None  #: the requested amount; None: the count is a part of another amount
     units: tuple[str, ...]  #: requested by name
     rows: ClassRows
     provides_all: Booleans  #: could provide all of it alone
@@ -104,7 +104,7 @@ class ClassCondition(Condition):
         def of_rows(eligible: Booleans) -> Booleans:
             return eligible[:roles].take(rows.provider, axis=1)
 
-        requirements = (*eligibility.each, *of_class)
+        requirements = (*eligibility.of_each, *of_class)
         failed = tuple([~of_rows(requirement.eligible) for requirement in requirements])
         for flags in failed:
             allowed &= ~flags
@@ -116,14 +116,14 @@ class ClassCondition(Condition):
             rules,
             name,
             count.amount,
-            count.whole,
+            count.requested,
             count.units,
             rows,
             provides_all=rows.provides(count.amount),
             is_device=is_device,
-            requirements=tuple([(each.rule, each.label) for each in requirements]),
+            requirements=tuple([(needed.rule, needed.label) for needed in requirements]),
             failed=failed,
-            has_required=tuple([of_rows(each.eligible) for each in eligibility.some]),
+            has_required=tuple([of_rows(needed.eligible) for needed in eligibility.of_some]),
             allowed=allowed,
         )
 

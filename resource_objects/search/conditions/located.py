@@ -69,15 +69,15 @@ class LocatedCondition(Condition):
         def of_parts(requirements: Iterable[Eligibility]) -> tuple[Booleans, ...]:
             return tuple([needed.eligible[OWN][parts.provider] for needed in requirements])
 
-        met = of_parts(eligibility.each)
+        met = of_parts(eligibility.of_each)
         allowed = np.ones(len(parts.provider), dtype=np.bool_)
         for flags in met:
             allowed &= flags
         return cls(
             *(fleet, resource_class, amount, parts),
-            requirements=tuple([(needed.rule, needed.label) for needed in eligibility.each]),
+            requirements=tuple([(needed.rule, needed.label) for needed in eligibility.of_each]),
             failed=tuple([~flags for flags in met]),
-            has_required=of_parts(eligibility.some),
+            has_required=of_parts(eligibility.of_some),
             allowed=allowed,
         )
 
@@ -278,9 +278,11 @@ def may_hold(conditions: Sequence[LocatedCondition], tree: int, budget: Budget) 
             if used >> part & 1 or not allowed[part]:
                 continue
             bounds = piece[shapes[part]]
-            left = tuple([n - bounds.get(name, 0) for n, name in zip(counts, names, strict=True)])
-            if min(left, default=0) >= 0:
-                free_after = (*free[:part], left, *free[part + 1 :])
+            free_of_part = tuple(
+                [n - bounds.get(name, 0) for n, name in zip(counts, names, strict=True)]
+            )
+            if min(free_of_part, default=0) >= 0:
+                free_after = (*free[:part], free_of_part, *free[part + 1 :])
                 yield at + 1, 0 if is_last else used | 1 << part, free_after
 
     free = tuple([tuple([column[part] for column in columns]) for part in range(len(shapes))])
@@ -429,7 +431,7 @@ class Refusal:
         fleet, view, name = self._fleet, demand.view, reason.resource
         assert name is not None, "it is about a class"
         place_of = dict(zip(view.located.parts, view.places, strict=True))
-        blocking = view.located.blocking_units(demand.amount, reason, demand.spots(parts))
+        blocking = view.located.blocking_units(demand.amount, reason, demand.positions(parts))
         if blocking:
             units = {
                 place_of[part]: self._without_removed(place_of[part], blocked)

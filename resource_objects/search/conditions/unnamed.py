@@ -112,11 +112,11 @@ class UnnamedGroup:
             for number, of_class in enumerate(sources):
                 is_only = has_trait[number] & (owners == 1)
                 host = of_class.pairs.host
-                left = may_provide[number] & (of_class.has_required[trait] | ~is_only[host])
-                is_lost = is_only & ~hosts.any(host[left])
+                remaining = may_provide[number] & (of_class.has_required[trait] | ~is_only[host])
+                is_lost = is_only & ~hosts.any(host[remaining])
                 is_open |= is_lost
                 missing.append((trait, number, is_lost))
-                may_provide[number] = np.where(is_lost[host], may_provide[number], left)
+                may_provide[number] = np.where(is_lost[host], may_provide[number], remaining)
         pairs = zip(sources, may_provide, strict=True)
         findings.sources = dict(zip(parts, pairs, strict=True))
         findings.missing_traits = [item for item in missing if item[2].any()], is_open
@@ -273,8 +273,8 @@ class HostProvides(Condition):
             return []
         reasons: list[Reason] = []
         for condition in self.group.classes:
-            own = condition.of_tree(host.tree).own
-            sources = host.sources(condition) & ((1 << own) - 1)
+            of_host = condition.of_tree(host.tree).own
+            sources = host.sources(condition) & ((1 << of_host) - 1)
             if not sources:
                 where, name = condition.fleet.hosts[host.tree], condition.resource_class
                 reasons.append(Reason(self.rule, condition.amount, 0, 0, name, where))
@@ -328,17 +328,17 @@ def exceeds_shared_capacity(fleet: Fleet, demands: Iterable[SharedDemand]) -> Bo
     """Return the trees in which classes that can only use one inventory do not fit there."""
     inventories = fleet.inventories
     targets = fleet.shares.targets
-    left = (inventories.capacity[targets] - inventories.used[targets]).clip(0)
+    free = (inventories.capacity[targets] - inventories.used[targets]).clip(0)
     needed = np.zeros(len(targets), dtype=np.int64)
     for amount, rows, able in demands:
         number, factor = _used_by_all(fleet, rows, able, targets)
-        room = left[number]
+        room = free[number]
         # an amount that does not fit alone counts as one too much, which cannot overflow
         needed[number] += np.where(
             amount <= room // factor, np.minimum(amount, room // factor) * factor, room + 1
         )
     exceeds = np.zeros(len(fleet.hosts), dtype=np.bool_)
-    exceeds[inventories.tree[targets[needed > left]]] = True
+    exceeds[inventories.tree[targets[needed > free]]] = True
     return exceeds
 
 
@@ -357,10 +357,10 @@ def _used_by_all(
     shares = fleet.shares
     entries = shares.entries(rows.first, rows.first + len(able))
     is_able = able[shares.source[entries] - rows.first]
-    own = targets[slice(*targets.searchsorted((rows.first, rows.first + len(able))))]
-    own = own[able[own - rows.first]]
-    target = np.concatenate((shares.target[entries][is_able], own))
-    factor = np.concatenate((shares.factor[entries][is_able], np.ones_like(own)))
+    direct = targets[slice(*targets.searchsorted((rows.first, rows.first + len(able))))]
+    direct = direct[able[direct - rows.first]]
+    target = np.concatenate((shares.target[entries][is_able], direct))
+    factor = np.concatenate((shares.factor[entries][is_able], np.ones_like(direct)))
     order = np.argsort(target, kind="stable")
     target, factor = target[order], factor[order]
     begins = np.flatnonzero(np.diff(target, prepend=-1))
