@@ -5,6 +5,7 @@
   :class:`~resource_objects.reasons.Reason` objects say why. Wait, or request less.
 * :class:`LedgerError`: the stored state does not allow it (:class:`NotFound`, :class:`InUse`,
   :class:`Stale`, ...), or the database does not answer (:class:`DatabaseError`).
+* :class:`SearchLimitReached`: a budget ran out before a decision. Raise it.
 
 Every error has a stable ``code``, which names the case: ``NotFound("provider", "host0").code`` is
 ``"ProviderNotFound"``. The native HTTP API sends this code. Errors can be pickled.
@@ -250,8 +251,8 @@ class CapacityException(ResourceObjectsError):
     ``code`` follows from the reasons: ``UnitRuleViolated`` if all of them are about ``min_unit``,
     ``max_unit`` or ``step_size``; ``InventoryNotFound`` if no provider has such an inventory;
     ``UnitTaken`` if requested units are allocated to others; ``ServerGroupViolated`` for the policy
-    of a server group; ``ProviderDisabled`` if everything that would do is disabled; else
-    ``CapacityException``.
+    of a server group; ``ProviderDisabled`` if a disabled provider or unit refuses a write, or
+    alone stands in the way of a search; else ``CapacityException``.
 
     >>> raise CapacityException([Reason(Rule.CAPACITY, 8, bound=16, used=13, resource="VCPU")])
     Traceback (most recent call last):

@@ -91,8 +91,9 @@ class Ledger:
     - ``generation`` is the version at which the caller read the provider or consumer; another
       version is refused with ``Stale``. None accepts every version.
     - ``operation`` is the id of a write (a uuid, generated if None). After a lost acknowledgement
-      call again with the same id: the write happens once. An id belongs to one method, subject and
-      request (its placement does not count); another use raises ``OperationConflict``. The request
+      call again with the same id: the write happens once. An id belongs to one kind of write, one
+      subject and request (its placement does not count); another use raises ``Conflict`` with the
+      code ``OperationConflict``. The request
       is known as long as no other write changes the consumer; after that the recorded outcome is
       returned. :meth:`release_expired` and ``feed.set_retention`` have no id: a repeated call does
       the rest.
@@ -216,8 +217,9 @@ class Ledger:
     ) -> SyncResult:
         """Replace the stored trees by ``roots``.
 
-        Providers and inventories that a tree lacks are removed, unless they are used. Allocations
-        are unchanged: a total may shrink below the used amount, and ``free`` is negative then.
+        Providers and inventories that a tree lacks are removed; if one of them is used, the sync is
+        refused with ``InUse``. Allocations are unchanged: a total may shrink below the used amount,
+        and ``free`` is negative then.
         Cost: one read of these trees and one write; the number of statements is constant. While 100
         trees or more are written, the process collects garbage less often.
 

@@ -29,7 +29,7 @@ The invariants hold for any number of threads and processes, and a kill at any i
 * A write whose operation is recorded returns the recorded outcome and changes nothing. An operation
   is identified by its id, and is one kind of write for one subject (the name of the root, the
   consumer). The amounts do not count, because a retry may have searched again. The same id with
-  another kind or subject is refused (``OperationConflict``).
+  another kind or subject is refused (``Conflict``, code ``OperationConflict``).
 * Definitions change only at the generation at which they were compared. Orders neither read nor
   change it, unless the write requires that (``Write.unchanged``). A rename changes the generation
   of all providers whose definition contains the name. No generation is used twice, also not for a
@@ -508,7 +508,8 @@ class Backend(abc.ABC):
         :raises InUse: if a provider to remove has allocations, an inventory or name to remove is
             used, or a server group to remove has members
         :raises NotSupported: if a standard name would be renamed or deleted
-        :raises Expired: if the operation is older than the retention, and not recorded
+        :raises Expired: if the operation was made more than the retention less an hour ago, and is
+            not recorded
         :raises ResourceObjectsError: as :func:`~resource_objects.store.decide.decide`
         """
         try:

@@ -85,7 +85,7 @@ class ProviderUpdate:
     then everything differs.
 
     ``children_changed`` marks a provider that changes only because children are added to it or
-    removed from it, or because it moves with a provider above it: its generation rises, so that a
+    removed from it, or because it moves with a provider above it: its generation changes, so that a
     tree that was read before is refused. ``expected_use`` lists inventories that must still be used
     as much as when the change was worked out. ``counts`` is the number of writes in Placement's
     count (``ListedProvider.definition_writes``).
@@ -164,7 +164,7 @@ class ProviderRemoval:
 class DefinitionChanges:
     """The changes of some trees: create top down, update, remove bottom up. False if empty.
 
-    ``root`` is the name of the tree, by which a repeated operation is recognised.
+    ``root`` names the tree, or the trees: the subject by which a repeated operation is recognised.
     """
 
     root: str

@@ -39,7 +39,7 @@ class Cursor:
     It identifies a history: ``last`` are the numbers of the last operations in each shard. A
     database that was promoted or restored without its last writes, and has written since, has
     other operations at these positions. ``epoch`` is the epoch of the ledger, 0 if unknown;
-    ``last`` is empty if unknown, and then not checked.
+    in ``last``, 0 is an unknown operation, which is not checked.
 
     >>> Cursor.parse(str(Cursor((0,) * SHARDS))) == Cursor((0,) * SHARDS)
     True

@@ -106,10 +106,10 @@ class Operation:
     def require_known(self, now: datetime.datetime, kept_for: datetime.timedelta) -> None:
         """Raise if an operation without a recorded outcome may have had one that was removed.
 
-        :param now: the ledger's time. Clocks may differ by an hour, so a younger operation is never
-            refused
+        :param now: the ledger's time. Clocks may differ, so an operation younger than an hour is
+            never refused
         :param kept_for: for how long the ledger records operations
-        :raises Expired: if the operation is older than that
+        :raises Expired: if the operation is older than that less an hour
         """
         if self.made_at is not None and self.made_at < now - max(kept_for - FRESH, FRESH):
             raise exceptions.Expired(

@@ -5,7 +5,8 @@ itself, but a database may lock server groups and set their generation when it r
 (:meth:`OrderRows.group_members`). Every backend, a dry run and a scenario call it, so they cannot
 differ in what they allow. A backend locks the rows before, and writes the :class:`Effects` after.
 
-The rules. A refusal has the reasons of rules 1 to 4 by order, then those of 5, 7 and 6:
+The rules. A refusal has the reasons of rules 1 to 4 in the sequence of the orders, then those of
+rules 5, 7 and 6:
 
 1. A consumer releases at most what is allocated to it.
 2. An allocation needs an inventory.

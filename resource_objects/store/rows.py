@@ -579,7 +579,9 @@ REPORTED = ("uses", "definitions", "reports", "claims", "disabled", "overrides")
 
 
 class Transaction:
-    """The rows that a write changes, its time and number, and its changes for the change feed.
+    """One write on rows: all rows, its time and number, and its changes for the change feed.
+
+    It neither commits nor rolls back: the journal of the rows does.
 
     Each change is recorded with the number of the root of its tree: of the present root of the
     provider, or of the root before it moved.

@@ -6,8 +6,8 @@ their numbers, without gaps. Heads are the last locks of a write, taken in the o
 so there are no deadlocks and no long waits. A head also records the operation that incremented it
 last: a database that has lost writes has another one there (:class:`Cursor`).
 
-Old operations are pruned with their changes, a few at a time. The limit is not recorded: a reader
-detects a gap after its cursor.
+Old operations are pruned with their changes, a few at a time. A reader detects a gap after its
+cursor; only a deletion before the retention time is recorded (``complete_since``).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """SQL as text: statements with named marks, many rows in one statement, numbers and times.
 
-A claim is eight statements, and SQLite runs one in two microseconds. ``Connection.execute`` of
+A claim is seven statements, and SQLite runs one in two microseconds. ``Connection.execute`` of
 SQLAlchemy spends 25 on each: it looks up the compiled text, processes parameters, calls listeners
 and wraps the result. So the statements of writes and of bulk reads are text for the
 driver's own cursor. SQLAlchemy is used for engines, pools, the schema and filters.
