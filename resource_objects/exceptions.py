@@ -5,7 +5,6 @@
   :class:`~resource_objects.reasons.Reason` objects say why. Wait, or request less.
 * :class:`LedgerError`: the stored state does not allow it (:class:`NotFound`, :class:`InUse`,
   :class:`Stale`, ...), or the database does not answer (:class:`DatabaseError`).
-* :class:`SearchLimitReached`: a budget ran out before a decision. Raise it.
 
 Every error has a stable ``code``, which names the case: ``NotFound("provider", "host0").code`` is
 ``"ProviderNotFound"``. The native HTTP API sends this code. Errors can be pickled.

@@ -78,6 +78,8 @@ class ClassCondition(Condition):
     def __post_init__(self) -> None:
         #: whether several devices may provide it together
         self.is_split = bool(self.is_device.any())
+        #: by required trait, whether all inventories have it
+        self.all_have = tuple([bool(has_trait.all()) for has_trait in self.has_required])
         self._enough: dict[int | None, Booleans] = {}
         self._last: tuple[int, TreeDemand] | None = None
 
@@ -146,7 +148,9 @@ class ClassCondition(Condition):
 
     def with_trait(self, trait: int | None) -> Booleans:
         """Return the allowed inventories, by role, with a required trait; None: all of them."""
-        return self.allowed if trait is None else self.allowed & self.has_required[trait]
+        if trait is None or self.all_have[trait]:
+            return self.allowed
+        return self.allowed & self.has_required[trait]
 
     def trees_of(self, provides: Booleans) -> Booleans:
         """Return the trees that some inventories, by role, may provide to."""
@@ -174,7 +178,9 @@ class ClassCondition(Condition):
         """
         if trait not in self._enough:
             allowed = self.with_trait(trait)
-            is_of_all = trait is not None and np.array_equal(allowed, self.allowed)
+            is_of_all = trait is not None and (
+                self.all_have[trait] or np.array_equal(allowed, self.allowed)
+            )
             self._enough[trait] = self.enough(None) if is_of_all else self._has_enough(allowed)
         return self._enough[trait]
 

@@ -71,13 +71,15 @@ class UnnamedGroup:
         """Return the trees with each required trait whichever inventories are used; None: all."""
         result: Booleans | None = None
         for trait in range(len(self.required)):
+            of_trees = [condition for condition in self.classes if not condition.has_pools]
+            if any(condition.all_have[trait] for condition in of_trees):
+                continue
             has_trait = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
-            for condition in self.classes:
-                if not condition.has_pools:
-                    lacks = np.zeros_like(has_trait)
-                    is_without = (condition.allowed & ~condition.has_required[trait])[OWN]
-                    lacks[condition.rows.tree[is_without]] = True
-                    has_trait |= ~lacks
+            for condition in of_trees:
+                lacks = np.zeros_like(has_trait)
+                is_without = (condition.allowed & ~condition.has_required[trait])[OWN]
+                lacks[condition.rows.tree[is_without]] = True
+                has_trait |= ~lacks
             result = has_trait if result is None else result & has_trait
         return result
 
