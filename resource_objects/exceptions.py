@@ -251,7 +251,7 @@ class CapacityException(ResourceObjectsError):
     ``max_unit`` or ``step_size``; ``InventoryNotFound`` if no provider has such an inventory;
     ``UnitTaken`` if requested units are allocated to others; ``ServerGroupViolated`` for the policy
     of a server group; ``ProviderDisabled`` if a disabled provider or unit refuses a write, or
-    alone stands in the way of a search; else ``CapacityException``.
+    is the only obstacle of a search; else ``CapacityException``.
 
     >>> raise CapacityException([Reason(Rule.CAPACITY, 8, bound=16, used=13, resource="VCPU")])
     Traceback (most recent call last):
