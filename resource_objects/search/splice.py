@@ -183,12 +183,13 @@ def with_trees(old: Fleet, new: Fleet, removed: Sequence[int]) -> Fleet:
         disabled=_moved(old.disabled, new.disabled, splice),
         removed_units=_moved(old.removed_units, new.removed_units, splice),
     )
-    return fleet.evolved(
-        view_cache=old.view_cache.spliced(
-            removed=frozenset(old.keys.at[old.roots[removed]].tolist()),
-            added=fleet.view_keys(splice.new_trees.tolist()),
-        )
+    views = old.view_cache.spliced(
+        removed=frozenset(old.keys.at[old.roots[removed]].tolist()),
+        added=fleet.view_keys(splice.new_trees.tolist()),
     )
+    if "place_by_key" in vars(old) and fleet.names is old.names and fleet.uuids is old.uuids:
+        return fleet.evolved(view_cache=views, place_by_key=old.place_by_key)
+    return fleet.evolved(view_cache=views)
 
 
 def _moved(old: Mapping[int, T], new: Mapping[int, T], splice: TreeSplice) -> Mapping[int, T]:
