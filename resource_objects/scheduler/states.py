@@ -15,7 +15,7 @@ from resource_objects.providers.statistics import Statistic, StatisticsByProvide
 from resource_objects.resources import Inventories, Inventory
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.records import InventoryRecord
-from resource_objects.search.arrays import Booleans, Figures, Integers, frozen
+from resource_objects.search.arrays import Booleans, Figures, Integers, frozen, sums_by
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.located_views import view_of
 
@@ -94,9 +94,7 @@ class HostStates(Mapping[str, "HostState"]):
         """Return the total minus reserved amount of a class at each host, without any ratio."""
         rows = self.fleet.rows(resource_class)
         counts = ~rows.is_part
-        total = np.zeros(len(self), dtype=np.int64)
-        np.add.at(total, rows.tree[counts], (rows.total - rows.reserved)[counts])
-        return total
+        return sums_by((rows.total - rows.reserved)[counts], rows.tree[counts], len(self))
 
     def capacity(self, resource_class: str) -> Integers:
         """Return the capacity of a class at each host."""

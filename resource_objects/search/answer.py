@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from resource_objects.reasons import Rule
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.arrays import Booleans, Integers, sums_by
 from resource_objects.search.eligibility import OWN, POOL
 from resource_objects.search.feasibility import Feasibility, SearchOutcome
-from resource_objects.search.findings import Check, sums
+from resource_objects.search.findings import Check
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.problem import Problem
 
@@ -261,7 +261,7 @@ def _max_free(problem: Problem, check: Check, hosts: Booleans) -> _MaxFree:
     if check.divisible is None:
         return most
     devices = check.divisible & hosts[rows.tree] & is_enabled
-    total = sums(rows.free[devices].clip(0), rows.tree[devices], len(hosts))
+    total = sums_by(rows.free[devices].clip(0), rows.tree[devices], len(hosts))
     tree = int(total.argmax())
     if total[tree] < most.amount:
         return most

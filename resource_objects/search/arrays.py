@@ -25,6 +25,19 @@ def integers(values: Iterable[int]) -> Integers:
     return np.array(values, dtype=np.int64)
 
 
+def sums_by(values: Any, groups: Integers, count: int) -> Integers:
+    """Return the sum of the values of each of ``count`` groups, in 64 bits.
+
+    :param groups: the number of the group of each value
+
+    >>> sums_by(integers([3, 4, 5]), integers([0, 2, 0]), 3).tolist()
+    [8, 0, 4]
+    """
+    total = np.zeros(count, dtype=np.int64)
+    np.add.at(total, groups, values)
+    return total
+
+
 def frozen(array: Any) -> Any:
     """Return an array that cannot be written; a part of a frozen array is frozen already."""
     if not array.flags.writeable:

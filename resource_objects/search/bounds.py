@@ -13,7 +13,7 @@ import numpy as np
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.requests import Request
 from resource_objects.resources import IntegerAmount
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.arrays import Booleans, Integers, sums_by
 from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.eligibility import OWN
 from resource_objects.search.fleet import Fleet
@@ -90,39 +90,39 @@ def upper_bounds(problem: Problem, capacity: CapacityByHost, most: int) -> Integ
     for name, total in totals_of(problem.request).items():
         if name in fleet.classes:
             np.minimum(bounds, capacity.free(name) // total, out=bounds)
-    for demand in problem.classes:
-        if not demand.is_split and not demand.has_pools:
-            np.minimum(bounds, repetitions(fleet, demand), out=bounds)
+    for condition in problem.classes:
+        if not condition.is_split and not condition.has_pools:
+            np.minimum(bounds, repetitions(condition), out=bounds)
     if problem.named:
         np.minimum(bounds, problem.named.upper_bounds(len(bounds)), out=bounds)
-    for condition in problem.located:
-        np.minimum(bounds, condition.most(), out=bounds)
+    for placed in problem.located:
+        np.minimum(bounds, placed.most(), out=bounds)
     return bounds
 
 
-def repetitions(fleet: Fleet, demand: ClassCondition) -> Integers:
+def repetitions(condition: ClassCondition) -> Integers:
     """Return by tree how often its own inventories provide a class.
 
     Devices that provide parts provide all that they have, in any parts that add up.
     """
-    rows, name = demand.rows, demand.resource_class
-    is_whole, is_part = demand.allowed[OWN] & demand.provides_all, None
-    if demand.is_split:
-        is_part = demand.allowed[OWN] & demand.is_device & (rows.low <= rows.high) & (rows.high > 0)
+    fleet, rows, name = condition.fleet, condition.rows, condition.resource_class
+    is_whole, is_part = condition.allowed[OWN] & condition.provides_all, None
+    if condition.is_split:
+        is_part = (
+            condition.allowed[OWN] & condition.is_device & (rows.low <= rows.high) & (rows.high > 0)
+        )
         is_whole = is_whole & ~is_part
-    times = _by_tree(fleet, name, np.where(is_whole, rows.free // demand.amount, 0))
+    times = _by_tree(fleet, name, np.where(is_whole, rows.free // condition.amount, 0))
     if is_part is None:
         return times
-    return times + _by_tree(fleet, name, np.where(is_part, rows.free, 0)) // demand.amount
+    return times + _by_tree(fleet, name, np.where(is_part, rows.free, 0)) // condition.amount
 
 
 def _by_tree(fleet: Fleet, name: str, figures: Integers) -> Integers:
     """Return the sums by tree of a figure of each inventory of a class."""
     if fleet.is_everywhere(name):
         return figures
-    sums = np.zeros(len(fleet.hosts), dtype=np.int64)
-    np.add.at(sums, fleet.rows(name).tree, figures)
-    return sums
+    return sums_by(figures, fleet.rows(name).tree, len(fleet.hosts))
 
 
 def sharing_conflicts(fleet: Fleet, numbers: Integers) -> Booleans:

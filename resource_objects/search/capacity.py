@@ -34,7 +34,7 @@ from resource_objects.fields import FrozenDict
 from resource_objects.names import resource_class_order
 from resource_objects.requests import Gang
 from resource_objects.resources.catalog import is_device
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.arrays import Booleans, Integers, sums_by
 from resource_objects.search.bounds import sharing_conflicts
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import domains_of_level
@@ -352,8 +352,7 @@ class _ClassArrays:
         self.of_one = np.zeros(self._trees, dtype=np.int64)
         np.maximum.at(self.of_one, rows.tree[able], rows.high[able])
         devices = able & (rows.is_below if is_device(name) else rows.is_single)
-        together = np.zeros_like(self.of_one)
-        np.add.at(together, rows.tree[devices], rows.high[devices])
+        together = sums_by(rows.high[devices], rows.tree[devices], self._trees)
         #: the most that several devices provide, each within its unit rules
         self.together = np.maximum(self.of_one, together)
         #: whether they may provide less, since they share an inventory
@@ -369,9 +368,8 @@ class _ClassArrays:
         return self._sum(np.where(self._free < need, self._free, 0))
 
     def _sum(self, column: Integers) -> Integers:
-        total = np.zeros(self._trees, dtype=np.int64)
-        np.add.at(total, self._rows.tree[self._is_counted], column[self._is_counted])
-        return total
+        counted = self._is_counted
+        return sums_by(column[counted], self._rows.tree[counted], self._trees)
 
 
 def _least(problem: Problem, name: str) -> int | None:

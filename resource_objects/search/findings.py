@@ -21,7 +21,7 @@ import numpy as np
 
 from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
-from resource_objects.search.arrays import Booleans, Integers, integers
+from resource_objects.search.arrays import Booleans, Integers, integers, sums_by
 from resource_objects.search.demands import bits
 from resource_objects.search.eligibility import OWN, POOL, Semantics, pools_of
 from resource_objects.search.fleet import ClassRows, Fleet
@@ -249,7 +249,7 @@ class HostSet:
 
     def sum(self, values: Integers, hosts: Integers) -> Integers:
         """Return the sum of values of pairs for each host."""
-        return sums(values, hosts, len(self.trees))
+        return sums_by(values, hosts, len(self.trees))
 
     @functools.cached_property
     def providers(self) -> Pairs:
@@ -511,13 +511,6 @@ class Findings:
         self.failing[condition][hosts] = True
         if not _NO_PROVIDER.isdisjoint(rules):
             self.without_provider[condition][hosts] = True
-
-
-def sums(values: Any, tree: Integers, trees: int) -> Integers:
-    """Return the sum of values for each tree, exactly."""
-    total = np.zeros(trees, dtype=np.int64)
-    np.add.at(total, tree, values)
-    return total
 
 
 # --- conditions on providers ----------------------------------------------------------------------

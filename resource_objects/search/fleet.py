@@ -38,6 +38,7 @@ from resource_objects.search.arrays import (
     integers,
     pickled,
     shared_property,
+    sums_by,
     writable,
 )
 from resource_objects.search.relations import (
@@ -630,10 +631,8 @@ class Fleet(Shared):
         def compute(trees: Sequence[int] | None) -> Sequence[Integers]:
             rows = self.rows(resource_class)
             if trees is None:
-                totals = np.zeros((3, len(self.hosts)), dtype=np.int64)
-                for total, column in zip(totals, self._amounts(rows), strict=True):
-                    np.add.at(total, rows.tree, column)
-                return list(totals)
+                count = len(self.hosts)
+                return [sums_by(column, rows.tree, count) for column in self._amounts(rows)]
             parts = (rows.part(rows.of_tree(tree)) for tree in trees)
             sums = [[column.sum() for column in self._amounts(part)] for part in parts]
             return list(np.array(sums, dtype=np.int64).T)

@@ -369,8 +369,8 @@ class _HowManySearch:
     def _served_by_pools(self) -> list[Integers]:
         """Return the hosts that each pool serves with a requested class."""
         (problem,), pools = self.problems, set[int]()
-        for demand in problem.classes:
-            pools.update(demand.rows.provider[_pool_rows(demand)].tolist())
+        for condition in problem.classes:
+            pools.update(condition.rows.provider[_pool_rows(condition)].tolist())
         for kind in problem.named.kinds:
             pools.update(np.flatnonzero(kind.provides_as_pool).tolist())
         served = []
@@ -495,10 +495,10 @@ def sure_hosts(problems: Sequence[Problem]) -> Booleans:
         having = problem.unnamed.always_has_traits()
         if having is not None:
             is_sure &= having
-        for demand in problem.classes:
-            is_used = demand.allowed[OWN] & (demand.rows.free > 0)
-            numbers.append(np.flatnonzero(is_used) + demand.rows.first)
-            is_sure &= _is_free_of_unit_rules(demand, len(is_sure))
+        for condition in problem.classes:
+            is_used = condition.allowed[OWN] & (condition.rows.free > 0)
+            numbers.append(np.flatnonzero(is_used) + condition.rows.first)
+            is_sure &= _is_free_of_unit_rules(condition, len(is_sure))
     return is_sure & ~sharing_conflicts(fleet, np.concatenate(numbers))
 
 
@@ -516,9 +516,9 @@ def decide(problem: Problem, most: Integers, served: Sequence[Integers]) -> Deci
     if len(problem.classes) == 1:  # the host itself has to provide something, so all of it
         pooled = []
     times = most
-    for demand in problem.classes:
-        if demand not in pooled:
-            times = np.minimum(times, repetitions(problem.fleet, demand))
+    for condition in problem.classes:
+        if condition not in pooled:
+            times = np.minimum(times, repetitions(condition))
     if not pooled:
         return Decision(is_sure, np.where(is_sure, times, most), np.where(is_sure, times, 0))
     if len(pooled) > 1 or not is_sure[times > 0].all():
@@ -527,7 +527,7 @@ def decide(problem: Problem, most: Integers, served: Sequence[Integers]) -> Deci
 
 
 def _decide_pooled(
-    problem: Problem, demand: ClassCondition, most: Integers, served: Sequence[Integers]
+    problem: Problem, condition: ClassCondition, most: Integers, served: Sequence[Integers]
 ) -> Decision | None:
     """Return the decision about hosts with at most one pool each, for one class; None: unknown.
 
@@ -542,34 +542,34 @@ def _decide_pooled(
         links[trees] += 1
     if is_able[list(pools.trees)].any() or links[is_able].max(initial=0) > 1:
         return None
-    of_host = np.minimum(repetitions(problem.fleet, demand), most)
+    of_host = np.minimum(repetitions(condition), most)
     individually, placed = of_host.copy(), of_host.copy()
-    rows = _pool_rows(demand)
-    for row in rows[demand.provides_all[rows]].tolist():
-        pool = demand.rows.provider[row : row + 1]
+    rows = _pool_rows(condition)
+    for row in rows[condition.provides_all[rows]].tolist():
+        pool = condition.rows.provider[row : row + 1]
         trees = np.flatnonzero(pools.linked_to(pool, len(most)) & is_able)
-        free = int(demand.rows.free[row]) // demand.amount
+        free = int(condition.rows.free[row]) // condition.amount
         extra = np.minimum((most - of_host)[trees], free)
         individually[trees] += extra
         placed[trees] += np.minimum(extra, (free - np.cumsum(extra) + extra).clip(0))
     return Decision(np.ones_like(is_able), individually, placed)
 
 
-def _pool_rows(demand: ClassCondition) -> Integers:
+def _pool_rows(condition: ClassCondition) -> Integers:
     """Return the rows of a class that belong to eligible pools."""
-    if not demand.has_pools:
+    if not condition.has_pools:
         return integers(())
-    return np.flatnonzero(demand.allowed[POOL])
+    return np.flatnonzero(condition.allowed[POOL])
 
 
-def _is_free_of_unit_rules(demand: ClassCondition, trees: int) -> Booleans:
+def _is_free_of_unit_rules(condition: ClassCondition, trees: int) -> Booleans:
     """Return the trees where no unit rule prevents any part of a class."""
     is_free = np.ones(trees, dtype=np.bool_)
-    if demand.is_split:
-        rows = demand.rows
+    if condition.is_split:
+        rows = condition.rows
         is_any = (rows.step_size == 1) & (rows.min_unit <= 1)
-        is_any &= rows.max_unit >= np.minimum(rows.free, demand.amount)
-        is_device = demand.allowed[OWN] & demand.is_device & (rows.free > 0)
+        is_any &= rows.max_unit >= np.minimum(rows.free, condition.amount)
+        is_device = condition.allowed[OWN] & condition.is_device & (rows.free > 0)
         is_free[rows.tree[is_device & ~is_any]] = False
     return is_free
 
@@ -581,7 +581,7 @@ def decided_for_mix(kinds: Sequence[Kind], capacity: CapacityByHost) -> Booleans
     """
     fleet, problems = capacity.fleet, [kind.problem for kind in kinds]
     is_decided = sure_hosts(problems)
-    for name in {demand.resource_class for problem in problems for demand in problem.classes}:
+    for name in {condition.resource_class for problem in problems for condition in problem.classes}:
         is_decided &= np.bincount(fleet.rows(name).tree, minlength=len(is_decided)) <= 1
         for trees, _ in capacity.pools(name):
             is_decided[trees] = False

@@ -21,7 +21,7 @@ from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.reasons import Rule
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.arrays import Booleans, Integers, sums_by
 from resource_objects.search.eligibility import (
     OWN,
     Eligibility,
@@ -30,7 +30,6 @@ from resource_objects.search.eligibility import (
     eligible_for,
     pools_of,
 )
-from resource_objects.search.findings import sums
 from resource_objects.search.fleet import ClassRows, Fleet
 
 #: With more pools than these, their capacity is not summed before a tree is searched.
@@ -211,8 +210,7 @@ class NamedGroups:
         :param of_pools: the figures of ``pools``
         """
         fleet, trees = self.fleet, len(self.fleet.hosts)
-        result = np.zeros(trees, dtype=np.int64)
-        np.add.at(result, tree, figures)
+        result = sums_by(figures, tree, trees)
         pools, of_pools = pools[of_pools > 0], of_pools[of_pools > 0]
         if len(pools) > COUNTED_POOLS:
             return np.where(
@@ -241,7 +239,7 @@ class NamedGroups:
             slots.append(times)
             if kind.amounts:
                 able = np.flatnonzero(times)
-                total = sums(times[able], self.fleet.tree[able], trees)
+                total = sums_by(times[able], self.fleet.tree[able], trees)
                 np.minimum(result, total // kind.count, out=result)
         np.minimum(result, self._most_sets(slots, trees), out=result)
         amounts = [
@@ -252,7 +250,7 @@ class NamedGroups:
         for name, rows, least, _ in amounts:
             has = np.where(rows.is_part, 0, rows.free.clip(0) // least)
             groups = sum(n for other, _, amount, n in amounts if other == name and amount >= least)
-            np.minimum(result, sums(has, rows.tree, trees) // groups, out=result)
+            np.minimum(result, sums_by(has, rows.tree, trees) // groups, out=result)
         return result
 
     def _most_sets(self, slots: Sequence[Integers], trees: int) -> Integers:
@@ -267,7 +265,7 @@ class NamedGroups:
                 below = self._sums_below(np.minimum(slots[n], _UNBOUNDED))
                 np.minimum(sets, below // self.kinds[n].count, out=sets)
             is_top = np.logical_or.reduce([slots[n] > 0 for n in numbers])
-            total = sums(np.where(is_top, sets, 0), self.fleet.tree, trees)
+            total = sums_by(np.where(is_top, sets, 0), self.fleet.tree, trees)
             np.minimum(result, total // count, out=result)
         return result
 

@@ -38,7 +38,7 @@ from resource_objects.resources import Amount, resource
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.weakening import Step, Weakening
 from resource_objects.search import fleet_io
-from resource_objects.search.arrays import Booleans, integers
+from resource_objects.search.arrays import Booleans, integers, sums_by
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.fleet_io import columns_of
@@ -668,8 +668,7 @@ def _feasible_after_release(
     possible: list[set[int]] = []
     for turn in range(min(MAX_PASSES, max(turns) + 1)):
         is_released = (turn_of == turn) & (numbers >= 0)
-        releases = np.zeros_like(used)
-        np.add.at(releases, numbers[is_released], amount_of[is_released])
+        releases = sums_by(amount_of[is_released], numbers[is_released], len(used))
         remaining = used - releases
         if shares:
             np.subtract.at(remaining, shares.target, releases[shares.source] * shares.factor)

@@ -24,7 +24,7 @@ from resource_objects.resources import Amount, resource
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.located import Identified
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.arrays import Booleans, Integers, sums_by
 from resource_objects.search.conditions.shortage import figures_of, full
 from resource_objects.search.demands import LocatedTreeDemand, Placing, bits
 from resource_objects.search.eligibility import OWN, Eligibility, GroupEligibility
@@ -124,10 +124,10 @@ class LocatedCondition(Condition):
 
     def _sum(self, names: Iterable[str], parts: Booleans) -> Integers:
         """Return, by tree, the free amount of classes at some parts."""
-        sums = np.zeros(len(self.fleet.hosts), dtype=np.int64)
+        free = np.zeros(len(parts), dtype=np.int64)
         for name in names:
-            np.add.at(sums, self.parts.tree, np.where(parts, self.free(name).clip(0), 0))
-        return sums
+            free += np.where(parts, self.free(name).clip(0), 0)
+        return sums_by(free, self.parts.tree, len(self.fleet.hosts))
 
     def _totals(self) -> Iterator[tuple[Iterable[str], int]]:
         """Yield how much of some classes all parts together have free at least."""

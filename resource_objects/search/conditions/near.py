@@ -35,13 +35,13 @@ from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.distances import DistanceTable, distance_table, sets_by_distance
 from resource_objects.resources.located import cell_map_of
-from resource_objects.search.arrays import Booleans, Integers
+from resource_objects.search.arrays import Booleans, Integers, sums_by
 from resource_objects.search.conditions.amounts import ClassCondition, with_free_units
 from resource_objects.search.conditions.groups import Groups
 from resource_objects.search.conditions.unnamed import UnnamedGroup
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, bits
 from resource_objects.search.eligibility import OWN, POOL
-from resource_objects.search.findings import Check, Condition, Findings, HostSet, sums
+from resource_objects.search.findings import Check, Condition, Findings, HostSet
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import view_of
 from resource_objects.search.named_groups import NamedGroups
@@ -67,7 +67,7 @@ class _Need:
 
     def _by_domain(self, values: Integers) -> Integers:
         is_inside = self.domain >= 0
-        return sums(values[is_inside], self.domain[is_inside], len(self.level))
+        return sums_by(values[is_inside], self.domain[is_inside], len(self.level))
 
     @functools.cached_property
     def sums(self) -> Integers:
