@@ -473,15 +473,21 @@ def check(root: pathlib.Path) -> bool:
 def lower(root: pathlib.Path) -> None:
     """Write each budget that is above its figure as that figure; raise none.
 
-    The first comment of the file stays. A package without a budget gets its figures as one.
+    Comments stay: the first of the file, and those above a package. A package without a budget gets
+    its figures as one.
     """
     text = (root / BUDGET).read_text()
     budgets = tomllib.loads(text)
-    blocks = [text.partition("\n[")[0].rstrip()]
+    first, *sections = text.split("\n\n")
+    comments = {}
+    for section in sections:
+        comment, _, rest = section.rpartition("[")
+        comments[rest.partition("]")[0].strip('"')] = comment
+    blocks = [first]
     for package, measured in figures(root).items():
         of_package = budgets.get(package, measured)
         pairs = (f"{name} = {min(n, of_package.get(name, 0))}" for name, n in measured.items())
-        blocks.append("\n".join((f'["{package}"]', *pairs)))
+        blocks.append("\n".join((f'{comments.get(package, "")}["{package}"]', *pairs)))
     (root / BUDGET).write_text("\n\n".join(blocks) + "\n")
 
 
