@@ -159,7 +159,7 @@ class ReasonColumns:
     inventories: Integers | None = None  #: by number
     starts: Integers | None = None
     counts_providers: bool = False  #: consumers are listed with a number of providers
-    is_plain: bool = True  #: no inventory is used through shares, or is one of a pool
+    has_no_links: bool = True  #: no inventory is used through shares, or is one of a pool
 
     def reasons(self, fleet: Fleet) -> Iterator[tuple[int, Reason]]:
         """Yield the trees with their reasons. Cost: some microseconds each."""
@@ -182,7 +182,7 @@ class ReasonColumns:
     def _consumers(self, fleet: Fleet) -> Iterable[tuple[tuple[str, int], ...]]:
         if self.inventories is None or self.starts is None or not len(self.inventories):
             return itertools.repeat(())
-        if self.is_plain:
+        if self.has_no_links:
             return fleet.holders_of_each(
                 self.inventories, self.starts, by_provider=self.counts_providers
             )
@@ -303,7 +303,7 @@ class HostSet:
         return self.any(self._pools[0])
 
     @functools.cached_property
-    def is_plain(self) -> bool:
+    def has_no_links(self) -> bool:
         """Whether none of the hosts has shares or pools."""
         return not (self.has_shares.any() or self.has_pools.any())
 
@@ -389,20 +389,20 @@ class Findings:
             return
         self._note(condition, hosts, [rule])
         shared, trees = Reason(rule, requested, 0, 0, **fields), self.hosts.trees[hosts]
-        consumers = inventories, starts, counts_providers, self.hosts.is_plain
+        consumers = inventories, starts, counts_providers, self.hosts.has_no_links
         self.items.append(ReasonColumns(shared, trees, bound, used, where, *consumers))
 
     def add_unmet(
         self,
         condition: Condition,
         hosts: Booleans,
-        qualification: tuple[Rule, str],
+        requirement: tuple[Rule, str],
         requested: int,
         resource: str | None,
         group: str | None = None,
     ) -> None:
         """Add that no provider of some hosts meets a condition on providers."""
-        rule, label = qualification
+        rule, label = requirement
         fields: dict[str, Any] = {_label_field(rule): label, "resource": resource, "group": group}
         self.add(condition, rule, np.flatnonzero(hosts), requested, **fields)
 
@@ -411,7 +411,7 @@ class Findings:
         condition: Condition,
         hosts: Booleans,
         of_pairs: Integers,
-        qualifications: Sequence[tuple[Rule, str]],
+        requirements: Sequence[tuple[Rule, str]],
         unmet: Sequence[Booleans],
         requested: int,
         resource: str,
@@ -427,14 +427,14 @@ class Findings:
         if not hosts.any():
             return
         is_explained = self.hosts.none()
-        for qualification, flags in zip(qualifications, unmet, strict=True):
+        for requirement, flags in zip(requirements, unmet, strict=True):
             failing = hosts & ~self.hosts.any(of_pairs[~flags])
             is_explained |= failing
-            self.add_unmet(condition, failing, qualification, requested, resource, group)
+            self.add_unmet(condition, failing, requirement, requested, resource, group)
 
         def jointly(host: int) -> Iterable[Reason]:
             here = slice(*of_pairs.searchsorted((host, host + 1)).tolist())
-            words = conflict(qualifications, [flags[here] for flags in unmet])
+            words = conflict(requirements, [flags[here] for flags in unmet])
             if not words:
                 return otherwise(host)
             name = self.hosts.fleet.hosts[int(self.hosts.trees[host])]

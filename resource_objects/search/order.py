@@ -89,7 +89,7 @@ class Order:
         return _orders(kind)[order] if isinstance(order, str) and order in ORDERS else cls(order)
 
     @property
-    def is_plain(self) -> bool:
+    def keeps_order(self) -> bool:
         """True for the order of names that leaves the providers of a host in their order."""
         return self.by == "name" and not self.preferred
 
@@ -182,9 +182,9 @@ class Preference:
         self._request = request
 
     @property
-    def is_plain(self) -> bool:
+    def keeps_order(self) -> bool:
         """True if the providers of a host remain in their order."""
-        return self._order.is_plain and self._seed is None and not self._keeps
+        return self._order.keeps_order and self._seed is None and not self._keeps
 
     # --- trees ---
 
@@ -202,7 +202,7 @@ class Preference:
         The first has about :data:`FIRST_SORTED`, whole blocks of a shuffle; the second has the
         rest, which is sorted only if it is read.
         """
-        if (self.is_plain and self._order.weigh is None) or not len(possible):
+        if (self.keeps_order and self._order.weigh is None) or not len(possible):
             yield possible[:FIRST_SORTED]
             yield possible[FIRST_SORTED:]
             return
@@ -249,7 +249,7 @@ class Preference:
 
         Placements that exclude the fewest others come first.
         """
-        if not self.is_plain:
+        if not self.keeps_order:
             rows, numbers = self._fleet.inventories, list(demand.numbers)
             figures = zip(rows.capacity[numbers].tolist(), rows.free[numbers].tolist(), strict=True)
             full = [1 - free / capacity if capacity else 1.0 for capacity, free in figures]
@@ -264,7 +264,7 @@ class Preference:
 
         Placements that exclude the fewest others come first.
         """
-        if not self.is_plain:
+        if not self.keeps_order:
             full = [self._fullness(provider) for provider in providers]
             providers = [providers[place] for place in self._ranked(tree, providers, full)]
         if not self._fleet.has_shares:

@@ -296,14 +296,14 @@ class ArrayDecision:
         return [int(self.provider[first[tree]]) for first in self.first]
 
 
-def decide_by_arrays(problem: Problem, is_plain: bool, *, of_each: bool) -> ArrayDecision | None:
+def decide_by_arrays(problem: Problem, keeps_order: bool, *, of_each: bool) -> ArrayDecision | None:
     """Return the trees that arrays decide, None if there are none.
 
     On these the first step of the exact decision is the whole decision: the first provider that has
     all of a class provides it, because every provider answers for the traits, no units are chosen,
     and no inventory is used twice.
 
-    :param is_plain: whether providers are in their usual order; else there must be no choice
+    :param keeps_order: whether providers are in their usual order; else there must be no choice
     :param of_each: whether more than one candidate of a tree may be read
 
     Cost: a pass for each class, and each class and trait.
@@ -312,7 +312,7 @@ def decide_by_arrays(problem: Problem, is_plain: bool, *, of_each: bool) -> Arra
     if not classes or not has_only_counts(problem):
         return None
     decides = np.ones(len(fleet.hosts), dtype=np.bool_)
-    is_only = np.ones_like(decides) if of_each or not is_plain else None
+    is_only = np.ones_like(decides) if of_each or not keeps_order else None
     first = []
     for condition in classes:
         rows = condition.rows
@@ -329,7 +329,7 @@ def decide_by_arrays(problem: Problem, is_plain: bool, *, of_each: bool) -> Arra
         decides &= having
     if len(classes) > 1 and fleet.has_shares:
         decides &= ~_may_meet(fleet, first)
-    if is_only is not None and not is_plain:
+    if is_only is not None and not keeps_order:
         decides &= is_only
     if not decides.any():
         return None

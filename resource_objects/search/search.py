@@ -87,7 +87,7 @@ class _Turns:
         self._possible = possible_trees(problem)
         self._has_one_each = options.per_host == 1
         self._by_arrays = decide_by_arrays(
-            problem, self._preference.is_plain, of_each=not self._has_one_each
+            problem, self._preference.keeps_order, of_each=not self._has_one_each
         )
         self._prefers_few = problem.near is not None and not problem.near.is_required
         #: where few domains are preferred, steps for the search without this preference
