@@ -324,9 +324,9 @@ class Fleet(Shared):
     ) -> Fleet:
         """Return a fleet with another capacity or usage of all inventories.
 
-        Arrays that are passed become read-only. Pass ``limited`` or ``free_removed_units`` if that
-        is why the capacity is lower than in the definitions: then the cached views stay, else they
-        are dropped. Cost: some passes over the inventories.
+        Arrays that are passed become read-only. Pass ``limited`` or ``free_removed_units`` if they
+        explain a capacity below that of the definitions; the cached views are valid then, and are
+        dropped otherwise. Cost: some passes over the inventories.
         """
         rows, stored = self.inventories, self.stored_capacity
         if used is not None:
