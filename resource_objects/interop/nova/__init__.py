@@ -17,7 +17,7 @@
 ``statistics``         ``compute_nodes.metrics`` and ``stats``
 ``nova_objects``       Nova's own ``Flavor`` and ``ImageMeta``, as these words
 ``primitive``          the JSON of Nova's objects, and their versions
-``errors``             the rules that words can break, and the exception that names one
+``rules``              the rules that words can break, and the exception that names one
 =====================  ============================================================================
 
 Each reader of what Nova keeps takes its JSON text, what that text stands for, and the object that
@@ -39,8 +39,6 @@ from resource_objects._lazy import lazily
 if TYPE_CHECKING:
     from resource_objects.interop.nova.cpus import format_cpu_spec as format_cpu_spec
     from resource_objects.interop.nova.cpus import parse_cpu_spec as parse_cpu_spec
-    from resource_objects.interop.nova.errors import NovaRule as NovaRule
-    from resource_objects.interop.nova.errors import NovaWordsError as NovaWordsError
     from resource_objects.interop.nova.flavor import FlavorTopology as FlavorTopology
     from resource_objects.interop.nova.flavor import flavor_topology as flavor_topology
     from resource_objects.interop.nova.host_config import CPUSets as CPUSets
@@ -82,6 +80,8 @@ if TYPE_CHECKING:
     from resource_objects.interop.nova.requests import NovaRequest as NovaRequest
     from resource_objects.interop.nova.requests import load_flavor as load_flavor
     from resource_objects.interop.nova.requests import request as request
+    from resource_objects.interop.nova.rules import InvalidNovaInput as InvalidNovaInput
+    from resource_objects.interop.nova.rules import NovaRule as NovaRule
     from resource_objects.interop.nova.statistics import NovaStatistics as NovaStatistics
     from resource_objects.interop.nova.statistics import SkippedStatistic as SkippedStatistic
     from resource_objects.interop.nova.statistics import load_statistics as load_statistics
@@ -97,9 +97,9 @@ _HOME = {
     "FlavorTopology": "flavor",
     "NovaDevices": "pci_devices",
     "NovaRequest": "requests",
-    "NovaRule": "errors",
+    "NovaRule": "rules",
     "NovaStatistics": "statistics",
-    "NovaWordsError": "errors",
+    "InvalidNovaInput": "rules",
     "SkippedRow": "pci_devices",
     "SkippedStatistic": "statistics",
     "alias_requests": "pci_alias",

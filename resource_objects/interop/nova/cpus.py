@@ -24,8 +24,8 @@ import re
 from collections.abc import Collection, Iterator
 
 from resource_objects import exceptions
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.flavor_words import FlavorWords, flag_of, text_of
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.numa.amount import (
     DEDICATED,
     EMULATOR_POLICIES,
@@ -48,7 +48,7 @@ def parse_cpu_spec(text: str, what: str = "CPU list") -> tuple[int, ...]:
     """Return the CPUs of a list, ascending; none, if the exclusions leave none.
 
     :param what: what the list is for, to name it in an error
-    :raises NovaWordsError: ``INVALID_CPU_LIST`` if it is no such list
+    :raises InvalidNovaInput: ``INVALID_CPU_LIST`` if it is no such list
 
     >>> parse_cpu_spec("1-4,^3,6")
     (1, 2, 4, 6)
@@ -56,10 +56,10 @@ def parse_cpu_spec(text: str, what: str = "CPU list") -> tuple[int, ...]:
     ()
     >>> parse_cpu_spec("4-1")
     Traceback (most recent call last):
-    resource_objects.interop.nova.errors.NovaWordsError: CPU list: got '4-1', expected a list ...
+    resource_objects.interop.nova.rules.InvalidNovaInput: CPU list: got '4-1', expected a list ...
     """
     if not isinstance(text, str):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_CPU_LIST, what, text, "a list of CPUs such as 0-3,8 or 0-7,^2"
         )
     items = [_AROUND.sub(r"\1", item.strip()) for item in text.split(",")]
@@ -70,7 +70,7 @@ def parse_cpu_spec(text: str, what: str = "CPU list") -> tuple[int, ...]:
     except exceptions.InvalidInput as error:
         if not error.is_about("text"):
             raise
-        raise NovaWordsError(NovaRule.INVALID_CPU_LIST, what, text, error.expected) from error
+        raise InvalidNovaInput(NovaRule.INVALID_CPU_LIST, what, text, error.expected) from error
     return tuple(sorted(left))
 
 
@@ -92,7 +92,7 @@ _FORBIDDEN = {SHARED: (DEDICATED, MIXED), MIXED: (DEDICATED,), DEDICATED: ()}
 def _check_policy(rule: NovaRule, key: str, policy: str, known: Collection[str]) -> None:
     """Refuse a word that is no policy; none is said by ``""``."""
     if policy and policy not in known:
-        raise NovaWordsError(rule, key, policy, f"one of {', '.join(known)}")
+        raise InvalidNovaInput(rule, key, policy, f"one of {', '.join(known)}")
 
 
 def cpu_policy(words: FlavorWords) -> str:
@@ -100,7 +100,7 @@ def cpu_policy(words: FlavorWords) -> str:
 
     The flavor's wins; an image may say what does not give it more than the flavor.
 
-    :raises NovaWordsError: ``INVALID_CPU_POLICY`` for a word that is no policy;
+    :raises InvalidNovaInput: ``INVALID_CPU_POLICY`` for a word that is no policy;
         ``CPU_POLICY_CONFLICT`` if the image asks for what the flavor's forbids
 
     >>> cpu_policy(FlavorWords(4, 512, {}, {"hw_cpu_policy": "dedicated"}))
@@ -110,7 +110,7 @@ def cpu_policy(words: FlavorWords) -> str:
     for key, policy in (("hw:cpu_policy", flavor), ("hw_cpu_policy", image)):
         _check_policy(NovaRule.INVALID_CPU_POLICY, key, policy, _CPU_POLICIES)
     if image in _FORBIDDEN.get(flavor, ()):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.CPU_POLICY_CONFLICT,
             "hw_cpu_policy",
             image,
@@ -122,7 +122,7 @@ def cpu_policy(words: FlavorWords) -> str:
 def emulator_policy(words: FlavorWords) -> str | None:
     """Return where the emulator's threads run, None if nothing is said; images have no say.
 
-    :raises NovaWordsError: ``INVALID_EMULATOR_POLICY`` for a word that is no policy
+    :raises InvalidNovaInput: ``INVALID_EMULATOR_POLICY`` for a word that is no policy
 
     >>> emulator_policy(FlavorWords(4, 512, {"hw:emulator_threads_policy": "isolate"}, {}))
     'isolate'
@@ -136,10 +136,10 @@ def emulator_policy(words: FlavorWords) -> str | None:
 def check_emulator_policy(policy: str, emulator: str | None) -> None:
     """Refuse a CPU of the emulator's own where no vCPU has one.
 
-    :raises NovaWordsError: ``EMULATOR_POLICY_WITHOUT_PINNING`` if the policy is shared, or none
+    :raises InvalidNovaInput: ``EMULATOR_POLICY_WITHOUT_PINNING`` if the policy is shared, or none
     """
     if emulator == ISOLATE and policy in ("", SHARED):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.EMULATOR_POLICY_WITHOUT_PINNING,
             "hw:emulator_threads_policy",
             emulator,
@@ -157,7 +157,7 @@ def policy_with_resources(words: FlavorWords, policy: str, emulator: str | None)
     PCPU implies dedicated, VCPU shared; an amount of 0 implies nothing. How much VCPU it is does
     not matter, as in Nova: the flavor's vCPUs count.
 
-    :raises NovaWordsError: ``INVALID_RESOURCE_COUNT`` for an amount that is no whole number;
+    :raises InvalidNovaInput: ``INVALID_RESOURCE_COUNT`` for an amount that is no whole number;
         ``RESOURCES_WITH_POLICY`` if there is a policy too; ``RESOURCES_OF_BOTH_KINDS`` if there are
         both; ``PCPU_COUNT_MISMATCH`` if PCPU is not the vCPUs, and one more for an isolated
         emulator
@@ -171,14 +171,14 @@ def policy_with_resources(words: FlavorWords, policy: str, emulator: str | None)
         return policy
     shown = ", ".join(f"{name}={count}" for name, count in requested.items())
     if policy:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.RESOURCES_WITH_POLICY,
             "resources:VCPU, resources:PCPU",
             shown,
             f"none, for cpu_policy says {policy}",
         )
     if len(requested) > 1:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.RESOURCES_OF_BOTH_KINDS, "resources:VCPU, resources:PCPU", shown, "one of them"
         )
     if "VCPU" in requested:
@@ -191,7 +191,7 @@ def _check_pcpus(vcpus: int, requested: int, emulator: str | None) -> None:
     extra = emulator == ISOLATE
     if requested != vcpus + extra:
         why = f"{vcpus} of the flavor" + (" and 1 for the emulator" if extra else "")
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.PCPU_COUNT_MISMATCH, "resources:PCPU", requested, f"{vcpus + extra}: {why}"
         )
 
@@ -204,7 +204,7 @@ def _resource_counts(words: FlavorWords) -> dict[str, int]:
         if result is None or not text:
             continue
         if not _COUNT.match(text):
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.INVALID_RESOURCE_COUNT, key, text, "a whole number from 0"
             )
         counts[result[1]] += int(text)
@@ -222,7 +222,7 @@ def thread_policy(words: FlavorWords) -> str | None:
     An image chooses where the flavor says nothing. Under a flavor's prefer it may say anything and
     has no say, as in Nova.
 
-    :raises NovaWordsError: ``INVALID_THREAD_POLICY`` for a word that is no policy;
+    :raises InvalidNovaInput: ``INVALID_THREAD_POLICY`` for a word that is no policy;
         ``THREAD_POLICY_CONFLICT`` if flavor and image disagree
 
     >>> thread_policy(FlavorWords(4, 512, {}, {"hw_cpu_thread_policy": "isolate"}))
@@ -234,7 +234,7 @@ def thread_policy(words: FlavorWords) -> str | None:
     if flavor in ("", PREFER):
         return flavor or image or None
     if image and image != flavor:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.THREAD_POLICY_CONFLICT,
             "hw_cpu_thread_policy",
             image,
@@ -246,7 +246,7 @@ def thread_policy(words: FlavorWords) -> str | None:
 def policy_with_trait(words: FlavorWords, policy: str | None) -> str | None:
     """Return the thread policy: what the trait implies, else ``policy``.
 
-    :raises NovaWordsError: ``INVALID_HYPERTHREADING_TRAIT`` for a value that a trait cannot have
+    :raises InvalidNovaInput: ``INVALID_HYPERTHREADING_TRAIT`` for a value that a trait cannot have
         there; ``HYPERTHREADING_TRAIT_CONFLICT`` if it is required and forbidden;
         ``HYPERTHREADING_TRAIT_WITH_POLICY`` if there is a policy too
 
@@ -258,12 +258,12 @@ def policy_with_trait(words: FlavorWords, policy: str | None) -> str | None:
     if not said:
         return policy
     if len(said) > 1:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.HYPERTHREADING_TRAIT_CONFLICT, _TRAIT, sorted(said), "one of them"
         )
     ((value, key),) = said.items()
     if policy:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.HYPERTHREADING_TRAIT_WITH_POLICY,
             key,
             value,
@@ -275,10 +275,10 @@ def policy_with_trait(words: FlavorWords, policy: str | None) -> str | None:
 def check_thread_policy(policy: str, threads: str | None) -> None:
     """Refuse a thread policy where no vCPU is dedicated.
 
-    :raises NovaWordsError: ``THREAD_POLICY_WITHOUT_PINNING`` if the CPU policy is shared, or none
+    :raises InvalidNovaInput: ``THREAD_POLICY_WITHOUT_PINNING`` if the CPU policy is shared, or none
     """
     if threads and policy in ("", SHARED):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.THREAD_POLICY_WITHOUT_PINNING,
             "cpu_thread_policy",
             threads,
@@ -291,13 +291,13 @@ def _traits_said(words: FlavorWords) -> Iterator[tuple[str, str]]:
     for key, value in words.extra_specs.items():
         if isinstance(key, str) and _TRAIT_KEY.match(key) and (text := text_of(key, value)):
             if text not in _IMPLIED:
-                raise NovaWordsError(
+                raise InvalidNovaInput(
                     NovaRule.INVALID_HYPERTHREADING_TRAIT, key, text, "required or forbidden"
                 )
             yield key, text
     if text := text_of(_TRAIT, words.properties.get(_TRAIT)):
         if text != "required":
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.INVALID_HYPERTHREADING_TRAIT, f"{_TRAIT} of the image", text, "required"
             )
         yield f"{_TRAIT} of the image", text
@@ -312,7 +312,7 @@ def realtime_vcpus(words: FlavorWords) -> tuple[int, ...]:
     The image's mask goes before the flavor's; without any, all vCPUs are real-time. Then the
     emulator needs a policy, for it has no vCPU left to run beside.
 
-    :raises NovaWordsError: ``INVALID_FLAG`` if ``hw:cpu_realtime`` is neither yes nor no;
+    :raises InvalidNovaInput: ``INVALID_FLAG`` if ``hw:cpu_realtime`` is neither yes nor no;
         ``INVALID_CPU_LIST`` for a mask that is no list; ``REALTIME_MASK_EMPTY`` if the mask leaves
         none; ``INVALID_EMULATOR_POLICY`` for a policy of the emulator that there is not;
         ``REALTIME_WITHOUT_REST`` if it is all of them, and the emulator has no policy;
@@ -329,19 +329,19 @@ def realtime_vcpus(words: FlavorWords) -> tuple[int, ...]:
         key, mask = "hw:cpu_realtime_mask", words.flavor("cpu_realtime_mask")
     chosen = _masked(words.vcpus, key, mask) if mask else tuple(range(words.vcpus))
     if not chosen:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.REALTIME_MASK_EMPTY, key, mask, "a mask that leaves at least one vCPU"
         )
     emulator = emulator_policy(words)
     if len(chosen) == words.vcpus > chosen[-1] and not emulator:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.REALTIME_WITHOUT_REST,
             key,
             mask,
             "fewer than all vCPUs, or hw:emulator_threads_policy",
         )
     if chosen[-1] >= words.vcpus:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.REALTIME_MASK_OUT_OF_RANGE, key, mask, f"vCPUs below {words.vcpus}"
         )
     return chosen
@@ -350,7 +350,7 @@ def realtime_vcpus(words: FlavorWords) -> tuple[int, ...]:
 def dedicated_mask(words: FlavorWords) -> tuple[int, ...]:
     """Return the vCPUs of ``hw:cpu_dedicated_mask``, ascending; none without it.
 
-    :raises NovaWordsError: ``INVALID_CPU_LIST`` for a mask that is no list;
+    :raises InvalidNovaInput: ``INVALID_CPU_LIST`` for a mask that is no list;
         ``DEDICATED_MASK_IMPROPER`` if it leaves none, or is all of them;
         ``DEDICATED_MASK_OUT_OF_RANGE`` if it names vCPUs that the flavor does not have
 
@@ -362,11 +362,11 @@ def dedicated_mask(words: FlavorWords) -> tuple[int, ...]:
         return ()
     chosen = _masked(words.vcpus, _MASK, mask)
     if not chosen or not set(range(words.vcpus)).difference(chosen):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.DEDICATED_MASK_IMPROPER, _MASK, mask, "some of the vCPUs, and not all"
         )
     if chosen[-1] >= words.vcpus:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.DEDICATED_MASK_OUT_OF_RANGE, _MASK, mask, f"vCPUs below {words.vcpus}"
         )
     return chosen
@@ -379,7 +379,7 @@ def dedicated_vcpus(
 
     Under mixed, they are those of the one mask there is.
 
-    :raises NovaWordsError: ``DEDICATED_MASK_WITHOUT_MIXED`` if there is that mask under another
+    :raises InvalidNovaInput: ``DEDICATED_MASK_WITHOUT_MIXED`` if there is that mask under another
         policy; ``REALTIME_WITHOUT_PINNING`` if there are real-time vCPUs and no dedicated ones;
         ``MIXED_WITHOUT_MASK`` if the policy is mixed, and no mask says which;
         ``MIXED_WITH_TWO_MASKS`` if two do
@@ -390,7 +390,7 @@ def dedicated_vcpus(
     if policy == MIXED:
         return _of_mixed(words, realtime, masked)
     if masked:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.DEDICATED_MASK_WITHOUT_MIXED,
             _MASK,
             format_cpu_spec(masked),
@@ -399,7 +399,7 @@ def dedicated_vcpus(
     if policy == DEDICATED:
         return tuple(range(words.vcpus))
     if realtime:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.REALTIME_WITHOUT_PINNING,
             _RT,
             words.flavor("cpu_realtime"),
@@ -412,14 +412,14 @@ def _of_mixed(
     words: FlavorWords, realtime: tuple[int, ...], masked: tuple[int, ...]
 ) -> tuple[int, ...]:
     if masked and realtime:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.MIXED_WITH_TWO_MASKS,
             _MASK,
             format_cpu_spec(masked),
             f"none, for {_RT} says which vCPUs are dedicated",
         )
     if not masked and not realtime:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.MIXED_WITHOUT_MASK,
             _MASK,
             words.flavor("cpu_dedicated_mask"),

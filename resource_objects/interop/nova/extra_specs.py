@@ -60,11 +60,11 @@ from typing import Any, Final
 
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE, FrozenDict
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.flavor import FlavorTopology
 from resource_objects.interop.nova.flavor_words import FlavorWords, text_of
 from resource_objects.interop.nova.nova_objects import extra_specs_of, image_properties
 from resource_objects.interop.nova.primitive import Document
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.requests.request import POLICIES
 from resource_objects.resources import IntegerAmount, catalog
@@ -104,7 +104,7 @@ def flavor_request(
     :param topology: what :func:`.flavor_topology` made of the same flavor; its CPUs and memory are
         those of the request, and say where they go
     :param devices: what :func:`.flavor_devices` made of the same flavor
-    :raises NovaWordsError: by the first rule that is broken
+    :raises InvalidNovaInput: by the first rule that is broken
     :returns: the request; O(keys)
 
     >>> print(flavor_request(4, 2048, root_gb=20, swap_mb=100, extra_specs={
@@ -112,7 +112,7 @@ def flavor_request(
     MEMORY_MB=2048,DISK_GB=21; _GPU: PGPU=1 required=CUSTOM_H100; compatibility=placement
     >>> flavor_request(4, 2048, extra_specs={"resources:CUSTOM_X": "many"})
     Traceback (most recent call last):
-    resource_objects.interop.nova.errors.NovaWordsError: resources:CUSTOM_X: got ...
+    resource_objects.interop.nova.rules.InvalidNovaInput: resources:CUSTOM_X: got ...
     """
     said, properties = extra_specs_of(extra_specs), image_properties(image)
     FlavorWords(vcpus, memory_mb, said, properties)
@@ -132,7 +132,7 @@ def flavor_request(
     named = [suffix for suffix, group in groups.items() if suffix and group.amounts]
     if len(named) > 1 and policy is None:
         expected = f"none or isolate, for the groups {', '.join(named)}"
-        raise NovaWordsError(NovaRule.GROUP_POLICY_MISSING, POLICY, "nothing", expected)
+        raise InvalidNovaInput(NovaRule.GROUP_POLICY_MISSING, POLICY, "nothing", expected)
     return Request(
         amounts,
         required=unnamed.required,
@@ -153,7 +153,7 @@ def _disk(root_gb: int, ephemeral_gb: int, swap_mb: int) -> int:
     """Return GiB of all disks together."""
     for what, size in (("root_gb", root_gb), ("ephemeral_gb", ephemeral_gb), ("swap_mb", swap_mb)):
         if type(size) is not int or not 0 <= size <= MAX_FIGURE:
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.INVALID_FLAVOR_SIZE, what, size, f"an integer from 0 to {MAX_FIGURE}"
             )
     return root_gb + ephemeral_gb + -(-swap_mb // 1024)
@@ -179,7 +179,7 @@ def _with_topology(
             if suffix or amount != counted.get(name, 0):
                 expected = f"{counted.get(name, 0)} without a group, as the topology has it"
                 key = f"resources{suffix}:{name}"
-                raise NovaWordsError(NovaRule.TOPOLOGY_DISAGREES, key, amount, expected)
+                raise InvalidNovaInput(NovaRule.TOPOLOGY_DISAGREES, key, amount, expected)
     others = {name: amount for name, amount in amounts.items() if name not in _OF_TOPOLOGY}
     return {**others, **dict(topology.resources.by_name())}
 
@@ -190,11 +190,11 @@ def _check_groups(groups: Mapping[str, GroupWords], amounts: Mapping[str, Any]) 
         if not (group.amounts if suffix else amounts) and not group.is_empty:
             traits = sorted(group.required | group.forbidden)
             expected = f"resources{suffix}:CLASS above 0 beside traits of the group"
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.GROUP_WITHOUT_RESOURCES, f"trait{suffix}", traits, expected
             )
     if not amounts and all(group.is_empty for group in groups.values()):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.NOTHING_ASKED, "extra specs", "all suppressed", "an amount of something"
         )
 
@@ -207,7 +207,7 @@ def _check_totals(groups: Mapping[str, GroupWords]) -> None:
         for name, amount in group.amounts.items():
             if total[name] > MAX_AMOUNT:
                 key, expected = f"resources{suffix}:{name}", f"at most {MAX_AMOUNT} over all groups"
-                raise NovaWordsError(NovaRule.INVALID_RESOURCE_AMOUNT, key, amount, expected)
+                raise InvalidNovaInput(NovaRule.INVALID_RESOURCE_AMOUNT, key, amount, expected)
 
 
 # --- keys and values, by group ---
@@ -243,7 +243,7 @@ class GroupWords:
 def groups_of(extra_specs: Mapping[Any, Any]) -> dict[str, GroupWords]:
     """Return what extra specs say, by suffix, in their order. Keys of others are left alone.
 
-    :raises NovaWordsError: by the first rule that is broken
+    :raises InvalidNovaInput: by the first rule that is broken
 
     >>> groups_of({"resources_A:PGPU": "2", "trait_A:CUSTOM_H100": "required", "hw:x": "y"})["_A"]
     GroupWords(amounts={'PGPU': 2}, said={'PGPU'}, required={'CUSTOM_H100'}, forbidden=set())
@@ -269,7 +269,7 @@ def _parts(key: str) -> tuple[str, str, str]:
         return "resources", "", key.removeprefix(_OLD)
     result = _KEY.fullmatch(key)
     if result is None:
-        raise NovaWordsError(NovaRule.INVALID_REQUEST_KEY, "extra specs", key, _EXPECTED)
+        raise InvalidNovaInput(NovaRule.INVALID_REQUEST_KEY, "extra specs", key, _EXPECTED)
     return result[1], result[2], result[3]
 
 
@@ -277,16 +277,18 @@ def _add_amount(words: GroupWords, key: str, name: str, text: str) -> None:
     try:
         kind = catalog.resource(name)
     except exceptions.InvalidInput as error:
-        raise NovaWordsError(NovaRule.UNKNOWN_FLAVOR_RESOURCE, key, name, error.expected) from error
+        raise InvalidNovaInput(
+            NovaRule.UNKNOWN_FLAVOR_RESOURCE, key, name, error.expected
+        ) from error
     if kind.amount_kind is not IntegerAmount:
-        raise NovaWordsError(NovaRule.RESOURCE_NOT_COUNTED, key, text, "a class that is counted")
+        raise InvalidNovaInput(NovaRule.RESOURCE_NOT_COUNTED, key, text, "a class that is counted")
     amount = int(text) if _DIGITS.match(text) else -1
     if not 0 <= amount <= MAX_AMOUNT:
         expected = f"a whole number from 0 to {MAX_AMOUNT}"
-        raise NovaWordsError(NovaRule.INVALID_RESOURCE_AMOUNT, key, text, expected)
+        raise InvalidNovaInput(NovaRule.INVALID_RESOURCE_AMOUNT, key, text, expected)
     if kind.name in words.said:
         expected = f"resource:{name} or resources:{name}, not both"
-        raise NovaWordsError(NovaRule.RESOURCE_SAID_TWICE, key, text, expected)
+        raise InvalidNovaInput(NovaRule.RESOURCE_SAID_TWICE, key, text, expected)
     words.said.add(kind.name)
     if amount:
         words.amounts[kind.name] = amount
@@ -295,7 +297,7 @@ def _add_amount(words: GroupWords, key: str, name: str, text: str) -> None:
 def _add_trait(words: GroupWords, key: str, name: str, text: str) -> None:
     trait = _trait(key, name)
     if text not in ("required", "forbidden"):
-        raise NovaWordsError(NovaRule.INVALID_TRAIT_VALUE, key, text, "required or forbidden")
+        raise InvalidNovaInput(NovaRule.INVALID_TRAIT_VALUE, key, text, "required or forbidden")
     (words.required if text == "required" else words.forbidden).add(trait)
 
 
@@ -303,14 +305,14 @@ def _trait(key: str, name: str) -> str:
     try:
         (trait,) = known_traits([name])
     except exceptions.InvalidInput as error:
-        raise NovaWordsError(NovaRule.UNKNOWN_FLAVOR_TRAIT, key, name, error.expected) from error
+        raise InvalidNovaInput(NovaRule.UNKNOWN_FLAVOR_TRAIT, key, name, error.expected) from error
     return trait
 
 
 def add_image(words: GroupWords, image: Mapping[Any, Any]) -> None:
     """Add the traits that an image requires, ``trait:NAME=required``.
 
-    :raises NovaWordsError: ``UNKNOWN_FLAVOR_TRAIT`` for a trait that does not exist;
+    :raises InvalidNovaInput: ``UNKNOWN_FLAVOR_TRAIT`` for a trait that does not exist;
         ``INVALID_TRAIT_VALUE`` for anything but required; ``FLAVOR_TRAIT_CONFLICT`` for a trait
         that the flavor forbids
     """
@@ -320,9 +322,9 @@ def add_image(words: GroupWords, image: Mapping[Any, Any]) -> None:
         where = f"{key} of the image"
         trait = _trait(where, key.removeprefix("trait:"))
         if text_of(where, value) != "required":
-            raise NovaWordsError(NovaRule.INVALID_TRAIT_VALUE, where, value, "required")
+            raise InvalidNovaInput(NovaRule.INVALID_TRAIT_VALUE, where, value, "required")
         if trait in words.forbidden:
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.FLAVOR_TRAIT_CONFLICT, where, value, "none: the flavor forbids it"
             )
         words.required.add(trait)
@@ -331,7 +333,7 @@ def add_image(words: GroupWords, image: Mapping[Any, Any]) -> None:
 def policy_of(extra_specs: Mapping[Any, Any]) -> str | None:
     """Return the policy of named groups, None for none.
 
-    :raises NovaWordsError: ``INVALID_GROUP_POLICY`` for a policy that there is not
+    :raises InvalidNovaInput: ``INVALID_GROUP_POLICY`` for a policy that there is not
 
     >>> policy_of({"group_policy": "isolate"})
     'isolate'
@@ -340,5 +342,5 @@ def policy_of(extra_specs: Mapping[Any, Any]) -> str | None:
         return None
     text = text_of(POLICY, extra_specs[POLICY])
     if text not in POLICIES:
-        raise NovaWordsError(NovaRule.INVALID_GROUP_POLICY, POLICY, text, " or ".join(POLICIES))
+        raise InvalidNovaInput(NovaRule.INVALID_GROUP_POLICY, POLICY, text, " or ".join(POLICIES))
     return text

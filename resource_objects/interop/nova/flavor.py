@@ -69,10 +69,10 @@ from resource_objects.interop.nova.cpus import (
     realtime_vcpus,
     thread_policy,
 )
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.flavor_words import FlavorWords, flag_of, text_of
 from resource_objects.interop.nova.nova_objects import extra_specs_of, image_properties
 from resource_objects.interop.nova.primitive import Document
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.amounts import Amounts
 from resource_objects.resources.numa.amount import MAX_GUEST_CELLS, GuestCell, NUMATopologyAmount
 from resource_objects.resources.numa.host import ANY, LARGE, PAGE_SIZES, parse_page_size
@@ -127,7 +127,7 @@ def flavor_topology(
         alone
     :param image: the image's properties as the image service keeps them, text by key, or Nova's own
         ``ImageMeta``
-    :raises NovaWordsError: by the first rule that is broken
+    :raises InvalidNovaInput: by the first rule that is broken
     :returns: the topology amount, and what else is said; O(vcpus)
 
     >>> asked = flavor_topology(8, 8192, extra_specs={
@@ -139,7 +139,7 @@ def flavor_topology(
     GuestCell(shared=(), dedicated=(4, 5, 6, 7), memory_mb=4096)
     >>> flavor_topology(8, 8192, extra_specs={"hw:numa_nodes": "3"})
     Traceback (most recent call last):
-    resource_objects.interop.nova.errors.NovaWordsError: vcpus: got 8, expected a multiple of 3 ...
+    resource_objects.interop.nova.rules.InvalidNovaInput: vcpus: got 8, expected a multiple of 3 ...
     """
     words = FlavorWords(vcpus, memory_mb, extra_specs_of(extra_specs), image_properties(image))
     policy = cpu_policy(words)
@@ -187,7 +187,7 @@ _T = TypeVar("_T")
 def cell_count(words: FlavorWords) -> int | None:
     """Return the number of guest cells that is asked for, None if none is.
 
-    :raises NovaWordsError: ``CELLS_SAID_TWICE`` if flavor and image both say it;
+    :raises InvalidNovaInput: ``CELLS_SAID_TWICE`` if flavor and image both say it;
         ``INVALID_CELL_COUNT`` for what is no number from 1
 
     >>> cell_count(FlavorWords(4, 512, {"hw:numa_nodes": "2"}, {}))
@@ -199,7 +199,7 @@ def cell_count(words: FlavorWords) -> int | None:
     key = "hw:numa_nodes" if flavor else "hw_numa_nodes"
     text = flavor or image
     if text and not _CELL_COUNT.match(text):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_CELL_COUNT, key, text, "a number of guest cells from 1"
         )
     return int(text) if text else None
@@ -208,7 +208,7 @@ def cell_count(words: FlavorWords) -> int | None:
 def guest_cells(words: FlavorWords, count: int, dedicated: Iterable[int]) -> list[GuestCell]:
     """Return the guest cells; ``dedicated`` are the vCPUs that have a CPU each.
 
-    :raises NovaWordsError: ``CELLS_SAID_TWICE`` if flavor and image both say what is in them;
+    :raises InvalidNovaInput: ``CELLS_SAID_TWICE`` if flavor and image both say what is in them;
         ``INVALID_CPU_LIST`` or ``INVALID_CELL_MEMORY`` for what cannot be read; ``CELLS_UNEVEN`` if
         nothing is said, and the split is not even; ``INVALID_CELL_COUNT`` if the split is into more
         than a request can have; ``CELLS_INCOMPLETE`` if something is said, and not both for each;
@@ -226,7 +226,7 @@ def guest_cells(words: FlavorWords, count: int, dedicated: Iterable[int]) -> lis
     else:
         for name, said in (("numa_cpus", cpus or []), ("numa_mem", memory or [])):
             if len(said) != count:
-                raise NovaWordsError(
+                raise InvalidNovaInput(
                     NovaRule.CELLS_INCOMPLETE,
                     f"hw:{name}.N, hw_{name}.N",
                     f"of {len(said)} guest cells",
@@ -249,11 +249,11 @@ def _split_evenly(words: FlavorWords, count: int) -> list[tuple[tuple[int, ...],
     """Return (vCPUs, memory) of each cell, split evenly."""
     for what, total in (("vcpus", words.vcpus), ("memory_mb", words.memory_mb)):
         if total % count:
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.CELLS_UNEVEN, what, total, f"a multiple of {count} guest cells"
             )
     if count > MAX_GUEST_CELLS:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_CELL_COUNT,
             "hw:numa_nodes, hw_numa_nodes",
             count,
@@ -269,21 +269,21 @@ def _check_cells(words: FlavorWords, parts: list[tuple[tuple[int, ...], int]]) -
         key = f"numa_cpus.{number}"
         for vcpu in vcpus:
             if vcpu >= words.vcpus:
-                raise NovaWordsError(
+                raise InvalidNovaInput(
                     NovaRule.CELL_CPU_OUT_OF_RANGE, key, vcpu, f"vCPUs below {words.vcpus}"
                 )
             if vcpu in seen:
-                raise NovaWordsError(
+                raise InvalidNovaInput(
                     NovaRule.CELL_CPU_TWICE, key, vcpu, "each vCPU in one guest cell"
                 )
             seen.add(vcpu)
         if not vcpus and not memory:
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.EMPTY_CELL, f"guest cell {number}", "nothing", "vCPUs or memory, or both"
             )
     missing = set(range(words.vcpus)) - seen
     if missing:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.CELL_CPUS_MISSING,
             "numa_cpus",
             f"without {format_cpu_spec(missing)}",
@@ -291,7 +291,7 @@ def _check_cells(words: FlavorWords, parts: list[tuple[tuple[int, ...], int]]) -
         )
     total = sum(memory for _, memory in parts)
     if total != words.memory_mb:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.CELL_MEMORY_MISMATCH, "numa_mem", total, f"{words.memory_mb} MiB all together"
         )
 
@@ -319,12 +319,14 @@ def _each_cell(given: Mapping[str, Any], prefix: str, read: Callable[[str, str],
 
 def _cell_memory(text: str, key: str) -> int:
     if not _CELL_MEMORY.match(text):
-        raise NovaWordsError(NovaRule.INVALID_CELL_MEMORY, key, text, "MiB, a whole number from 0")
+        raise InvalidNovaInput(
+            NovaRule.INVALID_CELL_MEMORY, key, text, "MiB, a whole number from 0"
+        )
     return int(text)
 
 
-def _said_twice(name: str, said: str) -> NovaWordsError:
-    return NovaWordsError(
+def _said_twice(name: str, said: str) -> InvalidNovaInput:
+    return InvalidNovaInput(
         NovaRule.CELLS_SAID_TWICE, f"hw_{name}", said, f"none, for the flavor says hw:{name}"
     )
 
@@ -343,7 +345,7 @@ def page_size(words: FlavorWords) -> str:
 
     An image may choose only if the flavor says large or any.
 
-    :raises NovaWordsError: ``INVALID_PAGE_SIZE`` for what is no page size; ``PAGE_SIZE_CONFLICT``
+    :raises InvalidNovaInput: ``INVALID_PAGE_SIZE`` for what is no page size; ``PAGE_SIZE_CONFLICT``
         if the image asks for one and may not
 
     >>> page_size(FlavorWords(4, 512, {"hw:mem_page_size": "large"}, {"hw_mem_page_size": "1GB"}))
@@ -355,7 +357,7 @@ def page_size(words: FlavorWords) -> str:
         return size
     if size not in (LARGE, ANY):
         against = f"hw:mem_page_size={flavor}" if flavor else "no hw:mem_page_size"
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.PAGE_SIZE_CONFLICT,
             "hw_mem_page_size",
             image,
@@ -367,7 +369,7 @@ def page_size(words: FlavorWords) -> str:
 def size_in_kib(key: str, text: str) -> int:
     """Return the size that a number with or without a unit says, in KiB.
 
-    :raises NovaWordsError: ``INVALID_PAGE_SIZE`` if it says none
+    :raises InvalidNovaInput: ``INVALID_PAGE_SIZE`` if it says none
 
     >>> size_in_kib("size", "1GB"), size_in_kib("size", "2048")
     (1048576, 2048)
@@ -385,7 +387,7 @@ def size_in_kib(key: str, text: str) -> int:
 def locked_memory(words: FlavorWords) -> bool:
     """Return whether memory shall stay where it is. What memory encryption implies is not read.
 
-    :raises NovaWordsError: ``INVALID_FLAG`` for neither yes nor no; ``LOCKED_MEMORY_CONFLICT`` if
+    :raises InvalidNovaInput: ``INVALID_FLAG`` for neither yes nor no; ``LOCKED_MEMORY_CONFLICT`` if
         flavor and image disagree; ``LOCKED_MEMORY_WITHOUT_PAGE_SIZE`` if neither says a page size
 
     >>> locked_memory(FlavorWords(4, 512, {"hw:locked_memory": "true",
@@ -395,7 +397,7 @@ def locked_memory(words: FlavorWords) -> bool:
     flavor = flag_of("hw:locked_memory", words.flavor("locked_memory"))
     image = flag_of("hw_locked_memory", words.image("locked_memory"))
     if flavor is not None and image is not None and flavor != image:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.LOCKED_MEMORY_CONFLICT,
             "hw_locked_memory",
             image,
@@ -403,7 +405,7 @@ def locked_memory(words: FlavorWords) -> bool:
         )
     locked = bool(image if flavor is None else flavor)
     if locked and not (words.flavor("mem_page_size") or words.image("mem_page_size")):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.LOCKED_MEMORY_WITHOUT_PAGE_SIZE, "hw:mem_page_size", "", "one, to lock memory"
         )
     return locked
@@ -413,8 +415,8 @@ def _size_text(key: str, text: str) -> str:
     return text if text in PAGE_SIZES else str(size_in_kib(key, text))
 
 
-def _invalid_size(key: str, text: str) -> NovaWordsError:
-    return NovaWordsError(
+def _invalid_size(key: str, text: str) -> InvalidNovaInput:
+    return InvalidNovaInput(
         NovaRule.INVALID_PAGE_SIZE,
         key,
         text,
@@ -433,8 +435,8 @@ def _invalid_size(key: str, text: str) -> NovaWordsError:
 def pmem_classes(words: FlavorWords) -> Mapping[str, int]:
     """Return how many namespaces are asked for, ``{resource class: count}``; images have no say.
 
-    :raises NovaWordsError: ``INVALID_PMEM_LABEL`` for a label that makes no resource class, or that
-        of other labels too
+    :raises InvalidNovaInput: ``INVALID_PMEM_LABEL`` for a label that makes no resource class, or
+        that of other labels too
 
     >>> dict(pmem_classes(FlavorWords(4, 512, {"hw:pmem": "6GB, 16GB,6GB"}, {})))
     {'CUSTOM_PMEM_NAMESPACE_6GB': 2, 'CUSTOM_PMEM_NAMESPACE_16GB': 1}
@@ -449,7 +451,7 @@ def _pmem_class(label: str) -> str:
         f"PMEM_NAMESPACE_{label}"
     )
     if name != normalized:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_PMEM_LABEL,
             "hw:pmem",
             label,
@@ -460,6 +462,6 @@ def _pmem_class(label: str) -> str:
     except exceptions.InvalidInput as error:
         if not error.is_about("resource class"):
             raise
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_PMEM_LABEL, "hw:pmem", label, error.expected
         ) from error

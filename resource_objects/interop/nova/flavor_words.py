@@ -9,7 +9,7 @@ from typing import Any
 from oslo_utils import strutils
 
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.numa.cpus import MAX_ID
 
 
@@ -38,12 +38,12 @@ class FlavorWords:
             ("memory_mb", self.memory_mb, MAX_FIGURE),
         ):
             if type(value) is not int or not 1 <= value <= most:
-                raise NovaWordsError(
+                raise InvalidNovaInput(
                     NovaRule.INVALID_FLAVOR_SIZE, what, value, f"an integer from 1 to {most}"
                 )
         for what, given in (("extra specs", self.extra_specs), ("image", self.properties)):
             if not isinstance(given, Mapping):
-                raise NovaWordsError(NovaRule.NOT_WORDS, what, given, "a mapping of keys to text")
+                raise InvalidNovaInput(NovaRule.NOT_WORDS, what, given, "a mapping of keys to text")
 
     def flavor(self, name: str) -> str:
         """Return what the flavor says, ``""`` if nothing."""
@@ -57,7 +57,7 @@ class FlavorWords:
 def text_of(key: str, value: object) -> str:
     """Return a value as text.
 
-    :raises NovaWordsError: ``NOT_WORDS`` if it is none
+    :raises InvalidNovaInput: ``NOT_WORDS`` if it is none
     """
     if value is None:
         return ""
@@ -66,14 +66,14 @@ def text_of(key: str, value: object) -> str:
     if isinstance(value, int) and abs(value) <= MAX_AMOUNT:
         return str(int(value))
     if not isinstance(value, str):
-        raise NovaWordsError(NovaRule.NOT_WORDS, key, value, "text")
+        raise InvalidNovaInput(NovaRule.NOT_WORDS, key, value, "text")
     return str(value)
 
 
 def flag_of(key: str, text: str) -> bool | None:
     """Return whether a key says yes or no, None if it says nothing.
 
-    :raises NovaWordsError: ``INVALID_FLAG`` if it says something else
+    :raises InvalidNovaInput: ``INVALID_FLAG`` if it says something else
 
     >>> flag_of("hw:cpu_realtime", "yes"), flag_of("hw:cpu_realtime", "")
     (True, None)
@@ -83,4 +83,4 @@ def flag_of(key: str, text: str) -> bool | None:
     try:
         return bool(strutils.bool_from_string(text, strict=True))
     except ValueError as error:
-        raise NovaWordsError(NovaRule.INVALID_FLAG, key, text, "true or false") from error
+        raise InvalidNovaInput(NovaRule.INVALID_FLAG, key, text, "true or false") from error

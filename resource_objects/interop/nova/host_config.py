@@ -23,9 +23,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from resource_objects.interop.nova.cpus import format_cpu_spec, parse_cpu_spec
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.flavor import size_in_kib
 from resource_objects.interop.nova.flavor_words import text_of
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.numa.cpus import MAX_ID
 from resource_objects.resources.numa.host import HostCell, PagePool
 
@@ -39,7 +39,7 @@ _NUMBER = re.compile(r"[0-9]{1,9}\Z", re.ASCII)
 class CPUSets:
     """Which CPUs of a host serve what; ``shared`` None: all there are, and none is dedicated.
 
-    :raises NovaWordsError: ``NOT_WORDS`` unless each is numbers of CPUs, ascending;
+    :raises InvalidNovaInput: ``NOT_WORDS`` unless each is numbers of CPUs, ascending;
         ``CPU_SETS_OVERLAP`` unless they are apart, or the same: then they serve either way
     """
 
@@ -50,7 +50,7 @@ class CPUSets:
         shared = () if self.shared is None else self.shared
         for what, cpus in (("shared", shared), ("dedicated", self.dedicated)):
             if not _are_cpus(cpus):
-                raise NovaWordsError(
+                raise InvalidNovaInput(
                     NovaRule.NOT_WORDS,
                     what,
                     cpus,
@@ -58,7 +58,7 @@ class CPUSets:
                 )
         both = set(self.dedicated).intersection(self.dedicated if self.shared is None else shared)
         if both and self.shared != self.dedicated:
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.CPU_SETS_OVERLAP,
                 "dedicated",
                 format_cpu_spec(both),
@@ -84,7 +84,7 @@ def cpu_sets(
 
     Beside ``vcpu_pin_set``, ``cpu_shared_set`` is only where emulator threads run, and has no say.
 
-    :raises NovaWordsError: ``INVALID_CPU_LIST`` for an option that is no list of CPUs;
+    :raises InvalidNovaInput: ``INVALID_CPU_LIST`` for an option that is no list of CPUs;
         ``CPU_SET_EMPTY`` for one that leaves no CPU; ``CPU_SETS_OVERLAP`` if CPUs are shared and
         dedicated; ``PIN_SET_CONFLICT`` for ``vcpu_pin_set`` beside ``cpu_dedicated_set``
 
@@ -98,7 +98,7 @@ def cpu_sets(
     dedicated = _cpus("cpu_dedicated_set", cpu_dedicated_set)
     if pinned is not None:
         if dedicated is not None:
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.PIN_SET_CONFLICT, "vcpu_pin_set", vcpu_pin_set, "none beside the other"
             )
         return CPUSets(pinned, pinned)
@@ -106,7 +106,7 @@ def cpu_sets(
         return CPUSets(shared)
     both = set(shared or ()).intersection(dedicated)
     if both:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.CPU_SETS_OVERLAP,
             "cpu_dedicated_set",
             format_cpu_spec(both),
@@ -120,7 +120,7 @@ def _cpus(option: str, text: str | None) -> tuple[int, ...] | None:
         return None
     result = parse_cpu_spec(text, option)
     if not result:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.CPU_SET_EMPTY, option, text, "a list that leaves at least one CPU"
         )
     return result
@@ -133,14 +133,14 @@ def reserved_pages(
 
     :param entries: of ``reserved_huge_pages``: as text, or as the mapping of text that the
         configuration library makes of it
-    :raises NovaWordsError: ``INVALID_RESERVED_PAGES`` for an entry that cannot be read;
+    :raises InvalidNovaInput: ``INVALID_RESERVED_PAGES`` for an entry that cannot be read;
         ``PAGES_RESERVED_TWICE`` for two entries of the same pages
 
     >>> reserved_pages(["node:0,size:2048,count:64", "node:1,size:1GB,count:1"])
     {0: {2048: 64}, 1: {1048576: 1}}
     """
     if isinstance(entries, str | bytes | Mapping) or not isinstance(entries, Iterable):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.NOT_WORDS, "reserved_huge_pages", entries, f"a list, each {_ENTRY}"
         )
     result: dict[int, dict[int, int]] = {}
@@ -148,7 +148,7 @@ def reserved_pages(
         cell, size, count = _entry(entry)
         sizes = result.setdefault(cell, {})
         if size in sizes:
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.PAGES_RESERVED_TWICE,
                 "reserved_huge_pages",
                 entry,
@@ -174,7 +174,7 @@ def _entry(entry: object) -> tuple[int, int, int]:
             raise ValueError(numbers)
         return int(said["node"]), size_in_kib("size", said["size"]), int(said["count"])
     except (ValueError, TypeError) as error:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_RESERVED_PAGES, "reserved_huge_pages", entry, _ENTRY
         ) from error
 
@@ -189,7 +189,7 @@ def configured_cells(
     :param cells: as they are found: the CPUs in either of their sets are those that there are
     :param cpus: which of them serve what, as :func:`cpu_sets` returns
     :param reserved: pages that are kept, as :func:`reserved_pages` returns
-    :raises NovaWordsError: ``NOT_WORDS`` for cells, sets or pages of another kind;
+    :raises InvalidNovaInput: ``NOT_WORDS`` for cells, sets or pages of another kind;
         ``CPUS_NOT_OF_HOST`` if a set names CPUs that no cell gives; ``RESERVED_PAGES_NOT_OF_HOST``
         if the host has no such cell, or the cell no such pages; ``TOO_MANY_PAGES_RESERVED`` if more
         pages are reserved than there are
@@ -209,7 +209,7 @@ def configured_cells(
     for what, named in (("cpu_shared_set", sets.shared), ("cpu_dedicated_set", sets.dedicated)):
         unknown = set(named or ()) - there
         if unknown:
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.CPUS_NOT_OF_HOST,
                 what,
                 format_cpu_spec(unknown),
@@ -223,13 +223,13 @@ def _host_cells(cells: object) -> tuple[HostCell, ...]:
     result = tuple(cells) if isinstance(cells, Iterable) else (cells,)
     for cell in result:
         if not isinstance(cell, HostCell):
-            raise NovaWordsError(NovaRule.NOT_WORDS, "cells", cell, "HostCells")
+            raise InvalidNovaInput(NovaRule.NOT_WORDS, "cells", cell, "HostCells")
     return result
 
 
 def _sets(cpus: object) -> CPUSets:
     if cpus is not None and not isinstance(cpus, CPUSets):
-        raise NovaWordsError(NovaRule.NOT_WORDS, "cpus", cpus, "what cpu_sets returns")
+        raise InvalidNovaInput(NovaRule.NOT_WORDS, "cpus", cpus, "what cpu_sets returns")
     return cpus or CPUSets()
 
 
@@ -237,7 +237,7 @@ def _checked(reserved: Any) -> dict[int, dict[int, int]]:
     """Return ``{cell: {size in KiB: count}}``, refusing what is none."""
     rows = list(reserved.values()) if isinstance(reserved, Mapping) else [None]
     if not all(_are_counts(sizes) for sizes in rows):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.NOT_WORDS, "reserved", reserved, "what reserved_pages returns"
         )
     return {cell: dict(sizes) for cell, sizes in reserved.items()}
@@ -255,14 +255,14 @@ def _check_pages(cells: tuple[HostCell, ...], kept: dict[int, dict[int, int]]) -
         for size, count in sizes.items():
             total = there.get((cell, size))
             if total is None:
-                raise NovaWordsError(
+                raise InvalidNovaInput(
                     NovaRule.RESERVED_PAGES_NOT_OF_HOST,
                     "reserved_huge_pages",
                     f"{size} KiB of cell {cell}",
                     "pages that the host has",
                 )
             if count > total:
-                raise NovaWordsError(
+                raise InvalidNovaInput(
                     NovaRule.TOO_MANY_PAGES_RESERVED,
                     "reserved_huge_pages",
                     count,

@@ -27,8 +27,8 @@ from typing import Any, Final
 from resource_objects.exceptions import InvalidInput
 from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.cpus import format_cpu_spec
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.primitive import FLAVOR, IMAGE, PROPERTIES, Document
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 
 _invalid_primitive = functools.partial(InvalidInput, "primitive")
 
@@ -56,7 +56,7 @@ def flavor_fields(source: Document) -> dict[str, Any]:
 
     :param source: JSON text as in ``instance_extra.flavor`` (what is there as ``cur``) or of one
         flavor, what it stands for, or Nova's own ``Flavor``
-    :raises NovaWordsError: ``NOT_WORDS`` if it is no such flavor, or its extra specs were not
+    :raises InvalidNovaInput: ``NOT_WORDS`` if it is no such flavor, or its extra specs were not
         loaded
     """
     with _not_words():
@@ -74,7 +74,7 @@ def flavor_fields(source: Document) -> dict[str, Any]:
 def extra_specs_of(source: Any) -> Any:
     """Return the extra specs of a flavor of Nova's; a mapping of them is returned as it is.
 
-    :raises NovaWordsError: ``NOT_WORDS`` if it is a flavor, and they were not loaded
+    :raises InvalidNovaInput: ``NOT_WORDS`` if it is a flavor, and they were not loaded
 
     >>> extra_specs_of({"hw:numa_nodes": "2"})
     {'hw:numa_nodes': '2'}
@@ -89,7 +89,7 @@ def image_properties(source: Any) -> Any:
 
     :param source: ``ImageMeta`` or ``ImageMetaProps`` of Nova's, its primitive, JSON text of
         either; or properties by key
-    :raises NovaWordsError: ``NOT_WORDS`` if an object cannot be read
+    :raises InvalidNovaInput: ``NOT_WORDS`` if an object cannot be read
 
     >>> image_properties({"hw_numa_nodes": "2"})
     {'hw_numa_nodes': '2'}
@@ -122,7 +122,9 @@ def _not_words() -> Iterator[None]:
     try:
         yield
     except InvalidInput as error:
-        raise NovaWordsError(NovaRule.NOT_WORDS, error.what, error.value, error.expected) from None
+        raise InvalidNovaInput(
+            NovaRule.NOT_WORDS, error.what, error.value, error.expected
+        ) from None
 
 
 def _parsed(source: Any, what: str) -> Any:

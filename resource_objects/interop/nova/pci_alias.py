@@ -31,10 +31,10 @@ from resource_objects import names
 from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import FrozenDict
 from resource_objects.interop.nova import pci_requests, primitive
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.flavor_words import text_of
 from resource_objects.interop.nova.nova_objects import extra_specs_of, image_properties
 from resource_objects.interop.nova.primitive import Document
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.pci.amount import DeviceRequest, DeviceSpec, PCIAmount
 from resource_objects.resources.pci.device import (
     AFFINITIES,
@@ -93,7 +93,7 @@ def parse_alias(
     :param source: JSON text, an object it stands for, or several of these, as the option has them
     :param pci_in_placement: ``[filter_scheduler] pci_in_placement``: then resource classes and
         traits are matched, and stand in for vendor and product; and every alias is of one entry
-    :raises NovaWordsError: ``INVALID_ALIAS`` for an entry that cannot be read; ``ALIASES_DISAGREE``
+    :raises InvalidNovaInput: ``INVALID_ALIAS`` for an invalid entry; ``ALIASES_DISAGREE``
         if entries of one name differ in ``numa_policy`` or ``device_type``; ``ALIAS_WITHOUT_IDS``
         for one without vendor and product, or a class where that will do;
         ``ALIAS_OF_SEVERAL_SPECS`` for a name of several entries in Placement
@@ -116,7 +116,7 @@ def _objects(source: object) -> list[Any]:
         return [found]
     entries = listed(found)
     if not isinstance(entries, list):
-        raise NovaWordsError(NovaRule.INVALID_ALIAS, _ROOT, source, "an object of JSON")
+        raise InvalidNovaInput(NovaRule.INVALID_ALIAS, _ROOT, source, "an object of JSON")
     return [_parsed(one) for one in entries]
 
 
@@ -124,30 +124,30 @@ def _parsed(source: object) -> Any:
     try:
         return primitive.parsed(source, _ROOT)
     except InvalidInput as error:
-        raise NovaWordsError(NovaRule.INVALID_ALIAS, _ROOT, error.value, error.expected) from None
+        raise InvalidNovaInput(NovaRule.INVALID_ALIAS, _ROOT, error.value, error.expected) from None
 
 
 def _entry(what: str, given: object) -> tuple[str, Mapping[str, str]]:
     """Return the name of an entry, and the rest of it."""
     if not isinstance(given, Mapping):
-        raise NovaWordsError(NovaRule.INVALID_ALIAS, what, given, "an object of JSON")
+        raise InvalidNovaInput(NovaRule.INVALID_ALIAS, what, given, "an object of JSON")
     found: dict[str, str] = {}
     for key, value in given.items():
         if key not in _KNOWN:
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.INVALID_ALIAS, f"{what}.{key}", value, f"one of {', '.join(_KNOWN)}"
             )
         choices = _CHOICES.get(key)
         if not isinstance(value, str) or (choices is not None and value not in choices):
             expected = "text" if choices is None else f"one of {', '.join(choices)}"
-            raise NovaWordsError(NovaRule.INVALID_ALIAS, f"{what}.{key}", value, expected)
+            raise InvalidNovaInput(NovaRule.INVALID_ALIAS, f"{what}.{key}", value, expected)
         found[key] = value
     if "live_migratable" in found:
         found["live_migratable"] = _flag(f"{what}.live_migratable", found["live_migratable"])
     try:
         name = names.label(found.pop("name", "").strip())
     except InvalidInput as error:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_ALIAS, f"{what}.name", given.get("name"), error.expected
         ) from None
     return name, found
@@ -157,7 +157,7 @@ def _flag(what: str, said: str) -> str:
     try:
         return primitive.flag_text(strutils.bool_from_string(said, strict=True))
     except ValueError:
-        raise NovaWordsError(NovaRule.INVALID_ALIAS, what, said, "yes or no") from None
+        raise InvalidNovaInput(NovaRule.INVALID_ALIAS, what, said, "yes or no") from None
 
 
 def _alias(name: str, said: Sequence[Mapping[str, str]], in_placement: bool) -> Alias:
@@ -165,11 +165,11 @@ def _alias(name: str, said: Sequence[Mapping[str, str]], in_placement: bool) -> 
     for key in _AGREE:
         values = [entry.get(key) or _DEFAULTS.get(key) for entry in said]
         if len({*values}) > 1:
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.ALIASES_DISAGREE, f"{what}: {key}", values, "the same in all entries"
             )
     if in_placement and len(said) > 1:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.ALIAS_OF_SEVERAL_SPECS, what, len(said), "one entry, for Placement"
         )
     for entry in said:
@@ -177,13 +177,13 @@ def _alias(name: str, said: Sequence[Mapping[str, str]], in_placement: bool) -> 
         if not has_ids and not (in_placement and "resource_class" in entry):
             expected = "vendor_id and product_id"
             expected += ", or resource_class" if in_placement else ""
-            raise NovaWordsError(NovaRule.ALIAS_WITHOUT_IDS, what, dict(entry), expected)
+            raise InvalidNovaInput(NovaRule.ALIAS_WITHOUT_IDS, what, dict(entry), expected)
     try:
         specs = pci_requests.read_specs(
             [_spec(entry) for entry in said], placement=in_placement, providers=None
         )
     except InvalidInput as error:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_ALIAS, f"{what}: {error.what}", error.value, error.expected
         ) from None
     return Alias(name, specs, said[0].get("numa_policy") or LEGACY)
@@ -217,7 +217,7 @@ def alias_requests(
     :param aliases: as :func:`.parse_alias` returns them
     :param affinity: the NUMA policy of flavor and image, in place of those of the aliases
     :param request_id: what makes an id for each request, such as a new uuid; None for none
-    :raises NovaWordsError: ``INVALID_ALIAS_COUNT`` if it is no list of names and counts from 1;
+    :raises InvalidNovaInput: ``INVALID_ALIAS_COUNT`` if it is no list of names and counts from 1;
         ``UNKNOWN_ALIAS`` if there is no such alias; ``INVALID_ALIAS`` if the aliases were not
         parsed; ``INVALID_AFFINITY_POLICY`` for a policy that there is not
 
@@ -230,14 +230,14 @@ def alias_requests(
     if affinity is not None:
         _check_policy("affinity", affinity)
     if not isinstance(aliases, Mapping):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_ALIAS, "aliases", aliases, "aliases as parse_alias() returns"
         )
     found = []
     for name, count in _counts(text):
         alias = aliases.get(name)
         if alias is None:
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.UNKNOWN_ALIAS, _ALIASES, name, f"one of {', '.join(aliases) or 'none'}"
             )
         found.append(
@@ -255,14 +255,14 @@ def alias_requests(
 def _counts(text: object) -> list[tuple[str, int]]:
     expected = f"name:count with commas between, counts from 1 to {MAX_DEVICES}"
     if not isinstance(text, str):
-        raise NovaWordsError(NovaRule.INVALID_ALIAS_COUNT, _ALIASES, text, expected)
+        raise InvalidNovaInput(NovaRule.INVALID_ALIAS_COUNT, _ALIASES, text, expected)
     found = []
     for one in text.split(","):
         name, _, digits = (part.strip() for part in one.partition(":"))
         is_number = digits.isascii() and digits.isdigit() and len(digits) < 10
         count = int(digits) if is_number else 0
         if not name or not 1 <= count <= MAX_DEVICES:
-            raise NovaWordsError(NovaRule.INVALID_ALIAS_COUNT, _ALIASES, text, expected)
+            raise InvalidNovaInput(NovaRule.INVALID_ALIAS_COUNT, _ALIASES, text, expected)
         found.append((name, count))
     return found
 
@@ -272,7 +272,7 @@ def pci_affinity(extra_specs: Document = _NOTHING, image: Document = _NOTHING) -
 
     :param extra_specs: of the flavor, text by key, or Nova's own ``Flavor``
     :param image: the image's properties, text by key, or Nova's own ``ImageMeta``
-    :raises NovaWordsError: ``INVALID_AFFINITY_POLICY`` for a policy that there is not;
+    :raises InvalidNovaInput: ``INVALID_AFFINITY_POLICY`` for a policy that there is not;
         ``AFFINITY_POLICY_CONFLICT`` if they say different ones
 
     >>> pci_affinity({"hw:pci_numa_affinity_policy": "socket"})
@@ -281,11 +281,11 @@ def pci_affinity(extra_specs: Document = _NOTHING, image: Document = _NOTHING) -
     said, properties = extra_specs_of(extra_specs), image_properties(image)
     for what, given in (("extra specs", said), ("image", properties)):
         if not isinstance(given, Mapping):
-            raise NovaWordsError(NovaRule.NOT_WORDS, what, given, "a mapping of keys to text")
+            raise InvalidNovaInput(NovaRule.NOT_WORDS, what, given, "a mapping of keys to text")
     ours, its = f"hw:{_POLICY}", f"hw_{_POLICY}"
     flavor, image_says = text_of(ours, said.get(ours)), text_of(its, properties.get(its))
     if flavor and image_says and flavor != image_says:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.AFFINITY_POLICY_CONFLICT, its, image_says, f"none, or {flavor} as the flavor"
         )
     found = flavor or image_says
@@ -298,7 +298,7 @@ def pci_affinity(extra_specs: Document = _NOTHING, image: Document = _NOTHING) -
 def _check_policy(what: str, policy: object) -> None:
     if policy not in AFFINITIES:
         expected = f"one of {', '.join(AFFINITIES)}"
-        raise NovaWordsError(NovaRule.INVALID_AFFINITY_POLICY, what, policy, expected)
+        raise InvalidNovaInput(NovaRule.INVALID_AFFINITY_POLICY, what, policy, expected)
 
 
 def flavor_devices(
@@ -315,7 +315,7 @@ def flavor_devices(
         alone
     :param image: the image's properties, text by key, or Nova's own ``ImageMeta``
     :param request_id: as in :func:`alias_requests`
-    :raises NovaWordsError: by the first rule that is broken
+    :raises InvalidNovaInput: by the first rule that is broken
 
     >>> from resource_objects.interop.nova import parse_alias
     >>> aliases = parse_alias({"name": "gpu", "vendor_id": "10de", "product_id": "2330"})

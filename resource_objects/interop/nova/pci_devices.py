@@ -128,7 +128,7 @@ def load_pci_devices(
     :param specs: ``[pci] device_spec`` of the host, as :func:`.parse_device_spec` returns it; None
         for devices as the rows have them
     :raises InvalidInput: if one is no such row, or they are of several hosts
-    :raises NovaWordsError: if ``specs`` and a device do not go together
+    :raises InvalidNovaInput: if ``specs`` and a device do not go together
 
     Cost: 80 microseconds for each device, half as much again with ``specs``.
 

@@ -52,7 +52,7 @@ from resource_objects import names
 from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import FrozenDict
 from resource_objects.interop.nova import primitive
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.pci.device import PF, Device, custom_class, listed, parse_address
 
 __all__ = ["AddressPattern", "DeviceSpecEntry", "parse_device_spec", "tagged_device"]
@@ -131,14 +131,14 @@ def parse_device_spec(
         there is none. Without it a device has to say the name of its interface
     :param report_in_placement: ``[pci] report_in_placement`` of the host: without it nothing can be
         for one use, with it nothing can be named by its interface
-    :raises NovaWordsError: by the rule that is broken
+    :raises InvalidNovaInput: by the rule that is broken
 
     >>> (nic,) = parse_device_spec('{"address": "*:04:00.*", "physical_network": "red"}')
     >>> dict(nic.tags)
     {'physical_network': 'red'}
     >>> parse_device_spec('{"vendor_id": "10000"}')
     Traceback (most recent call last):
-    resource_objects.interop.nova.errors.NovaWordsError: device_spec[0].vendor_id: got '10000'...
+    resource_objects.interop.nova.rules.InvalidNovaInput: device_spec[0].vendor_id: got '10000'...
     """
     return tuple(
         _entry(f"{_ROOT}[{place}]", given, devnames, report_in_placement)
@@ -149,13 +149,13 @@ def parse_device_spec(
 def _checked_entries(given: object) -> tuple[DeviceSpecEntry, ...]:
     """Return entries that were parsed.
 
-    :raises NovaWordsError: ``INVALID_DEVICE_SPEC`` if they were not
+    :raises InvalidNovaInput: ``INVALID_DEVICE_SPEC`` if they were not
     """
     entries = listed(given)
     if not isinstance(entries, list) or not all(
         isinstance(one, DeviceSpecEntry) for one in entries
     ):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_DEVICE_SPEC, _ROOT, given, "entries as parse_device_spec() returns"
         )
     return tuple(entries)
@@ -169,7 +169,7 @@ def _objects(source: object) -> list[Mapping[str, Any]]:
         return [source]
     entries = listed(source)
     if not isinstance(entries, list):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_DEVICE_SPEC, _ROOT, source, "an object of JSON, or a list"
         )
     found: list[Mapping[str, Any]] = []
@@ -182,13 +182,13 @@ def _objects_of_text(text: str) -> list[Mapping[str, Any]]:
     try:
         found = primitive.parsed(text, _ROOT)
     except InvalidInput as error:
-        raise NovaWordsError(NovaRule.INVALID_DEVICE_SPEC, _ROOT, text, error.expected) from None
+        raise InvalidNovaInput(NovaRule.INVALID_DEVICE_SPEC, _ROOT, text, error.expected) from None
     return [_object(one) for one in found] if isinstance(found, list) else [_object(found)]
 
 
 def _object(given: object) -> Mapping[str, Any]:
     if not isinstance(given, Mapping):
-        raise NovaWordsError(NovaRule.INVALID_DEVICE_SPEC, _ROOT, given, "an object of JSON")
+        raise InvalidNovaInput(NovaRule.INVALID_DEVICE_SPEC, _ROOT, given, "an object of JSON")
     return given
 
 
@@ -198,19 +198,19 @@ def _entry(
     flags = {name: _flag(f"{what}.{name}", given.get(name)) for name in _FLAGS}
     devname = given.get("devname") or None
     if devname is not None and not isinstance(devname, str):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_DEVICE_SPEC, f"{what}.devname", devname, "the name of an interface"
         )
     if devname is not None and given.get("address"):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.ADDRESS_AND_DEVNAME, f"{what}.devname", devname, "none beside an address"
         )
     if devname is not None and report:
         expected = "none where devices are reported in Placement"
-        raise NovaWordsError(NovaRule.DEVNAME_IN_PLACEMENT, f"{what}.devname", devname, expected)
+        raise InvalidNovaInput(NovaRule.DEVNAME_IN_PLACEMENT, f"{what}.devname", devname, expected)
     if flags["one_time_use"] and not report:
         expected = "no, unless devices are reported in Placement"
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.ONE_TIME_USE_WITHOUT_PLACEMENT, f"{what}.one_time_use", True, expected
         )
     is_remote = bool(flags["remote_managed"])
@@ -234,11 +234,11 @@ def _id(what: str, said: object) -> str | None:
         return None
     digits = text.removeprefix("0x")
     if not digits or len(digits) > 64 or set(digits) - set("0123456789abcdef"):
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_SPEC_ID, what, said, "a hexadecimal number up to FFFF, or *"
         )
     if int(digits, 16) > _MAX_ID:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_SPEC_ID, what, said, "a hexadecimal number up to FFFF, or *"
         )
     return f"{int(digits, 16):04x}"
@@ -252,7 +252,7 @@ def _flag(what: str, said: object) -> bool | None:
             raise ValueError(said)
         return bool(strutils.bool_from_string(said, strict=True))
     except ValueError:
-        raise NovaWordsError(NovaRule.INVALID_SPEC_FLAG, what, said, "yes or no") from None
+        raise InvalidNovaInput(NovaRule.INVALID_SPEC_FLAG, what, said, "yes or no") from None
 
 
 def _address(
@@ -268,7 +268,7 @@ def _address(
     if found is not None:
         return _glob(parse_address(found))
     if is_remote:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.REMOTE_MANAGED_NOT_PRESENT, "devname", devname, "an interface of this host"
         )
     return _NOWHERE
@@ -280,7 +280,7 @@ def _class(what: str, said: object) -> str | None:
     try:
         return primitive.resource_class(_text(said))
     except InvalidInput as error:
-        raise NovaWordsError(NovaRule.INVALID_SPEC_CLASS, what, said, error.expected) from None
+        raise InvalidNovaInput(NovaRule.INVALID_SPEC_CLASS, what, said, error.expected) from None
 
 
 def _traits(what: str, said: object) -> frozenset[str]:
@@ -290,7 +290,7 @@ def _traits(what: str, said: object) -> frozenset[str]:
         return primitive.traits(_text(said))
     except InvalidInput as error:
         expected = f"names with commas between them, each {error.expected}"
-        raise NovaWordsError(NovaRule.INVALID_SPEC_TRAITS, what, said, expected) from None
+        raise InvalidNovaInput(NovaRule.INVALID_SPEC_TRAITS, what, said, expected) from None
 
 
 def _text(said: object) -> str:
@@ -307,7 +307,7 @@ def _tags(what: str, given: Mapping[str, Any]) -> FrozenDict:
         try:
             found[names.label(name)] = _tag(value)
         except InvalidInput as error:
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.INVALID_SPEC_TAG, f"{what}.{name}", value, error.expected
             ) from None
     if "managed" in found:
@@ -372,13 +372,13 @@ _NOWHERE: Final = AddressPattern((re.compile(r"(?!)"),) * len(_ADDRESS_FIELDS))
 def _pattern(given: object) -> AddressPattern:
     """Return the pattern of a glob or of regular expressions.
 
-    :raises NovaWordsError: ``INVALID_SPEC_ADDRESS`` if it is neither
+    :raises InvalidNovaInput: ``INVALID_SPEC_ADDRESS`` if it is neither
     """
     if isinstance(given, str):
         return _glob(given)
     if isinstance(given, Mapping):
         return _expressions(given)
-    raise NovaWordsError(
+    raise InvalidNovaInput(
         NovaRule.INVALID_SPEC_ADDRESS, _ADDRESS, given, "text, or regular expressions by field"
     )
 
@@ -386,17 +386,17 @@ def _pattern(given: object) -> AddressPattern:
 def _glob(text: str) -> AddressPattern:
     """Return the pattern of a glob.
 
-    :raises NovaWordsError: ``INVALID_SPEC_ADDRESS`` for more than four fields, or one that is no
+    :raises InvalidNovaInput: ``INVALID_SPEC_ADDRESS`` for more than four fields, or one that is no
         number and not ``*``
 
     >>> _glob("0000:0a:20.0")
     Traceback (most recent call last):
-    resource_objects.interop.nova.errors.NovaWordsError: device_spec address slot: got ...
+    resource_objects.interop.nova.rules.InvalidNovaInput: device_spec address slot: got ...
     """
     left, _, function = text.partition(".")
     said = left.split(":")
     if len(said) > len(_ADDRESS_FIELDS) - 1:
-        raise NovaWordsError(NovaRule.INVALID_SPEC_ADDRESS, _ADDRESS, text, _GLOB)
+        raise InvalidNovaInput(NovaRule.INVALID_SPEC_ADDRESS, _ADDRESS, text, _GLOB)
     missing = [""] * (len(_ADDRESS_FIELDS) - 1 - len(said))
     fields = [
         _address_field(name, field.strip())
@@ -411,7 +411,7 @@ def _address_field(name: str, said: str) -> str:
     digits, highest = _ADDRESS_FIELDS[name]
     value = int(said, 16) if _HEXADECIMAL.match(said) else highest + 1
     if value > highest:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_SPEC_ADDRESS, f"{_ADDRESS} {name}", said, f"up to {highest:x}, or *"
         )
     return f"{value:0{digits}x}"
@@ -420,8 +420,8 @@ def _address_field(name: str, said: str) -> str:
 def _expressions(given: Mapping[Any, Any]) -> AddressPattern:
     """Return the pattern of regular expressions.
 
-    :raises NovaWordsError: ``INVALID_SPEC_ADDRESS`` for a field that there is not, or an expression
-        that is none
+    :raises InvalidNovaInput: ``INVALID_SPEC_ADDRESS`` for an unknown field, or an invalid
+        expression
 
     >>> slots = _expressions({"bus": "0a", "slot": "0[1-3]"})
     >>> slots.matches("0000:0a:01.0"), slots.matches("0000:0a:11.0")
@@ -429,7 +429,7 @@ def _expressions(given: Mapping[Any, Any]) -> AddressPattern:
     """
     unknown = sorted(str(name) for name in given if name not in _ADDRESS_FIELDS)
     if unknown:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_SPEC_ADDRESS,
             _ADDRESS,
             unknown[0],
@@ -439,7 +439,7 @@ def _expressions(given: Mapping[Any, Any]) -> AddressPattern:
     for name, expression in zip(_ADDRESS_FIELDS, said, strict=True):
         if not isinstance(expression, str) or len(expression) > _LONGEST:
             expected = f"a regular expression of at most {_LONGEST} characters"
-            raise NovaWordsError(
+            raise InvalidNovaInput(
                 NovaRule.INVALID_SPEC_ADDRESS, f"{_ADDRESS} {name}", expression, expected
             )
     return _made_of(said, said)
@@ -449,7 +449,7 @@ def _made_of(said: list[str], forms: list[str]) -> AddressPattern:
     try:
         fields = tuple(re.compile(form) for form in forms)
     except (re.error, RecursionError, OverflowError) as error:
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.INVALID_SPEC_ADDRESS, _ADDRESS, forms, f"regular expressions: {error}"
         ) from None
     if all(_HEXADECIMAL.match(field) for field in said):
@@ -477,7 +477,7 @@ def tagged_device(
     :param ifname: the name of its network interface, for entries that say ``devname``
     :param serial_number: of its card; by default as its ``capabilities`` say
     :raises InvalidInput: if it is no device
-    :raises NovaWordsError: ``INVALID_DEVICE_SPEC`` if the entries are not those that
+    :raises InvalidNovaInput: ``INVALID_DEVICE_SPEC`` if the entries are not those that
         :func:`.parse_device_spec` returns; ``ONE_TIME_USE_OF_PART`` if it was split off another,
         and is said to be for one use or not; ``REMOTE_MANAGED_FUNCTION`` if it is a physical
         function that is said, by its address, to be managed from elsewhere
@@ -507,7 +507,7 @@ def _check_remote(entry: DeviceSpecEntry, device: Device) -> None:
     is_named = entry.address is not None and entry.address.address == device.address
     if device.type == PF and is_named:
         expected = "no physical function: functions that are split off it can be"
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.REMOTE_MANAGED_FUNCTION, "remote_managed", device.address, expected
         )
 
@@ -525,7 +525,7 @@ def _serial_number_of(device: Device) -> str | None:
 def _tagged(entry: DeviceSpecEntry, device: Device) -> Device:
     if entry.one_time_use is not None and device.is_part:
         expected = "nothing of what was split off another device"
-        raise NovaWordsError(
+        raise InvalidNovaInput(
             NovaRule.ONE_TIME_USE_OF_PART, "one_time_use", device.address, expected
         )
     stays = {name: device.tags[name] for name in device.tags.keys() & {PARENT_IFNAME}}

@@ -16,7 +16,7 @@ keys                              what they say
 ``hw:pci_numa_affinity_policy``
 ``quota:``, ``hw_rng:``,          the guest's configuration, which asks for no resource
 ``hw_video:``, others of ``hw:``
-any other of a flavor             no meaning here: named in ``unread``
+any other of a flavor             no meaning here: named in ``ignored_keys``
 ``hw_`` and ``trait:`` of an      as of a flavor. Of an image's other properties only those are
 image                             named that Nova chooses a host by
 ================================  =================================================================
@@ -35,12 +35,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from resource_objects.fields import FrozenDict
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.extra_specs import flavor_request
 from resource_objects.interop.nova.flavor import FlavorTopology, flavor_topology
 from resource_objects.interop.nova.nova_objects import flavor_fields, image_properties
 from resource_objects.interop.nova.pci_alias import Alias, flavor_devices
 from resource_objects.interop.nova.primitive import Document
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.requests import Request
 from resource_objects.resources.pci.device import REQUIRED, SOCKET
 
@@ -101,12 +101,12 @@ class NovaRequest:
     """What a flavor and its image ask.
 
     ``request`` is the whole of it. ``topology`` has the guest's configuration beside it: real-time
-    vCPUs, locked memory. ``unread`` are the keys that have no meaning here, as they were said.
+    vCPUs, locked memory. ``ignored_keys`` are the keys without a meaning here.
     """
 
     request: Request
     topology: FlavorTopology
-    unread: tuple[str, ...] = ()
+    ignored_keys: tuple[str, ...] = ()
 
 
 def load_flavor(source: Document) -> Flavor:
@@ -114,7 +114,7 @@ def load_flavor(source: Document) -> Flavor:
 
     :param source: Nova's own ``Flavor``, its primitive, or JSON text of it; or what
         ``instance_extra.flavor`` holds, of which the flavor is read that the server has
-    :raises NovaWordsError: ``NOT_WORDS`` if it is no such flavor, or its extra specs were not
+    :raises InvalidNovaInput: ``NOT_WORDS`` if it is no such flavor, or its extra specs were not
         loaded: then nobody knows what it asks
 
     >>> load_flavor('''{"nova_object.name": "Flavor", "nova_object.namespace": "nova",
@@ -131,7 +131,7 @@ def request(
     *,
     aliases: Mapping[str, Alias] = FrozenDict(),
     request_id: Callable[[], str] | None = None,
-    refuse_unread: bool = True,
+    refuse_ignored: bool = True,
 ) -> NovaRequest:
     """Return all that a flavor and its image ask: counts, topology, devices, traits.
 
@@ -140,8 +140,8 @@ def request(
         JSON text of it
     :param aliases: of devices, as :func:`.parse_alias` returns them
     :param request_id: what makes an id for each request of devices, such as a new uuid
-    :param refuse_unread: whether keys without a meaning are refused; else the result names them
-    :raises NovaWordsError: by the first rule that is broken; ``UNREAD_KEY`` for keys that have no
+    :param refuse_ignored: whether keys without a meaning are refused; else the result names them
+    :raises InvalidNovaInput: by the first rule that is broken; ``UNREAD_KEY`` for keys that have no
         meaning here
     :returns: the request and what stands beside it; O(keys + vCPUs)
 
@@ -150,8 +150,8 @@ def request(
     MEMORY_MB=1024,PCPU=2,NUMA_TOPOLOGY=1:dedicated=2:memory=1024
     >>> request(Flavor(2, 1024, extra_specs={"hw:tpm_version": "2.0"}))
     Traceback (most recent call last):
-    resource_objects.interop.nova.errors.NovaWordsError: flavor and image: got ['hw:tpm_versi...
-    >>> request(Flavor(2, 1024), {"hw_vm_mode": "hvm"}, refuse_unread=False).unread
+    resource_objects.interop.nova.rules.InvalidNovaInput: flavor and image: got ['hw:tpm_versi...
+    >>> request(Flavor(2, 1024), {"hw_vm_mode": "hvm"}, refuse_ignored=False).ignored_keys
     ('hw_vm_mode of the image',)
     """
     if not isinstance(flavor, Flavor):
@@ -175,9 +175,9 @@ def request(
         *_unread(flavor.extra_specs, "hw:", topology, _is_read_of_flavor),
         *(f"{key} of the image" for key in _unread(properties, "hw_", topology, _is_read_of_image)),
     )
-    if unread and refuse_unread:
-        expected = "keys that have a meaning here; refuse_unread=False leaves others aside"
-        raise NovaWordsError(NovaRule.UNREAD_KEY, "flavor and image", list(unread), expected)
+    if unread and refuse_ignored:
+        expected = "keys that have a meaning here; refuse_ignored=False leaves others aside"
+        raise InvalidNovaInput(NovaRule.UNREAD_KEY, "flavor and image", list(unread), expected)
     return NovaRequest(of_flavor, topology, unread)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from resource_objects.interop.nova import FlavorTopology, flavor_topology
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.numa import NUMATopologyAmount
 
 DEDICATED = {"hw:cpu_policy": "dedicated"}
@@ -43,7 +43,7 @@ def refused(
     **sizes: int,
 ) -> str:
     """Return the message with which they are refused, as exactly this kind."""
-    with pytest.raises(NovaWordsError) as caught:
+    with pytest.raises(InvalidNovaInput) as caught:
         asked(specs, image, **sizes)
     assert caught.value.rule is rule, caught.value
     return str(caught.value)
@@ -52,8 +52,8 @@ def refused(
 @contextlib.contextmanager
 def breaks(
     *rules: NovaRule, match: str | None = None
-) -> Iterator[pytest.ExceptionInfo[NovaWordsError]]:
+) -> Iterator[pytest.ExceptionInfo[InvalidNovaInput]]:
     """Assert that Nova's words are refused by one of these rules."""
-    with pytest.raises(NovaWordsError, match=match) as caught:
+    with pytest.raises(InvalidNovaInput, match=match) as caught:
         yield caught
     assert caught.value.rule in rules, caught.value

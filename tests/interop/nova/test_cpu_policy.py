@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from resource_objects.interop.nova.errors import NovaRule
+from resource_objects.interop.nova.rules import NovaRule
 from tests.interop.nova.said import DEDICATED, amount, asked, refused
 
 CELLS = {"hw:numa_nodes": "1"}

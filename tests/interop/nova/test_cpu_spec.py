@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.interop.nova import format_cpu_spec, parse_cpu_spec
-from resource_objects.interop.nova.errors import NovaRule
+from resource_objects.interop.nova.rules import NovaRule
 from tests.interop.nova.said import breaks
 
 

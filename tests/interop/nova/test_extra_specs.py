@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from resource_objects import Request
 from resource_objects.interop import nova
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.extra_specs import flavor_request
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.requests import RequestGroup
 from tests.interop.nova.said import breaks
 
@@ -270,7 +270,7 @@ REFUSED: list[tuple[NovaRule, dict[Any, Any], str]] = [
     ("rule", "specs", "message"), REFUSED, ids=[str(specs)[:60] for _, specs, _ in REFUSED]
 )
 def test_extra_specs_are_refused(rule: NovaRule, specs: dict[str, Any], message: str) -> None:
-    with pytest.raises(NovaWordsError) as caught:
+    with pytest.raises(InvalidNovaInput) as caught:
         asked(specs)
     assert caught.value.rule is rule
     assert message in str(caught.value)
@@ -303,7 +303,7 @@ def test_extra_specs_are_refused(rule: NovaRule, specs: dict[str, Any], message:
 def test_an_image_is_refused(
     rule: NovaRule, specs: dict[str, Any], image: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(NovaWordsError) as caught:
+    with pytest.raises(InvalidNovaInput) as caught:
         asked(specs, image)
     assert caught.value.rule is rule
     assert message in str(caught.value)
@@ -351,7 +351,7 @@ _VALUES = st.sampled_from(["0", "1", "required", "forbidden", "", "many", 1, Non
 def test_any_extra_specs_are_read_or_refused_with_an_error_of_words(specs: dict[str, Any]) -> None:
     try:
         found = asked(specs)
-    except NovaWordsError as error:
+    except InvalidNovaInput as error:
         assert str(error)
     else:
         assert found.resources

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from resource_objects import Amounts, Request
 from resource_objects.exceptions import InvalidInput
 from resource_objects.interop.nova import FlavorTopology, flavor_topology
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.numa import NUMATopologyAmount
 from tests.interop.nova.said import DEDICATED, TRAIT, amount, asked, breaks, refused
 
@@ -236,7 +236,7 @@ def test_any_words_are_read_or_refused_by_a_rule(
     try:
         found = flavor_topology(vcpus, memory_mb, extra_specs=specs, image=image)
     except InvalidInput as error:
-        assert isinstance(error, NovaWordsError), error
+        assert isinstance(error, InvalidNovaInput), error
         assert str(error)
         return
     assert found == flavor_topology(vcpus, memory_mb, extra_specs=specs, image=image)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.interop.nova import CPUSets, configured_cells, cpu_sets, reserved_pages
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
 from tests.interop.nova.said import breaks
 
@@ -254,7 +254,7 @@ def test_any_sets_are_read_or_refused(
         sets = cpu_sets(cpu_shared_set=shared, cpu_dedicated_set=dedicated, vcpu_pin_set=pinned)
         cells = configured_cells(host(), sets)
     except InvalidInput as error:
-        assert isinstance(error, NovaWordsError)
+        assert isinstance(error, InvalidNovaInput)
         return
     given_out = {cpu for cell in cells for cpu in cell.dedicated}
     assert given_out == set(sets.dedicated)
@@ -267,7 +267,7 @@ def test_any_entries_are_read_or_refused(entries: list[str]) -> None:
     try:
         reserved_pages(entries)
     except InvalidInput as error:
-        assert isinstance(error, NovaWordsError)
+        assert isinstance(error, InvalidNovaInput)
 
 
 CPUS = st.none() | st.lists(st.integers(-1, 9), max_size=4).map(tuple)
@@ -285,6 +285,6 @@ def test_any_sets_and_pages_are_taken_or_refused(shared: Any, dedicated: Any, pa
     try:
         cells = configured_cells(host(), CPUSets(shared, dedicated), pages)
     except InvalidInput as error:
-        assert isinstance(error, NovaWordsError), error
+        assert isinstance(error, InvalidNovaInput), error
         return
     NUMATopologyInventory(cells)

@@ -10,8 +10,8 @@ import pytest
 
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.interop import nova as words
-from resource_objects.interop.nova.errors import NovaRule
 from resource_objects.interop.nova.extra_specs import flavor_request
+from resource_objects.interop.nova.rules import NovaRule
 from resource_objects.resources.numa import HostCell
 from resource_objects.testing.refusals import raises_code
 from tests.interop.nova import documents, pci_documents, stand_ins

@@ -16,7 +16,7 @@ from resource_objects.interop.nova import (
     parse_alias,
     pci_affinity,
 )
-from resource_objects.interop.nova.errors import NovaRule
+from resource_objects.interop.nova.rules import NovaRule
 from resource_objects.resources.pci import DeviceSpec, PCIAmount
 from tests.interop.nova.said import breaks
 

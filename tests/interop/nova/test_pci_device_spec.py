@@ -9,7 +9,7 @@ import pytest
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.interop.nova import DeviceSpecEntry, parse_device_spec, tagged_device
-from resource_objects.interop.nova.errors import NovaRule
+from resource_objects.interop.nova.rules import NovaRule
 from resource_objects.resources.pci import Device
 from resource_objects.testing.refusals import raises_code
 from tests.interop.nova.said import breaks

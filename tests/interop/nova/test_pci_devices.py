@@ -20,7 +20,7 @@ from resource_objects.interop.nova import (
     load_pci_devices,
     parse_device_spec,
 )
-from resource_objects.interop.nova.errors import NovaRule
+from resource_objects.interop.nova.rules import NovaRule
 from resource_objects.resources.pci import Device, DeviceUse, PCIInventory, devices
 from resource_objects.testing.refusals import raises_code
 from tests.interop.nova.documents import nova

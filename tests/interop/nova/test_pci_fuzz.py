@@ -23,7 +23,7 @@ from resource_objects.interop.nova import (
     parse_device_spec,
     tagged_device,
 )
-from resource_objects.interop.nova.errors import NovaWordsError
+from resource_objects.interop.nova.rules import InvalidNovaInput
 from resource_objects.resources.pci import Device
 from tests.interop.nova.documents import nova
 from tests.interop.nova.pci_documents import (
@@ -167,7 +167,7 @@ def check_alias(source: Any, placement: bool) -> bool:
     try:
         parse_alias(source, pci_in_placement=placement)
     except InvalidInput as error:
-        assert isinstance(error, NovaWordsError)
+        assert isinstance(error, InvalidNovaInput)
         return False
     return True
 
@@ -183,7 +183,7 @@ def check_specs(source: Any, placement: bool) -> bool:
         for one in devices:
             tagged_device(one, entries, serial_number="x")
     except InvalidInput as error:
-        assert isinstance(error, NovaWordsError)
+        assert isinstance(error, InvalidNovaInput)
         return False
     return True
 

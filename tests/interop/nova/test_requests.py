@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from resource_objects.interop import nova
 from resource_objects.interop.nova import Flavor
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources import Amounts
 from tests.interop.nova.said import breaks
 
@@ -42,7 +42,7 @@ def test_dedicated_cpus_are_asked_for_as_such() -> None:
 def test_a_plain_flavor_asks_for_its_counts() -> None:
     found = nova.request(Flavor(4, 2048, 20, 1, 512))
     assert found.request.resources == Amounts.parse("VCPU=4,MEMORY_MB=2048,DISK_GB=22")
-    assert (found.unread, found.topology.amount) == ((), None)
+    assert (found.ignored_keys, found.topology.amount) == ((), None)
 
 
 def test_all_of_it_is_one_request() -> None:
@@ -96,8 +96,8 @@ def test_all_of_it_is_one_request() -> None:
 def test_a_key_without_a_meaning_is_refused_or_named(key: str) -> None:
     with breaks(NovaRule.UNREAD_KEY, match=r"flavor and image: got \["):
         asked({key: "1"})
-    found = asked({key: "1"}, refuse_unread=False)
-    assert found.unread == (key,)
+    found = asked({key: "1"}, refuse_ignored=False)
+    assert found.ignored_keys == (key,)
     assert found.request == asked({}).request
 
 
@@ -105,7 +105,7 @@ def test_a_key_without_a_meaning_is_refused_or_named(key: str) -> None:
 def test_a_property_that_chooses_a_host_is_refused_or_named(key: str) -> None:
     with breaks(NovaRule.UNREAD_KEY):
         asked({}, {key: "1"})
-    assert asked({}, {key: "1"}, refuse_unread=False).unread == (f"{key} of the image",)
+    assert asked({}, {key: "1"}, refuse_ignored=False).ignored_keys == (f"{key} of the image",)
 
 
 def test_the_configuration_of_a_guest_asks_for_nothing() -> None:
@@ -117,25 +117,30 @@ def test_the_configuration_of_a_guest_asks_for_nothing() -> None:
 
 @pytest.mark.parametrize("nothing", [None, ""])
 def test_a_key_that_says_nothing_is_no_matter(nothing: Any) -> None:
-    assert asked({"hw:tpm_version": nothing}, {"hw_vm_mode": nothing}).unread == ()
+    assert asked({"hw:tpm_version": nothing}, {"hw_vm_mode": nothing}).ignored_keys == ()
 
 
 def test_what_is_said_of_cells_that_there_are_not_is_named() -> None:
-    assert asked(TWO_CELLS).unread == ()
+    assert asked(TWO_CELLS).ignored_keys == ()
     after_a_gap = TWO_CELLS | {"hw:numa_cpus.3": "0", "hw:numa_mem.3": "1"}
-    assert asked(after_a_gap, refuse_unread=False).unread == ("hw:numa_cpus.3", "hw:numa_mem.3")
+    assert asked(after_a_gap, refuse_ignored=False).ignored_keys == (
+        "hw:numa_cpus.3",
+        "hw:numa_mem.3",
+    )
     without = {"hw:numa_cpus.0": "0-1", "hw:numa_mem.0": "1024"}
-    assert asked(without, refuse_unread=False).unread == ("hw:numa_cpus.0", "hw:numa_mem.0")
+    assert asked(without, refuse_ignored=False).ignored_keys == ("hw:numa_cpus.0", "hw:numa_mem.0")
     gap = {"hw:numa_nodes": "2", "hw:numa_cpus.1": "1"}
-    assert asked(gap, refuse_unread=False).unread == ("hw:numa_cpus.1",)
+    assert asked(gap, refuse_ignored=False).ignored_keys == ("hw:numa_cpus.1",)
 
 
 def test_a_real_time_mask_of_a_guest_that_is_not_real_time_is_named() -> None:
     mask = {"hw:cpu_policy": "dedicated", "hw:cpu_realtime_mask": "^0"}
-    assert asked(mask, refuse_unread=False).unread == ("hw:cpu_realtime_mask",)
-    assert asked(mask | {"hw:cpu_realtime": "yes"}).unread == ()
+    assert asked(mask, refuse_ignored=False).ignored_keys == ("hw:cpu_realtime_mask",)
+    assert asked(mask | {"hw:cpu_realtime": "yes"}).ignored_keys == ()
     image = {"hw_cpu_realtime_mask": "^0"}
-    assert asked({}, image, refuse_unread=False).unread == ("hw_cpu_realtime_mask of the image",)
+    assert asked({}, image, refuse_ignored=False).ignored_keys == (
+        "hw_cpu_realtime_mask of the image",
+    )
 
 
 @pytest.mark.parametrize("policy", ["required", "socket"])
@@ -144,13 +149,13 @@ def test_an_affinity_without_a_topology_is_named(policy: str) -> None:
     specs = {"pci_passthrough:alias": "gpu:2", "hw:pci_numa_affinity_policy": policy}
     with breaks(NovaRule.UNREAD_KEY, match="pci_numa_affinity_policy"):
         asked(specs, aliases=ALIASES)
-    found = asked(specs, aliases=ALIASES, refuse_unread=False)
-    assert found.unread == ("hw:pci_numa_affinity_policy",)
+    found = asked(specs, aliases=ALIASES, refuse_ignored=False)
+    assert found.ignored_keys == ("hw:pci_numa_affinity_policy",)
     near = asked(specs | {"hw:cpu_policy": "dedicated"}, aliases=ALIASES)
-    assert near.unread == ()
+    assert near.ignored_keys == ()
     image = {"hw_pci_numa_affinity_policy": policy}
-    found = asked({"pci_passthrough:alias": "gpu:2"}, image, aliases=ALIASES, refuse_unread=False)
-    assert found.unread == ("hw_pci_numa_affinity_policy of the image",)
+    found = asked({"pci_passthrough:alias": "gpu:2"}, image, aliases=ALIASES, refuse_ignored=False)
+    assert found.ignored_keys == ("hw_pci_numa_affinity_policy of the image",)
 
 
 def test_an_affinity_of_an_alias_is_no_mistake_of_a_flavor_without_a_topology() -> None:
@@ -158,12 +163,12 @@ def test_an_affinity_of_an_alias_is_no_mistake_of_a_flavor_without_a_topology() 
     near = nova.parse_alias(
         {"name": "gpu", "vendor_id": "10de", "product_id": "2330", "numa_policy": "required"}
     )
-    assert asked({"pci_passthrough:alias": "gpu:1"}, aliases=near).unread == ()
+    assert asked({"pci_passthrough:alias": "gpu:1"}, aliases=near).ignored_keys == ()
 
 
 def test_a_preference_without_a_topology_is_met() -> None:
     specs = {"pci_passthrough:alias": "gpu:2", "hw:pci_numa_affinity_policy": "preferred"}
-    assert asked(specs, aliases=ALIASES).unread == ()
+    assert asked(specs, aliases=ALIASES).ignored_keys == ()
 
 
 def test_an_alias_that_there_is_not_is_refused() -> None:
@@ -188,9 +193,9 @@ def test_only_a_flavor_is_read() -> None:
 def test_every_key_has_a_meaning_or_is_named(specs: dict[str, str]) -> None:
     """What was named can be left out, and nothing else of the answer changes."""
     try:
-        found = asked(specs, refuse_unread=False)
-    except NovaWordsError:
+        found = asked(specs, refuse_ignored=False)
+    except InvalidNovaInput:
         return
-    assert asked({key: specs[key] for key in specs if key not in found.unread}).request == (
+    assert asked({key: specs[key] for key in specs if key not in found.ignored_keys}).request == (
         found.request
     )

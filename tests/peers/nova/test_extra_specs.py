@@ -21,8 +21,8 @@ from nova import objects
 from nova.scheduler import utils
 
 from resource_objects import exceptions
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.extra_specs import flavor_request
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.requests import Request, query
 
 os.environ.setdefault("OS_NOVA_DISABLE_EVENTLET_PATCHING", "true")
@@ -91,11 +91,11 @@ def theirs(specs: Words, image: Words) -> Request | None:
         return None
 
 
-def ours(specs: Words, image: Words) -> Request | NovaWordsError:
+def ours(specs: Words, image: Words) -> Request | InvalidNovaInput:
     """Return what we ask, or the error."""
     try:
         return in_order(flavor_request(**SIZES, extra_specs=specs, image=image))
-    except NovaWordsError as error:
+    except InvalidNovaInput as error:
         return error
 
 

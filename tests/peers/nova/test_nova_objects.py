@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from resource_objects.exceptions import InvalidInput
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.interop import nova as words
-from resource_objects.interop.nova.errors import NovaWordsError
+from resource_objects.interop.nova.rules import InvalidNovaInput
 
 os.environ.setdefault("OS_NOVA_DISABLE_EVENTLET_PATCHING", "true")
 with warnings.catch_warnings():
@@ -198,7 +198,7 @@ def outcome(call: Any) -> Any:
     """Return what a call returns, or the rule and the key that it fails by."""
     try:
         return call()
-    except NovaWordsError as error:
+    except InvalidNovaInput as error:
         return error.rule, error.what
     except InvalidInput as error:
         return type(error), error.what
@@ -215,13 +215,13 @@ def test_an_image_and_a_flavor_ask_what_their_keys_ask(
     assert words.load_flavor(flavor(specs)) == ours
     for strict in (True, False):
         of_objects = outcome(
-            lambda strict=strict: words.request(flavor(specs), image, refuse_unread=strict)
+            lambda strict=strict: words.request(flavor(specs), image, refuse_ignored=strict)
         )
-        of_keys = outcome(lambda strict=strict: words.request(ours, keys, refuse_unread=strict))
+        of_keys = outcome(lambda strict=strict: words.request(ours, keys, refuse_ignored=strict))
         if isinstance(of_keys, words.NovaRequest):  # the order of keys is Nova's own
             assert of_objects.request == of_keys.request
             assert of_objects.topology == of_keys.topology
-            assert {*of_objects.unread} == {*of_keys.unread}
+            assert {*of_objects.ignored_keys} == {*of_keys.ignored_keys}
         else:
             assert of_objects == of_keys
 
@@ -230,13 +230,13 @@ def test_names_from_before_are_those_of_today() -> None:
     image = objects.ImageMeta.from_dict({"properties": {"vm_mode": "hvm", "architecture": "i686"}})
     found = words.image_properties(image)
     assert found == {"hw_vm_mode": "hvm", "hw_architecture": "i686"}
-    asked = words.request(flavor({}), image, refuse_unread=False)
-    assert {*asked.unread} == {"hw_vm_mode of the image", "hw_architecture of the image"}
+    asked = words.request(flavor({}), image, refuse_ignored=False)
+    assert {*asked.ignored_keys} == {"hw_vm_mode of the image", "hw_architecture of the image"}
 
 
 def test_a_flavor_without_its_extra_specs_is_refused() -> None:
     bare = objects.Flavor(vcpus=1, memory_mb=1, root_gb=0, ephemeral_gb=0, swap=0)
-    with pytest.raises(NovaWordsError, match="not loaded"):
+    with pytest.raises(InvalidNovaInput, match="not loaded"):
         words.load_flavor(bare)
 
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from os_resource_classes import normalize_name
 
 from resource_objects.interop.nova import flavor_topology, format_cpu_spec, parse_cpu_spec
-from resource_objects.interop.nova.errors import NovaRule, NovaWordsError
 from resource_objects.interop.nova.host_config import cpu_sets, reserved_pages
+from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.numa.host import ANY, LARGE, SMALL
 from tests.interop.nova.said import breaks
 
@@ -99,7 +99,7 @@ def of_ours(vcpus: int, memory_mb: int, specs: Words, image: Words) -> Any:
     """Return our topology in the same form; a refusal by nova's name for it."""
     try:
         asked = flavor_topology(vcpus, memory_mb, extra_specs=specs, image=image)
-    except NovaWordsError as error:
+    except InvalidNovaInput as error:
         return f"refused: {error.rule.nova_name or error.rule.name}"
     labels = [name for name, count in asked.pmem.items() for _ in range(count)]
     rest = (list(asked.realtime), asked.locked_memory, sorted(labels))
@@ -573,7 +573,7 @@ def test_a_list_of_cpus_is_read_the_same(text: str) -> None:
         theirs = "refused"
     try:
         ours: Any = list(parse_cpu_spec(text))
-    except NovaWordsError as error:
+    except InvalidNovaInput as error:
         assert error.rule is NovaRule.INVALID_CPU_LIST
         ours = "refused"
     assert ours == theirs
@@ -637,7 +637,7 @@ def test_reserved_pages_are_read_the_same(entries: list[dict[str, str]]) -> None
         theirs = "refused"
     try:
         ours = reserved_pages(entries)
-    except NovaWordsError as error:
+    except InvalidNovaInput as error:
         if error.rule is NovaRule.PAGES_RESERVED_TWICE:
             ours = theirs
         else:

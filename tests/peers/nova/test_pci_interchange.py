@@ -34,7 +34,7 @@ from resource_objects.interop.nova import (
     tagged_device,
 )
 from resource_objects.interop.nova import primitive as our_words
-from resource_objects.interop.nova.errors import NovaWordsError
+from resource_objects.interop.nova.rules import InvalidNovaInput
 from resource_objects.resources.pci import (
     Device,
     DevicePool,
@@ -369,7 +369,7 @@ BAD_ENTRIES = [
 def test_what_nova_refuses_of_device_spec_is_refused(entry: Words) -> None:
     with a_host_with([]), pytest.raises(exception.NovaException) as theirs:
         whitelist.Whitelist([json.dumps(entry)])
-    with pytest.raises(NovaWordsError) as ours:
+    with pytest.raises(InvalidNovaInput) as ours:
         parse_device_spec(json.dumps(entry), devnames={})
     is_address = "address" in entry  # Nova has one name for its fields and one for the whole
     names = {ours.value.rule.nova_name} | ({"PciConfigInvalidSpec"} if is_address else set())
@@ -381,7 +381,7 @@ def test_a_physical_function_that_others_manage_is_refused_by_both() -> None:
     entry = {"address": data["address"], "remote_managed": "true"}
     with a_host_with([data]), pytest.raises(exception.PciDeviceInvalidPFRemoteManaged):
         whitelist.Whitelist([json.dumps(entry)])
-    with pytest.raises(NovaWordsError) as ours:
+    with pytest.raises(InvalidNovaInput) as ours:
         tagged_device(ours_of(data), parse_device_spec(entry))
     assert ours.value.rule.nova_name == "PciDeviceInvalidPFRemoteManaged"
 
@@ -721,7 +721,7 @@ def test_c4_aliases_and_what_flavors_ask_by_them_are_novas(in_placement: bool) -
         try:
             ours = parse_alias(map(json.dumps, given), pci_in_placement=in_placement)
         except InvalidInput as error:
-            assert isinstance(error, NovaWordsError)
+            assert isinstance(error, InvalidNovaInput)
             assert (theirs, error.rule.nova_name) == (None, "PciInvalidAlias")
             answers[False] += 1
             continue
@@ -752,7 +752,7 @@ def test_an_alias_that_there_is_not_is_refused_by_both() -> None:
     flavor = objects.Flavor(extra_specs={"pci_passthrough:alias": "a:1"})
     with pytest.raises(exception.PciRequestAliasNotDefined):
         nova_request.get_pci_requests_from_flavor(flavor)
-    with pytest.raises(NovaWordsError) as ours:
+    with pytest.raises(InvalidNovaInput) as ours:
         alias_requests("a:1", {})
     assert ours.value.rule.nova_name == "PciRequestAliasNotDefined"
 
@@ -766,7 +766,7 @@ def test_b8_the_policy_of_flavor_and_image_is_novas(flavor: str | None, image: s
     specs = {} if flavor is None else {f"hw:{name}": flavor}
     image_says = {} if image is None else {f"hw_{name}": image}
     if image == "near":  # the image's record refuses it before anybody reads it
-        with pytest.raises(NovaWordsError):
+        with pytest.raises(InvalidNovaInput):
             pci_affinity(specs, image_says)
         return
     meta = objects.ImageMeta(properties=objects.ImageMetaProps(**image_says))
@@ -777,7 +777,7 @@ def test_b8_the_policy_of_flavor_and_image_is_novas(flavor: str | None, image: s
         theirs = type(error).__name__
     try:
         ours = pci_affinity(specs, image_says)
-    except NovaWordsError as error:
+    except InvalidNovaInput as error:
         ours = error.rule.nova_name
     assert ours == theirs
 

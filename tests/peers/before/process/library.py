@@ -41,12 +41,14 @@ METHODS: dict[str, tuple[str, ...]] = {
     "assigned": ("assigned_amounts",),
     "acting": ("with_actor",),
     "keep": ("set_retention",),
+    "unread": ("ignored_keys",),
 }
 
 #: Other names of keyword arguments, by the name that is used here.
 OPTIONS: dict[str, str] = {
     "leaving": "source_consumer",
     "override_disabled": "ignore_maintenance",
+    "refuse_unread": "refuse_ignored",
 }
 
 
@@ -98,7 +100,7 @@ machine_devices = named("host:machine_devices")
 # --- Nova's formats ---
 
 Flavor = named("interop.nova:Flavor")
-nova_request = named("interop.nova:request")
+nova = importlib.import_module("resource_objects.interop.nova")
 flavor_topology = named("interop.nova:flavor_topology")
 parse_device_spec = named("interop.nova:parse_device_spec")
 tagged_device = named("interop.nova:tagged_device")

@@ -76,9 +76,9 @@ def flavors(case: Case) -> Any:
     sizes = flavor.vcpus, flavor.memory_mb
 
     def request() -> Any:
-        strict = case["refuse_unread"]
-        found = library.nova_request(flavor, case["image"], aliases=aliases, refuse_unread=strict)
-        return {"request": found.request, "unread": found.unread}
+        options = {"aliases": aliases, "refuse_unread": case["refuse_unread"]}
+        found = library.call(library.nova, "request", flavor, case["image"], **options)
+        return {"request": found.request, "unread": library.get(found, "unread")}
 
     def devices() -> Any:
         return library.flavor_devices(aliases, words["extra_specs"], words["image"])
