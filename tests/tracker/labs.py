@@ -34,7 +34,7 @@ class Lab(Driver):
     def overhead(self, request: ro.Amounts) -> Any:
         return self._overhead(request) if callable(self._overhead) else self._overhead
 
-    def accept(self, host: str, consumer: str, held: Mapping[str, ro.Amounts]) -> Any:
+    def admit(self, host: str, consumer: str, held: Mapping[str, ro.Amounts]) -> Any:
         return None if self._accept is None else self._accept(host, consumer, held)
 
 

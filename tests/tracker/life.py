@@ -340,7 +340,7 @@ class Life(RuleBasedStateMachine):
             restored = changes
         self.kept[host] = Kept(counts, gpus, frozenset() if kept is None else kept.traits)
         self.seen[host] = Seen(word, restored=restored)
-        findings = {K.DEVICE_STAYS} if any(gpus.values()) else set()
+        findings = {K.DEVICE_RETAINED} if any(gpus.values()) else set()
         if gone:
             findings.add(K.IN_USE)
         if any(amount > counts[name] for name, amount in used.items() if name not in gone):

@@ -411,7 +411,7 @@ def test_records_are_right_after_each_step(connect: Callable[[], ro.Ledger], end
     tracker().claim("vm", "host1", "VCPU=1").confirm()
     steps: list[Callable[[], object]] = [
         lambda: getattr(tracker().move("vm", "host2", "VCPU=2", migration="m"), end)(),
-        lambda: tracker().claimed("stays").revert(),
+        lambda: tracker().get_claim("stays").revert(),
         lambda: tracker().release("vm"),
     ]
     for step in steps:
@@ -457,15 +457,15 @@ def test_a_plan_of_a_host_that_only_its_record_knows_reads_and_the_take_adopts(
     with pytest.raises(exceptions.NoCandidates, match=r"CPU requested [47]"):
         tracker.plan("vm-9", "host1", "VCPU=4" if is_there else "NUMA_TOPOLOGY=1:dedicated=7")
     assert ledger.feed.cursor() == cursor and not records.writes
-    planned.take(project="p")
+    planned.allocate(project="p")
     assert ledger.provider("host1").adopted_at is not None
     if is_there:
         assert _right(ledger, records)
         assert int(records.rows["host1"]["vcpus_used"]) == 7
     taken = ledger.get_claim("vm-9")
-    assert planned.found is not None and taken.project == "p"
+    assert planned.candidate is not None and taken.project == "p"
     assert [(a.provider, a.units) for a in taken.allocations] == [
-        (a.provider, a.units) for a in planned.found.allocations
+        (a.provider, a.units) for a in planned.candidate.allocations
     ]
 
 

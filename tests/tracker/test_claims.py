@@ -37,14 +37,14 @@ def test_a_plan_is_a_decision_and_writes_nothing(lab: ro.Ledger) -> None:
 @pytest.mark.law(6)
 def test_what_was_planned_can_be_taken_just_so(lab: ro.Ledger) -> None:
     planned = tracker(lab).plan("vm", "box-1", WHOLE)
-    assert planned.found is not None
-    planned.take(project="p")
-    planned.take()  # once is enough
+    assert planned.candidate is not None
+    planned.allocate(project="p")
+    planned.allocate()  # once is enough
     assert planned.state is ClaimState.HELD
     assert planned.claim is not None and planned.claim.project == "p"
     taken = {(one.provider, one.resource_class): one.units for one in planned.claim.allocations}
     assert taken == {
-        (one.provider, one.resource_class): one.units for one in planned.found.allocations
+        (one.provider, one.resource_class): one.units for one in planned.candidate.allocations
     }
 
 
@@ -52,7 +52,7 @@ def test_a_plan_that_was_overtaken_is_refused_with_who_has_it(lab: ro.Ledger) ->
     planned = tracker(lab).plan("vm", "box-0", "VCPU=3")
     tracker(lab).claim("faster", "box-0", "VCPU=2")
     with pytest.raises(exceptions.CapacityException, match="faster"):
-        planned.take()
+        planned.allocate()
     assert planned.state is ClaimState.PLANNED
 
 
@@ -133,7 +133,7 @@ def test_a_block_that_ends_keeps_the_claim(lab: ro.Ledger) -> None:
     with tracker(lab).claim("vm", "box-0", WHOLE, expires_in=HALF_HOUR) as claim:
         claim.confirm()
         claim.confirm()
-    assert tracker(lab).claimed("vm").state is ClaimState.CONFIRMED
+    assert tracker(lab).get_claim("vm").state is ClaimState.CONFIRMED
     assert lab.get_claim("vm").expires_at is None
 
 
@@ -143,7 +143,7 @@ def test_an_old_claim_gives_back_nothing_of_a_new_one(lab: ro.Ledger) -> None:
     tracker(lab).claim("vm", "box-1", "VCPU=1")
     old.revert()
     assert used(lab) == {("box-1", "VCPU"): 1}
-    stale = tracker(lab).claimed("vm")
+    stale = tracker(lab).get_claim("vm")
     lab.release("vm")
     tracker(lab).claim("vm", "box-0", "VCPU=1")
     with raises_code("StaleConsumer"):
@@ -156,7 +156,7 @@ def test_an_old_claim_does_not_end_the_move_of_a_new_one(lab: ro.Ledger) -> None
     tracker(lab).claim("vm", "box-0", "VCPU=2")
     move = tracker(lab).move("vm", "box-1", "VCPU=2")
     old.revert()
-    assert str(tracker(lab).moving("vm")) == str(move) == "vm: box-0 -> box-1, moving"
+    assert str(tracker(lab).get_move("vm")) == str(move) == "vm: box-0 -> box-1, moving"
 
 
 def test_what_was_not_taken_or_was_given_back_confirms_nothing(lab: ro.Ledger) -> None:
@@ -167,13 +167,13 @@ def test_what_was_not_taken_or_was_given_back_confirms_nothing(lab: ro.Ledger) -
     for one in (planned, given_back):
         with raises_code("ConsumerNotFound", match="vm"):
             one.confirm()
-    assert tracker(lab).claimed("vm").state is ClaimState.HELD
+    assert tracker(lab).get_claim("vm").state is ClaimState.HELD
 
 
 def test_a_candidate_of_another_host_is_refused(lab: ro.Ledger) -> None:
     planned = tracker(lab).plan("vm", "box-1", "VCPU=1")
     with raises_code("InvalidAmount", match="one of box-0"):
-        tracker(lab).claim("vm", "box-0", planned.found)
+        tracker(lab).claim("vm", "box-0", planned.candidate)
     assert not used(lab)
 
 
@@ -198,7 +198,7 @@ def test_the_same_again_is_the_same_claim(lab: ro.Ledger, asked: str) -> None:
     for again in (asked, ro.Amounts(asked), ro.Request(asked), first.claim):
         second = tracker(lab).claim("vm", "box-0", again)
         assert second.claim == first.claim
-    assert tracker(lab).claimed("vm").claim == first.claim
+    assert tracker(lab).get_claim("vm").claim == first.claim
     assert holdings(lab) == before
 
 
@@ -210,7 +210,7 @@ def test_the_same_again_is_the_same_claim_on_a_full_host(lab: ro.Ledger) -> None
         ("VCPU=1", "VCPU=3,CUSTOM_FPGA=1"),
     ):
         mine = tracker(lab, overhead=overhead)
-        found = mine.plan("vm", "box-0", asked).found
+        found = mine.plan("vm", "box-0", asked).candidate
         with contextlib.suppress(exceptions.NotFound):
             lab.release("vm")
         claim = mine.claim("vm", "box-0", asked)
@@ -246,7 +246,7 @@ def test_nobody_claims_of_what_is_not_there(lab: ro.Ledger) -> None:
     with raises_code("ProviderNotFound", match="box-9"):
         tracker(lab).claim("vm", "box-9", "VCPU=1")
     with raises_code("ConsumerNotFound", match="vm"):
-        tracker(lab).claimed("vm")
+        tracker(lab).get_claim("vm")
     with raises_code("ConsumerNotFound", match="vm"):
         tracker(lab).release("vm")
     for nothing in ("", "VCPU=-1", "VCPU=x", None, 7):
@@ -275,7 +275,7 @@ def test_the_claim_of_a_source_gives_back_nothing_of_the_destination(lab: ro.Led
     old.revert()
     assert old.state is ClaimState.REVERTED  # that place was given back by the move
     assert holdings(lab) == before == {"vm": "VCPU=2 of box-1"}
-    assert tracker(lab).claimed("vm").state is ClaimState.HELD
+    assert tracker(lab).get_claim("vm").state is ClaimState.HELD
 
 
 @pytest.mark.parametrize("host", ["box-0", "box-1"])
@@ -288,7 +288,7 @@ def test_what_a_move_holds_is_decided_by_the_move(lab: ro.Ledger, host: str) -> 
         old.confirm()
     assert old.state is ClaimState.HELD
     assert holdings(lab) == before
-    tracker(lab).moving("vm").revert()  # it holds its source again
+    tracker(lab).get_move("vm").revert()  # it holds its source again
     old.revert()
     assert old.state is ClaimState.REVERTED
     assert not holdings(lab)
@@ -296,14 +296,14 @@ def test_what_a_move_holds_is_decided_by_the_move(lab: ro.Ledger, host: str) -> 
 
 def test_the_claim_of_a_destination_says_reverted_and_the_source_is_held(lab: ro.Ledger) -> None:
     old = _moved(lab, "box-1")
-    there = tracker(lab).claimed("vm")
+    there = tracker(lab).get_claim("vm")
     there.revert()
     assert there.state is ClaimState.REVERTED
     assert holdings(lab) == {"vm": "VCPU=1 of box-0"}
     there.revert()  # once is enough: the source is no claim of its
-    assert tracker(lab).claimed("vm").claim is not None
+    assert tracker(lab).get_claim("vm").claim is not None
     old.confirm()
-    assert tracker(lab).claimed("vm").state is ClaimState.CONFIRMED
+    assert tracker(lab).get_claim("vm").state is ClaimState.CONFIRMED
 
 
 def test_of_another_size_in_place_an_old_claim_gives_back_nothing(lab: ro.Ledger) -> None:
@@ -488,14 +488,14 @@ def test_what_a_host_takes_besides_is_taken_with_a_plan_once(
 ) -> None:
     mine = tracker(lab, overhead=overhead)
     planned = mine.plan("vm", "box-0", asked)
-    assert planned.found is not None
+    assert planned.candidate is not None
     told = planned.amounts
-    planned.take()
-    for again in (asked, planned.claim, planned.found):
+    planned.allocate()
+    for again in (asked, planned.claim, planned.candidate):
         assert mine.claim("vm", "box-0", again).amounts == told
     planned.revert()
     for _ in range(2):
-        assert mine.claim("vm", "box-0", planned.found).amounts == told
+        assert mine.claim("vm", "box-0", planned.candidate).amounts == told
     assert mine.claim("vm", "box-0", asked).amounts == told
     move = mine.move("vm", "box-1", kind=MigrationKind.COLD_MIGRATION)
     assert move.destination is not None and move.destination.amounts == told
@@ -504,7 +504,7 @@ def test_what_a_host_takes_besides_is_taken_with_a_plan_once(
 def test_a_candidate_with_another_overhead_is_refused(lab: ro.Ledger) -> None:
     planned = tracker(lab, overhead="MEMORY_MB=64").plan("vm", "box-0", "MEMORY_MB=8")
     with pytest.raises(exceptions.InvalidInput):
-        tracker(lab, overhead="MEMORY_MB=128").claim("vm", "box-0", planned.found)
+        tracker(lab, overhead="MEMORY_MB=128").claim("vm", "box-0", planned.candidate)
     assert not used(lab)
 
 
@@ -538,8 +538,8 @@ def test_a_limit_binds_one_claim_and_is_named(lab: ro.Ledger) -> None:
 def test_a_plan_is_taken_under_the_limits_that_a_claim_has(lab: ro.Ledger) -> None:
     planned = tracker(lab).plan("vm", "box-0", "VCPU=2")
     with pytest.raises(exceptions.CapacityException, match="limit"):
-        planned.take(limits="VCPU=1")
-    planned.take(limits="VCPU=2", expires_in=HALF_HOUR)
+        planned.allocate(limits="VCPU=1")
+    planned.allocate(limits="VCPU=2", expires_in=HALF_HOUR)
     assert planned.claim is not None and planned.claim.expires_at is not None
 
 
@@ -573,7 +573,7 @@ def test_a_plan_is_decided_under_limits_as_a_claim_is(
     assert refusals[0] == refusals[1] and Rule.LIMIT in {one.rule for one in refusals[0]}
     assert lab.feed.cursor() == before
     planned = mine.plan("vm", "box-0", asked, limits="VCPU=4,PCPU=2,DISK_GB=10,MEMORY_MB=640")
-    planned.take()
+    planned.allocate()
     assert planned.state is ClaimState.HELD and lab.get_claim("vm") == planned.claim
 
 
@@ -584,12 +584,12 @@ def test_what_was_planned_under_limits_is_taken_under_them(lab: ro.Ledger) -> No
     mine.claim("faster", "box-0", "VCPU=2")
     for said in ({}, {"limits": "VCPU=4"}, {"limits": "DISK_GB=5"}):
         with pytest.raises(exceptions.CapacityException, match="free 1 under the limit of 3"):
-            planned.take(**said)  # type: ignore[typeddict-item]
+            planned.allocate(**said)  # type: ignore[typeddict-item]
     assert used(lab) == {("box-0", "VCPU"): 2}
     mine.release("faster")
     with pytest.raises(exceptions.CapacityException, match="free 1 under the limit of 1"):
-        planned.take(limits="VCPU=1")
-    planned.take()
+        planned.allocate(limits="VCPU=1")
+    planned.allocate()
     assert used(lab) == {("box-0", "VCPU"): 2}
 
 
@@ -657,8 +657,8 @@ def test_who_overrides_takes_also_of_what_is_out_of_service(
         claim.revert()
         planned = mine.plan("vm", "box-0", asked, ignore_maintenance=True)
         with pytest.raises(exceptions.CapacityException, match="repaired"):
-            planned.take()
-        planned.take(ignore_maintenance=True)
+            planned.allocate()
+        planned.allocate(ignore_maintenance=True)
         assert planned.claim is not None and planned.amounts == claim.amounts
         with pytest.raises(exceptions.NoCandidates, match="requested 500"):
             mine.plan("vm", "box-0", "VCPU=500", ignore_maintenance=True)

@@ -37,7 +37,7 @@ from resource_objects.host.tracker.drivers import (
     make_driver,
 )
 from resource_objects.host.tracker.drivers.baremetal import class_of
-from resource_objects.host.tracker.drivers.machine import put_found
+from resource_objects.host.tracker.drivers.machine import merge_discovered
 from resource_objects.host.tracker.extending import ExtendedDriver
 from resource_objects.providers import diff
 from resource_objects.testing.refusals import raises_code
@@ -206,9 +206,9 @@ def test_of_any_two_machines_the_later_is_there_beside_what_others_have(
         provider_tree(trees.expected(shape), name="gen", rules=ANY_RULES, numa=cells)
         for shape, cells in zip((before, after), numa, strict=True)
     )
-    kept = put_found(ro.Provider("gen", traits=["CUSTOM_MINE"], aggregates=["rack"]), first)
+    kept = merge_discovered(ro.Provider("gen", traits=["CUSTOM_MINE"], aggregates=["rack"]), first)
     kept.add("gen:bridge", "NET_BW_EGR_KILOBIT_PER_SEC=7", traits=["CUSTOM_PHYSNET_A"])
-    now = put_found(kept, second)
+    now = merge_discovered(kept, second)
     found = {one.name: one for one in second.walk()}
     there = {one.name: one for one in now.walk()}
     assert there.keys() == {*found, "gen:bridge"}
@@ -219,7 +219,7 @@ def test_of_any_two_machines_the_later_is_there_beside_what_others_have(
     assert there["gen"].aggregates == {"rack"}
     assert there["gen:bridge"] == kept.find("gen:bridge")
     assert all(there[name].traits == one.traits for name, one in found.items() if name != "gen")
-    again = put_found(now, second)
+    again = merge_discovered(now, second)
     assert {one.name: one for one in again.walk()}.keys() == there.keys()
     assert not diff(_kept(now), _kept(again))
 
@@ -278,7 +278,7 @@ def test_a_reading_is_good_for_as_long_as_is_said(monkeypatch: pytest.MonkeyPatc
     now = [100.0]
     monkeypatch.setattr("resource_objects.clock.monotonic", lambda: now[0])
     reading = Reading(BOX)
-    driver = MachineDriver(reading, keep=datetime.timedelta(minutes=1))
+    driver = MachineDriver(reading, max_age=datetime.timedelta(minutes=1))
     assert list(driver.hosts()) == ["box"]
     for _ in range(3):
         driver.get_available_resource("box")
@@ -302,8 +302,8 @@ def test_the_settings_of_the_driver_are_those_of_the_tree() -> None:
     [
         ({"reading": 7}, "reading: got 7"),
         ({"reading": lambda: BOX, "options": {"root": "/"}}, "options: got"),
-        ({"keep": datetime.timedelta(seconds=-1)}, "keep: got datetime.timedelta"),
-        ({"keep": 60}, "keep: got 60"),
+        ({"max_age": datetime.timedelta(seconds=-1)}, "max_age: got datetime.timedelta"),
+        ({"max_age": 60}, "max_age: got 60"),
         ({"rules": ["10de=PGPU"]}, "device rule: got '10de=PGPU'"),
         ({"sockets": 2}, "setting of the machine driver: got 'sockets'"),
         ({"name": ""}, "provider name"),
@@ -335,13 +335,13 @@ def test_what_a_machine_cannot_offer_is_told(ledger: ro.Ledger) -> None:
     driver = MachineDriver(reading, rules=RULES)
     driver.get_available_resource("box")
     said = "its domain has more than 16 bits, which nothing can name"
-    assert [str(one) for one in driver.remarks("box")] == [
+    assert [str(one) for one in driver.warnings("box")] == [
         f"device that a rule is about: got '10000:01:00.0', expected one that can be taken: {said}"
     ]
     tracker = ResourceTracker(ledger, driver)
     for _ in range(2):
         (finding,) = tracker.update_available_resource().findings
-        assert finding.kind is FindingKind.REMARK
+        assert finding.kind is FindingKind.WARNING
         assert said in str(finding)
 
 
@@ -480,7 +480,7 @@ def test_a_node_that_is_renamed_stays_what_it_is(everywhere: ro.Ledger) -> None:
         assert {one.kind for one in found} == {FindingKind.REPLACED}
     nodes[:] = [node(0, name="rack-7"), node(1), node(1, name="twin")]
     (finding,) = tracker.update_available_resource().findings
-    assert (finding.host, finding.kind) == ("twin", FindingKind.OF_ANOTHER)
+    assert (finding.host, finding.kind) == ("twin", FindingKind.OTHER_TREE)
 
 
 def test_who_cannot_say_whether_a_host_is_renamed_stops_no_other(ledger: ro.Ledger) -> None:
@@ -622,7 +622,7 @@ def test_what_is_no_resource_class_is_refused(name: Any) -> None:
 def test_resource_classes_that_become_the_same_are_told() -> None:
     names = ["gold-1", "gold.1", "gold-1", "silver"]
     driver = BareMetalDriver([node(n, resource_class=one) for n, one in enumerate(names)])
-    told = {host: [str(one) for one in driver.remarks(host)] for host in driver.hosts()}
+    told = {host: [str(one) for one in driver.warnings(host)] for host in driver.hosts()}
     assert told == {
         "node-0": [],
         "node-1": [

@@ -74,7 +74,7 @@ def test_a_plug_in_that_fails_is_named_and_what_it_said_last_stays(
     tracker.claim("vm", "box", "CUSTOM_WATT=700")
     watts.total, agent.has["box"] = wrong, "VCPU=16"
     [finding] = tracker.update_available_resource().findings
-    assert (finding.host, finding.kind) == ("box", FindingKind.REMARK)
+    assert (finding.host, finding.kind) == ("box", FindingKind.WARNING)
     assert "'Watts'" in str(finding) and type(finding.error) is exceptions.PluginError
     assert str(ledger.provider("box")) == "box: VCPU=16,CUSTOM_WATT=1000:used=700"
     watts.total = "CUSTOM_WATT=900"
@@ -92,7 +92,7 @@ def test_a_plug_in_does_not_replace_what_the_driver_says(ledger: ro.Ledger, is_f
         agent.has["box"] = "VCPU=8,CUSTOM_WATT=500"
     for _ in range(2):
         [finding] = tracker.update_available_resource().findings
-        assert (finding.host, finding.kind) == ("box", FindingKind.REMARK)
+        assert (finding.host, finding.kind) == ("box", FindingKind.WARNING)
         assert type(finding.error) is exceptions.PluginError
         assert "'Watts'" in str(finding) and "CUSTOM_WATT" in str(finding)
         assert str(ledger.provider("box")) == "box: VCPU=8,CUSTOM_WATT=500"
@@ -133,7 +133,7 @@ def test_what_a_driver_can_say_its_extension_says_too() -> None:
     agent.uuids["box"] = "6f1c9e0e-7f5e-4f0e-9e2c-0f3b1f3a0001"
     agent.running["box"] = {"vm": None}
     driver = ExtendedDriver(agent, [])
-    for name in ("identity", "consumers", "statistics", "remarks"):
+    for name in ("identity", "consumers", "statistics", "warnings"):
         assert getattr(driver, name)("box") is not NotImplemented
     assert driver.identity("box") == agent.uuids["box"] and driver.consumers("box") == {"vm": None}
 
@@ -262,7 +262,7 @@ def test_a_plug_in_of_pools_that_fails_is_named_at_each_host_and_all_stays(
         report = racks.update_available_resource()
         assert not report.changed
         assert {(one.host, one.kind) for one in report.findings} == {
-            (name, FindingKind.REMARK) for name in ("h1", "h2", "h3", "rack-1")
+            (name, FindingKind.WARNING) for name in ("h1", "h2", "h3", "rack-1")
         }
         assert all("'Power'" in str(one) for one in report.findings)
     assert [str(ledger.provider(name)) for name in ("h1", "h2", "h3", "rack-1")] == before
@@ -299,7 +299,7 @@ def test_the_driver_hears_nothing_of_pools(ledger: ro.Ledger, power: Power) -> N
     assert "rack-1" in str(tracker.dry_run("rack-1"))  # whatever is asked first
     assert not tracker.update_available_resource().findings
     tracker.claim("hot", "rack-1", "CUSTOM_WATT=5")  # no driver accepts it
-    assert driver.accept("rack-1", "hot", {}) is None
+    assert driver.admit("rack-1", "hot", {}) is None
     assert not driver.is_renamed("rack-1", "rack-0")
     tracker.drift()
     assert {*agent.asked} == {"h1"}
@@ -552,7 +552,7 @@ def test_a_plug_in_of_a_distribution_that_fails_is_named_and_holds_nothing_up(
     """)
     named = {(host, kind, error.split("'")[1]) for host, kind, error in told["findings"]}
     hosts = ("h1", "h2", "h3", "rack-1", "rack-2")
-    assert named == {("h2", "remark", "bandwidth"), *((one, "remark", "power") for one in hosts)}
+    assert named == {("h2", "warning", "bandwidth"), *((one, "warning", "power") for one in hosts)}
     assert all("KeyError" in text or "FileNotFound" in text for _, _, text in told["findings"])
     assert told["h2"] == (
         "h2: VCPU=8:used=1,CUSTOM_SITE_CPU_ENTITLEMENT=900:step_size=10:allocation_ratio=2,"

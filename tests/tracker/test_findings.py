@@ -78,8 +78,8 @@ WRONG: dict[str, tuple[Word, FindingKind, str]] = {
     "twice deeper": (_named_twice_deeper, K.INVALID_TREE, "bad/c"),
     "share": (_leads_nowhere, K.INVALID_TREE, "shares"),
     "renamed": (_renames, K.INVALID_TREE, "other"),
-    "a stranger's": (_takes("stranger/gpu"), K.OF_ANOTHER, "stranger/gpu"),
-    "another host": (_takes("stranger"), K.OF_ANOTHER, "stranger"),
+    "a stranger's": (_takes("stranger/gpu"), K.OTHER_TREE, "stranger/gpu"),
+    "another host": (_takes("stranger"), K.OTHER_TREE, "stranger"),
 }
 
 
@@ -133,7 +133,7 @@ def test_an_invalid_inventory_is_a_finding_and_the_rest_of_the_host_is_stored(
     report = tracker.update_available_resource()
     assert [(one.host, one.kind) for one in report.findings] == [("box", K.INVALID)]
     assert message in str(report.findings[0])
-    assert report.changed == ("box",) and report.hosts[0].is_heard
+    assert report.changed == ("box",) and report.hosts[0].is_reported
     assert str(ledger.provider("box")) == "box: VCPU=8"
     [again] = tracker.update_available_resource().findings  # for as long as it is so
     assert again == report.findings[0] and driver.edits == 1
@@ -433,13 +433,13 @@ def test_a_device_that_is_gone_and_held_stays_for_its_holder(ledger: ro.Ledger) 
         report = tracker.update_available_resource()
         assert report.changed == changed
         [finding] = report.findings
-        assert finding.kind is K.DEVICE_STAYS
+        assert finding.kind is K.DEVICE_RETAINED
         assert f"{address} stays reserved" in str(finding)
         assert "vm holds it" in str(finding)
     # a driver that does not touch devices does not bring it back
     driver.has["box"] = lambda tree: tree.update(inventories=ro.Inventories("VCPU=9"))
     report = tracker.update_available_resource()
-    assert [one.kind for one in report.findings] == [K.DEVICE_STAYS]
+    assert [one.kind for one in report.findings] == [K.DEVICE_RETAINED]
     ledger.release("vm")
     with pytest.raises(ro.CapacityException):
         ledger.claim("vm", {"box": "DEVICES=2*PGPU"})
@@ -470,7 +470,7 @@ def test_a_uuid_that_is_another_hosts(ledger: ro.Ledger) -> None:
     driver.uuids = dict.fromkeys(("box", "lab"), str(uuids.uuid4()))
     report = ResourceTracker(ledger, driver).update_available_resource()
     assert report.changed == ("box",)
-    assert [(one.host, one.kind) for one in report.findings] == [("lab", K.OF_ANOTHER)]
+    assert [(one.host, one.kind) for one in report.findings] == [("lab", K.OTHER_TREE)]
     assert [one.name for one in ledger.providers()] == ["box"]
 
 
@@ -479,7 +479,7 @@ def test_a_host_that_is_a_part_of_another(ledger: ro.Ledger) -> None:
     chassis.add("blade", "VCPU=8")
     ledger.sync(chassis)
     [finding] = ResourceTracker(ledger, Agent(blade="VCPU=4")).update_available_resource().findings
-    assert (finding.kind, finding.said) == (K.OF_ANOTHER, "it is in the tree of chassis")
+    assert (finding.kind, finding.said) == (K.OTHER_TREE, "it is in the tree of chassis")
 
 
 def test_two_trackers_of_one_host_stop_undoing_each_other(url: str) -> None:

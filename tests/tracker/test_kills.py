@@ -133,7 +133,7 @@ def _live(mine: ResourceTracker, guest: str, chance: random.Random) -> None:
     host = chance.choice(["box-0", "box-1"])
     asked = chance.choice(["VCPU=1", "VCPU=2,CUSTOM_FPGA=1", WHOLE])
     try:
-        at = mine.claimed(guest).host
+        at = mine.get_claim(guest).host
     except exceptions.NotFound as error:
         if not error.is_about("consumer"):
             raise

@@ -70,7 +70,7 @@ def test_confirmed_the_source_is_given_back(
         assert tracker(lab).confirm_move("vm", "m").state is MigrationState.CONFIRMED
         assert used(lab) == {(host, k): int(v) for k, v in _counts(request_ or SMALL).items()}
     assert lab.get_claim("vm").consumer_type == "INSTANCE"
-    assert tracker(lab).claimed("vm").state is ClaimState.CONFIRMED
+    assert tracker(lab).get_claim("vm").state is ClaimState.CONFIRMED
 
 
 @pytest.mark.law(3)
@@ -221,7 +221,7 @@ def test_who_is_shelved_holds_nothing_and_comes_back_anywhere(lab: ro.Ledger) ->
         assert (move.state, move.from_host, move.to_host) == (MigrationState.MOVING, None, "box-1")
     for _ in range(2):
         assert tracker(lab).confirm_move("vm", "u").state is MigrationState.CONFIRMED
-    assert tracker(lab).claimed("vm").state is ClaimState.CONFIRMED
+    assert tracker(lab).get_claim("vm").state is ClaimState.CONFIRMED
     with raises_code("MoveConfirmed"):
         tracker(lab).revert_move("vm", "u")
 
@@ -308,7 +308,7 @@ def test_the_destination_refits_and_the_move_goes_on(lab: ro.Ledger) -> None:
         return {host: {"NUMA_TOPOLOGY": amount.replace(placed=placed)}}
 
     tracker(lab, accept=accept).claim("vm", "box-1", asked)
-    assert tracker(lab).moving("vm").id == migration_id("vm", "m")
+    assert tracker(lab).get_move("vm").id == migration_id("vm", "m")
     tracker(lab).confirm_move("vm", "m")
     amount = lab.assigned_amounts("vm")["box-1"]["NUMA_TOPOLOGY"]
     assert isinstance(amount, NUMATopologyAmount) and amount.cpuset == "5,7"
@@ -409,7 +409,7 @@ def test_whoever_begins_ends_or_repeats_a_move_gets_what_is_equal(
             assert tracker(lab).confirm_move("vm", number) == move
         else:
             if kind is not MigrationKind.UNSHELVE:
-                assert tracker(lab).moving("vm") == move and tracker(lab).moves() == (move,)
+                assert tracker(lab).get_move("vm") == move and tracker(lab).moves() == (move,)
                 assert move.source == lab.get_claim(migration_of("vm"))
             ended = getattr(tracker(lab), verb)("vm", number)
             assert getattr(tracker(lab), verb)("vm", number) == ended == begun(number)
@@ -590,7 +590,7 @@ def test_the_kind_of_a_move_is_kept(
     assert tracker(lab).move("vm", host, request_, kind=kind, migration="m").kind is kind
     if kind in (one for one, *_ in LEAVING):
         [found] = tracker(lab).moves()
-        assert found.kind is tracker(lab).moving("vm").kind is kind
+        assert found.kind is tracker(lab).get_move("vm").kind is kind
     assert tracker(lab).confirm_move("vm", "m").kind is kind
     assert tracker(lab).move("vm", host, request_, kind=kind, migration="m").kind is kind
 
@@ -599,7 +599,7 @@ def test_a_move_that_no_tracker_began_is_ended_like_any_other(lab: ro.Ledger) ->
     vm(lab)
     said = {"source_consumer": migration_of("vm"), "source_consumer_id": migration_id("vm", "m")}
     lab.move("vm", {"box-1": SMALL}, source_consumer_type="MIGRATION", **said)
-    move = tracker(lab).moving("vm")
+    move = tracker(lab).get_move("vm")
     assert (move.kind, move.from_host, move.to_host) == (None, "box-0", "box-1")
     assert tracker(lab).revert_move("vm", "m").state is MigrationState.REVERTED
 

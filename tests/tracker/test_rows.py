@@ -288,7 +288,7 @@ def test_units_are_kept_by_name_and_told_to_the_next_agent(lab: ro.Ledger) -> No
     assert first is not None and second is not None
     units = [{u for a in one.allocations for u in a.units} for one in (first, second)]
     assert [len(some) for some in units] == [3, 3] and not units[0] & units[1]
-    again = tracker(lab).claimed("vm").claim  # by an agent that has just begun
+    again = tracker(lab).get_claim("vm").claim  # by an agent that has just begun
     assert again is not None and again.allocations == first.allocations
     tracker(lab).release("vm-2")
     assert tracker(lab).claim("vm-3", "box-0", asked).claim is not None
@@ -396,7 +396,7 @@ def test_a_consumer_of_a_pool_moves_with_it(lab: ro.Ledger) -> None:
 
     mine = tracker(lab)
     mine.claim("vm", "box-0", found("box-0")).confirm()
-    assert tracker(lab).claimed("vm").host == "box-0"
+    assert tracker(lab).get_claim("vm").host == "box-0"
     move = mine.move("vm", "box-1", found("box-1"), kind=MigrationKind.COLD_MIGRATION)
     assert (move.from_host, move.to_host) == ("box-0", "box-1")
     assert used(lab)["nfs", "CUSTOM_SHARE_GB"] == 4  # both hosts use the same share of the pool

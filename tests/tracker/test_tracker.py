@@ -95,12 +95,12 @@ def test_a_claim_on_a_host_takes_of_the_pools_that_give_to_it(lab: ro.Ledger) ->
     lab.pools.share("rack-b", hosts=["box-1"])
     mine = labs.tracker(lab)
     planned = mine.plan("vm-1", "box-0", "VCPU=1,CUSTOM_WATT=700")
-    planned.take()
+    planned.allocate()
     assert labs.used(lab) == {("box-0", "VCPU"): 1, ("rack-a", "CUSTOM_WATT"): 700}
     asked = ro.Request("VCPU=1,CUSTOM_WATT=300")
     claim = mine.claim("vm-2", "box-0", asked)
     assert mine.claim("vm-2", "box-0", asked).claim == claim.claim
-    assert mine.claimed("vm-2").host == "box-0"
+    assert mine.get_claim("vm-2").host == "box-0"
     with pytest.raises(ro.CapacityException, match="vm-1 holds 700"):
         mine.claim("vm-3", "box-0", "VCPU=1,CUSTOM_WATT=1")
     with pytest.raises(ro.CapacityException, match="rack-b: CUSTOM_WATT requested 700, free 100"):

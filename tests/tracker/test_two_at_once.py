@@ -62,7 +62,7 @@ def _delete(mine: ResourceTracker, vm: str) -> Claim:
 
 
 def _revert_claim(mine: ResourceTracker, vm: str) -> None:
-    mine.claimed(vm).revert()
+    mine.get_claim(vm).revert()
 
 
 KIND = MigrationKind

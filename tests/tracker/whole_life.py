@@ -221,7 +221,7 @@ class WholeLife(Life):
             return
         assert can
         again = self.tracker.move(consumer, host, wanted, migration=number)
-        assert again == moved == self.tracker.moving(consumer)
+        assert again == moved == self.tracker.get_move(consumer)
         self.held[migration_of(consumer)] = before
         self.held[consumer] = (host, asked, self.gpus_of(consumer))
         if end == "raise":
@@ -234,7 +234,7 @@ class WholeLife(Life):
     def ended(self, consumer: str, end: str) -> None:
         """Account for a move that ends; the tracker ends it, unless that happened already."""
         if end != "reverted":
-            found = self.tracker.moving(consumer)
+            found = self.tracker.get_move(consumer)
             ended = getattr(self.tracker, f"{end}_move")(consumer, found.id)
             assert getattr(self.tracker, f"{end}_move")(consumer, found.id) == ended
         source = self.held.pop(migration_of(consumer))

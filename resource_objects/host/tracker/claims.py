@@ -73,8 +73,8 @@ class ClaimState(enum.StrEnum):
 class HostClaim(Revertible):
     """What a consumer holds of a host, or would, in the words of a tracker.
 
-    ``claim`` is what the ledger has of it; None if it is planned or reverted. ``found`` is where a
-    planned one would go. All say how it stood when this object was last asked to do something. In
+    ``claim`` is what the ledger has of it; None if planned or reverted. ``candidate`` is where
+    a planned one would go. All say how it stood when this object was last asked to do something. In
     a ``with`` statement it is given back if the block raises.
 
     >>> import resource_objects as ro
@@ -89,7 +89,7 @@ class HostClaim(Revertible):
     >>> planned = tracker.plan("vm-1", "box", "VCPU=2")
     >>> print(planned)
     vm-1 on box: planned, VCPU=2
-    >>> planned.take()
+    >>> planned.allocate()
     >>> planned.confirm()
     >>> print(planned)
     vm-1 on box: confirmed, VCPU=2
@@ -101,14 +101,14 @@ class HostClaim(Revertible):
     amounts: Amounts
     state: ClaimState
     claim: Claim | None = None
-    found: Candidate | None = None
+    candidate: Candidate | None = None
     _asked: Asked | None = dataclasses.field(default=None, repr=False, compare=False)
     _limits: Any = dataclasses.field(default=None, repr=False, compare=False)  #: of a planned one
 
     def __str__(self) -> str:
         return f"{self.consumer} on {self.host}: {self.state}, {self.amounts}"
 
-    def take(self, **said: Unpack[Said]) -> None:
+    def allocate(self, **said: Unpack[Said]) -> None:
         """Take what was planned, just so. Once is enough.
 
         :param said: as for :meth:`.ResourceTracker.claim`; limits of the plan bind it besides
@@ -160,7 +160,7 @@ class HostClaims:
         self._ledger = ledger
         self._seen = seen
         self._driver = driver
-        self._refits = type(driver).accept is not Driver.accept
+        self._refits = type(driver).admit is not Driver.admit
         self.moves = Moves(ledger, self.asked, self.place, records)
 
     def asked(self, given: Any) -> Asked:
@@ -182,7 +182,7 @@ class HostClaims:
         chosen = asked.chosen.candidate
         amounts = chosen.amounts
         return HostClaim(
-            self, host, name, amounts, planned, found=chosen, _asked=asked, _limits=within
+            self, host, name, amounts, planned, candidate=chosen, _asked=asked, _limits=within
         )
 
     def claim(self, consumer: str, host: str, given: Any, given_said: Said) -> HostClaim:
@@ -241,7 +241,7 @@ class HostClaims:
                 lambda: self.moves.still_as_made(made), accept, *changed
             )
 
-    def claimed(self, consumer: str) -> HostClaim:
+    def get_claim(self, consumer: str) -> HostClaim:
         """Return the claim that a consumer has."""
         claim = self._ledger.get_claim(consumer)
         return self._made(self.moves.host_of(claim), claim)
@@ -363,7 +363,7 @@ class HostClaims:
             raise exceptions.Stale(
                 "consumer", claim.consumer, "it was written before it was accepted"
             )
-        refitted = self._driver.accept(host, claim.consumer, held)
+        refitted = self._driver.admit(host, claim.consumer, held)
         if refitted is None:
             return claim
         wanted = {name: Amounts.of(amounts) for name, amounts in refitted.items()}

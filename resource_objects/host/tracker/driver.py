@@ -23,9 +23,9 @@ class Driver(abc.ABC):
     :meth:`identity`                  the uuid that the machine itself says it has
     :meth:`is_renamed`                whether a host of its uuid and another name is the same
     :meth:`overhead`                  what a consumer takes of a host besides what it asks for
-    :meth:`accept`                    whether it takes what somebody claimed, or other units of it
+    :meth:`admit`                    whether it takes what somebody claimed, or other units of it
     :meth:`consumers`                 who runs there
-    :meth:`remarks`                   what is worth telling of one, and holds nothing up
+    :meth:`warnings`                   what is worth telling of one, and holds nothing up
     :meth:`invalid_inventories`       which inventories of one were invalid and left as they were
     :meth:`statistics`                what else a scheduler may want to know of it
     ================================  =============================================================
@@ -124,7 +124,7 @@ class Driver(abc.ABC):
         """
         return {}
 
-    def accept(
+    def admit(
         self, host: str, consumer: str, held: Mapping[str, Amounts]
     ) -> Mapping[str, Any] | None:
         """Look at what a consumer holds of a host before it starts there: the last word.
@@ -148,7 +148,7 @@ class Driver(abc.ABC):
         """
         return None
 
-    def remarks(self, host: str) -> Iterable[ResourceObjectsError]:
+    def warnings(self, host: str) -> Iterable[ResourceObjectsError]:
         """Return what is worth telling of a host although it can be reported as it is.
 
         Such as a device that cannot be given out, and why. It is asked for after

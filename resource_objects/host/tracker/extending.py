@@ -254,9 +254,9 @@ class ExtendedDriver(Driver):
         _join(tree, available.pools, is_pool=is_pool)
         return moves
 
-    def remarks(self, host: str) -> Iterator[ResourceObjectsError]:
+    def warnings(self, host: str) -> Iterator[ResourceObjectsError]:
         if not self._is_pool(host):
-            yield from self._driver.remarks(host)
+            yield from self._driver.warnings(host)
         yield from self._wrong.get(host, ())
         yield from self._replaced.get(host, ())
 
@@ -265,7 +265,7 @@ class ExtendedDriver(Driver):
     is_renamed = _handed_on(Driver.is_renamed)
     invalid_inventories = _handed_on(Driver.invalid_inventories)
     overhead = _handed_on(Driver.overhead)
-    accept = _handed_on(Driver.accept)
+    admit = _handed_on(Driver.admit)
     consumers = _handed_on(Driver.consumers)
     statistics = _handed_on(Driver.statistics)
 

@@ -23,11 +23,11 @@ class FindingKind(enum.StrEnum):
     #: Less is there than is used. That is written as it is: who holds what, the finding says.
     OVER_CAPACITY = "over capacity"
     #: A device that somebody holds is gone or another now; it stays, and nobody else gets it.
-    DEVICE_STAYS = "device stays"
+    DEVICE_RETAINED = "device retained"
     #: A provider configuration file says what the driver says too, or names what is not there.
     CONFIGURATION = "configuration"
     #: The driver tells something of the host that holds nothing up.
-    REMARK = "remark"
+    WARNING = "warning"
     #: The driver raised something.
     DRIVER_FAILED = "driver failed"
     #: The driver reported an invalid value: a negative figure, a float, an unknown class. If single
@@ -42,7 +42,7 @@ class FindingKind(enum.StrEnum):
     #: Moves would lose or invent an allocation, do not say where one goes, or one does not fit.
     RESHAPE_FAILED = "reshape failed"
     #: A name or uuid of the tree is that of a provider of another tree.
-    OF_ANOTHER = "of another tree"
+    OTHER_TREE = "of another tree"
     #: The machine says another uuid than the ledger keeps: another machine has its name.
     REPLACED = "replaced"
     #: What is in use there before the ledger knew of it cannot be adopted; see ``OldRecords``.
@@ -75,7 +75,7 @@ class FindingKind(enum.StrEnum):
 _SILENT = frozenset(
     {
         FindingKind.DRIVER_FAILED,
-        FindingKind.OF_ANOTHER,
+        FindingKind.OTHER_TREE,
         FindingKind.REPLACED,
         FindingKind.UNKNOWN_HOST,
     }
@@ -90,7 +90,7 @@ _SIGN_OF: tuple[tuple[type[Exception] | str, FindingKind], ...] = (
     (exceptions.CapacityException, FindingKind.RESHAPE_FAILED),
     ("ProviderInUse", FindingKind.IN_USE),
     ("InventoryInUse", FindingKind.IN_USE),
-    ("ProviderExists", FindingKind.OF_ANOTHER),
+    ("ProviderExists", FindingKind.OTHER_TREE),
 )
 
 
@@ -167,12 +167,12 @@ class HostReport:
         return bool(self.changes or self.findings)
 
     @property
-    def is_heard(self) -> bool:
+    def is_reported(self) -> bool:
         """Whether the driver answered for the host, and it is the one that the ledger keeps.
 
-        >>> HostReport("box", findings=(Finding("box", FindingKind.OVER_CAPACITY),)).is_heard
+        >>> HostReport("box", findings=(Finding("box", FindingKind.OVER_CAPACITY),)).is_reported
         True
-        >>> HostReport("box", findings=(Finding("box", FindingKind.DRIVER_FAILED),)).is_heard
+        >>> HostReport("box", findings=(Finding("box", FindingKind.DRIVER_FAILED),)).is_reported
         False
         """
         return not any(finding.kind in _SILENT for finding in self.findings)

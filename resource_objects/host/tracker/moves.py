@@ -750,7 +750,7 @@ class Moves:
 
     # --- reading ---
 
-    def moving(self, consumer: str) -> Migration:
+    def get_move(self, consumer: str) -> Migration:
         """Return the move of a consumer that is in progress.
 
         :raises NotFound: if it is not moving

@@ -418,7 +418,7 @@ class Reconciler:
                 known.findings = (finding,)
             return HostReport(look.host, findings=(finding,))
         findings = tuple(
-            Finding(look.host, FindingKind.DEVICE_STAYS, said=str(one)) for one in look.staying
+            Finding(look.host, FindingKind.DEVICE_RETAINED, said=str(one)) for one in look.staying
         )
         gone = tuple(one for one in over if (one.provider, one.resource_class) in look.retained)
         if gone:
@@ -519,7 +519,7 @@ class Reconciler:
         with _asking():
             moves = self._driver.update_provider_tree(look.tree, look.said.available)
             look.moves = merge_moves(() if moves is None else moves)
-            remarks = tuple(self._driver.remarks(look.host))
+            remarks = tuple(self._driver.warnings(look.host))
             invalid = tuple(self._driver.invalid_inventories(look.host))
         if (look.tree.name, look.tree.uuid) != (look.host, uuid):
             raise exceptions.InvalidTree("root", look.tree.name, f"{look.host} with its uuid")
@@ -529,7 +529,7 @@ class Reconciler:
         look.remarks = (
             *(Finding(look.host, FindingKind.INVALID, error) for error in invalid),
             *(Finding(look.host, FindingKind.CONFIGURATION, error) for error in wrong),
-            *(Finding(look.host, FindingKind.REMARK, error) for error in remarks),
+            *(Finding(look.host, FindingKind.WARNING, error) for error in remarks),
         )
 
     def _name_before(self, look: _Look, kept: _Trees) -> str:
@@ -629,10 +629,10 @@ def _mistaken(look: _Look, kept: _Trees, before: str) -> Finding | None:
         if identity is None or identity not in kept:
             return None
         said = f"its uuid {identity} is that of {kept[identity][1].name}"
-        return Finding(look.host, FindingKind.OF_ANOTHER, said=said)
+        return Finding(look.host, FindingKind.OTHER_TREE, said=said)
     root, provider, _ = kept[before]
     if root is not provider:
-        return Finding(look.host, FindingKind.OF_ANOTHER, said=f"it is in the tree of {root.name}")
+        return Finding(look.host, FindingKind.OTHER_TREE, said=f"it is in the tree of {root.name}")
     if identity in (None, root.uuid):
         return None
     said = f"the machine says uuid {identity}, the ledger keeps {root.uuid}"

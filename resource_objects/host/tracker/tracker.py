@@ -191,7 +191,7 @@ class ResourceTracker:
 
     def _tell(self, hosts: list[str], done: dict[str, HostReport], *, all_of_them: bool) -> None:
         """Tell the statistics of the hosts that answered, and that they did."""
-        heard = [host for host in hosts if host not in done or done[host].is_heard]
+        heard = [host for host in hosts if host not in done or done[host].is_reported]
         for finding in self._reporting.tell(heard, all_of_them=all_of_them):
             done[finding.host] = _with(done.get(finding.host), finding.host, finding)
 
@@ -331,7 +331,7 @@ class ResourceTracker:
     ) -> HostClaim:
         """Return where a request would go on a host; nothing is taken, and nothing written.
 
-        Amounts, cells, devices, traits and groups are decided together. ``take()`` of the claim
+        Amounts, cells, devices, traits and groups are decided together. ``allocate()`` of the claim
         that is returned takes just that. A host that only its record knows is planned as it will be
         when it is adopted. Cost: one read of the tree of the host, and a search.
 
@@ -362,7 +362,7 @@ class ResourceTracker:
 
         Asked again for the same, in whichever process, it is the same claim. So is what a scheduler
         claimed for the consumer on this host, also as where a move goes: the host then looks at it
-        (:meth:`.Driver.accept`), may refuse it, or have other units of the same, and adds what it
+        (:meth:`.Driver.admit`), may refuse it, or have other units of the same, and adds what it
         takes besides (:meth:`.Driver.overhead`). What this call did not take stays when the host
         refuses: whoever took it takes something else instead. In a ``with`` statement the claim is
         given back if the block raises. Cost: one read of the tree of the host, if something is
@@ -390,12 +390,12 @@ class ResourceTracker:
         }
         return self._claims.claim(consumer, names.provider_name(host), request, said)
 
-    def claimed(self, consumer: str) -> HostClaim:
+    def get_claim(self, consumer: str) -> HostClaim:
         """Return the claim of a consumer, whichever process made it. Cost: two small reads.
 
         :raises NotFound: if it holds nothing
         """
-        return self._claims.claimed(names.consumer_name(consumer))
+        return self._claims.get_claim(names.consumer_name(consumer))
 
     def release(self, consumer: str) -> Claim:
         """Give back all that a consumer holds, and what its move holds, in one transaction.
@@ -471,12 +471,12 @@ class ResourceTracker:
         name = names.consumer_name(consumer)
         return self._claims.moves.revert(name, migration_id(name, migration))
 
-    def moving(self, consumer: str) -> Migration:
+    def get_move(self, consumer: str) -> Migration:
         """Return the move of a consumer that is in progress.
 
         :raises NotFound: if it is not moving
         """
-        return self._claims.moves.moving(names.consumer_name(consumer))
+        return self._claims.moves.get_move(names.consumer_name(consumer))
 
     def moves(self, host: str | None = None) -> tuple[Migration, ...]:
         """Return the moves in progress, by consumer, for an agent that starts again.

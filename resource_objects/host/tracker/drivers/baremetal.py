@@ -240,7 +240,7 @@ class BareMetalDriver(Driver):
         whole = {class_of(node.resource_class): 1}
         return {} if node.instance_uuid is None else {node.instance_uuid: whole}
 
-    def remarks(self, host: str) -> Iterable[InvalidInput]:
+    def warnings(self, host: str) -> Iterable[InvalidInput]:
         """Return that nodes of another resource class are counted in the class of this one."""
         return [self._alike[host]] if host in self._alike else []
 

@@ -32,11 +32,11 @@ class LibvirtDriver(MachineDriver):
         *,
         disk_path: str | None = None,
         uuid: str | None = None,
-        keep: datetime.timedelta | None = None,
+        max_age: datetime.timedelta | None = None,
         **settings: Unpack[TreeSettings],
     ) -> None:
         def read() -> Machine:
             opened = connection() if callable(connection) else connection
             return read_machine(opened, disk_path=disk_path)
 
-        super().__init__(read, uuid=uuid, keep=keep, **settings)
+        super().__init__(read, uuid=uuid, max_age=max_age, **settings)

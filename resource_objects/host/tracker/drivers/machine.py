@@ -38,7 +38,7 @@ from resource_objects.resources import Inventory
 from resource_objects.resources.numa import NUMA_TOPOLOGY
 from resource_objects.resources.pci import DEVICES, PCIInventory
 
-__all__ = ["MachineDriver", "put_found"]
+__all__ = ["MachineDriver", "merge_discovered"]
 
 #: The resources whose providers discovery makes.
 _OWN = (str(NUMA_TOPOLOGY), str(DEVICES))
@@ -51,7 +51,7 @@ class MachineDriver(Driver):
         its name, or a callable that returns a :class:`~resource_objects.host.facts.Machine`
     :param options: of a driver that is named, such as ``{"disk_path": "/var/lib/machines"}``
     :param uuid: what the machine calls itself; a host of its name with another uuid was replaced
-    :param keep: so long is a reading good for; None: it is read at every look
+    :param max_age: so long is a reading good for; None: it is read at every look
     :param settings: as :func:`~resource_objects.host.model.provider_tree` has them: ``rules``,
         ``reserved``, ``ratios``, ``name``, ``shared``, ``dedicated``, ``numa``,
         ``reserved_pages``, ``physnets``, ``tunneled``
@@ -79,7 +79,7 @@ class MachineDriver(Driver):
         *,
         options: Mapping[str, Any] | None = None,
         uuid: str | None = None,
-        keep: datetime.timedelta | None = None,
+        max_age: datetime.timedelta | None = None,
         **settings: Unpack[TreeSettings],
     ) -> None:
         if callable(reading) and options:
@@ -88,9 +88,9 @@ class MachineDriver(Driver):
             raise InvalidInput(
                 "value", "reading", reading, "the name of a discovery driver, or a callable"
             )
-        kept = datetime.timedelta() if keep is None else keep
+        kept = datetime.timedelta() if max_age is None else max_age
         if not isinstance(kept, datetime.timedelta) or kept < datetime.timedelta():
-            raise InvalidInput("value", "keep", keep, "a timedelta of 0 or more, or None")
+            raise InvalidInput("value", "max_age", max_age, "a timedelta of 0 or more, or None")
         unknown = settings.keys() - TreeSettings.__annotations__.keys()
         if unknown:
             known = ", ".join(TreeSettings.__annotations__)
@@ -143,7 +143,7 @@ class MachineDriver(Driver):
             self._unused = machine, machine.without_use()
         return self._unused[1]
 
-    def remarks(self, host: str) -> Iterable[ResourceObjectsError]:
+    def warnings(self, host: str) -> Iterable[ResourceObjectsError]:
         """Return what could not be read of the machine, and devices that rules take in vain."""
         machine = self.machine() if self._read is None else self._read[1]
         for finding in machine.findings:
@@ -155,7 +155,7 @@ class MachineDriver(Driver):
             )
 
     def update_provider_tree(self, tree: Provider, available: Any) -> None:
-        """Put what is found into a tree, as :func:`put_found` does.
+        """Put what is found into a tree, as :func:`merge_discovered` does.
 
         An inventory of the host that is invalid, such as one of which more is reserved than there
         is, stays as it is stored (:meth:`~Driver.invalid_inventories`).
@@ -167,7 +167,7 @@ class MachineDriver(Driver):
             errors.append(error)
             return dict(tree.inventories.by_name()).get(name)
 
-        wanted = put_found(tree, provider_tree(available, **settings, on_invalid=stored))
+        wanted = merge_discovered(tree, provider_tree(available, **settings, on_invalid=stored))
         note_invalid(self, tree.name, errors)
         tree.update(inventories=wanted.inventories, traits=wanted.traits, children=wanted.children)
 
@@ -175,7 +175,7 @@ class MachineDriver(Driver):
 # --- what is found, and what is kept --------------------------------------------------------------
 
 
-def put_found(kept: Provider, found: Provider) -> Provider:
+def merge_discovered(kept: Provider, found: Provider) -> Provider:
     """Return a tree that is kept with what was found in it, as this module's text says. Pure.
 
     Cost: linear in providers.
