@@ -21,8 +21,8 @@ from functools import partial
 import resource_objects as ro
 from benchmarks.measure import Row
 from resource_objects.cli.host_lines import host_lines
-from resource_objects.host.site import Site, apply_site, export_site
 from resource_objects.search import Snapshot
+from resource_objects.site import Site, apply_site, export_site
 
 MACHINES, GPUS = 10_000, 8
 _SITE = f"""machines:

@@ -113,7 +113,7 @@ class ApplyReshape(Command):
         if text.lstrip()[:1] in (b"{", b"["):
             wanted = Plan.from_json(text)
         else:
-            from resource_objects.host.site.nodes import read_data
+            from resource_objects.yaml_nodes import read_data
 
             wanted = Plan.from_dict(read_data(text, "standard input" if name == "-" else name))
         with self.open_ledger() as ledger:

@@ -19,10 +19,10 @@ from resource_objects.cli.base import (
 )
 
 if TYPE_CHECKING:
-    from resource_objects.host.site.nodes import Node, NodeReader
     from resource_objects.providers import ServerGroup
     from resource_objects.requests import Gang
     from resource_objects.scheduler import Destination, Pipeline, RequestSpec
+    from resource_objects.yaml_nodes import Node, NodeReader
 
 
 class Schedule(Lister):
@@ -285,7 +285,7 @@ def _settings(name: str) -> dict[str, Any]:
 
 def _read(name: str) -> tuple[NodeReader, Node]:
     """Return the values of a file in YAML, with their reader."""
-    from resource_objects.host.site.nodes import NodeReader, read_nodes
+    from resource_objects.yaml_nodes import NodeReader, read_nodes
 
     file = "standard input" if name == "-" else name
     text = read_input(name)

@@ -33,7 +33,7 @@ class ExportSite(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read and write."""
-        from resource_objects.host.site import export_site
+        from resource_objects.site import export_site
 
         with self.open_ledger() as ledger, Bar("export") as bar:
             site = export_site(ledger, parsed_args.hosts, progress=bar.tell)
@@ -63,7 +63,7 @@ class ApplySite(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read the file, write, and say what was done."""
-        from resource_objects.host.site import BATCH, Site, apply_site, count_pruned, plan_site
+        from resource_objects.site import BATCH, Site, apply_site, count_pruned, plan_site
 
         name = parsed_args.file
         with misused():

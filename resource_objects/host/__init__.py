@@ -18,7 +18,6 @@
 ``model``           from the facts of a machine to a tree of providers
 ``sync``            keeping a host in a ledger as it is now
 ``shown``           ShownMachine: a machine as text, to be kept from elsewhere
-``site``            a site in a file: YAML that people write, applied to a ledger and exported
 ``status``          what a ledger keeps of cells and devices of hosts, with who holds what
 ``tracker``         the resource tracker: drivers, claims and moves of an agent's hosts
 ``environment``     the variables that tell a job which part of a host is its own

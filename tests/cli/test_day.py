@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy
 
 import resource_objects as ro
-from resource_objects.host.site import Site, apply_site
+from resource_objects.site import Site, apply_site
 from tests.cli.conftest import ROOT
 from tests.cli.forked import Program
 from tests.cli.test_candidates_page import DOC, commands, undated

@@ -14,10 +14,10 @@ from resource_objects.host.facts import Core, DeviceKind, Machine, PCIDevice
 from resource_objects.host.model import provider_tree
 from resource_objects.host.partitions import thousandths
 from resource_objects.host.rules import DeviceRule
-from resource_objects.host.site import export_site
 from resource_objects.host.status import HostDevices, KeptDevice, read_devices
 from resource_objects.host.sync import HostSync, sync_host, with_held
 from resource_objects.providers.provider import stored_classes
+from resource_objects.site import export_site
 from resource_objects.testing.refusals import raises_code
 
 GPU, OTHER = (PCIDevice(f"0000:{bus}:00.0", "10de", "2330", "030200") for bus in ("3b", "5e"))

@@ -19,7 +19,7 @@ from resource_objects.host import (
     sync_host,
 )
 from resource_objects.host.facts import MIB, Core, Machine, NUMACell, PCIDevice
-from resource_objects.host.site import Site, apply_site
+from resource_objects.site import Site, apply_site
 from resource_objects.testing.refusals import raises_code
 
 NVIDIA, AMD = ("10de", "2330", "030200"), ("1002", "74a1", "120000")

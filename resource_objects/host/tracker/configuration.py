@@ -69,10 +69,10 @@ import yaml
 
 from resource_objects import names
 from resource_objects.exceptions import InvalidInput
-from resource_objects.host.site.nodes import Node, NodeReader, read_nodes
 from resource_objects.providers import Provider
 from resource_objects.resources import IntegerInventory, Inventories
 from resource_objects.resources.traits import known_traits
+from resource_objects.yaml_nodes import Node, NodeReader, read_nodes
 
 __all__ = ["COMPUTE_NODE", "ProviderConfiguration", "ProviderEntry"]
 

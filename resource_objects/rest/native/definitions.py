@@ -1,6 +1,6 @@
 """``/ro/providers`` and ``/ro/trees``: what there is, as lists of providers and as whole trees.
 
-A tree is said as a site's file says it (:mod:`resource_objects.host.site`), with devices,
+A tree is said as a site's file says it (:mod:`resource_objects.site`), with devices,
 topologies, shares, and what is out of service.
 """
 
@@ -11,13 +11,13 @@ from typing import Any
 
 from resource_objects import names
 from resource_objects.exceptions import InvalidTree, NotFound
-from resource_objects.host.site import Site, apply_site, export_site, plan_site
-from resource_objects.host.site.ranges import literal
-from resource_objects.host.site.site import unlined
 from resource_objects.ledger import Ledger
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.rest.native import schemas
 from resource_objects.rest.native.api import PREFIX, Call, Given, Parameter
+from resource_objects.site import Site, apply_site, export_site, plan_site
+from resource_objects.site.ranges import literal
+from resource_objects.site.site import unlined
 
 _ROOT = f"{PREFIX}/providers"
 _ONE = f"{PREFIX}/trees/{{provider:path}}"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.host.site import Site, export_site
+from resource_objects.site import Site, export_site
 from tests.rest.native.conftest import Native, serving
 from tests.search import device_fleets
 from tests.support import fleets

@@ -7,7 +7,8 @@ import subprocess
 import sys
 
 import resource_objects as ro
-from resource_objects.host import read_environment, site
+from resource_objects import site
+from resource_objects.host import read_environment
 from resource_objects.ledger.lease import Lease
 
 url, machines, *program = sys.argv[1:]

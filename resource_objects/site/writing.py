@@ -11,20 +11,20 @@ from typing import Any
 
 from resource_objects import exceptions
 from resource_objects.host.partitions import MIG_CARDS, mig_placements, mig_slices
-from resource_objects.host.site.parts import (
-    ITSELF,
-    Outage,
-    SitePart,
-    inventories_of_part,
-    read_share,
-)
-from resource_objects.host.site.ranges import key_below
 from resource_objects.names import natural_order, resource_class_order
 from resource_objects.providers.definition import ProviderDefinition, ShareRecord, to_records
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.pools import SHARES
 from resource_objects.resources import Inventories, resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
+from resource_objects.site.parts import (
+    ITSELF,
+    Outage,
+    SitePart,
+    inventories_of_part,
+    read_share,
+)
+from resource_objects.site.ranges import key_below
 
 #: Cards of which each placement is a provider, by how they themselves are split.
 _CARDS = {

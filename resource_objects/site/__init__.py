@@ -52,7 +52,7 @@ Slurm and pdsh.
 ==============  ===================================================================================
 ``site``        Site: what a file says; ``parts``: its entries, and what each has
 ``ranges``      names with ranges
-``reading``     from text to entries; ``nodes``: YAML as values with their lines, of any file
+``reading``     from text to entries
 ``writing``     from trees to entries, and from entries to text
 ``trees``       the tree of a machine, as an entry says it beside what is kept
 ``patterns``    machines that are equal but for their names, worked out once
@@ -62,7 +62,7 @@ Slurm and pdsh.
 
 from __future__ import annotations
 
-from resource_objects.host.site.applying import (
+from resource_objects.site.applying import (
     BATCH,
     SiteResult,
     apply_site,
@@ -70,8 +70,8 @@ from resource_objects.host.site.applying import (
     export_site,
     plan_site,
 )
-from resource_objects.host.site.parts import SitePart
-from resource_objects.host.site.site import Site
+from resource_objects.site.parts import SitePart
+from resource_objects.site.site import Site
 
 __all__ = [
     "BATCH",

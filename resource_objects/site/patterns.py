@@ -15,8 +15,6 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from resource_objects import exceptions, names
-from resource_objects.host.site.parts import Entry, PartInventories, SitePart
-from resource_objects.host.site.trees import providers_below, tree_of
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
@@ -26,6 +24,8 @@ from resource_objects.providers.definition import (
     check_definition_shares,
     diff,
 )
+from resource_objects.site.parts import Entry, PartInventories, SitePart
+from resource_objects.site.trees import providers_below, tree_of
 
 #: Providers that are kept, by name.
 Kept = Mapping[str, StoredDefinition]

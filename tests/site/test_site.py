@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host import partitions
-from resource_objects.host.site import Site, apply_site, count_pruned, export_site, plan_site
-from resource_objects.host.site.patterns import Patterns
 from resource_objects.providers import Provider, Share
 from resource_objects.resources.pci import DEVICES, PCIInventory
+from resource_objects.site import Site, apply_site, count_pruned, export_site, plan_site
+from resource_objects.site.patterns import Patterns
 from resource_objects.testing.refusals import raises_code
 from tests.support.lengths import examples
 from tests.support.pci_strategies import pci_devices

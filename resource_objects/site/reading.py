@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from resource_objects import exceptions, names
 from resource_objects.exceptions import InvalidInput
 from resource_objects.host.rules import SPLITS
-from resource_objects.host.site.nodes import Node, NodeReader, fault_at
-from resource_objects.host.site.parts import Outage, PartInventories, SitePart, read_share
-from resource_objects.host.site.ranges import count_names, expanded
 from resource_objects.providers.arguments import moment
 from resource_objects.resources import Inventories
 from resource_objects.resources.traits import known_traits
+from resource_objects.site.parts import Outage, PartInventories, SitePart, read_share
+from resource_objects.site.ranges import count_names, expanded
+from resource_objects.yaml_nodes import Node, NodeReader, fault_at
 
 _T = TypeVar("_T")
 

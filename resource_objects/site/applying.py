@@ -10,12 +10,6 @@ from typing import TYPE_CHECKING
 
 from resource_objects import collector, exceptions, names
 from resource_objects.fields import FrozenDict
-from resource_objects.host.site.nodes import fault_at
-from resource_objects.host.site.parts import Entry, Outage, PartInventories
-from resource_objects.host.site.patterns import Kept, Patterns
-from resource_objects.host.site.site import Site
-from resource_objects.host.site.trees import outages_of, providers_below, tree_of
-from resource_objects.host.site.writing import Writer
 from resource_objects.ledger.definitions import (
     Difference,
     SyncResult,
@@ -34,6 +28,12 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.plan import Plan
+from resource_objects.site.parts import Entry, Outage, PartInventories
+from resource_objects.site.patterns import Kept, Patterns
+from resource_objects.site.site import Site
+from resource_objects.site.trees import outages_of, providers_below, tree_of
+from resource_objects.site.writing import Writer
+from resource_objects.yaml_nodes import fault_at
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger

@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
 
 from resource_objects.exceptions import InvalidInput
-from resource_objects.host.site.nodes import read_nodes
-from resource_objects.host.site.parts import Entry, SitePart
-from resource_objects.host.site.ranges import expanded
-from resource_objects.host.site.reading import VERSION, Reader
-from resource_objects.host.site.writing import Writer, entry_lines, joined
 from resource_objects.providers import Provider
 from resource_objects.providers.definition import ProviderDefinition, to_definition
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.pools import SHARES
+from resource_objects.site.parts import Entry, SitePart
+from resource_objects.site.ranges import expanded
+from resource_objects.site.reading import VERSION, Reader
+from resource_objects.site.writing import Writer, entry_lines, joined
+from resource_objects.yaml_nodes import read_nodes
 
 #: After so many machines it is told how far it is.
 TOLD = 500

@@ -6,7 +6,11 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from resource_objects import names
-from resource_objects.host.site.parts import (
+from resource_objects.providers import Provider
+from resource_objects.providers.pools import SHARES
+from resource_objects.providers.provider import Share
+from resource_objects.resources import Inventories
+from resource_objects.site.parts import (
     PARENT,
     Entry,
     Outage,
@@ -14,11 +18,7 @@ from resource_objects.host.site.parts import (
     SitePart,
     read_share,
 )
-from resource_objects.host.site.ranges import expanded
-from resource_objects.providers import Provider
-from resource_objects.providers.pools import SHARES
-from resource_objects.providers.provider import Share
-from resource_objects.resources import Inventories
+from resource_objects.site.ranges import expanded
 
 
 def tree_of(entry: Entry, kept: Provider | None, had: PartInventories, prune: bool) -> Provider:
