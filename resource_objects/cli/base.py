@@ -478,9 +478,9 @@ def runs_text(ids: Iterable[int]) -> str:
     >>> runs_text([0, 1, 2, 8])
     '0-2,8'
     """
-    from resource_objects.resources.numa.cpus import format_cpus
+    from resource_objects.resources.numa.cpuset import CPUSet
 
-    return format_cpus(ids)
+    return str(CPUSet(ids))
 
 
 def many(count: int, word: str) -> str:

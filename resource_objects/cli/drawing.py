@@ -40,8 +40,8 @@ from resource_objects.host.status import (
     cores_of,
     read_cells,
 )
-from resource_objects.resources.numa import CellUsage, HostCell, format_cpus
-from resource_objects.resources.numa.host import show_kib
+from resource_objects.resources.numa import CellUsage, CPUSet, HostCell
+from resource_objects.resources.numa.cells import show_kib
 
 if TYPE_CHECKING:
     from resource_objects.host.facts import Machine
@@ -216,7 +216,7 @@ class _Drawing:
         for other, far in cell.distances:
             if other != cell.id:
                 at.setdefault(far, []).append(other)
-        others = [f"{far} to {format_cpus(at[far])}" for far in sorted(at)]
+        others = [f"{far} to {CPUSet(at[far])}" for far in sorted(at)]
         networks = [*sorted(cell.physnets), *(["tunnels"] if cell.tunneled else [])]
         for label, said in (("distance", others), ("networks", networks)):
             lines = textwrap.wrap(", ".join(said), self.inner - _LABEL - 2)
@@ -313,10 +313,10 @@ def held_parts(held: Sequence[CellHolder]) -> Iterator[str]:
     """
     cpus = [cpu for one in held for cpu in one.cpus]
     if cpus:
-        yield f"{'CPU' if len(cpus) == 1 else 'CPUs'} {format_cpus(cpus, ', ')}"
+        yield f"{'CPU' if len(cpus) == 1 else 'CPUs'} {CPUSet(cpus).text(', ')}"
     idle = [cpu for one in held for cpu in one.idle]
     if idle:
-        yield f"{format_cpus(idle, ', ')} left empty"
+        yield f"{CPUSet(idle).text(', ')} left empty"
     pages = Counter[int]()
     for one in held:
         pages.update(dict(one.pages))

@@ -69,7 +69,7 @@ from resource_objects.resources.numa import (
     NUMATopologyInventory,
     cpu_of,
 )
-from resource_objects.resources.numa.cpus import format_cpus
+from resource_objects.resources.numa.cpuset import CPUSet
 from resource_objects.resources.pci import DEVICES, Device, PCIInventory
 from resource_objects.resources.pci.device import PCI, PF
 
@@ -132,8 +132,8 @@ def job_environment(
         **{f"RESOURCE_OBJECTS_{name}_PARTS": ",".join(parts[name]) for name in (CUDA, ROCR)},
         "RESOURCE_OBJECTS_MIG": ",".join(mig),
         "RESOURCE_OBJECTS_DEVICES": ",".join(_addresses(host, held)),
-        "RESOURCE_OBJECTS_CPUS": format_cpus(_cpus(host, held, assigned or {})),
-        "RESOURCE_OBJECTS_CELLS": format_cpus(sorted(cell.id for cell, _ in _cells(host, held))),
+        "RESOURCE_OBJECTS_CPUS": str(CPUSet(_cpus(host, held, assigned or {}))),
+        "RESOURCE_OBJECTS_CELLS": str(CPUSet(sorted(cell.id for cell, _ in _cells(host, held)))),
         "RESOURCE_OBJECTS_UNITS": ",".join(unit for one in held for unit in one.units),
         "RESOURCE_OBJECTS_AMOUNTS": str(total(held)),
         "RESOURCE_OBJECTS_CONSUMER": claim.consumer,

@@ -54,7 +54,7 @@ from resource_objects.host.facts import (
     PCIDevice,
 )
 from resource_objects.host.linux import read_disk
-from resource_objects.resources.numa.cpus import parse_cpus
+from resource_objects.resources.numa.cpuset import CPUSet
 
 __all__ = ["Connection", "parse_machine", "read_machine"]
 
@@ -301,7 +301,7 @@ class _Cells:
             siblings: tuple[int, ...] = ()
             if said is not None:
                 try:
-                    siblings = parse_cpus(said, "siblings")
+                    siblings = CPUSet.parse(said, "siblings")
                 except InvalidInput as error:
                     raise DiscoveryError(f"{subject}: CPU {cpu}", str(error)) from error
             package = (

@@ -47,7 +47,7 @@ from resource_objects.resources.numa import (
     NUMATopologyAmount,
     NUMATopologyInventory,
 )
-from resource_objects.resources.numa.host import KIB
+from resource_objects.resources.numa.cells import KIB
 from resource_objects.resources.pci import DEVICES, Device, DevicePool, DeviceUse, PCIInventory
 from resource_objects.resources.pci.device import CLAIMED, SPENT
 

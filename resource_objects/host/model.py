@@ -36,7 +36,7 @@ from resource_objects.providers import Provider
 from resource_objects.resources import Amounts, Inventory, resource, text
 from resource_objects.resources.catalog import by_name
 from resource_objects.resources.numa import NUMA_TOPOLOGY, NUMATopologyInventory
-from resource_objects.resources.numa.host import KIB
+from resource_objects.resources.numa.cells import KIB
 from resource_objects.resources.pci import DEVICES, PCIInventory
 from resource_objects.resources.traits import standard_traits
 

@@ -24,9 +24,14 @@ from typing import Any, TypeAlias
 from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.host.facts import Machine, NUMACell, Pages
 from resource_objects.resources import text
-from resource_objects.resources.numa import NUMA_TOPOLOGY, HostCell, NUMATopologyInventory, PagePool
-from resource_objects.resources.numa.cpus import format_cpus, parse_cpus
-from resource_objects.resources.numa.host import parse_page_size, show_kib
+from resource_objects.resources.numa import (
+    NUMA_TOPOLOGY,
+    HostCell,
+    NUMATopologyInventory,
+    PagePool,
+    cpuset,
+)
+from resource_objects.resources.numa.cells import parse_page_size, show_kib
 
 __all__ = [
     "CPUSet",
@@ -254,7 +259,9 @@ def cpu_sets(machine: Machine, shared: CPUSet = None, dedicated: CPUSet = None) 
     )
     both = set(found.shared).intersection(found.dedicated)
     if both:
-        raise InvalidInventory("dedicated CPUs", format_cpus(both), "CPUs that are not shared too")
+        raise InvalidInventory(
+            "dedicated CPUs", str(cpuset.CPUSet(both)), "CPUs that are not shared too"
+        )
     return found
 
 
@@ -262,11 +269,11 @@ def _online(machine: Machine, what: str, given: CPUSet) -> tuple[int, ...]:
     """Return the CPUs of a set, all online; none where it is not given."""
     if given is None:
         return ()
-    cpus = parse_cpus(given, what) if isinstance(given, str) else _numbers(what, given)
+    cpus = cpuset.CPUSet.parse(given, what) if isinstance(given, str) else _numbers(what, given)
     away = sorted(set(cpus).difference(machine.cpus))
     if away:
-        expected = f"CPUs that are online: {format_cpus(machine.cpus)}"
-        raise InvalidInventory(what, format_cpus(away), expected)
+        expected = f"CPUs that are online: {cpuset.CPUSet(machine.cpus)}"
+        raise InvalidInventory(what, str(cpuset.CPUSet(away)), expected)
     return cpus
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
 from resource_objects.host.facts import Core, DeviceKind, Machine, NUMACell, PCIDevice
-from resource_objects.resources.numa.cpus import format_cpus
+from resource_objects.resources.numa.cpuset import CPUSet
 
 
 def told(machine: Machine) -> Machine:
@@ -105,7 +105,7 @@ def _cell(machine: Machine, cell: NUMACell, offline: list[int]) -> str:
 def _cpu(cpu: int, core: Core) -> str:
     return (
         f"            <cpu id='{cpu}' socket_id='{core.package_id}' die_id='0' cluster_id='0' "
-        f"core_id='{core.core_id}' siblings='{format_cpus(core.cpus)}'/>\n"
+        f"core_id='{core.core_id}' siblings='{CPUSet(core.cpus)}'/>\n"
     )
 
 

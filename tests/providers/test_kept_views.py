@@ -19,7 +19,7 @@ from resource_objects.providers.tree_shape import Exclusions, TreeShape
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.located import Located
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, problem
-from resource_objects.resources.numa.host import Cell
+from resource_objects.resources.numa.cells import Cell
 from resource_objects.resources.pci import DeviceUse, PCIInventory
 from resource_objects.resources.records import KeptPart
 from tests.ledger.device_hosts import CARD, DEVICES, FUNCTION, TOPOLOGY, card, gpu, host_of

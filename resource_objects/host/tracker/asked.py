@@ -16,7 +16,7 @@ from resource_objects.providers import Allocation, Claim
 from resource_objects.requests import Request
 from resource_objects.resources import Amount, Amounts
 from resource_objects.resources.numa import NUMATopologyAmount
-from resource_objects.resources.numa.host import ANY, LARGE
+from resource_objects.resources.numa.cells import ANY, LARGE
 from resource_objects.search.candidate import Candidate, Chosen
 
 #: The overhead of a host for a consumer, in addition to the requested amounts.

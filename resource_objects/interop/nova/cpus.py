@@ -21,7 +21,7 @@ list of vCPUs; one that begins with an exclusion (``^0-1``) means all but those.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from resource_objects import exceptions
 from resource_objects.interop.nova.flavor_words import FlavorWords, flag_of, text_of
@@ -36,12 +36,14 @@ from resource_objects.resources.numa.amount import (
     SHARED,
     THREAD_POLICIES,
 )
-from resource_objects.resources.numa.cpus import format_cpus, parse_cpus
-
-#: Writes CPUs as a list, :func:`parse_cpu_spec` reads it back.
-format_cpu_spec = format_cpus
+from resource_objects.resources.numa.cpuset import CPUSet
 
 _AROUND = re.compile(r"\s*([-^])\s*")
+
+
+def format_cpu_spec(cpus: Iterable[int]) -> str:
+    """Return CPUs as a list, which :func:`parse_cpu_spec` reads."""
+    return str(CPUSet(cpus))
 
 
 def parse_cpu_spec(text: str, what: str = "CPU list") -> tuple[int, ...]:
@@ -80,7 +82,7 @@ def _without_exclusions(items: list[str]) -> tuple[int, ...]:
         raise exceptions.InvalidInput(
             "text", "CPU list", items, "a list of CPUs such as 0-3,8 or 0-7,^2"
         )
-    return parse_cpus(",".join(items)) if items else ()
+    return CPUSet.parse(",".join(items)) if items else ()
 
 
 _CPU_POLICIES = (SHARED, DEDICATED, MIXED)

@@ -75,7 +75,7 @@ from resource_objects.interop.nova.primitive import Document
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.amounts import Amounts
 from resource_objects.resources.numa.amount import MAX_GUEST_CELLS, GuestCell, NUMATopologyAmount
-from resource_objects.resources.numa.host import ANY, LARGE, PAGE_SIZES, parse_page_size
+from resource_objects.resources.numa.cells import ANY, LARGE, PAGE_SIZES, parse_page_size
 
 __all__ = ["FlavorTopology", "flavor_topology"]
 

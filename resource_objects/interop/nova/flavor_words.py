@@ -10,7 +10,7 @@ from oslo_utils import strutils
 
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
-from resource_objects.resources.numa.cpus import MAX_ID
+from resource_objects.resources.numa.cpuset import MAX_ID
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

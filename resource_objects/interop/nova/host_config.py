@@ -26,8 +26,8 @@ from resource_objects.interop.nova.cpus import format_cpu_spec, parse_cpu_spec
 from resource_objects.interop.nova.flavor import size_in_kib
 from resource_objects.interop.nova.flavor_words import text_of
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
-from resource_objects.resources.numa.cpus import MAX_ID
-from resource_objects.resources.numa.host import HostCell, PagePool
+from resource_objects.resources.numa.cells import HostCell, PagePool
+from resource_objects.resources.numa.cpuset import MAX_ID
 
 __all__ = ["CPUSets", "configured_cells", "cpu_sets", "reserved_pages"]
 

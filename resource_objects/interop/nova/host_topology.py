@@ -57,7 +57,7 @@ from resource_objects.interop.nova.primitive import (
 )
 from resource_objects.ratio import to_ratio
 from resource_objects.resources.numa import CellUsage, HostCell, NUMATopologyInventory, PagePool
-from resource_objects.resources.numa.host import KIB
+from resource_objects.resources.numa.cells import KIB
 
 _invalid_primitive = functools.partial(InvalidInput, "primitive")
 

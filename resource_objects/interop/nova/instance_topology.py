@@ -76,8 +76,8 @@ from resource_objects.resources.numa.amount import (
     THREAD_POLICIES,
     given,
 )
-from resource_objects.resources.numa.cpus import MAX_ID
-from resource_objects.resources.numa.host import ANY, LARGE, SMALL, parse_page_size
+from resource_objects.resources.numa.cells import ANY, LARGE, SMALL, parse_page_size
+from resource_objects.resources.numa.cpuset import MAX_ID
 
 _invalid_primitive = functools.partial(InvalidInput, "primitive")
 

@@ -27,7 +27,7 @@ from oslo_utils import strutils
 from resource_objects import _fast, base, fields, names
 from resource_objects.exceptions import CannotDowngrade, InvalidInput
 from resource_objects.interop.nova.cpus import parse_cpu_spec
-from resource_objects.resources.numa.cpus import MAX_ID
+from resource_objects.resources.numa.cpuset import MAX_ID
 from resource_objects.resources.pci.device import listed
 from resource_objects.resources.traits import standard_traits
 

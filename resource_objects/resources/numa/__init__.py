@@ -1,8 +1,8 @@
 """The NUMA kind: CPUs and memory that are near each other. Pure: no I/O.
 
 ==================  ===============================================================================
-``cpus``            CPU lists and masks
-``host``            HostCell, PagePool, CellUsage: what a host has, and what is used; page sizes
+``cpuset``          :class:`CPUSet`: CPU lists and masks
+``cells``           HostCell, PagePool, CellUsage: what a host has, and what is used; page sizes
 ``amount``          NUMATopologyAmount, GuestCell, PlacedCell, :func:`numa`: what is asked
 ``text``            the text forms of requests and limits
 ``cell_fit``        whether one guest cell fits one host cell: pages, threads, limits
@@ -22,8 +22,8 @@ from __future__ import annotations
 
 from resource_objects.resources.numa.amount import GuestCell, NUMATopologyAmount, PlacedCell, numa
 from resource_objects.resources.numa.cell_fit import NUMATopologyLimit
-from resource_objects.resources.numa.cpus import format_cpus, parse_cpus
-from resource_objects.resources.numa.host import CellUsage, HostCell, PagePool, page_class
+from resource_objects.resources.numa.cells import CellUsage, HostCell, PagePool, page_class
+from resource_objects.resources.numa.cpuset import CPUSet
 from resource_objects.resources.numa.inventory import NUMATopologyInventory
 from resource_objects.resources.numa.resource import NUMA_TOPOLOGY, NUMATopologyResource
 from resource_objects.resources.numa.storage import OF_HOST, cpu_of
@@ -34,6 +34,7 @@ NUMAInventory = NUMATopologyInventory
 __all__ = [
     "NUMA_TOPOLOGY",
     "OF_HOST",
+    "CPUSet",
     "CellUsage",
     "GuestCell",
     "HostCell",
@@ -46,8 +47,6 @@ __all__ = [
     "PagePool",
     "PlacedCell",
     "cpu_of",
-    "format_cpus",
     "numa",
     "page_class",
-    "parse_cpus",
 ]

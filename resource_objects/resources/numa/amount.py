@@ -18,8 +18,7 @@ from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_FIGURE, FrozenDict
 from resource_objects.resources import abstract
 from resource_objects.resources.numa import text
-from resource_objects.resources.numa.cpus import MAX_ID, cpus_of, format_cpus, mask_of
-from resource_objects.resources.numa.host import (
+from resource_objects.resources.numa.cells import (
     ANY,
     KIB,
     LARGE,
@@ -29,6 +28,7 @@ from resource_objects.resources.numa.host import (
     show_kib,
     size_of_pages,
 )
+from resource_objects.resources.numa.cpuset import MAX_ID, CPUSet, mask_of
 from resource_objects.resources.records import AmountRecord
 
 _invalid_amount = functools.partial(InvalidInput, "amount")
@@ -218,7 +218,7 @@ class NUMATopologyAmount(abstract.Amount):
     @property
     def memory_nodes(self) -> str:
         """The host cells as a list, for ``numactl --membind`` and ``cpuset.mems``; assigned."""
-        return format_cpus(cell.cell for cell in self._where())
+        return str(CPUSet(cell.cell for cell in self._where()))
 
     @property
     def pages(self) -> Mapping[int, Mapping[int, int]]:
@@ -275,7 +275,7 @@ class NUMATopologyAmount(abstract.Amount):
             return request
         cpus = [cpu for placed in self.placed for cpu in placed.pinned]
         cpus += [] if self.emulator_cpu is None else [self.emulator_cpu]
-        taken = f":cpus={format_cpus(cpus, '+')}" if cpus else ""
+        taken = f":cpus={CPUSet(cpus).text('+')}" if cpus else ""
         cells = "+".join(str(placed.cell) for placed in self.placed)
         return f"{'-' if self.gives_back else ''}{request}:on={cells}{taken}"
 
@@ -458,7 +458,7 @@ class PlacedCell(base.ResourceObject, frozen=True):
     @property
     def pinned(self) -> tuple[int, ...]:
         """The CPUs that are taken for vCPUs, those left empty included."""
-        return cpus_of(self.pinned_mask)
+        return CPUSet.from_mask(self.pinned_mask)
 
     @property
     def pinned_mask(self) -> int:
@@ -559,7 +559,7 @@ def _check_vcpus(amount: NUMATopologyAmount) -> None:
     if highest >= len(stated):
         missing = sorted(set(range(highest + 1)).difference(stated))
         raise _invalid_amount(
-            "vCPUs", f"without {format_cpus(missing)}", "every one from 0 on in a guest cell"
+            "vCPUs", f"without {CPUSet(missing)!s}", "every one from 0 on in a guest cell"
         )
 
 
@@ -628,8 +628,8 @@ def _is_of_size(size: int | None, page_size: str, memory_mb: int) -> bool:
 
 def cpuset(placed: Iterable[PlacedCell]) -> str:
     """Return the host CPUs of all vCPUs as a list."""
-    return format_cpus(
-        {cpu for cell in placed for cpu in (*cell.shared, *dict(cell.pins).values())}
+    return str(
+        CPUSet({cpu for cell in placed for cpu in (*cell.shared, *dict(cell.pins).values())})
     )
 
 

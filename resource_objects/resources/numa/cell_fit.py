@@ -21,8 +21,8 @@ from resource_objects.resources.numa.amount import (
     SHARED,
     NUMATopologyAmount,
 )
-from resource_objects.resources.numa.cpus import cpus_of
-from resource_objects.resources.numa.host import ANY, KIB, LARGE, SMALL, Cell, page_class, show_kib
+from resource_objects.resources.numa.cells import ANY, KIB, LARGE, SMALL, Cell, page_class, show_kib
+from resource_objects.resources.numa.cpuset import CPUSet
 from resource_objects.resources.records import AmountRecord
 
 
@@ -299,7 +299,7 @@ def cpu_layout(
     if not count and not has_emulator:
         return None if taken else _NOTHING
     used = [core for core in cores if core & taken]
-    groups = [cpus_of(core & taken) for core in used]
+    groups: list[tuple[int, ...]] = [CPUSet.from_mask(core & taken) for core in used]
     groups.sort(key=lambda cpus: (-len(cpus), cpus[0]))
     idle: tuple[int, ...] = ()
     if policy == ISOLATE:

@@ -35,8 +35,8 @@ from resource_objects.resources.numa.cell_fit import (
     cell_failures,
     cpu_layout,
 )
-from resource_objects.resources.numa.cpus import cpus_of
-from resource_objects.resources.numa.host import Cell
+from resource_objects.resources.numa.cells import Cell
+from resource_objects.resources.numa.cpuset import CPUSet
 from resource_objects.resources.numa.problem import (
     TOPOLOGY,
     CellProblem,
@@ -272,7 +272,7 @@ def put(
     assert laid is not None, "what was chosen can be laid out"
     requested, shared = amount.cells[guest], cell.facts.shared_ids
     if requested.shared and cell.serves_either_way:
-        shared = cpus_of(cell.shared_cpus(found.taken))
+        shared = CPUSet.from_mask(cell.shared_cpus(found.taken))
     placed = PlacedCell._as_kept(
         cell=cell.facts.id,
         pins=tuple(zip(requested.dedicated, laid.vcpus, strict=True)),
@@ -331,7 +331,7 @@ def _nowhere(problem: CellProblem) -> Iterator[Reason]:
 def _of_need(problem: CellProblem, need: CellDemand, within: int) -> Iterator[Reason]:
     """Yield what keeps one kind of guest cell from each of some host cells where it cannot be."""
     guest = problem.needs.index(need) if len(problem.choices) > 1 else None
-    for place in cpus_of(within):
+    for place in CPUSet.from_mask(within):
         cell = problem.cells[place]
         if problem.choices[need][place] is not None:
             continue
@@ -406,7 +406,7 @@ def _networks_and_sockets(problem: CellProblem) -> Iterator[Reason]:
     every = range(len(problem.cells))
     most = max((len(matching.best(problem.may(its), every)) for its in sockets), default=1)
     if problem.one_socket and most < requested:
-        cells = [problem.cells[place] for place in cpus_of(problem.allowed)]
+        cells = [problem.cells[place] for place in CPUSet.from_mask(problem.allowed)]
         yield from not_in_one_socket(cells, requested, most)
         yield from _of_needs(problem, problem.allowed)
     elif problem.networks:
@@ -419,7 +419,7 @@ def _networks_and_sockets(problem: CellProblem) -> Iterator[Reason]:
 def _sockets(problem: CellProblem) -> list[int]:
     """Return the places of each known socket that may be used."""
     found: dict[int, int] = {}
-    for place in cpus_of(problem.allowed):
+    for place in CPUSet.from_mask(problem.allowed):
         socket = problem.cells[place].facts.socket
         if socket is not None:
             found[socket] = found.get(socket, 0) | 1 << place

@@ -16,8 +16,7 @@ from resource_objects.resources.located import Affine, Located
 from resource_objects.resources.numa import storage, usage
 from resource_objects.resources.numa.amount import NUMATopologyAmount, given
 from resource_objects.resources.numa.cell_fit import given_limit
-from resource_objects.resources.numa.fit import far_from, place
-from resource_objects.resources.numa.host import (
+from resource_objects.resources.numa.cells import (
     Cell,
     CellUsage,
     HostCell,
@@ -25,6 +24,7 @@ from resource_objects.resources.numa.host import (
     facts_of,
     usage_of,
 )
+from resource_objects.resources.numa.fit import far_from, place
 from resource_objects.resources.records import (
     AmountRecord,
     InventoryPart,

@@ -22,8 +22,8 @@ from resource_objects.resources.numa.cell_fit import (
     cell_demands,
     choose_cell,
 )
-from resource_objects.resources.numa.cpus import cpus_of
-from resource_objects.resources.numa.host import SMALL, Cell
+from resource_objects.resources.numa.cells import SMALL, Cell
+from resource_objects.resources.numa.cpuset import CPUSet
 
 TOPOLOGY = "NUMA_TOPOLOGY"
 
@@ -221,7 +221,7 @@ def _tried(
         range(len(may)), key=lambda guest: (may[guest].bit_count(), problem.needs[guest][:4])
     )
     costs = [
-        {place: problem.draw(problem.needs[guest], place) for place in cpus_of(may[guest])}
+        {place: problem.draw(problem.needs[guest], place) for place in CPUSet.from_mask(may[guest])}
         for guest in guests
     ]
     least = [[min(cost[kind] for cost in row.values()) for row in costs] for kind in (0, 1)]

@@ -39,7 +39,7 @@ from resource_objects.resources import matching
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.context import AffinityConstraint
-from resource_objects.resources.numa.cpus import cpus_of
+from resource_objects.resources.numa.cpuset import CPUSet
 from resource_objects.resources.numa.problem import CellProblem
 
 
@@ -105,7 +105,7 @@ class _NearCells:
         return self._needed(self._cells(places), self._cells(among))
 
     def _cells(self, places: int) -> frozenset[int]:
-        return frozenset([self._ids[place] for place in cpus_of(places)])
+        return frozenset([self._ids[place] for place in CPUSet.from_mask(places)])
 
 
 class _Node(NamedTuple):
@@ -204,7 +204,7 @@ class RequiredCells:
             if len(matching.best(self._may, (), more)) == len(more):
                 yield _Node(more, node.mask | bit, open_ & ~bit)
             kind = self._kind(place)  # what this one cannot do, no other of its kind can
-            open_ &= ~sum(1 << one for one in cpus_of(open_) if self._kind(one) == kind)
+            open_ &= ~sum(1 << one for one in CPUSet.from_mask(open_) if self._kind(one) == kind)
 
     def _kind(self, place: int) -> Hashable:
         """Return what places have in common that can stand for each other."""

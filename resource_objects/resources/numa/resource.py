@@ -12,7 +12,7 @@ from resource_objects.resources.abstract import on_class_or_instance
 from resource_objects.resources.numa import storage, weaker
 from resource_objects.resources.numa.amount import NUMATopologyAmount, given, lower_bounds, numa
 from resource_objects.resources.numa.cell_fit import NUMATopologyLimit
-from resource_objects.resources.numa.host import HostCell
+from resource_objects.resources.numa.cells import HostCell
 from resource_objects.resources.numa.inventory import NUMATopologyInventory
 from resource_objects.resources.records import InventoryRecord, KeptPart
 from resource_objects.resources.weakening import Weakening

@@ -35,9 +35,7 @@ from resource_objects.resources.numa.cell_fit import (
     cpu_layout,
     possible_sizes,
 )
-from resource_objects.resources.numa.cpus import cpus_of, mask_of
-from resource_objects.resources.numa.fit import put
-from resource_objects.resources.numa.host import (
+from resource_objects.resources.numa.cells import (
     KIB,
     Cell,
     CellUsage,
@@ -47,6 +45,8 @@ from resource_objects.resources.numa.host import (
     page_class,
     size_of_pages,
 )
+from resource_objects.resources.numa.cpuset import CPUSet, mask_of
+from resource_objects.resources.numa.fit import put
 from resource_objects.resources.numa.usage import CellUse, parts_of
 from resource_objects.resources.parts import (
     allocations_of,
@@ -327,7 +327,7 @@ def to_allocations(
 
 
 def _counts(part: CellUse) -> Iterator[tuple[str, int, Iterable[str]]]:
-    cpus = cpus_of(part.cpus)
+    cpus = CPUSet.from_mask(part.cpus)
     yield VCPU, part.shared, ()
     yield PCPU, len(cpus), map(unit_of, cpus)
     yield MEMORY_MB, part.memory_mb, ()
@@ -435,11 +435,13 @@ def _as_taken(
         moved = gone & _of_others(hosts, place)
         if moved:
             raise ForeignAmount(
-                f"CPUs of cell {cell.id}", cpus_of(moved), "CPUs that are not of another cell"
+                f"CPUs of cell {cell.id}",
+                CPUSet.from_mask(moved),
+                "CPUs that are not of another cell",
             )
         known = mask_of(cpu for core in cell.siblings for cpu in core)
         if cell.siblings and gone & ~known:
-            lost = cpus_of(gone & ~known)
+            lost = CPUSet.from_mask(gone & ~known)
             raise ForeignAmount(f"CPUs of cell {cell.id}", lost, "CPUs on known cores")
         cores = cores_of(cell.siblings, facts.dedicated | gone)
         facts = facts._replace(cores=cores)

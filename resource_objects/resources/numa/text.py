@@ -19,8 +19,8 @@ from typing import Any
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.resources import text
-from resource_objects.resources.numa.cpus import format_cpus, parse_cpus
-from resource_objects.resources.numa.host import show_kib
+from resource_objects.resources.numa.cells import show_kib
+from resource_objects.resources.numa.cpuset import CPUSet
 
 _invalid_text = functools.partial(InvalidInput, "text")
 
@@ -104,12 +104,12 @@ def _parts(said: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _cell(said: Mapping[str, Any]) -> str:
-    dedicated = f"!{format_cpus(said['dedicated'], '+')}" if said["dedicated"] else ""
-    return f"{format_cpus(said['shared'], '+')}{dedicated}@{said['memory_mb']}"
+    dedicated = f"!{CPUSet(said['dedicated']).text('+')}" if said["dedicated"] else ""
+    return f"{CPUSet(said['shared']).text('+')}{dedicated}@{said['memory_mb']}"
 
 
 def _read_cpus(said: str) -> tuple[int, ...]:
-    return parse_cpus(said.replace("+", ","), f"{_WHAT}, CPUs") if said else ()
+    return CPUSet.parse(said.replace("+", ","), f"{_WHAT}, CPUs") if said else ()
 
 
 def _size(size: str) -> str:

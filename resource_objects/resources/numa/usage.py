@@ -24,8 +24,8 @@ from resource_objects.resources.numa.cell_fit import (
     may_overcommit,
     possible_sizes,
 )
-from resource_objects.resources.numa.cpus import cpus_of, mask_of
-from resource_objects.resources.numa.host import KIB, Cell, page_class
+from resource_objects.resources.numa.cells import KIB, Cell, page_class
+from resource_objects.resources.numa.cpuset import CPUSet, mask_of
 from resource_objects.resources.numa.problem import TOPOLOGY, networks_of, not_in_one_socket
 
 
@@ -67,14 +67,14 @@ def _check_cpus(cell: Cell, placed: PlacedCell, cpus: int) -> None:
     if foreign:
         raise ForeignAmount(
             f"CPUs of cell {placed.cell}",
-            cpus_of(foreign),
-            f"dedicated ones: {cpus_of(cell.facts.dedicated)}",
+            CPUSet.from_mask(foreign),
+            f"dedicated ones: {CPUSet.from_mask(cell.facts.dedicated)}",
         )
     if mask_of(placed.shared) & ~cell.facts.shared:
         raise ForeignAmount(
             f"shared CPUs of cell {placed.cell}",
             placed.shared,
-            f"shared ones: {cpus_of(cell.facts.shared)}",
+            f"shared ones: {CPUSet.from_mask(cell.facts.shared)}",
         )
 
 
@@ -103,7 +103,7 @@ def refreshed(cells: Sequence[Cell], amount: NUMATopologyAmount) -> NUMATopology
     placed: list[PlacedCell] = []
     for part, one in zip(parts_of(cells, amount, is_held=True), amount.placed, strict=True):
         cell = cells[part.place]
-        left = cpus_of(cell.shared_cpus(part.cpus)) if cell.serves_either_way else ()
+        left = CPUSet.from_mask(cell.shared_cpus(part.cpus)) if cell.serves_either_way else ()
         placed.append(one.replace(shared=left) if part.shared and left else one)
     return amount._altered(placed=tuple(placed))
 
@@ -141,7 +141,7 @@ def _refused(
     cell: Cell, part: CellUse, limit: NUMATopologyLimit | None, is_physical: bool
 ) -> Iterator[Reason]:
     ident, facts = cell.facts.id, cell.facts
-    for cpu in cpus_of(part.cpus & cell.pinned):
+    for cpu in CPUSet.from_mask(part.cpus & cell.pinned):
         yield Reason(Rule.UNIT_TAKEN, 1, 0, 1, "PCPU", unit=f"cpu{cpu}", cell=ident)
     count, total = part.cpus.bit_count(), facts.dedicated.bit_count()
     if count and count > cell.free_dedicated:
@@ -193,7 +193,7 @@ def _not_held(cell: Cell, part: CellUse) -> Iterator[Reason]:
     free = part.cpus & ~cell.pinned
     if free:
         held = (part.cpus & cell.pinned).bit_count()
-        unit = f"cpu{cpus_of(free)[0]}"
+        unit = f"cpu{CPUSet.from_mask(free)[0]}"
         yield _below("PCPU", part.cpus.bit_count(), held, ident, unit)
     if part.shared > cell.shared_used:
         yield _below("VCPU", part.shared, cell.shared_used, ident)

@@ -18,7 +18,7 @@ from resource_objects.resources.numa.amount import (
     NUMATopologyAmount,
     numa,
 )
-from resource_objects.resources.numa.host import ANY, KIB, LARGE, SMALL, show_kib
+from resource_objects.resources.numa.cells import ANY, KIB, LARGE, SMALL, show_kib
 from resource_objects.resources.weakening import Step, Weakening, stated
 
 

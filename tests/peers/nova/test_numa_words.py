@@ -22,7 +22,7 @@ from os_resource_classes import normalize_name
 from resource_objects.interop.nova import flavor_topology, format_cpu_spec, parse_cpu_spec
 from resource_objects.interop.nova.host_config import cpu_sets, reserved_pages
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
-from resource_objects.resources.numa.host import ANY, LARGE, SMALL
+from resource_objects.resources.numa.cells import ANY, LARGE, SMALL
 from tests.interop.nova.said import breaks
 
 os.environ.setdefault("OS_NOVA_DISABLE_EVENTLET_PATCHING", "true")

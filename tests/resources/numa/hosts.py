@@ -13,14 +13,13 @@ from resource_objects.exceptions import CapacityException
 from resource_objects.reasons import Reason
 from resource_objects.resources import Amounts
 from resource_objects.resources.numa import (
+    CPUSet,
     GuestCell,
     HostCell,
     NUMATopologyAmount,
     NUMATopologyInventory,
     PagePool,
     PlacedCell,
-    format_cpus,
-    parse_cpus,
 )
 
 #: For laws about what fits: of random questions most do not, and that is no fault of theirs.
@@ -129,7 +128,7 @@ def _placed(text: str) -> PlacedCell:
     for item in rest:
         name, _, value = item.partition(">")
         if name in ("idle", "shared"):
-            said[name] = parse_cpus(value.replace("+", ","))
+            said[name] = CPUSet.parse(value.replace("+", ","))
         elif name == "pages":
             said["page_size_kib"] = int(value)
         else:
@@ -144,7 +143,7 @@ def shown(amount: NUMATopologyAmount) -> str:
 
 def _shown(placed: PlacedCell) -> str:
     parts = [str(placed.cell), "+".join(f"{vcpu}>{cpu}" for vcpu, cpu in placed.pins)]
-    parts += [f"idle>{format_cpus(placed.idle, '+')}"] if placed.idle else []
-    parts += [f"shared>{format_cpus(placed.shared, '+')}"] if placed.shared else []
+    parts += [f"idle>{CPUSet(placed.idle).text('+')}"] if placed.idle else []
+    parts += [f"shared>{CPUSet(placed.shared).text('+')}"] if placed.shared else []
     parts += [f"pages>{placed.page_size_kib}"] if placed.page_size_kib is not None else []
     return ";".join(part for part in parts if part)

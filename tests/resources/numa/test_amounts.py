@@ -14,14 +14,13 @@ from resource_objects import exceptions
 from resource_objects.resources import Amounts
 from resource_objects.resources.numa import (
     NUMA_TOPOLOGY,
+    CPUSet,
     GuestCell,
     NUMATopologyAmount,
     NUMATopologyLimit,
     NUMATopologyResource,
     PlacedCell,
-    format_cpus,
     numa,
-    parse_cpus,
 )
 from resource_objects.resources.records import AmountRecord
 from tests.resources.numa.hosts import KIB_1G, KIB_2M
@@ -202,7 +201,7 @@ def test_it_says_where_it_is_as_others_want_it() -> None:
 
 
 def test_neither_idle_cpus_nor_the_emulators_are_those_of_its_vcpus() -> None:
-    assert {6, 12, 13}.isdisjoint(parse_cpus(PINNED.cpuset))
+    assert {6, 12, 13}.isdisjoint(CPUSet.parse(PINNED.cpuset))
 
 
 def test_pages_of_one_size_in_several_cells_are_one_file() -> None:
@@ -254,11 +253,11 @@ def test_taskset_takes_what_it_is_given() -> None:
     ],
 )
 def test_lists_of_cpus_are_read(text: str, cpus: tuple[int, ...]) -> None:
-    assert parse_cpus(text) == cpus
+    assert CPUSet.parse(text) == cpus
 
 
 @given(numa_amounts())
 def test_lists_of_cpus_that_are_written_are_read_back(amount: NUMATopologyAmount) -> None:
     for cell in amount.cells:
         if cell.vcpus:
-            assert parse_cpus(format_cpus(cell.vcpus)) == cell.vcpus
+            assert CPUSet.parse(str(CPUSet(cell.vcpus))) == cell.vcpus

@@ -21,6 +21,7 @@ from resource_objects.resources import IntegerAmount, Inventories
 from resource_objects.resources.numa import (
     NUMA_TOPOLOGY,
     CellUsage,
+    CPUSet,
     GuestCell,
     HostCell,
     NUMATopologyAmount,
@@ -29,7 +30,6 @@ from resource_objects.resources.numa import (
     PagePool,
     PlacedCell,
     numa,
-    parse_cpus,
 )
 from resource_objects.testing.refusals import raises_code
 from tests.resources.numa.hosts import KIB_2M, cored, host, paged, plain, pools, refused
@@ -337,11 +337,11 @@ PLACED = [
 OTHERS = [
     case("InvalidField", lambda: NUMATopologyLimit(vcpus={0: -1}), "vcpus", "a limit below zero"),
     case("NegativeAmount", lambda: -NUMATopologyLimit(), "limit", "a limit given back"),
-    case("InvalidText", lambda: parse_cpus("0-3,x"), "CPU list: got '0-3,x'", "no CPU list"),
-    case("InvalidText", lambda: parse_cpus("3-0"), "CPU list: got '3-0'", "a range backwards"),
-    case("InvalidText", lambda: parse_cpus("0-3,^0-3"), "CPU list", "all CPUs left out"),
-    case("InvalidText", lambda: parse_cpus("0-9999999"), "CPU list", "more CPUs than anybody has"),
-    case("InvalidText", lambda: parse_cpus(None), "CPU list: got None", "no text"),  # type: ignore[arg-type]
+    case("InvalidText", lambda: CPUSet.parse("0-3,x"), "CPU list: got '0-3,x'", "no CPU list"),
+    case("InvalidText", lambda: CPUSet.parse("3-0"), "CPU list: got '3-0'", "a range backwards"),
+    case("InvalidText", lambda: CPUSet.parse("0-3,^0-3"), "CPU list", "all CPUs left out"),
+    case("InvalidText", lambda: CPUSet.parse("0-9999999"), "CPU list", "CPUs that no host has"),
+    case("InvalidText", lambda: CPUSet.parse(None), "CPU list: got None", "no text"),  # type: ignore[arg-type]
     case(InvalidInventory, lambda: host(CELL).cell(7), "host cell: got 7", "no such cell"),
     case("InvalidText", lambda: NUMATopologyAmount.parse("two"), "two", "no amount"),
     case("InvalidText", lambda: NUMA_TOPOLOGY.parse_inventory("x"), "HostCell", "no inventory"),
@@ -412,7 +412,7 @@ PINNED = NUMATopologyAmount(
         ),
         pytest.param(
             PINNED.replace(placed=[PlacedCell(1, pins={0: 5})]),
-            "CPUs of cell 1: got (5,), expected dedicated ones: (2, 3, 6, 7)",
+            "CPUs of cell 1: got (5,), expected dedicated ones: 2-3,6-7",
             id="CPU of another cell",
         ),
         pytest.param(
@@ -445,7 +445,7 @@ PINNED = NUMATopologyAmount(
         ),
         pytest.param(
             NUMATopologyAmount([GuestCell(shared=[0])], placed=[PlacedCell(0, shared=[8, 9])]),
-            "shared CPUs of cell 0: got (8, 9), expected shared ones: (8,)",
+            "shared CPUs of cell 0: got (8, 9), expected shared ones: 8",
             id="CPU of shared vCPUs",
         ),
     ],
@@ -543,7 +543,7 @@ def test_anything_else_makes_a_valid_object_or_a_clear_error(
 @given(anything)
 def test_anything_else_is_no_list_of_cpus_or_a_valid_one(value: Any) -> None:
     try:
-        cpus = parse_cpus(value)
+        cpus = CPUSet.parse(value)
     except exceptions.InvalidInput as error:
         if not error.is_about("text"):
             raise

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from resource_objects import base, fields, ratio
 from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.fields import MAX_FIGURE
-from resource_objects.resources.numa.cpus import MAX_ID, cpus_of, mask_of
+from resource_objects.resources.numa.cpuset import MAX_ID, CPUSet, mask_of
 
 #: KiB in a MiB.
 KIB = 1024
@@ -223,16 +223,32 @@ class CellUsage(base.ResourceObject, frozen=True):
 SMALL, LARGE, ANY = "small", "large", "any"
 PAGE_SIZES = (SMALL, LARGE, ANY)
 
-#: KiB in one of a unit. In the field ``2MB`` means 2 MiB: pages have no other sizes.
+#: KiB of each unit. ``2MB`` means 2 MiB: pages have no decimal sizes.
 _UNITS = {"k": 1, "m": 1024, "g": 1024**2, "t": 1024**3}
-_SIZE = re.compile(r"([0-9]{1,12})\s*(?:([kmgt])(?:i?b)?)?\Z", re.ASCII | re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,12})\s*(?:([kmgt])(?:i?b)?)?", re.ASCII | re.IGNORECASE)
+
+
+def parse_size_kib(value: object) -> int | None:
+    """Return the KiB of a page size, None if it is not the size of a page: a power of two.
+
+    :param value: KiB as an integer or in digits, or digits with a unit such as ``2MB``, ``1 GiB``
+
+    >>> [parse_size_kib(size) for size in ("2MB", "1 GiB", 2048, "4", "3MB", "large")]
+    [2048, 1048576, 2048, 4, None, None]
+    """
+    text = str(value) if type(value) is int else value
+    match = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
+    if match is None:
+        return None
+    kib = int(match[1]) * _UNITS[(match[2] or "k").lower()]
+    return kib if 0 < kib <= MAX_FIGURE and not kib & (kib - 1) else None
 
 
 def parse_page_size(value: object) -> str:
-    """Return a page size as it is kept: a word, or KiB in digits.
+    """Return a page size of a request as it is stored: a word, or KiB in digits.
 
-    :param value: ``small``, ``large``, ``any``, KiB as an integer or in digits, or with a unit
-    :raises InvalidInput: if it is none
+    :param value: ``small``, ``large``, ``any``, or a size as :func:`parse_size_kib` takes it
+    :raises InvalidInput: for any other value
 
     >>> [parse_page_size(size) for size in ("2MB", "1 GiB", 2048, "large")]
     ['2048', '1048576', '2048', 'large']
@@ -242,16 +258,10 @@ def parse_page_size(value: object) -> str:
     """
     if isinstance(value, str) and value.lower() in PAGE_SIZES:
         return value.lower()
-    text = str(value) if type(value) is int else value
-    found = _SIZE.match(text.strip()) if isinstance(text, str) else None
-    kib = int(found[1]) * _UNITS[(found[2] or "k").lower()] if found else 0
-    if not 0 < kib <= MAX_FIGURE or kib & (kib - 1):
-        raise InvalidInput(
-            "text",
-            "page size",
-            value,
-            "small, large, any, or a power of two such as 2048 (KiB) or 1GB",
-        )
+    kib = parse_size_kib(value)
+    if kib is None:
+        expected = "small, large, any, or a power of two such as 2048 (KiB) or 1GB"
+        raise InvalidInput("text", "page size", value, expected)
     return str(kib)
 
 
@@ -414,7 +424,7 @@ def cores_of(siblings: Iterable[Iterable[int]], dedicated: int) -> tuple[int, ..
     alone = dedicated
     for core in cores:
         alone &= ~core
-    cores += [1 << cpu for cpu in cpus_of(alone)]
+    cores += [1 << cpu for cpu in CPUSet.from_mask(alone)]
     found = [core for core in cores if core & dedicated]
     return tuple(sorted(found, key=lambda core: (core & dedicated) & -(core & dedicated)))
 
@@ -431,7 +441,7 @@ def usage_of(cell: Cell) -> CellUsage:
     return CellUsage._as_kept(
         cell=cell.facts.id,
         shared=cell.shared_used,
-        pinned=cpus_of(cell.pinned),
+        pinned=CPUSet.from_mask(cell.pinned),
         loose=cell.loose,
         memory_mb=cell.memory_used,
         pages=tuple(sorted(pair for pair in cell.pages_used.items() if pair[1])),
