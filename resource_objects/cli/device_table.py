@@ -14,9 +14,9 @@ from resource_objects.cli.base import Command, Dicts, Many, Maybe, Pairs, Refuse
 from resource_objects.cli.device_columns import FACTS, KEPT, SEEN_FACTS, SEEN_KEPT
 from resource_objects.exceptions import DiscoveryError
 from resource_objects.host.devices import machine_devices
+from resource_objects.host.holdings import DeviceStatus, read_devices
 from resource_objects.host.pci_ids import PCINames, system_names
 from resource_objects.host.rules import match_rules, read_rules
-from resource_objects.host.status import KeptDevice, read_devices
 from resource_objects.names import natural_order
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def kept(command: Command, parsed_args: argparse.Namespace, *, is_brief: bool) -
 
 
 def kept_table(
-    command: Command, devices: Iterable[KeptDevice], first: str, *, is_brief: bool
+    command: Command, devices: Iterable[DeviceStatus], first: str, *, is_brief: bool
 ) -> Table:
     """Return devices that are kept, by host and address; parts below what they are part of.
 
@@ -136,7 +136,7 @@ def kept_table(
     return (seen, _chosen(rows, columns, seen)) if is_brief else (columns, rows)
 
 
-def _kept_row(one: KeptDevice, names: DeviceNames) -> Iterator[Any]:
+def _kept_row(one: DeviceStatus, names: DeviceNames) -> Iterator[Any]:
     device = one.device
     yield f"{device.vendor_id}:{device.product_id}"
     yield Maybe(names.of(device.vendor_id, device.product_id))
@@ -147,8 +147,8 @@ def _kept_row(one: KeptDevice, names: DeviceNames) -> Iterator[Any]:
     yield Maybe(device.parent)
     yield Maybe(device.numa_node)
     yield one.provider
-    yield DeviceState((one.state, one.gone, one.disabled is not None))
-    yield one.gone
+    yield DeviceState((one.state, one.is_withdrawn, one.disabled is not None))
+    yield one.is_withdrawn
     yield Maybe(one.disabled and str(one.disabled))
     yield Many(list(one.holders))
 

@@ -31,15 +31,15 @@ from resource_objects.cli.base import (
 )
 from resource_objects.cli.render import UNICODE as UNICODE_BARS
 from resource_objects.cli.render import Glyphs, bar
-from resource_objects.host.numa import numa_inventory
-from resource_objects.host.status import (
+from resource_objects.host.holdings import (
     CellFigures,
-    CellHolder,
+    CellUser,
     HostCells,
     PageFigures,
     cores_of,
     read_cells,
 )
+from resource_objects.host.numa import numa_inventory
 from resource_objects.resources.numa import CellUsage, CPUSet, HostCell
 from resource_objects.resources.numa.cells import show_kib
 
@@ -84,7 +84,7 @@ def numa_drawing(host: HostCells, glyphs: Glyphs = UNICODE_BARS, width: int = WI
     >>> cell = HostCell(0, dedicated=[1, 3], siblings=[(0, 2), (1, 3)], memory_mb=1024)
     >>> used = CellUsage(0, pinned=[1, 3], memory_mb=256)
     >>> host = HostCells("box", NUMATopologyInventory([cell], usage=[used]),
-    ...                  ((CellHolder("job-1", cpus=(1,), idle=(3,), memory_mb=256),),))
+    ...                  ((CellUser("job-1", cpus=(1,), idle=(3,), memory_mb=256),),))
     >>> print(numa_drawing(host, ASCII, 60))
     box: 1 NUMA cell, 4 CPUs on 2 cores, 1024 MiB
     <BLANKLINE>
@@ -188,7 +188,7 @@ class _Drawing:
                 yield _labelled(label, between.join(texts))
 
     def _counts(
-        self, cell: HostCell, figures: CellFigures, holders: Sequence[CellHolder]
+        self, cell: HostCell, figures: CellFigures, holders: Sequence[CellUser]
     ) -> Iterator[str]:
         if cell.shared:
             by = {one.consumer: one.vcpus for one in holders}
@@ -198,7 +198,7 @@ class _Drawing:
             yield self._bar("dedicated", figures.dedicated_used, figures.dedicated, "CPUs", by)
 
     def _memory(
-        self, cell: HostCell, figures: CellFigures, holders: Sequence[CellHolder]
+        self, cell: HostCell, figures: CellFigures, holders: Sequence[CellUser]
     ) -> Iterator[str]:
         if not cell.memory_mb:
             yield _labelled("memory", "none")
@@ -255,7 +255,7 @@ def _rows(cores: Sequence[tuple[int, ...]], most: int) -> Iterator[Sequence[tupl
 
 
 def _cpu_marks(
-    cell: HostCell, used: CellUsage, holders: Iterable[CellHolder], letters: Mapping[str, str]
+    cell: HostCell, used: CellUsage, holders: Iterable[CellUser], letters: Mapping[str, str]
 ) -> dict[int, str]:
     """Return the mark of each CPU of a cell."""
     marks = dict.fromkeys(cell.cpus, OWN)
@@ -276,13 +276,13 @@ def letters_of(host: HostCells) -> dict[str, str]:
     >>> from resource_objects.resources.numa import HostCell, NUMATopologyInventory
     >>> cells = NUMATopologyInventory([HostCell(0, memory_mb=1)])
     >>> many_jobs = tuple((f"job-{number:02}", {}) for number in range(28))
-    >>> list(letters_of(HostCells("box", cells, ((),), elsewhere=many_jobs)).values())[24:]
+    >>> list(letters_of(HostCells("box", cells, ((),), outside_cells=many_jobs)).values())[24:]
     ['Y', 'Z', 'AA', 'AB']
     """
     cells = [one for holders in host.holders for one in holders]
     pinned = {one.consumer for one in cells if one.cpus or one.idle}
     inside = {one.consumer for one in cells}
-    every = inside.union(name for name, _ in host.elsewhere)
+    every = inside.union(name for name, _ in host.outside_cells)
     ordered = sorted(every, key=lambda name: (name not in pinned, name not in inside, name))
     return {name: _letter(number) for number, name in enumerate(ordered)}
 
@@ -294,7 +294,7 @@ def _letter(number: int) -> str:
 
 def consumer_lines(host: HostCells, letters: Mapping[str, str]) -> Iterator[str]:
     """Yield a line for each consumer: its letter, its name, and what it holds of the host."""
-    elsewhere = dict(host.elsewhere)
+    elsewhere = dict(host.outside_cells)
     for name, letter in letters.items():
         held = [one for holders in host.holders for one in holders if one.consumer == name]
         parts = list(held_parts(held))
@@ -304,10 +304,10 @@ def consumer_lines(host: HostCells, letters: Mapping[str, str]) -> Iterator[str]
         yield f"{letter}  {name}: {'; '.join(parts)}"
 
 
-def held_parts(held: Sequence[CellHolder]) -> Iterator[str]:
+def held_parts(held: Sequence[CellUser]) -> Iterator[str]:
     """Yield what a consumer holds of some cells, together.
 
-    >>> first, second = CellHolder("job-1", cpus=(4,), idle=(12,)), CellHolder("job-1", cpus=(5,))
+    >>> first, second = CellUser("job-1", cpus=(4,), idle=(12,)), CellUser("job-1", cpus=(5,))
     >>> list(held_parts([first, second]))
     ['CPUs 4-5', '12 left empty']
     """
@@ -490,8 +490,8 @@ def cell_rows(host: HostCells | None) -> Iterator[Sequence[Any]]:
             cell.tunneled,
             CellHolders(list(holders)),
         )
-    if host.elsewhere:
-        yield (*_NO_CELL, CellHolders(list(host.in_no_cell())))
+    if host.outside_cells:
+        yield (*_NO_CELL, CellHolders(list(host.holders_outside_cells())))
 
 
 #: What the row of no cell says: there are no figures of its own.

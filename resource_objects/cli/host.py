@@ -26,9 +26,9 @@ from resource_objects.cli.device_columns import FACTS, KEPT
 
 if TYPE_CHECKING:
     from resource_objects.host.facts import Machine, Pages
+    from resource_objects.host.holdings import DeviceStatus, HostCells, HostDevices
     from resource_objects.host.numa import CPUSplit
     from resource_objects.host.shown import ShownMachine
-    from resource_objects.host.status import HostCells, HostDevices, KeptDevice
     from resource_objects.ledger import Ledger
     from resource_objects.providers import Provider
     from resource_objects.resources.pci import Device
@@ -418,7 +418,7 @@ class ListDevices(Lister):
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
         """Read them."""
         from resource_objects.cli.device_table import kept_table
-        from resource_objects.host.status import read_devices
+        from resource_objects.host.holdings import read_devices
         from resource_objects.resources import resource
 
         wanted = parsed_args.resource_class
@@ -434,7 +434,7 @@ class ListDevices(Lister):
                 for one in host.devices
                 if wanted in (None, one.device.resource_class)
                 and (not parsed_args.free or one.is_free)
-                and (not parsed_args.held or one.is_taken)
+                and (not parsed_args.held or one.is_allocated)
             ],
             "device",
             is_brief=self.is_brief,
@@ -455,7 +455,7 @@ class ShowDevice(ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Read it."""
         from resource_objects.cli.device_table import DeviceNames
-        from resource_objects.host.status import read_devices
+        from resource_objects.host.holdings import read_devices
         from resource_objects.resources.pci.device import parse_address
 
         host, slash, address = parsed_args.device.rpartition("/")
@@ -467,7 +467,7 @@ class ShowDevice(ShowOne):
         return _SHOWN, tuple(_device_shown(found, found.find(address), DeviceNames(self)))
 
 
-def _device_shown(host: HostDevices, one: KeptDevice, names: Any) -> Iterator[Any]:
+def _device_shown(host: HostDevices, one: DeviceStatus, names: Any) -> Iterator[Any]:
     device = one.device
     yield one.name
     yield one.host
@@ -486,7 +486,7 @@ def _device_shown(host: HostDevices, one: KeptDevice, names: Any) -> Iterator[An
     yield device.one_time_use
     yield Pairs(dict(device.facts))
     yield one.state
-    yield one.gone
+    yield one.is_withdrawn
     yield Maybe(one.disabled and str(one.disabled))
     yield Many(list(one.holders))
     yield Dicts(
@@ -494,6 +494,6 @@ def _device_shown(host: HostDevices, one: KeptDevice, names: Any) -> Iterator[An
     )
 
 
-def _relative(one: KeptDevice) -> tuple[Any, ...]:
+def _relative(one: DeviceStatus) -> tuple[Any, ...]:
     device = one.device
     return device.address, device.resource_class, device.type, one.state, list(one.holders)

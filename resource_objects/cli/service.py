@@ -71,7 +71,7 @@ def _device_of(ledger: Ledger, device: str) -> str:
 
     :raises InvalidInput: for a virtual function, which is disabled with its card
     """
-    from resource_objects.host.status import read_devices
+    from resource_objects.host.holdings import read_devices
 
     host, slash, address = device.rpartition("/")
     if not slash or not host:

@@ -18,7 +18,7 @@
 ``model``           from the facts of a machine to a tree of providers
 ``sync``            keeping a host in a ledger as it is now
 ``shown``           ShownMachine: a machine as text, to be kept from elsewhere
-``status``          what a ledger keeps of cells and devices of hosts, with who holds what
+``holdings``        the allocations of hosts: consumers of cells, CPUs and devices
 ``tracker``         the resource tracker: drivers, claims and moves of an agent's hosts
 ``environment``     the variables that tell a job which part of a host is its own
 ==================  ===============================================================================
@@ -44,24 +44,24 @@ if TYPE_CHECKING:
     from resource_objects.host.environment import job_environment as job_environment
     from resource_objects.host.environment import read_environment as read_environment
     from resource_objects.host.facts import Machine as Machine
+    from resource_objects.host.holdings import HostCells as HostCells
+    from resource_objects.host.holdings import HostDevices as HostDevices
+    from resource_objects.host.holdings import read_cells as read_cells
+    from resource_objects.host.holdings import read_devices as read_devices
     from resource_objects.host.linux import read_machine as read_machine
     from resource_objects.host.model import provider_tree as provider_tree
     from resource_objects.host.numa import numa_inventory as numa_inventory
     from resource_objects.host.rules import DeviceRule as DeviceRule
     from resource_objects.host.rules import match_rules as match_rules
     from resource_objects.host.shown import ShownMachine as ShownMachine
-    from resource_objects.host.status import HostCells as HostCells
-    from resource_objects.host.status import HostDevices as HostDevices
-    from resource_objects.host.status import read_cells as read_cells
-    from resource_objects.host.status import read_devices as read_devices
     from resource_objects.host.sync import sync_host as sync_host
 
 #: ``{public name: module that defines it}``
 _HOME = {
     "ComputeNode": "compute_node",
     "DeviceRule": "rules",
-    "HostCells": "status",
-    "HostDevices": "status",
+    "HostCells": "holdings",
+    "HostDevices": "holdings",
     "Machine": "facts",
     "ShownMachine": "shown",
     "discover": "discovery",
@@ -71,8 +71,8 @@ _HOME = {
     "match_rules": "rules",
     "numa_inventory": "numa",
     "provider_tree": "model",
-    "read_cells": "status",
-    "read_devices": "status",
+    "read_cells": "holdings",
+    "read_devices": "holdings",
     "read_environment": "environment",
     "read_machine": "linux",
     "sync_host": "sync",

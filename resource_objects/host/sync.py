@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resource_objects.exceptions import InUse, InvalidInput, InvalidTree, NotFound
-from resource_objects.host.status import HostDevices, read_devices
+from resource_objects.host.holdings import HostDevices, read_devices
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import stored_classes
 from resource_objects.resources import Inventory
@@ -189,9 +189,11 @@ def with_held(
         be reset is none
 
     >>> import resource_objects as ro
-    >>> from resource_objects.host.status import KeptDevice
+    >>> from resource_objects.host.holdings import DeviceStatus
     >>> gpu = ro.Device("0000:3b:00.0", "10de", "2330", resource_class="PGPU")
-    >>> held = KeptDevice("box", "box/0000:3b:00.0", gpu, "allocated", ("job-1",), is_taken=True)
+    >>> held = DeviceStatus(
+    ...     "box", "box/0000:3b:00.0", gpu, "allocated", ("job-1",), is_allocated=True
+    ... )
     >>> now = with_held(Provider("box", "VCPU=4"), HostDevices("box", (held,)))
     >>> print(*now.staying)
     0000:3b:00.0 stays reserved: it is not offered any more, and job-1 holds it
@@ -298,12 +300,12 @@ class _Merged:
 
     def _is_in_use(self, address: str) -> bool:
         one = self._kept[address]
-        return one.is_taken or self._is_held_whole(one.device.parent)
+        return one.is_allocated or self._is_held_whole(one.device.parent)
 
     def _is_held_whole(self, address: str | None) -> bool:
         """Tell whether somebody has a physical function, and so all that is split off it."""
         one = self._kept.get(address or "")
-        return one is not None and one.is_taken and one.device.can_be_split
+        return one is not None and one.is_allocated and one.device.can_be_split
 
     def _check_reset(self, address: str) -> None:
         one = self._kept.get(address)
@@ -416,7 +418,7 @@ class _Merged:
         uses = [
             DeviceUse(address, ALLOCATED, gone=True)
             if address not in self._spent
-            and self._kept[address].is_taken
+            and self._kept[address].is_allocated
             and _counted_as(self._now[address]) in present
             else DeviceUse(address, SPENT)
             for address in sorted(withheld)

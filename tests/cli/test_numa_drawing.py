@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from resource_objects.cli.drawing import FREE, IDLE, OWN, SHARED, TAKEN, numa_drawing
 from resource_objects.cli.render import ASCII, UNICODE
-from resource_objects.host.status import CellHolder, HostCells
+from resource_objects.host.holdings import CellUser, HostCells
 from resource_objects.resources.numa import CellUsage, HostCell, NUMATopologyInventory, PagePool
 from tests.support.lengths import examples
 from tests.support.numa_strategies import numa_inventories
@@ -65,12 +65,12 @@ FULL = host(
     ],
     holders=(
         (
-            CellHolder("job-1", cpus=(2,), idle=(10,), memory_mb=512),
-            CellHolder("job-2", vcpus=6, memory_mb=512),
-            CellHolder("job-3", cpus=(3,), pages=((2048, 510),)),
-            CellHolder("job-4", loose=1),
+            CellUser("job-1", cpus=(2,), idle=(10,), memory_mb=512),
+            CellUser("job-2", vcpus=6, memory_mb=512),
+            CellUser("job-3", cpus=(3,), pages=((2048, 510),)),
+            CellUser("job-4", loose=1),
         ),
-        (CellHolder("job-1", memory_mb=4096),),
+        (CellUser("job-1", memory_mb=4096),),
     ),
     elsewhere=(("job-5", {"VCPU": 2, "MEMORY_MB": 100}),),
     cpu_ratio=4,
@@ -164,7 +164,7 @@ def test_many_cores_take_rows_of_equal_length(count, lengths):
 
 
 def test_there_are_letters_for_any_number_of_consumers():
-    holders = tuple(CellHolder(f"job-{n:03}", cpus=(n,)) for n in range(60))
+    holders = tuple(CellUser(f"job-{n:03}", cpus=(n,)) for n in range(60))
     drawn = numa_drawing(
         host(
             HostCell(0, dedicated=range(60)),
@@ -207,7 +207,7 @@ def test_a_long_list_of_what_a_consumer_holds_goes_on_below_it():
     drawn = host(
         HostCell(0, dedicated=range(60)),
         usage=[CellUsage(0, pinned=cpus)],
-        holders=((CellHolder("a job with a name", cpus=cpus, memory_mb=1),),),
+        holders=((CellUser("a job with a name", cpus=cpus, memory_mb=1),),),
     )
     lines = numa_drawing(drawn, width=60).splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("A  a job"))
@@ -229,7 +229,7 @@ def test_every_cpu_is_drawn_once_with_what_it_is_and_nothing_is_too_wide(
     inventory, width, glyphs, named
 ):
     holders = tuple(
-        (CellHolder("job-1", vcpus=used.shared, cpus=used.pinned[1:], idle=used.pinned[:1]),)
+        (CellUser("job-1", vcpus=used.shared, cpus=used.pinned[1:], idle=used.pinned[:1]),)
         if named and used.pinned
         else ()
         for used in inventory.usage

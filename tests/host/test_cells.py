@@ -8,7 +8,7 @@ import json
 import pytest
 
 import resource_objects as ro
-from resource_objects.host.status import CellHolder, HostCells, read_cells
+from resource_objects.host.holdings import CellUser, HostCells, read_cells
 from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.providers.orders import ConsumerOrder, Operation, StoredRequest, Write
 from resource_objects.resources.numa import (
@@ -68,13 +68,13 @@ def test_what_each_consumer_holds_of_a_cell(lab):
     assert found.host == "host0"
     assert found.holders == (
         (
-            CellHolder("job-1", cpus=(1, 5), pages=((2048, 512),)),
-            CellHolder("job-2", vcpus=2, memory_mb=512),
+            CellUser("job-1", cpus=(1, 5), pages=((2048, 512),)),
+            CellUser("job-2", vcpus=2, memory_mb=512),
         ),
         (),
     )
     assert found.inventory.usage[0].pinned == (1, 5)
-    assert found.elsewhere == ()
+    assert found.outside_cells == ()
 
 
 def test_a_cpu_left_empty_on_purpose_is_told_from_one_that_runs_something(lab):
@@ -112,14 +112,14 @@ def test_a_request_that_does_not_explain_what_is_held_explains_nothing(lab):
 
 def test_cpus_taken_by_number_are_loose(lab):
     lab.claim("job-1", {"host0/numa0": "PCPU=2"})
-    assert read_cells(lab, "host0").holders[0] == (CellHolder("job-1", loose=2),)
+    assert read_cells(lab, "host0").holders[0] == (CellUser("job-1", loose=2),)
 
 
 def test_what_is_held_of_the_host_in_no_cell_is_elsewhere(lab):
     lab.claim("job-1", {"host0": "VCPU=1,MEMORY_MB=100,DISK_GB=5"})
     lab.claim("job-2", {"host0": "DISK_GB=5"})
     found = read_cells(lab, "host0")
-    assert found.elsewhere == (("job-1", {"VCPU": 1, "MEMORY_MB": 100}),)
+    assert found.outside_cells == (("job-1", {"VCPU": 1, "MEMORY_MB": 100}),)
     assert found.holders == ((), ())
 
 
@@ -141,7 +141,7 @@ def test_cells_that_nobody_holds_anything_of():
 
 
 def test_a_holder_is_plain_data_for_json():
-    holder = CellHolder("job-1", 1, (2,), (3,), 0, 4, ((2048, 5),))
+    holder = CellUser("job-1", 1, (2,), (3,), 0, 4, ((2048, 5),))
     assert json.loads(json.dumps(holder.to_dict())) == {
         "consumer": "job-1",
         "vcpus": 1,

@@ -11,10 +11,10 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.devices import machine_devices
 from resource_objects.host.facts import Core, DeviceKind, Machine, PCIDevice
+from resource_objects.host.holdings import DeviceStatus, HostDevices, read_devices
 from resource_objects.host.model import provider_tree
 from resource_objects.host.partitions import thousandths
 from resource_objects.host.rules import DeviceRule
-from resource_objects.host.status import HostDevices, KeptDevice, read_devices
 from resource_objects.host.sync import HostSync, sync_host, with_held
 from resource_objects.providers.provider import stored_classes
 from resource_objects.site import export_site
@@ -286,7 +286,7 @@ def test_a_card_that_lost_its_functions_stays_one_for_who_holds_a_function():
         assert [one.device.type for one in devices(ledger)] == ["type-PCI"]
 
 
-def devices(ledger: ro.Ledger) -> tuple[KeptDevice, ...]:
+def devices(ledger: ro.Ledger) -> tuple[DeviceStatus, ...]:
     return read_devices(ledger, "box")[0].devices
 
 
@@ -554,7 +554,9 @@ def test_what_was_added_to_a_device_waits_while_that_is_of_another_class():
 
 def test_holders_are_told_by_name():
     gpu = ro.Device(GPU.address, "10de", "2330", resource_class="PGPU")
-    one = KeptDevice("box", f"box/{GPU.address}", gpu, "unavailable", ("a", "b"), is_taken=True)
+    one = DeviceStatus(
+        "box", f"box/{GPU.address}", gpu, "unavailable", ("a", "b"), is_allocated=True
+    )
     held = with_held(tree(), HostDevices("box", (one,)))
     assert str(held.staying[0]).endswith("any more, and a and b hold it")
     nameless = dataclasses.replace(one, holders=())

@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 import resource_objects as ro
 from resource_objects.host.devices import machine_devices
 from resource_objects.host.facts import Core, DeviceKind, Machine, PCIDevice
+from resource_objects.host.holdings import DeviceStatus, read_devices
 from resource_objects.host.model import provider_tree
-from resource_objects.host.status import KeptDevice, read_devices
 from resource_objects.host.sync import sync_host
 from resource_objects.providers.audit import FindingKind
 from tests.support.lengths import examples
@@ -65,7 +65,7 @@ class Host(RuleBasedStateMachine):
         self.ledger.close()
 
     @property
-    def kept(self) -> dict[str, KeptDevice]:
+    def kept(self) -> dict[str, DeviceStatus]:
         (host,) = read_devices(self.ledger, "box")
         return {one.device.address: one for one in host.devices}
 
@@ -146,8 +146,8 @@ class Host(RuleBasedStateMachine):
         kept = self.kept
         for one in kept.values():
             above = kept.get(one.device.parent or "")
-            if above is not None and one.is_taken:
-                assert not above.is_taken
+            if above is not None and one.is_allocated:
+                assert not above.is_allocated
                 assert not above.is_free
 
     @invariant()

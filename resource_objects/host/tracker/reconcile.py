@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
 
 from resource_objects import clock, exceptions, names
-from resource_objects.host.status import HostDevices, read_devices
+from resource_objects.host.holdings import HostDevices, read_devices
 from resource_objects.host.sync import StayingDevice, beside_held
 from resource_objects.host.tracker.configuration import AppliedConfiguration, ProviderConfiguration
 from resource_objects.host.tracker.driver import Driver
