@@ -21,7 +21,8 @@ import resource_objects as ro
 from benchmarks import nova_tracker, statements
 from benchmarks.measure import Row
 from resource_objects.host import Machine, provider_tree
-from resource_objects.host.facts import Core, NUMACell, PCIDevice
+from resource_objects.host.machine import Core, NUMACell, PCIDevice
+from resource_objects.host.settings import HostSettings
 from resource_objects.host.tracker import Driver, ResourceTracker
 from resource_objects.providers.reshape import Move, NewProvider, Part, Reshape
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool
@@ -81,7 +82,9 @@ class Large(Driver):
     def update_provider_tree(self, tree: ro.Provider, available: Any) -> None:
         """Make the tree of the facts."""
         cpus = f"0-{CELLS * CPUS - 1}"
-        made = provider_tree(available, rules=["10de:*=PGPU"], numa=True, dedicated=cpus)
+        made = provider_tree(
+            available, HostSettings(device_rules=["10de:*=PGPU"], dedicated=cpus), numa=True
+        )
         has = ro.Inventories({**made.inventories, "DISK_GB": DISK_GB})
         tree.update(inventories=has, traits=made.traits, children=made.children)
 

@@ -16,7 +16,7 @@ def lazily(
     :param home: ``{public name: module of the package that defines it}``
 
     >>> package = {"__name__": "resource_objects.host", "__all__": ["Machine"]}
-    >>> load, names = lazily(package, {"Machine": "facts"})
+    >>> load, names = lazily(package, {"Machine": "machine"})
     >>> load("Machine").__name__, "Machine" in package, names()
     ('Machine', True, ['Machine', '__all__', '__name__'])
     >>> load("Machines")

@@ -11,6 +11,7 @@
 ``device_table``       PCI devices as a table; ``device_columns``: their columns
 ``completion``         what a shell completes
 ``tour``               the tour on this machine
+``environment``        the variables that tell a job its part of a host
 ``host``               the commands themselves, by what they are about; so are ``candidates``,
                        ``capacity`` (how many, how much, when), ``consumer``, ``explain``,
                        ``hosts``, ``job``, ``ledger``, ``names``, ``provider``, ``schedule``,

@@ -25,7 +25,7 @@ from resource_objects import exceptions
 
 if TYPE_CHECKING:
     from resource_objects.cli.render import Glyphs
-    from resource_objects.host.facts import Machine
+    from resource_objects.host.machine import Machine
     from resource_objects.ledger import Ledger
     from resource_objects.reasons import Reason
     from resource_objects.resources import Inventories

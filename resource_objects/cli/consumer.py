@@ -151,7 +151,7 @@ class ShowConsumer(ShowOne):
         from resource_objects.providers.composite import located_amounts
 
         if parsed_args.env:
-            from resource_objects.host import export_lines, read_environment
+            from resource_objects.cli.environment import export_lines, read_environment
 
             with self.open_ledger() as ledger:
                 found = read_environment(ledger, parsed_args.name, host=parsed_args.host)

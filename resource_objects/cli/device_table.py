@@ -13,15 +13,14 @@ from resource_objects import exceptions
 from resource_objects.cli.base import Command, Dicts, Many, Maybe, Pairs, Refused
 from resource_objects.cli.device_columns import FACTS, KEPT, SEEN_FACTS, SEEN_KEPT
 from resource_objects.exceptions import DiscoveryError
-from resource_objects.host.devices import machine_devices
+from resource_objects.host.device_rules import machine_devices, match_rules, read_rules
 from resource_objects.host.holdings import DeviceStatus, read_devices
 from resource_objects.host.pci_ids import PCINames, system_names
-from resource_objects.host.rules import match_rules, read_rules
 from resource_objects.names import natural_order
 
 if TYPE_CHECKING:
     from resource_objects.cli.base import Command
-    from resource_objects.host.facts import Machine, PCIDevice
+    from resource_objects.host.machine import Machine, PCIDevice
 
 Table = tuple[Sequence[str], Iterable[Sequence[Any]]]
 
@@ -37,8 +36,8 @@ def functions(command: Command, machine: Machine, rules: Iterable[str], *, is_br
     read = read_rules(rules)
     found = machine_devices(machine, read)
     taken = {device.address: device.resource_class for device in found.devices}
-    rule_of = {each.device.address: each.rule for each in match_rules(read, machine.devices)}
-    skipped = {each.device.address: each.reason for each in found.skipped}
+    rule_of = {device.address: rule for device, rule in match_rules(read, machine.devices)}
+    skipped = {each.subject: each.detail for each in found.skipped}
     names = DeviceNames(command)
     rows = []
     for each in sorted(

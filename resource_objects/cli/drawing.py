@@ -39,12 +39,13 @@ from resource_objects.host.holdings import (
     cores_of,
     read_cells,
 )
-from resource_objects.host.numa import numa_inventory
+from resource_objects.host.settings import HostSettings
+from resource_objects.host.tree import numa_inventory
 from resource_objects.resources.numa import CellUsage, CPUSet, HostCell
 from resource_objects.resources.numa.cells import show_kib
 
 if TYPE_CHECKING:
-    from resource_objects.host.facts import Machine
+    from resource_objects.host.machine import Machine
 
 #: Marks of CPUs that no consumer runs on, and what they mean.
 FREE, SHARED, IDLE, OWN, TAKEN = ".", "s", "-", "h", "?"
@@ -407,7 +408,7 @@ def kept_cells(command: Command, parsed_args: argparse.Namespace) -> HostCells:
 
 
 def _settings(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return the options about a machine as arguments of its inventory."""
+    """Return the options that are settings of a machine."""
     names = ("shared", "dedicated", "reserved_pages")
     return {name: getattr(parsed_args, name) for name in names if getattr(parsed_args, name)}
 
@@ -418,8 +419,9 @@ def cells_here(command: Command, parsed_args: argparse.Namespace) -> tuple[HostC
     None if the machine has no cells. A ledger is looked into only if there is one.
     """
     machine = command.machine(parsed_args)
-    settings = _settings(parsed_args)
-    if settings:
+    options = _settings(parsed_args)
+    settings = HostSettings(**options)
+    if options:
         return _found(machine, settings), "This is what host sync --numa would keep."
     if parsed_args.root != "/":
         return _found(machine, settings), "These are facts."
@@ -456,8 +458,8 @@ def _as_kept(command: Command, host: str) -> tuple[HostCells | None, bool]:
             return None, False
 
 
-def _found(machine: Machine, settings: Mapping[str, Any]) -> HostCells | None:
-    inventory = numa_inventory(machine, **settings)
+def _found(machine: Machine, settings: HostSettings) -> HostCells | None:
+    inventory = numa_inventory(machine, settings)
     return None if inventory is None else HostCells.unused(machine.hostname or "host", inventory)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from resource_objects import exceptions
 from resource_objects.cli.base import (
@@ -23,14 +24,14 @@ from resource_objects.cli.base import (
     runs_text,
 )
 from resource_objects.cli.device_columns import FACTS, KEPT
+from resource_objects.host.machine import Machine
 
 if TYPE_CHECKING:
-    from resource_objects.host.facts import Machine, Pages
     from resource_objects.host.holdings import DeviceStatus, HostCells, HostDevices
-    from resource_objects.host.numa import CPUSplit
-    from resource_objects.host.shown import ShownMachine
+    from resource_objects.host.machine import Pages
     from resource_objects.ledger import Ledger
     from resource_objects.providers import Provider
+    from resource_objects.resources.numa import CPUSet
     from resource_objects.resources.pci import Device
 
 _RESOURCE = ("kind", "what", "total", "reserved", "units", "details")
@@ -137,20 +138,19 @@ class ShowHost(Lister):
             return self._numa(parsed_args)
         if parsed_args.pci is not None:
             return self._pci(parsed_args)
-        from resource_objects.host.devices import machine_devices
-        from resource_objects.host.model import provider_tree
-        from resource_objects.host.numa import cpu_sets
+        from resource_objects.host.device_rules import machine_devices
+        from resource_objects.host.settings import HostSettings
+        from resource_objects.host.tree import provider_tree
 
         machine = self.machine(parsed_args)
-        tree = provider_tree(
-            machine,
-            rules=parsed_args.rule,
-            name=machine.hostname or "host",
+        settings = HostSettings(
             shared=parsed_args.shared,
             dedicated=parsed_args.dedicated,
             reserved_pages=parsed_args.reserved_pages,
+            device_rules=parsed_args.rule,
         )
-        sets = cpu_sets(machine, parsed_args.shared, parsed_args.dedicated)
+        tree = provider_tree(machine, settings, name=machine.hostname or "host")
+        sets = settings.cpu_sets(machine)
         found = machine_devices(machine, parsed_args.rule)
         facts = [*_facts(machine, len(found.skipped))]
         if parsed_args.formatter == "json":
@@ -233,22 +233,21 @@ class SyncHost(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read the machine, write what changed, and say it."""
-        from resource_objects.host.devices import machine_devices
-        from resource_objects.host.model import provider_tree
+        from resource_objects.host.device_rules import machine_devices
+        from resource_objects.host.settings import HostSettings
         from resource_objects.host.sync import sync_host
+        from resource_objects.host.tree import provider_tree
 
         said = self._said(parsed_args)
-        tree = provider_tree(
-            said.machine,
-            rules=said.rules,
-            reserved=parsed_args.reserved,
-            ratios=parsed_args.ratio,
-            name=parsed_args.name,
+        settings = HostSettings(
             shared=said.shared,
             dedicated=said.dedicated,
-            numa=parsed_args.numa,
+            reserved=parsed_args.reserved,
+            ratios=parsed_args.ratio,
             reserved_pages=parsed_args.reserved_pages,
+            device_rules=said.rules,
         )
+        tree = provider_tree(said.machine, settings, name=parsed_args.name, numa=parsed_args.numa)
         with self.open_ledger() as ledger:
             try:
                 done = sync_host(ledger, tree, reset=parsed_args.reset)
@@ -260,8 +259,6 @@ class SyncHost(Command):
 
     def _said(self, parsed_args: argparse.Namespace) -> ShownMachine:
         """Return the machine, this one or one that was shown, with how it is to be shared out."""
-        from resource_objects.host.shown import ShownMachine
-
         if parsed_args.shown is None:
             return shown_machine(self.machine(parsed_args), parsed_args)
         with misused():
@@ -273,12 +270,58 @@ class SyncHost(Command):
         return shown_machine(shown.machine, parsed_args, shown)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ShownMachine:
+    """The last row of ``host show -f json``: a machine with its device rules and CPU sets.
+
+    ``host sync --from`` reads it. The rules and sets are text, as the commands take them.
+    """
+
+    #: The version of the document, and the kind of its row.
+    VERSION = 1
+    KIND = "machine"
+
+    machine: Machine
+    rules: tuple[str, ...] = ()
+    shared: str | None = None
+    dedicated: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain data for JSON, without fields at their default."""
+        from resource_objects.providers import serialization
+
+        return {"version": self.VERSION, **serialization.to_plain(self)}
+
+    @classmethod
+    def parse(cls, text: str | bytes) -> Self:
+        """Return the machine of what ``host show -f json`` printed.
+
+        :raises InvalidInput: naming the value that is not valid
+        :raises UnsupportedVersion: if another version of the library printed it
+        """
+        from resource_objects.providers import serialization
+
+        rows = serialization.from_json(text, "shown machine")
+        shown = [
+            row
+            for row in (rows if isinstance(rows, list) else ())
+            if isinstance(row, Mapping) and row.get("kind") == cls.KIND
+        ]
+        if len(shown) != 1 or "details" not in shown[0]:
+            expected = "what `host show -f json` prints, all of it"
+            raise exceptions.InvalidInput("value", "shown machine", rows, expected)
+        data = serialization.versioned(shown[0]["details"], "a shown machine", cls.VERSION)
+        return serialization.from_plain(cls, data, cls.KIND, {}, {Exception: _no_exception})
+
+
+def _no_exception(data: Any, path: str) -> None:
+    raise exceptions.InvalidInput("field", path, data, "nothing")
+
+
 def shown_machine(
     machine: Machine, parsed_args: argparse.Namespace, before: ShownMachine | None = None
 ) -> ShownMachine:
     """Return a machine with the rules and CPUs that are given, or else were given before."""
-    from resource_objects.host.shown import ShownMachine
-
     was = before or ShownMachine(machine)
     return ShownMachine(
         machine,
@@ -299,13 +342,13 @@ def _in_the_way(ledger: Ledger, error: exceptions.LedgerError) -> Iterator[str]:
 # --- the lists ----------------------------------------------------------------------------------
 
 
-def _host(machine: Machine, tree: Provider, sets: CPUSplit) -> Iterator[Sequence[Any]]:
+def _host(machine: Machine, tree: Provider, sets: tuple[CPUSet, CPUSet]) -> Iterator[Sequence[Any]]:
     """Yield what can be had of the host itself, by resource class."""
     pages = ", ".join(map(_pages, machine.huge_pages))
     every = f"{many(machine.physical_cores, 'core')}, {many(machine.packages, 'socket')}"
     details = {
-        "VCPU": every if sets.shared == machine.cpus else f"CPUs {runs_text(sets.shared)}",
-        "PCPU": f"CPUs {runs_text(sets.dedicated)}",
+        "VCPU": every if sets[0] == machine.cpus else f"CPUs {runs_text(sets[0])}",
+        "PCPU": f"CPUs {runs_text(sets[1])}",
         "MEMORY_MB": f"reserved: {pages}" if any(each.total for each in machine.huge_pages) else "",
         "DISK_GB": f"file system of {machine.disk.path}" if machine.disk else "",
     }
@@ -338,16 +381,21 @@ def _facts(machine: Machine, skipped: int) -> Iterator[Sequence[Any]]:
 
 def _all_of(shown: ShownMachine) -> Sequence[Any]:
     """Return the row that tells all of a machine."""
-    from resource_objects.host.shown import KIND
-
     none = Maybe(None)
-    return KIND, Maybe(shown.machine.hostname), none, none, none, Pairs(shown.to_dict())
+    return (
+        ShownMachine.KIND,
+        Maybe(shown.machine.hostname),
+        none,
+        none,
+        none,
+        Pairs(shown.to_dict()),
+    )
 
 
 def _pages(pages: Pages) -> str:
     """Return huge pages as text.
 
-    >>> from resource_objects.host.facts import MIB, Pages
+    >>> from resource_objects.host.machine import MIB, Pages
     >>> _pages(Pages(2 * MIB, 512, 500)), _pages(Pages(1024 * MIB, 1, 0))
     ('512 pages of 2 MiB', '1 page of 1 GiB')
     """

@@ -245,7 +245,7 @@ class MakeClaim(Lister):
                 self._made = done
             if not said.env:
                 return COLUMNS, allocation_rows(done.consumer, done.allocations)
-            from resource_objects.host import export_lines, read_environment
+            from resource_objects.cli.environment import export_lines, read_environment
 
             try:
                 found = read_environment(ledger, done, host=said.host)
@@ -490,7 +490,7 @@ class RunJob(Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Claim, run, release."""
-        from resource_objects.host import read_environment
+        from resource_objects.cli.environment import read_environment
 
         said = parsed_args
         asked = _Asked(said, said.name or _made_up(said.actor))

@@ -113,7 +113,7 @@ class Guide:
 
     def _look(self) -> Provider:
         from resource_objects.host.discovery import discover
-        from resource_objects.host.model import provider_tree
+        from resource_objects.host.tree import provider_tree
 
         self._begin("See what there is.", "machine = discover()")
         machine = provider_tree(discover())

@@ -8,19 +8,17 @@
 ``binding``         the host that a node is bound to, as it was read, and what is pending on top
 ``adoption``        what a record says is used, and no consumer of the ledger explains
 ``saving``          how a bound node is saved: merged, decided, sent
-``facts``           Machine: what a machine is; ``linux``: reading one; ``sysfs``: from its files
-``libvirt``         reading one from the XML of libvirt
-``discovery``       the plug-in point for finding out what a machine is
-``rules``           DeviceRule: which devices can be taken, and as what; ``devices``: those of one
+``machine``         Machine: what a machine has; ``linux``, ``sysfs``: reading one from its files
+``libvirt``         reading a machine from the XML of libvirt
+``discovery``       the plug-in point of readers of machines
+``settings``        HostSettings: CPU sets, ratios, reserved amounts and pages, device rules
+``device_rules``    DeviceRule: which devices are offered, and as which resource class
 ``partitions``      devices that are allocated whole or in parts
-``numa``            from the facts of a machine to the inventory of its cells
-``pci_ids``         names of PCI vendors, products and classes
-``model``           from the facts of a machine to a tree of providers
-``sync``            keeping a host in a ledger as it is now
-``shown``           ShownMachine: a machine as text, to be kept from elsewhere
+``tree``            from a machine and its settings to a tree of providers, and its NUMA cells
+``sync``            syncing a host to a ledger; allocated devices are retained
+``pci_ids``         names of PCI vendors and products
 ``holdings``        the allocations of hosts: consumers of cells, CPUs and devices
 ``tracker``         the resource tracker: drivers, claims and moves of an agent's hosts
-``environment``     the variables that tell a job which part of a host is its own
 ==================  ===============================================================================
 
 The names below are loaded when they are first used; what else there is, is in the modules.
@@ -38,42 +36,36 @@ from resource_objects._lazy import lazily
 
 if TYPE_CHECKING:
     from resource_objects.host.compute_node import ComputeNode as ComputeNode
-    from resource_objects.host.devices import machine_devices as machine_devices
+    from resource_objects.host.device_rules import DeviceRule as DeviceRule
+    from resource_objects.host.device_rules import machine_devices as machine_devices
+    from resource_objects.host.device_rules import match_rules as match_rules
     from resource_objects.host.discovery import discover as discover
-    from resource_objects.host.environment import export_lines as export_lines
-    from resource_objects.host.environment import job_environment as job_environment
-    from resource_objects.host.environment import read_environment as read_environment
-    from resource_objects.host.facts import Machine as Machine
     from resource_objects.host.holdings import HostCells as HostCells
     from resource_objects.host.holdings import HostDevices as HostDevices
     from resource_objects.host.holdings import read_cells as read_cells
     from resource_objects.host.holdings import read_devices as read_devices
     from resource_objects.host.linux import read_machine as read_machine
-    from resource_objects.host.model import provider_tree as provider_tree
-    from resource_objects.host.numa import numa_inventory as numa_inventory
-    from resource_objects.host.rules import DeviceRule as DeviceRule
-    from resource_objects.host.rules import match_rules as match_rules
-    from resource_objects.host.shown import ShownMachine as ShownMachine
+    from resource_objects.host.machine import Machine as Machine
+    from resource_objects.host.settings import HostSettings as HostSettings
     from resource_objects.host.sync import sync_host as sync_host
+    from resource_objects.host.tree import numa_inventory as numa_inventory
+    from resource_objects.host.tree import provider_tree as provider_tree
 
 #: ``{public name: module that defines it}``
 _HOME = {
     "ComputeNode": "compute_node",
-    "DeviceRule": "rules",
+    "DeviceRule": "device_rules",
     "HostCells": "holdings",
     "HostDevices": "holdings",
-    "Machine": "facts",
-    "ShownMachine": "shown",
+    "HostSettings": "settings",
+    "Machine": "machine",
     "discover": "discovery",
-    "job_environment": "environment",
-    "export_lines": "environment",
-    "machine_devices": "devices",
-    "match_rules": "rules",
-    "numa_inventory": "numa",
-    "provider_tree": "model",
+    "machine_devices": "device_rules",
+    "match_rules": "device_rules",
+    "numa_inventory": "tree",
+    "provider_tree": "tree",
     "read_cells": "holdings",
     "read_devices": "holdings",
-    "read_environment": "environment",
     "read_machine": "linux",
     "sync_host": "sync",
 }

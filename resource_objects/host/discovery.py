@@ -1,6 +1,6 @@
 """The plug-in point for finding out what a machine is.
 
-A driver is a callable that returns a :class:`~resource_objects.host.facts.Machine`, declared in
+A driver is a callable that returns a :class:`~resource_objects.host.machine.Machine`, declared in
 the stevedore namespace ``resource_objects.discovery``::
 
     [options.entry_points]
@@ -16,7 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from resource_objects import plugins
-from resource_objects.host.facts import Machine
+from resource_objects.host.machine import Machine
 
 __all__ = ["NAMESPACE", "discover", "drivers"]
 

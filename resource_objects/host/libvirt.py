@@ -21,7 +21,7 @@ One bad fact does not cost the machine. Without ``<cells>`` and a CPU that is on
 machine. A cell without ``<memory>`` has none (libvirt leaves the element out), and one without
 ``<cpus>`` has no CPUs. Pages that are more than the memory of their cell, distances that are not
 one per cell, and a device that does not describe itself or was removed meanwhile are left out, and
-a :class:`~resource_objects.host.facts.DiscoveryFinding` names each.
+a :class:`~resource_objects.findings.Finding` names each.
 
 XML comes from another process: a document type, and so every entity, is refused before anything
 else of the text is read.
@@ -41,10 +41,11 @@ from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from resource_objects.exceptions import DiscoveryError, InvalidInput
-from resource_objects.host.facts import (
+from resource_objects.findings import Finding
+from resource_objects.host.linux import read_disk
+from resource_objects.host.machine import (
     Core,
     DeviceKind,
-    DiscoveryFinding,
     Disk,
     Machine,
     MediatedType,
@@ -53,7 +54,6 @@ from resource_objects.host.facts import (
     Pages,
     PCIDevice,
 )
-from resource_objects.host.linux import read_disk
 from resource_objects.resources.numa.cpuset import CPUSet
 
 __all__ = ["Connection", "parse_machine", "read_machine"]
@@ -107,12 +107,12 @@ def read_machine(
     except Exception as error:  # libvirt's own errors cannot be imported; none is swallowed
         raise DiscoveryError("libvirt", f"{type(error).__name__}: {error}") from error
     texts: list[str] = []
-    gone: list[DiscoveryFinding] = []
+    gone: list[Finding] = []
     for device in listed:
         try:
             texts.append(device.XMLDesc(0))
         except Exception as error:  # it went since it was listed, or has no description: told
-            gone.append(DiscoveryFinding(_name_of(device), f"{type(error).__name__}: {error}"))
+            gone.append(Finding(_name_of(device), detail=f"{type(error).__name__}: {error}"))
     disk = None if disk_path is None else read_disk(disk_path)
     machine = parse_machine(capabilities, texts, hostname=name, disk=disk)
     return dataclasses.replace(machine, findings=(*gone, *machine.findings)) if gone else machine
@@ -154,7 +154,7 @@ def parse_machine(
     """
     root = _parsed(_CAPABILITIES, capabilities, "capabilities")
     host = _child(_CAPABILITIES, root, "host")
-    findings: list[DiscoveryFinding] = []
+    findings: list[Finding] = []
     cells = _Cells(_child(_CAPABILITIES, host, "topology"), findings)
     try:
         return Machine(
@@ -273,7 +273,7 @@ class _CPU:
 class _Cells:
     """The cells of a topology, and the cores of its CPUs."""
 
-    def __init__(self, topology: Element, findings: list[DiscoveryFinding]) -> None:
+    def __init__(self, topology: Element, findings: list[Finding]) -> None:
         self._findings = findings
         elements = _child(_CAPABILITIES, topology, "cells").findall("cell")
         ids = [_attribute(_CAPABILITIES, one, "id") for one in elements]
@@ -372,7 +372,7 @@ class _Cells:
         return tuple(said[each] for each in ids if said)
 
     def _note(self, subject: str, detail: str) -> None:
-        self._findings.append(DiscoveryFinding(f"{_CAPABILITIES}: {subject}", detail))
+        self._findings.append(Finding(f"{_CAPABILITIES}: {subject}", detail=detail))
 
 
 def _initiators(topology: Element) -> dict[int, tuple[int, ...]]:
@@ -407,14 +407,14 @@ def _huge_pages(cells: Iterable[NUMACell]) -> tuple[Pages, ...]:
 # --- devices --------------------------------------------------------------------------------------
 
 
-def _devices(texts: Iterable[str], findings: list[DiscoveryFinding]) -> tuple[PCIDevice, ...]:
+def _devices(texts: Iterable[str], findings: list[Finding]) -> tuple[PCIDevice, ...]:
     """Return the PCI devices by address, with what is made of them."""
     every: list[tuple[str, Element]] = []
     for text in texts:
         try:
             root = _parsed(_NODE_DEVICE, text, "device")
         except DiscoveryError as error:
-            findings.append(DiscoveryFinding(error.name, error.detail))
+            findings.append(Finding(error.name, detail=error.detail))
         else:
             every.append((_text(root, "name") or f"{_NODE_DEVICE} {len(every)}", root))
     made = _Made(every)
@@ -426,9 +426,9 @@ def _devices(texts: Iterable[str], findings: list[DiscoveryFinding]) -> tuple[PC
         try:
             device = _device(name, root, pci, made)
         except DiscoveryError as error:
-            findings.append(DiscoveryFinding(error.name, error.detail))
+            findings.append(Finding(error.name, detail=error.detail))
         except InvalidInput as error:
-            findings.append(DiscoveryFinding(name, str(error)))
+            findings.append(Finding(name, detail=str(error)))
         else:
             found[device.address] = device
     split = {device.parent_address for device in found.values()}

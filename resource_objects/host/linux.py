@@ -7,7 +7,7 @@ subsystem, the network interfaces and vDPA devices made of it, and the types of 
 that it offers.
 
 One bad fact does not cost the machine: what else is missing, says nonsense or contradicts the rest
-is left out alone, and a :class:`~resource_objects.host.facts.DiscoveryFinding` names it:
+is left out alone, and a :class:`~resource_objects.findings.Finding` names it:
 
 =============================  ====================================================================
 what cannot be read            without it
@@ -37,11 +37,11 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from resource_objects.exceptions import DiscoveryError, InvalidInput
+from resource_objects.findings import Finding
 from resource_objects.host import sysfs
-from resource_objects.host.facts import (
+from resource_objects.host.machine import (
     Core,
     DeviceKind,
-    DiscoveryFinding,
     Disk,
     Machine,
     MediatedType,
@@ -127,7 +127,7 @@ def _machine(tree: Tree, disk_path: Path | None, page_size_bytes: int) -> Machin
         disk=_disk(tree, disk_path),
         hostname=hostname or (os.uname().nodename or None if tree.live else None),
         architecture=architecture or (os.uname().machine if tree.live else None),
-        findings=tuple(DiscoveryFinding(error.name, error.detail) for error in tree.findings),
+        findings=tuple(Finding(error.name, detail=error.detail) for error in tree.findings),
     )
 
 

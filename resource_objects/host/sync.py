@@ -47,7 +47,7 @@ def sync_host(ledger: Ledger, tree: Provider, *, reset: Collection[str] = ()) ->
     These stay as :func:`~resource_objects.host.sync.with_held` says: a device that is gone
     does not keep the rest of the host from being kept. Cost: that of a sync, and a read.
 
-    :param tree: what :func:`~resource_objects.host.model.provider_tree` made of the host
+    :param tree: what :func:`~resource_objects.host.tree.provider_tree` made of the host
     :param reset: addresses of devices that were for one use and can be given out again
     :raises InvalidInput: if a device to be reset is held, or was not for one use
     :raises InUse: if another provider or inventory that would be removed is allocated. This and the
@@ -55,7 +55,7 @@ def sync_host(ledger: Ledger, tree: Provider, *, reset: Collection[str] = ()) ->
 
     >>> import resource_objects as ro
     >>> from resource_objects.host import provider_tree
-    >>> from resource_objects.host.facts import Core, Machine, PCIDevice
+    >>> from resource_objects.host.machine import Core, Machine, PCIDevice
     >>> gpu = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
     >>> machine = Machine(hostname="box", cpus=(0,), cores=(Core(0, 0, (0,)),), memory_bytes=0,
     ...                   devices=(gpu,))
@@ -180,7 +180,7 @@ def with_held(
 ) -> HeldTree:
     """Return the tree of a host as it is to be synced, beside what of its devices is held.
 
-    :param found: the tree that :func:`~resource_objects.host.model.provider_tree` made
+    :param found: the tree that :func:`~resource_objects.host.tree.provider_tree` made
     :param kept: the devices that the ledger keeps of this host
     :param writes: how many allocations were ever written at each provider, by its name: read no
         later than ``kept``. Without it, only who is seen to hold a device has used it

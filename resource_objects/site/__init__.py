@@ -27,7 +27,7 @@ are equal. A child whose name begins with ``/`` is called like what it is below,
 ``traits``          a list
 ``aggregates``      a list
 ``split``           how a device is had in parts: a word of a device rule, such as ``halves`` or
-                    ``mig-h100-80gb`` (:mod:`resource_objects.host.rules`), or a mapping of
+                    ``mig-h100-80gb`` (:mod:`resource_objects.host.device_rules`), or a mapping of
                     ``slices`` (``{CUSTOM_SLICE: 7}``) and ``partitions``
                     (``{CUSTOM_MIG_3G: {CUSTOM_SLICE: 3}}``)
 ``shares``          a list: ``VCPU uses 1 VCPU of /``. ``/`` is the machine, ``/x`` what is called

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from resource_objects import exceptions
+from resource_objects.host.device_rules import parse_partitioning
 from resource_objects.host.partitions import MIG_CARDS, mig_placements
-from resource_objects.host.rules import split_of
 from resource_objects.providers import Provider
 from resource_objects.providers.definition import inventories_of, to_records
 from resource_objects.providers.disabled import Disabled
@@ -156,7 +156,7 @@ def inventories_of_part(part: SitePart) -> tuple[Inventories, tuple[Share, ...]]
     if part.split is None:
         return found, ()
     device = Provider(ITSELF, found)
-    split_of(part.split, whole := _whole_of(found)).apply(device, whole)
+    parse_partitioning(part.split, _whole_of(found)).apply(device)
     return device.inventories, device.shares
 
 

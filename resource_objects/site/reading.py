@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from resource_objects import exceptions, names
 from resource_objects.exceptions import InvalidInput
-from resource_objects.host.rules import SPLITS
+from resource_objects.host.device_rules import PARTITIONINGS
 from resource_objects.providers.arguments import moment
 from resource_objects.resources import Inventories
 from resource_objects.resources.traits import known_traits
@@ -139,8 +139,8 @@ class Reader:
 
     def _split(self, node: Node) -> str:
         text = self._partitions(node) if node.kind == "map" else self._nodes.text(node)
-        if text.partition("=")[0] not in SPLITS:
-            raise self._nodes.fault(node, "split", text, f"one of {', '.join(SPLITS)}")
+        if text.partition("=")[0] not in PARTITIONINGS:
+            raise self._nodes.fault(node, "split", text, f"one of {', '.join(PARTITIONINGS)}")
         return text
 
     def _partitions(self, node: Node) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from resource_objects.cli.main import main
-from resource_objects.host.facts import MIB, Core, Disk, Machine, NUMACell, Pages, PCIDevice
+from resource_objects.host.machine import MIB, Core, Disk, Machine, NUMACell, Pages, PCIDevice
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 

@@ -12,8 +12,8 @@ import sys
 
 import pytest
 
+from resource_objects.findings import Finding
 from resource_objects.host.discovery import discover
-from resource_objects.host.facts import DiscoveryFinding
 
 
 @pytest.fixture(autouse=True)
@@ -215,7 +215,7 @@ def test_sync_leaves_devices_that_are_held_and_gives_them_to_nobody_else(run):
         (["--dedicated", "2-4"], "dedicated CPUs: got '4', expected CPUs that are online: 0-3"),
         (["--shared", "0-1", "--dedicated", "1"], "dedicated CPUs: got '1', expected CPUs that"),
         (["--dedicated", "x"], "dedicated CPUs: got 'x', expected a list of CPUs"),
-        (["--reserved-pages", "0:2MB=1"], "reserved_pages: got '0:2MB=1', expected nothing"),
+        (["--reserved-pages", "0:2MB=1"], "reserved_pages: got {0: {2048: 1}}, expected nothing"),
         (["--numa", "--reserved-pages", "7:2MB=1"], "reserved pages: cell: got 7, expected a cell"),
     ],
 )
@@ -279,7 +279,7 @@ def test_what_is_given_takes_the_place_of_what_was_shown(run, tmp_path):
 
 
 def test_what_could_not_be_read_there_is_told_here(run, tmp_path, on_machine, machine):
-    finding = DiscoveryFinding("/sys/x", "missing")
+    finding = Finding("/sys/x", detail="missing")
     on_machine(dataclasses.replace(machine, findings=(finding,)))
     path = shown(run, tmp_path)
     assert run("host", "sync", "--from", str(path), "--strict").status == 1

@@ -15,7 +15,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.cli import tour
 from resource_objects.cli.base import Command
-from resource_objects.host.facts import MIB, Core, Disk
+from resource_objects.host.machine import MIB, Core, Disk
 from resource_objects.ledger import Ledger
 from tests.cli.forked import Program
 from tests.support.lengths import some
@@ -118,7 +118,7 @@ def test_the_calls_it_shows_are_the_ones_that_work(run, url):
     """The lines after >>> are run, as they stand, on a ledger in memory."""
     told = run("tour", "--database", "memory://")
     from resource_objects.host.discovery import discover
-    from resource_objects.host.model import provider_tree
+    from resource_objects.host.tree import provider_tree
 
     known = {
         "discover": discover,

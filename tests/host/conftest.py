@@ -15,8 +15,8 @@ from types import ModuleType
 import pytest
 
 import resource_objects as ro
-from resource_objects.host.facts import Machine
 from resource_objects.host.linux import read_machine
+from resource_objects.host.machine import Machine
 from tests.host.views import HOST
 
 _HERE = pathlib.Path(__file__).parent

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
-from resource_objects.host.facts import Core, DeviceKind, Machine, NUMACell, PCIDevice
+from resource_objects.host.machine import Core, DeviceKind, Machine, NUMACell, PCIDevice
 from resource_objects.resources.numa.cpuset import CPUSet
 
 

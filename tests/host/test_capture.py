@@ -6,8 +6,8 @@ import dataclasses
 import tarfile
 from pathlib import Path
 
-from resource_objects.host.facts import Machine
 from resource_objects.host.linux import read_machine
+from resource_objects.host.machine import Machine
 from tools.capture import capture
 
 #: A virtual machine of two CPUs, captured by ``tools/capture.py``.

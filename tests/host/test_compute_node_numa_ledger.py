@@ -12,6 +12,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.compute_node import ComputeNode
+from resource_objects.host.settings import HostSettings
 from resource_objects.interop.nova import load_host_numa_topology
 from resource_objects.resources.context import Context
 from resource_objects.resources.numa import (
@@ -113,8 +114,8 @@ def test_reading_writes_nothing(host) -> None:
 
 
 def test_a_machine_that_was_discovered_is_loaded_with_its_cells(connect) -> None:
-    from resource_objects.host.facts import MIB, Core, Machine, NUMACell
-    from resource_objects.host.model import provider_tree
+    from resource_objects.host.machine import MIB, Core, Machine, NUMACell
+    from resource_objects.host.tree import provider_tree
 
     machine = Machine(
         hostname="box",
@@ -126,7 +127,7 @@ def test_a_machine_that_was_discovered_is_loaded_with_its_cells(connect) -> None
         ),
     )
     ledger = connect()
-    ledger.sync(provider_tree(machine, dedicated="1,3", shared="0,2", numa=True))
+    ledger.sync(provider_tree(machine, HostSettings(dedicated="1,3", shared="0,2"), numa=True))
     node = ComputeNode.load(ledger, "box", "job-1")
     place(node, cells=2, dedicated=2, memory_mb=512)
     row = node.to_row()

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.compute_node import ComputeNode
+from resource_objects.host.settings import HostSettings
 from resource_objects.interop.nova.pci_pools import dump_pci_pools, load_pci_pools
 from resource_objects.resources.numa import NUMATopologyInventory, numa
 from resource_objects.resources.pci import DevicePool, DeviceUse, PCIAmount, PCIInventory, devices
@@ -130,8 +131,8 @@ def test_reading_writes_nothing(host: ro.Ledger) -> None:
 def test_a_machine_that_was_discovered_is_loaded_with_its_devices(
     connect: Callable[[], ro.Ledger],
 ) -> None:
-    from resource_objects.host.facts import MIB, Core, Machine, PCIDevice
-    from resource_objects.host.model import provider_tree
+    from resource_objects.host.machine import MIB, Core, Machine, PCIDevice
+    from resource_objects.host.tree import provider_tree
 
     machine = Machine(
         hostname="box",
@@ -141,7 +142,7 @@ def test_a_machine_that_was_discovered_is_loaded_with_its_devices(
         devices=(PCIDevice("0000:3b:00.0", "10de", "2330", "030200", numa_node=0),),
     )
     ledger = connect()
-    ledger.sync(provider_tree(machine, rules=["10de:*=PGPU"]))
+    ledger.sync(provider_tree(machine, HostSettings(device_rules=["10de:*=PGPU"])))
     node = ComputeNode.load(ledger, "box", "job-1")
     take(node, devices("PGPU", affinity="required"))
     node.save()

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects import exceptions
-from resource_objects.host.facts import Core, Machine
-from resource_objects.host.numa import CPUSplit, cpu_sets
+from resource_objects.host.machine import Core, Machine
+from resource_objects.host.settings import HostSettings
 from resource_objects.testing.refusals import raises_code
 
 MACHINE = Machine(
@@ -22,17 +22,17 @@ MACHINE = Machine(
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({}, CPUSplit((0, 1, 2, 3, 5), ())),
-        ({"dedicated": "2-3"}, CPUSplit((), (2, 3))),
-        ({"shared": "2-3"}, CPUSplit((2, 3), ())),
-        ({"shared": "0-3,^1", "dedicated": "5"}, CPUSplit((0, 2, 3), (5,))),
-        ({"shared": [3, 0, 0], "dedicated": range(1, 3)}, CPUSplit((0, 3), (1, 2))),
-        ({"dedicated": {5, 3}}, CPUSplit((), (3, 5))),
+        ({}, ((0, 1, 2, 3, 5), ())),
+        ({"dedicated": "2-3"}, ((), (2, 3))),
+        ({"shared": "2-3"}, ((2, 3), ())),
+        ({"shared": "0-3,^1", "dedicated": "5"}, ((0, 2, 3), (5,))),
+        ({"shared": [3, 0, 0], "dedicated": range(1, 3)}, ((0, 3), (1, 2))),
+        ({"dedicated": {5, 3}}, ((), (3, 5))),
     ],
     ids=["neither", "dedicated", "shared", "both", "numbers", "a set"],
 )
 def test_cpus_serve_what_the_sets_say_and_all_are_shared_if_there_are_none(given, expected):
-    assert cpu_sets(MACHINE, **given) == expected
+    assert HostSettings(**given).cpu_sets(MACHINE) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_cpus_serve_what_the_sets_say_and_all_are_shared_if_there_are_none(given
 )
 def test_what_is_no_set_of_online_cpus_is_refused_by_name(given, error, message):
     with raises_code(error) as refused:
-        cpu_sets(MACHINE, **given)
+        HostSettings(**given).cpu_sets(MACHINE)
     assert message in str(refused.value)
 
 
@@ -70,11 +70,12 @@ def test_what_is_no_set_of_online_cpus_is_refused_by_name(given, error, message)
     dedicated=st.frozensets(st.sampled_from(MACHINE.cpus)),
 )
 def test_no_cpu_is_shared_and_dedicated(shared, dedicated):
+    settings = HostSettings(shared=shared or None, dedicated=dedicated or None)
     try:
-        found = cpu_sets(MACHINE, shared or None, dedicated or None)
+        found = settings.cpu_sets(MACHINE)
     except exceptions.InvalidInventory:
         assert shared & dedicated
     else:
-        assert not set(found.shared).intersection(found.dedicated)
-        assert set(found.dedicated) == dedicated
-        assert set(found.shared) == (shared if shared or dedicated else set(MACHINE.cpus))
+        assert not set(found[0]).intersection(found[1])
+        assert set(found[1]) == dedicated
+        assert set(found[0]) == (shared if shared or dedicated else set(MACHINE.cpus))

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import InvalidInput
-from resource_objects.host.devices import MachineDevices, machine_devices
-from resource_objects.host.facts import (
+from resource_objects.host.device_rules import DeviceRule, MachineDevices, machine_devices
+from resource_objects.host.machine import (
     Core,
     DeviceKind,
     Machine,
@@ -18,7 +18,6 @@ from resource_objects.host.facts import (
     NetworkInterface,
     PCIDevice,
 )
-from resource_objects.host.rules import DeviceRule
 from resource_objects.resources.pci import DEVICES, Device, PCIInventory
 from resource_objects.testing.refusals import raises_code
 
@@ -46,7 +45,7 @@ def found(rules: list[str], *devices: PCIDevice) -> MachineDevices:
 
 
 def reasons(of: MachineDevices) -> dict[str, str]:
-    return {each.device.address: each.reason for each in of.skipped}
+    return {each.subject: each.detail for each in of.skipped}
 
 
 # --- what is taken ------------------------------------------------------------------------------
@@ -128,17 +127,14 @@ def test_a_domain_of_more_than_16_bits_costs_that_device_only():
     """Row c.2 (discovery): an address that cannot be parsed skips that device only."""
     taken = found(["*:*=PCI_DEVICE"], GPU, VMD)
     assert [each.address for each in taken.devices] == [GPU.address]
-    assert reasons(taken) == {
-        VMD.address: "its domain has more than 16 bits, which nothing can name"
-    }
-    assert str(taken.skipped[0]) == f"{VMD.address} is skipped: {taken.skipped[0].reason}"
-    assert str(taken.skipped[0].rule) == "*:*=PCI_DEVICE"
+    assert reasons(taken) == {VMD.address: "its domain has more than 16 bits"}
+    assert str(taken.skipped[0]) == f"{VMD.address}: skipped: {taken.skipped[0].detail}"
 
 
 def test_an_address_that_is_none_costs_that_device_only():
     odd = dataclasses.replace(GPU, address="slot-3")
     assert reasons(found(["*:*=PGPU"], odd, GPU)) == {
-        "slot-3": "its address is none: DOMAIN:BUS:SLOT.FUNCTION"
+        "slot-3": "its address is not of the form DOMAIN:BUS:SLOT.FUNCTION"
     }
 
 
@@ -149,7 +145,7 @@ def test_what_no_rule_is_about_is_not_skipped_but_a_fact():
 def test_a_virtual_function_without_its_card_is_skipped():
     taken = found(["8086:*=SRIOV_NET_VF"], *VFS)
     assert taken.devices == ()
-    assert set(reasons(taken).values()) == {"its physical function, 0000:60:00.0, is not there"}
+    assert set(reasons(taken).values()) == {"its physical function 0000:60:00.0 does not exist"}
 
 
 def test_a_virtual_function_of_what_is_no_card_is_skipped():
@@ -176,7 +172,7 @@ def test_a_physical_function_is_not_managed_by_another_machine():
 def test_a_card_of_the_class_of_its_own_functions_is_skipped_and_they_stay():
     taken = found(["8086:*=SRIOV_NET_VF"], PF, *VFS)
     assert [each.address for each in taken.devices] == [each.address for each in VFS]
-    assert reasons(taken) == {PF.address: "its own virtual functions are taken as SRIOV_NET_VF too"}
+    assert reasons(taken) == {PF.address: "its virtual functions are offered as SRIOV_NET_VF too"}
     alone = found(["8086:*=SRIOV_NET_VF"], PF)
     assert [each.address for each in alone.devices] == [PF.address]
 

@@ -9,13 +9,13 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.host.devices import machine_devices
-from resource_objects.host.facts import Core, DeviceKind, Machine, PCIDevice
+from resource_objects.host.device_rules import DeviceRule, machine_devices
 from resource_objects.host.holdings import DeviceStatus, HostDevices, read_devices
-from resource_objects.host.model import provider_tree
+from resource_objects.host.machine import Core, DeviceKind, Machine, PCIDevice
 from resource_objects.host.partitions import thousandths
-from resource_objects.host.rules import DeviceRule
+from resource_objects.host.settings import HostSettings
 from resource_objects.host.sync import HostSync, sync_host, with_held
+from resource_objects.host.tree import provider_tree
 from resource_objects.providers.provider import stored_classes
 from resource_objects.site import export_site
 from resource_objects.testing.refusals import raises_code
@@ -48,7 +48,7 @@ def machine(*devices: PCIDevice) -> Machine:
 
 
 def tree(*devices: PCIDevice, rules: Iterable[str] = RULES) -> ro.Provider:
-    return provider_tree(machine(*devices), rules=rules)
+    return provider_tree(machine(*devices), HostSettings(device_rules=rules))
 
 
 def states(ledger: ro.Ledger) -> dict[str, str]:
@@ -514,7 +514,7 @@ def test_a_half_that_is_held_does_not_keep_the_host_from_being_kept():
 def test_functions_of_a_card_are_not_split():
     found = machine_devices(machine(PF, *VFS), ["8086:*=CUSTOM_NIC;halves"])
     assert not found.devices
-    assert all("functions of one card are not split" in str(one) for one in found.skipped)
+    assert all("functions of one card are not partitioned" in str(one) for one in found.skipped)
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 import resource_objects as ro
-from resource_objects.host.devices import machine_devices
-from resource_objects.host.facts import Core, DeviceKind, Machine, PCIDevice
+from resource_objects.host.device_rules import machine_devices
 from resource_objects.host.holdings import DeviceStatus, read_devices
-from resource_objects.host.model import provider_tree
+from resource_objects.host.machine import Core, DeviceKind, Machine, PCIDevice
+from resource_objects.host.settings import HostSettings
 from resource_objects.host.sync import sync_host
+from resource_objects.host.tree import provider_tree
 from resource_objects.providers.audit import FindingKind
 from tests.support.lengths import examples
 
@@ -83,7 +84,7 @@ class Host(RuleBasedStateMachine):
             devices=devices,
         )
         self.rules = rules
-        done = sync_host(self.ledger, provider_tree(self.machine, rules=rules))
+        done = sync_host(self.ledger, provider_tree(self.machine, HostSettings(device_rules=rules)))
         found = {each.address for each in machine_devices(self.machine, rules).devices}
         stays = {one.address for one in done.staying}
         assert set(self.kept) - found <= stays  # what is kept beside what there is, is told
@@ -118,7 +119,7 @@ class Host(RuleBasedStateMachine):
             self.ledger.release(name)
             del self.jobs[name]
         spent = [a for a, one in self.kept.items() if one.state == "spent"]
-        tree = provider_tree(self.machine, rules=self.rules)
+        tree = provider_tree(self.machine, HostSettings(device_rules=self.rules))
         sync_host(self.ledger, tree, reset=[a for a in spent if self.kept[a].device.one_time_use])
         sync_host(self.ledger, tree)
         now = {a for a, one in self.kept.items() if one.state != "spent"}

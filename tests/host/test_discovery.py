@@ -12,8 +12,8 @@ from stevedore import _cache
 from resource_objects import plugins
 from resource_objects.exceptions import DiscoveryError, InvalidInput, PluginError
 from resource_objects.host import discovery
-from resource_objects.host.facts import Core, Machine
 from resource_objects.host.linux import read_machine
+from resource_objects.host.machine import Core, Machine
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_a_driver_that_cannot_be_used_is_named_with_its_reason(path, reason, dec
 def installed(tmp_path, monkeypatch):
     """Install a distribution that declares a driver, for this process only."""
     (tmp_path / "lab_hosts.py").write_text(
-        "from resource_objects.host.facts import Core, Machine\n"
+        "from resource_objects.host.machine import Core, Machine\n"
         "def read(cpus):\n"
         "    cores = tuple(Core(None, None, (cpu,)) for cpu in range(cpus))\n"
         "    return Machine(cpus=tuple(range(cpus)), cores=cores, memory_bytes=0)\n"

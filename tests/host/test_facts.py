@@ -7,7 +7,15 @@ import dataclasses
 import pytest
 
 from resource_objects.exceptions import InvalidInput
-from resource_objects.host.facts import Core, DeviceKind, Disk, Machine, NUMACell, Pages, PCIDevice
+from resource_objects.host.machine import (
+    Core,
+    DeviceKind,
+    Disk,
+    Machine,
+    NUMACell,
+    Pages,
+    PCIDevice,
+)
 
 # --- facts that cannot be -----------------------------------------------------------------------
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from resource_objects.exceptions import DiscoveryError, InvalidInput
 from resource_objects.host import discover, provider_tree
-from resource_objects.host.facts import (
+from resource_objects.host.libvirt import parse_machine, read_machine
+from resource_objects.host.machine import (
     MIB,
     Core,
     DeviceKind,
@@ -22,7 +23,7 @@ from resource_objects.host.facts import (
     Pages,
     PCIDevice,
 )
-from resource_objects.host.libvirt import parse_machine, read_machine
+from resource_objects.host.settings import HostSettings
 from tests.host import libvirt_xml, trees
 from tests.host.libvirt_xml import Connection, capabilities, devices
 
@@ -98,7 +99,11 @@ def test_a_connection_is_asked_for_all_of_it() -> None:
 
 
 def test_what_is_offered_of_it_is_as_of_a_machine_that_is_read_from_its_files() -> None:
-    tree = provider_tree(HOST, rules=["15b3:101e=SRIOV_NET_VF;physnet=a", "10de:*=VGPU"], numa=True)
+    tree = provider_tree(
+        HOST,
+        HostSettings(device_rules=["15b3:101e=SRIOV_NET_VF;physnet=a", "10de:*=VGPU"]),
+        numa=True,
+    )
     assert [str(one).partition(": ")[0] for one in tree.walk()] == [
         "compute-0",
         "compute-0/0000:60:00.0",

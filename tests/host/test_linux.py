@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import DiscoveryError, InvalidInput
-from resource_objects.host.facts import Pages
 from resource_objects.host.linux import read_machine
+from resource_objects.host.machine import Pages
 from tests.support.lengths import examples
 
 MIB = 1024 * 1024

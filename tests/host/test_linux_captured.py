@@ -11,8 +11,8 @@ import collections
 
 import pytest
 
-from resource_objects.host.facts import DeviceKind, Machine, Pages
 from resource_objects.host.linux import read_machine
+from resource_objects.host.machine import DeviceKind, Machine, Pages
 
 MIB = 1024 * 1024
 

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import DiscoveryError
-from resource_objects.host.facts import DeviceKind, Machine, Pages
 from resource_objects.host.linux import read_machine
-from resource_objects.host.model import provider_tree
+from resource_objects.host.machine import DeviceKind, Machine, Pages
+from resource_objects.host.tree import provider_tree
 from tests.support.lengths import examples
 
 MIB = 1024 * 1024

@@ -11,8 +11,10 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.host.device_rules import DeviceRule
 from resource_objects.host.discovery import discover
-from resource_objects.host.facts import (
+from resource_objects.host.linux import read_machine
+from resource_objects.host.machine import (
     MIB,
     Core,
     DeviceKind,
@@ -22,10 +24,10 @@ from resource_objects.host.facts import (
     Pages,
     PCIDevice,
 )
-from resource_objects.host.linux import read_machine
-from resource_objects.host.model import provider_tree
-from resource_objects.host.rules import DeviceRule
+from resource_objects.host.settings import HostSettings
+from resource_objects.host.tree import provider_tree
 from resource_objects.testing.refusals import raises_code
+from tests.host.configured import configured
 from tests.support.lengths import examples
 
 GIB = 1024 * MIB
@@ -111,7 +113,7 @@ def test_the_accelerators_of_a_captured_machine_are_its_children(captured_machin
     accelerators = [each for each in machine.devices if each.class_id.startswith("0b")]
     assert len(accelerators) == 8
     rule = f"{accelerators[0].vendor_id}:*/0b=CUSTOM_ACCELERATOR+CUSTOM_VE"
-    tree = provider_tree(machine, rules=[rule], name="host0")
+    tree = provider_tree(machine, HostSettings(device_rules=[rule]), name="host0")
     assert [child.name for child in tree.children] == [
         f"host0/{each.address}" for each in accelerators
     ]
@@ -134,7 +136,7 @@ def test_any_machine_offers_its_cpus_its_memory_once_and_the_devices_of_its_rule
 ):
     machine = trees.expected(data.draw(shapes))
     rules = ["8086:*=PCI_DEVICE"]
-    tree = provider_tree(machine, rules=rules, name="gen")
+    tree = provider_tree(machine, HostSettings(device_rules=rules), name="gen")
     assert tree.inventories["VCPU"].capacity == len(machine.cpus)
     huge = sum(pages.memory_bytes for pages in machine.huge_pages)
     assert ("MEMORY_MB" in tree.inventories) is (machine.memory_mb > 0)
@@ -154,11 +156,13 @@ def test_any_machine_offers_its_cpus_its_memory_once_and_the_devices_of_its_rule
 @given(data=st.data())
 def test_syncing_any_machine_twice_changes_nothing(data, trees, shapes):
     machine = trees.expected(data.draw(shapes))
-    arguments = {"rules": ["8086:*=PCI_DEVICE"], "ratios": "VCPU=16", "name": "gen"}
-    assert provider_tree(machine, **arguments) == provider_tree(machine, **arguments)
+    arguments = {"device_rules": ["8086:*=PCI_DEVICE"], "ratios": "VCPU=16", "name": "gen"}
+    assert configured(provider_tree, machine, **arguments) == configured(
+        provider_tree, machine, **arguments
+    )
     with ro.connect("memory://") as ledger:
-        assert ledger.sync(provider_tree(machine, **arguments)).created >= 1
-        again = ledger.sync(provider_tree(machine, **arguments))
+        assert ledger.sync(configured(provider_tree, machine, **arguments)).created >= 1
+        again = ledger.sync(configured(provider_tree, machine, **arguments))
     assert (again.created, again.updated, again.removed) == (0, 0, 0)
     assert str(again) == "nothing changed"
 
@@ -192,7 +196,7 @@ def test_less_than_one_unit_is_left_out():
 def test_huge_pages_are_reserved_beside_what_is_asked_to_be():
     machine = box(huge_pages=(Pages(2 * MIB, 512, 100), Pages(GIB, 1, 0)))
     assert said(provider_tree(machine)) == ["box: VCPU=2,MEMORY_MB=4096:reserved=2048"]
-    tree = provider_tree(machine, reserved="MEMORY_MB=512,VCPU=1")
+    tree = provider_tree(machine, HostSettings(reserved="MEMORY_MB=512,VCPU=1"))
     assert said(tree) == ["box: VCPU=2:reserved=1,MEMORY_MB=4096:reserved=2560"]
 
 
@@ -207,9 +211,9 @@ def test_memory_that_is_all_huge_pages_leaves_nothing():
 
 
 def test_reserved_and_ratios_are_taken_as_text_mappings_or_amounts():
-    texts = provider_tree(box(), reserved="VCPU=1", ratios="VCPU=1.5")
+    texts = provider_tree(box(), HostSettings(reserved="VCPU=1", ratios="VCPU=1.5"))
     mappings = provider_tree(
-        box(), reserved=ro.Amounts(VCPU=1), ratios={ro.resource("VCPU"): "1.50"}
+        box(), HostSettings(reserved=ro.Amounts(VCPU=1), ratios={ro.resource("VCPU"): "1.50"})
     )
     assert said(texts) == ["box: VCPU=2:reserved=1:max_unit=2:allocation_ratio=1.5,MEMORY_MB=4096"]
     assert texts == mappings
@@ -245,13 +249,13 @@ def test_reserved_and_ratios_are_taken_as_text_mappings_or_amounts():
         ({"ratios": {5: 2}}, "InvalidResourceClass", "got 5"),
         ({"ratios": 5}, "InvalidText", "ratios: got 5"),
         ({"ratios": "MEMORY=2"}, "UnknownResourceClass", "got 'MEMORY'"),
-        ({"rules": ["10de=PGPU"]}, "InvalidRule", "device rule: got '10de=PGPU'"),
+        ({"device_rules": ["10de=PGPU"]}, "InvalidRule", "device rule: got '10de=PGPU'"),
         ({"name": ""}, exceptions.InvalidInput, "got ''"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(arguments, error, message):
     with raises_code(error) as refused:
-        provider_tree(box(), **arguments)
+        configured(provider_tree, box(), **arguments)
     assert message in str(refused.value)
 
 
@@ -297,7 +301,7 @@ def test_a_device_that_no_rule_takes_stays_a_fact():
 
 def test_a_device_that_a_rule_takes_is_a_child_with_one_unit_and_the_traits_of_the_rule():
     rule = DeviceRule.parse("10de:*/03=PGPU+CUSTOM_H100+HW_GPU_API_VULKAN")
-    tree = provider_tree(box(devices=(GPU, AUDIO)), rules=[rule])
+    tree = provider_tree(box(devices=(GPU, AUDIO)), HostSettings(device_rules=[rule]))
     assert said(tree)[1:] == ["box/0000:3b:00.0: PGPU=1"]
     assert tree.children[0].traits == {"CUSTOM_H100", "HW_GPU_API_VULKAN"}
 
@@ -305,22 +309,26 @@ def test_a_device_that_a_rule_takes_is_a_child_with_one_unit_and_the_traits_of_t
 def test_a_card_and_its_virtual_functions_are_one_child_with_two_counts():
     machine = box(devices=(PF, *VFS))
     rules = ["8086:154c=SRIOV_NET_VF+CUSTOM_FAST", "8086:37d2=CUSTOM_NIC"]
-    tree = provider_tree(machine, rules=rules)
+    tree = provider_tree(machine, HostSettings(device_rules=rules))
     assert said(tree)[1:] == ["box/0000:60:00.0: CUSTOM_NIC=1,SRIOV_NET_VF=2"]
     (card,) = tree.children
     assert [str(share) for share in card.shares] == [
         "CUSTOM_NIC uses 2 SRIOV_NET_VF of box/0000:60:00.0"
     ]
     assert card.traits == {"CUSTOM_FAST"}
-    assert said(provider_tree(machine, rules=rules[:1]))[1:] == ["box/0000:60:00.0: SRIOV_NET_VF=2"]
-    assert said(provider_tree(machine, rules=rules[1:]))[1:] == ["box/0000:60:00.0: CUSTOM_NIC=1"]
+    assert said(provider_tree(machine, HostSettings(device_rules=rules[:1])))[1:] == [
+        "box/0000:60:00.0: SRIOV_NET_VF=2"
+    ]
+    assert said(provider_tree(machine, HostSettings(device_rules=rules[1:])))[1:] == [
+        "box/0000:60:00.0: CUSTOM_NIC=1"
+    ]
 
 
 def test_whoever_has_a_virtual_function_keeps_others_from_the_card_and_the_other_way_round():
     machine = box(devices=(PF, *VFS))
     rules = ["8086:154c=SRIOV_NET_VF", "8086:37d2=CUSTOM_NIC"]
     with ro.connect("memory://") as ledger:
-        ledger.sync(provider_tree(machine, rules=rules))
+        ledger.sync(provider_tree(machine, HostSettings(device_rules=rules)))
         ledger.claim("job-1", ledger.snapshot().candidates("SRIOV_NET_VF=1"))
         assert not ledger.snapshot().candidates("CUSTOM_NIC=1")
         ledger.release("job-1")
@@ -330,7 +338,7 @@ def test_whoever_has_a_virtual_function_keeps_others_from_the_card_and_the_other
 
 def test_what_cannot_be_taken_costs_that_device_only():
     vmd = dataclasses.replace(GPU, address="10000:3b:00.0")
-    tree = provider_tree(box(devices=(GPU, vmd)), rules=["10de:*=PGPU"])
+    tree = provider_tree(box(devices=(GPU, vmd)), HostSettings(device_rules=["10de:*=PGPU"]))
     assert said(tree)[1:] == ["box/0000:3b:00.0: PGPU=1"]
 
 
@@ -346,14 +354,18 @@ def test_many_devices_are_checked_once_and_not_once_per_device(monkeypatch):
         ro.Provider, "check", lambda self: checked.append(len(list(self.walk()))) or check(self)
     )
     many = [dataclasses.replace(GPU, address=each.address) for each in many]
-    tree = provider_tree(box(devices=tuple(many)), rules=["10de:*=PGPU"])
+    tree = provider_tree(box(devices=tuple(many)), HostSettings(device_rules=["10de:*=PGPU"]))
     assert len(tree.children) == 256
     assert sum(checked) <= 3 * 257  # linear: adding one by one walks 33 thousand
 
 
 def test_a_device_can_be_claimed_with_its_host():
     with ro.connect("memory://") as ledger:
-        ledger.sync(provider_tree(box(devices=(GPU,)), rules=["10de:*=PGPU+CUSTOM_H100"]))
+        ledger.sync(
+            provider_tree(
+                box(devices=(GPU,)), HostSettings(device_rules=["10de:*=PGPU+CUSTOM_H100"])
+            )
+        )
         request = ro.Request("VCPU=2,PGPU=1", required=["CUSTOM_H100"])
         found = ledger.snapshot().candidates(request)
         claim = ledger.claim("job-1", found)
@@ -361,7 +373,7 @@ def test_a_device_can_be_claimed_with_its_host():
 
 
 def test_a_device_that_is_gone_goes_and_one_that_is_held_stays_with_everything_else():
-    with_gpu = provider_tree(box(devices=(GPU,)), rules=["10de:*=PGPU"])
+    with_gpu = provider_tree(box(devices=(GPU,)), HostSettings(device_rules=["10de:*=PGPU"]))
     without = provider_tree(box(memory_bytes=2 * GIB))
     with ro.connect("memory://") as ledger:
         ledger.sync(with_gpu)

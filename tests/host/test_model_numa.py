@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.host.facts import MIB, Core, Disk, Machine, NUMACell, Pages, PCIDevice
-from resource_objects.host.model import provider_tree
-from resource_objects.host.numa import numa_inventory
+from resource_objects.host.machine import MIB, Core, Disk, Machine, NUMACell, Pages, PCIDevice
+from resource_objects.host.settings import HostSettings
+from resource_objects.host.tree import numa_inventory, provider_tree
 from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.resources.numa import NUMATopologyInventory, numa
 from resource_objects.testing.refusals import raises_code
+from tests.host.configured import configured
 from tests.support.lengths import examples
 
 GIB = 1024 * MIB
@@ -67,7 +68,7 @@ def holds(ledger: ro.Ledger, request: str) -> bool:
 
 
 def test_cells_are_children_that_share_what_is_the_hosts():
-    tree = provider_tree(box(), numa=True, shared="0,4", dedicated="1-3,5-7")
+    tree = provider_tree(box(), HostSettings(shared="0,4", dedicated="1-3,5-7"), numa=True)
     assert said(tree)[0] == "box: VCPU=2,MEMORY_MB=4096:reserved=2048,PCPU=6"
     assert [child.name for child in tree.children] == ["box/numa0", "box/numa3"]
     assert [[*map(str, child.shares)] for child in tree.children] == [
@@ -83,9 +84,9 @@ def test_cells_are_children_that_share_what_is_the_hosts():
 
 def test_dedicated_cpus_are_pcpus_of_the_host_with_and_without_cells():
     for numa_too in (False, True):
-        tree = provider_tree(box(), numa=numa_too, dedicated="1-3")
+        tree = provider_tree(box(), HostSettings(dedicated="1-3"), numa=numa_too)
         assert said(tree)[0] == "box: MEMORY_MB=4096:reserved=2048,PCPU=3"
-    assert said(provider_tree(box(), shared="0-1"))[0].startswith("box: VCPU=2,")
+    assert said(provider_tree(box(), HostSettings(shared="0-1")))[0].startswith("box: VCPU=2,")
 
 
 def test_without_being_asked_for_cells_stay_facts():
@@ -99,12 +100,12 @@ def test_a_machine_without_cells_has_a_tree_without_cells():
 
 def test_cells_and_devices_are_children_side_by_side():
     gpu = PCIDevice("0000:3b:00.0", "10de", "2330", "030200", numa_node=3)
-    tree = provider_tree(box(devices=(gpu,)), rules=["10de:*=PGPU"], numa=True)
+    tree = provider_tree(box(devices=(gpu,)), HostSettings(device_rules=["10de:*=PGPU"]), numa=True)
     assert [child.name for child in tree.children] == ["box/0000:3b:00.0", "box/numa0", "box/numa3"]
 
 
 def test_ratios_are_those_of_the_cells_too():
-    tree = provider_tree(box(), numa=True, ratios="VCPU=4,MEMORY_MB=1.5")
+    tree = provider_tree(box(), HostSettings(ratios="VCPU=4,MEMORY_MB=1.5"), numa=True)
     assert (
         said(tree)[0] == "box: VCPU=8:max_unit=8:allocation_ratio=4,"
         "MEMORY_MB=4096:reserved=2048:max_unit=4096:allocation_ratio=1.5"
@@ -115,7 +116,7 @@ def test_ratios_are_those_of_the_cells_too():
 
 
 def test_pages_that_are_kept_are_reserved_of_the_host_as_well():
-    tree = provider_tree(box(), numa=True, reserved_pages={0: {2048: 12, 4: 25600}})
+    tree = provider_tree(box(), HostSettings(reserved_pages={0: {2048: 12, 4: 25600}}), numa=True)
     # huge pages are reserved of the host anyway; 25600 pages of 4 KiB are 100 MiB
     assert tree.inventories["MEMORY_MB"].reserved == 2048 + 100
     (cell,) = tree.children[0].inventories.values()
@@ -134,7 +135,7 @@ def test_huge_pages_that_only_the_cells_know_are_reserved_of_the_host():
         (
             {"ratios": "PCPU=2", "dedicated": "1"},
             exceptions.InvalidInventory,
-            "ratios: got 'PCPU', expected none for it: a dedicated CPU is given out once",
+            "ratios: got 'PCPU', expected none: a dedicated CPU is allocated once",
         ),
         (
             {"ratios": "VCPU=2", "dedicated": "1"},
@@ -148,16 +149,20 @@ def test_huge_pages_that_only_the_cells_know_are_reserved_of_the_host():
         (
             {"physnets": {0: ["net"]}},
             exceptions.InvalidInput,
-            "physnets: got {0: ['net']}, expected nothing: cells are not asked for",
+            "physnets: got {0: ['net']}, expected nothing without numa=True",
         ),
-        ({"reserved_pages": "0:2MB=1"}, exceptions.InvalidInput, "reserved_pages: got '0:2MB=1'"),
+        (
+            {"reserved_pages": "0:2MB=1"},
+            exceptions.InvalidInput,
+            "reserved_pages: got {0: {2048: 1}}",
+        ),
         ({"tunneled": [0]}, exceptions.InvalidInput, "tunneled: got [0]"),
         ({"numa": True, "tunneled": [1]}, exceptions.InvalidInventory, "tunneled: cell: got 1"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(arguments, error, message):
     with raises_code(error) as refused:
-        provider_tree(box(), **arguments)
+        configured(provider_tree, box(), **arguments)
     assert message in str(refused.value)
 
 
@@ -169,10 +174,13 @@ def test_what_is_kept_is_what_was_synced(url, tmp_path):
     at = url if url == "memory://" else f"sqlite:///{tmp_path}/lab.db"
     given = {"shared": "0,4", "dedicated": "1-3,5-7", "reserved_pages": "0:2MB=12"}
     with ro.connect(at) as ledger:
-        assert ledger.sync(provider_tree(box(), numa=True, **given)).created == 3
-        assert str(ledger.sync(provider_tree(box(), numa=True, **given))) == "nothing changed"
+        assert ledger.sync(configured(provider_tree, box(), numa=True, **given)).created == 3
+        assert (
+            str(ledger.sync(configured(provider_tree, box(), numa=True, **given)))
+            == "nothing changed"
+        )
         view = view_of(ledger)
-    assert kept(view) == numa_inventory(box(), **given)
+    assert kept(view) == configured(numa_inventory, box(), **given)
     assert view.inventory.room == {"VCPU": 2, "PCPU": 6, "MEMORY_MB": 2048}
     assert [part.name for part in view.parts] == ["box/numa0", "box/numa3"]
 
@@ -199,11 +207,13 @@ def test_cells_come_and_go_with_what_is_asked_for():
 def test_any_machine_is_kept_and_read_back_as_it_is(data, trees):
     machine = trees.expected(data.draw(trees.shapes()))
     dedicated = data.draw(st.frozensets(st.sampled_from(machine.cpus))) or None
-    tree = provider_tree(machine, numa=True, dedicated=dedicated, name="gen")
+    tree = provider_tree(machine, HostSettings(dedicated=dedicated), numa=True, name="gen")
     with ro.connect("memory://") as ledger:
         ledger.sync(tree)
         assert str(ledger.sync(tree)) == "nothing changed"
-        assert kept(view_of(ledger, "gen")) == numa_inventory(machine, dedicated=dedicated)
+        assert kept(view_of(ledger, "gen")) == numa_inventory(
+            machine, HostSettings(dedicated=dedicated)
+        )
 
 
 # --- the host as a whole ------------------------------------------------------------------------
@@ -211,7 +221,9 @@ def test_any_machine_is_kept_and_read_back_as_it_is(data, trees):
 
 def test_who_asks_for_no_topology_fits_exactly_when_the_host_as_a_whole_has_enough():
     with ro.connect("memory://") as ledger:
-        ledger.sync(provider_tree(box(), numa=True, shared="0,4", dedicated="1-3,5-7"))
+        ledger.sync(
+            provider_tree(box(), HostSettings(shared="0,4", dedicated="1-3,5-7"), numa=True)
+        )
         assert holds(ledger, "VCPU=2,MEMORY_MB=2048")
         assert not holds(ledger, "MEMORY_MB=2049")
         view = view_of(ledger)
@@ -227,7 +239,7 @@ def test_who_asks_for_no_topology_fits_exactly_when_the_host_as_a_whole_has_enou
 
 def test_memory_in_huge_pages_never_serves_who_asked_for_none():
     with ro.connect("memory://") as ledger:
-        ledger.sync(provider_tree(box(), numa=True, dedicated="0-7"))
+        ledger.sync(provider_tree(box(), HostSettings(dedicated="0-7"), numa=True))
         view = view_of(ledger)
         assert not view.inventory.can_provide(numa(memory_mb=1025))
         taken = view.inventory.fit(numa(dedicated=1, memory_mb=1024, page_size="2MB"))
@@ -283,7 +295,9 @@ def test_no_topology_takes_what_the_host_has_not_and_the_host_serves_all_it_has(
     )
     dedicated = data.draw(st.frozensets(st.sampled_from(machine.cpus))) or None
     with ro.connect("memory://") as ledger:
-        ledger.sync(provider_tree(machine, numa=True, dedicated=dedicated, name="gen"))
+        ledger.sync(
+            provider_tree(machine, HostSettings(dedicated=dedicated), numa=True, name="gen")
+        )
         view = view_of(ledger, "gen")
         kind = "dedicated" if dedicated else "shared"
         asked = numa(

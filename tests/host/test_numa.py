@@ -9,11 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from resource_objects import exceptions
-from resource_objects.host.facts import MIB, Core, Machine, NUMACell, Pages
 from resource_objects.host.linux import read_machine
-from resource_objects.host.numa import numa_inventory
+from resource_objects.host.machine import MIB, Core, Machine, NUMACell, Pages
+from resource_objects.host.settings import HostSettings
+from resource_objects.host.tree import numa_inventory
 from resource_objects.resources.numa import PagePool, numa
 from resource_objects.testing.refusals import raises_code
+from tests.host.configured import configured
 from tests.support.lengths import examples
 
 GIB = 1024 * MIB
@@ -42,7 +44,7 @@ def box(**facts) -> Machine:
 
 def only(machine: Machine, **settings):
     """The one cell of a machine, as a host cell."""
-    (cell,) = numa_inventory(machine, **settings).cells
+    (cell,) = configured(numa_inventory, machine, **settings).cells
     return cell
 
 
@@ -50,7 +52,7 @@ def only(machine: Machine, **settings):
 
 
 def test_the_sets_are_spread_over_the_cells_and_the_rest_is_the_hosts_own():
-    inventory = numa_inventory(box(), shared="4-5", dedicated="2-3,6")
+    inventory = numa_inventory(box(), HostSettings(shared="4-5", dedicated="2-3,6"))
     assert [(c.id, c.shared, c.dedicated) for c in inventory.cells] == [
         (0, (4, 5), ()),
         (3, (), (2, 3, 6)),
@@ -78,7 +80,7 @@ def test_cores_of_one_to_four_threads(threads):
     groups = [tuple(range(first, first + threads)) for first in (0, threads)]
     cpus = tuple(range(2 * threads))
     machine = box(cpus=cpus, cores=cores(*groups), cells=(NUMACell(0, cpus, GIB),))
-    inventory = numa_inventory(machine, dedicated=cpus)
+    inventory = numa_inventory(machine, HostSettings(dedicated=cpus))
     assert inventory.cells[0].threads_per_core == threads
     taken = inventory.fit(numa(dedicated=threads))
     assert taken.placed[0].pinned == tuple(groups[0])
@@ -91,7 +93,9 @@ def test_cores_of_one_machine_may_have_different_numbers_of_threads():
         cells=(NUMACell(0, (0, 1, 2, 3), GIB),),
     )
     assert only(hybrid, dedicated="0-3").siblings == ((0, 1),)
-    taken = numa_inventory(hybrid, dedicated="0-3").fit(numa(dedicated=2, thread_policy="require"))
+    taken = numa_inventory(hybrid, HostSettings(dedicated="0-3")).fit(
+        numa(dedicated=2, thread_policy="require")
+    )
     assert taken.cpuset == "0-1"
 
 
@@ -104,7 +108,7 @@ def test_an_offline_cpu_is_not_there_and_its_sibling_is_a_core_by_itself():
     )
     assert only(machine, dedicated="0,1,4").siblings == ((0, 4),)
     with pytest.raises(exceptions.InvalidInventory, match="dedicated CPUs: got '5', expected CPUs"):
-        numa_inventory(machine, dedicated="0,1,4-5")
+        numa_inventory(machine, HostSettings(dedicated="0,1,4-5"))
 
 
 def test_a_core_that_is_in_two_cells_is_one_in_each():
@@ -118,7 +122,9 @@ def test_a_core_that_is_in_two_cells_is_one_in_each():
 
 def test_a_cpu_in_no_cell_is_in_none():
     machine = box(cpus=(0, 1), cores=cores((0,), (1,)), cells=(NUMACell(0, (0,), GIB),))
-    assert [cell.cpus for cell in numa_inventory(machine, dedicated="0-1").cells] == [(0,)]
+    assert [cell.cpus for cell in numa_inventory(machine, HostSettings(dedicated="0-1")).cells] == [
+        (0,)
+    ]
 
 
 def test_what_a_cgroup_leaves_is_all_there_is():
@@ -126,7 +132,7 @@ def test_what_a_cgroup_leaves_is_all_there_is():
     (first,) = numa_inventory(part).cells  # the memory of the other may not be used
     assert (first.id, first.cpus, first.memory_mb) == (0, (1, 5), 2048)
     with pytest.raises(exceptions.InvalidInventory, match="got '0', expected CPUs that are online"):
-        numa_inventory(part, dedicated="0-1")
+        numa_inventory(part, HostSettings(dedicated="0-1"))
 
 
 # --- cells --------------------------------------------------------------------------------------
@@ -153,12 +159,12 @@ def test_a_cell_without_cpus_is_a_host_cell_like_any_other():
             NUMACell(1, (), 4 * GIB, distances=(14, 10), initiators=(0,)),
         )
     )
-    inventory = numa_inventory(tiers, dedicated="0-7")
+    inventory = numa_inventory(tiers, HostSettings(dedicated="0-7"))
     assert inventory.cell(1).cpus == ()
     assert inventory.consume(numa(memory_mb=4096)).memory_nodes == "1"
     # a request of two guest cells may have its memory there and its CPUs here
     both = numa([numa(dedicated=2).cells[0], numa(memory_mb=1024).cells[0]])
-    assert numa_inventory(tiers, dedicated="0-7").fit(both).memory_nodes == "0-1"
+    assert numa_inventory(tiers, HostSettings(dedicated="0-7")).fit(both).memory_nodes == "0-1"
 
 
 @pytest.mark.parametrize(
@@ -242,8 +248,7 @@ def test_where_huge_pages_are_is_not_known_no_cell_offers_any():
 def test_ratios_and_networks_are_those_given():
     inventory = numa_inventory(
         box(),
-        cpu_ratio="4.5",
-        memory_ratio=1.5,
+        HostSettings(ratios={"VCPU": "4.5", "MEMORY_MB": 1.5}),
         physnets={0: ["physnet0", "physnet1"], 3: "physnet2"},
         tunneled=[3],
     )
@@ -279,7 +284,7 @@ def test_ratios_and_networks_are_those_given():
         ({"reserved_pages": {0: {2048: -1}}}, exceptions.InvalidInventory, "got -1"),
         ({"reserved_pages": {0: {2048: 1.0}}}, exceptions.InvalidInventory, "got 1.0"),
         ({"reserved_pages": {0: {"large": 1}}}, "InvalidText", "got 'large'"),
-        ({"reserved_pages": {0: {"x": 1}}}, "InvalidText", "page size: got 'x'"),
+        ({"reserved_pages": {0: {"x": 1}}}, "InvalidText", "size: got 'x'"),
         ({"reserved_pages": {0: {2048: 1, "2MB": 1}}}, "DuplicateKey", "got '2 MiB'"),
         ({"reserved_pages": {0: 5}}, exceptions.InvalidInput, "reserved pages of cell 0: got 5"),
         ({"reserved_pages": 5}, exceptions.InvalidInput, "reserved pages: got 5"),
@@ -293,14 +298,14 @@ def test_ratios_and_networks_are_those_given():
         ({"physnets": ["net"]}, exceptions.InvalidInput, "physnets: got ['net']"),
         ({"tunneled": [2]}, exceptions.InvalidInventory, "tunneled: cell: got 2"),
         ({"tunneled": "0"}, exceptions.InvalidInput, "tunneled: got '0'"),
-        ({"cpu_ratio": 0}, "InvalidRatio", "got 0"),
-        ({"memory_ratio": "x"}, "InvalidRatio", "got 'x'"),
+        ({"ratios": {"VCPU": 0}}, "InvalidRatio", "got 0"),
+        ({"ratios": "MEMORY_MB=x"}, "InvalidRatio", "got 'x'"),
         ({"dedicated": "8"}, exceptions.InvalidInventory, "dedicated CPUs: got '8'"),
     ],
 )
 def test_settings_that_the_machine_cannot_have_are_refused_by_name(settings, error, message):
     with raises_code(error) as refused:
-        numa_inventory(box(), **settings)
+        configured(numa_inventory, box(), **settings)
     assert message in str(refused.value)
 
 
@@ -329,7 +334,7 @@ def shapes(trees):
 def test_any_machine_has_the_cells_of_its_facts(data, trees, shapes):
     machine = trees.expected(data.draw(shapes))
     dedicated = data.draw(st.frozensets(st.sampled_from(machine.cpus)))
-    inventory = numa_inventory(machine, dedicated=dedicated or None)
+    inventory = numa_inventory(machine, HostSettings(dedicated=dedicated or None))
     assert [cell.id for cell in inventory.cells] == [cell.id for cell in machine.cells]
     threads = {cpu: core.cpus for core in machine.cores for cpu in core.cpus}
     for found, fact in zip(inventory.cells, machine.cells, strict=True):

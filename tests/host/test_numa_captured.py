@@ -13,12 +13,12 @@ import pytest
 
 import resource_objects as ro
 from resource_objects.host.discovery import discover
-from resource_objects.host.facts import Machine
-from resource_objects.host.model import provider_tree
-from resource_objects.host.numa import numa_inventory
+from resource_objects.host.machine import Machine
+from resource_objects.host.tree import numa_inventory, provider_tree
 from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.resources.context import Context
 from resource_objects.resources.numa import NUMATopologyInventory, numa
+from tests.host.configured import configured
 
 #: Captured by this project's own command, and in every checkout.
 OWN = "captured_vm"
@@ -58,7 +58,7 @@ every_machine = pytest.mark.parametrize(
 def kept(machine: Machine, **settings) -> LocatedView:
     """The inventory of the cells of a machine, after a ledger has kept them."""
     with ro.connect("memory://") as ledger:
-        tree = provider_tree(machine, name="captured", numa=True, **settings)
+        tree = configured(provider_tree, machine, name="captured", numa=True, **settings)
         ledger.sync(tree)
         assert str(ledger.sync(tree)) == "nothing changed"
         columns = ledger.backend.read("captured")
@@ -94,7 +94,9 @@ def test_the_cells_are_those_of_the_kernel(machine, name):
 @pytest.mark.parametrize("dedicated", [False, True], ids=["shared", "dedicated"])
 def test_what_a_ledger_keeps_of_it_is_what_was_found(machine, name, dedicated):
     settings = {"dedicated": machine.cpus[1:]} if dedicated else {}
-    assert without_room(kept(machine, **settings)) == numa_inventory(machine, **settings)
+    assert without_room(kept(machine, **settings)) == configured(
+        numa_inventory, machine, **settings
+    )
 
 
 @every_machine
@@ -110,7 +112,7 @@ def test_every_cell_can_be_filled(machine, name):
 
 
 def captured_inventory(captured_machine, name: str, **settings) -> NUMATopologyInventory:
-    return numa_inventory(captured_machine(name), **settings)
+    return configured(numa_inventory, captured_machine(name), **settings)
 
 
 def test_memory_behind_other_memory_is_in_the_socket_of_the_cpus_next_to_it(captured_machine):

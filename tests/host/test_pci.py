@@ -9,14 +9,14 @@ import pathlib
 import pytest
 
 from resource_objects.exceptions import DiscoveryError, InvalidInput
-from resource_objects.host.facts import (
+from resource_objects.host.linux import read_devices, read_machine
+from resource_objects.host.machine import (
     DeviceKind,
     Machine,
     MediatedType,
     NetworkInterface,
     PCIDevice,
 )
-from resource_objects.host.linux import read_devices, read_machine
 from resource_objects.host.sysfs import Tree
 
 DEVICES = "sys/devices/pci0000:00"
@@ -260,7 +260,7 @@ def test_facts_are_plain_data():
 
 
 def read_machine_with(function: PCIDevice) -> Machine:
-    from resource_objects.host.facts import Core
+    from resource_objects.host.machine import Core
 
     return Machine(cpus=(0,), cores=(Core(0, 0, (0,)),), memory_bytes=0, devices=(function,))
 

@@ -10,11 +10,12 @@ import pytest
 import resource_objects as ro
 from resource_objects.exceptions import InvalidInput
 from resource_objects.host.compute_node import ComputeNode
+from resource_objects.host.device_rules import DeviceRule, match_rules
 from resource_objects.host.discovery import discover
-from resource_objects.host.facts import Core, Disk, Machine, NUMACell, Pages, PCIDevice
 from resource_objects.host.linux import read_machine
-from resource_objects.host.model import provider_tree
-from resource_objects.host.rules import DeviceRule, match_rules
+from resource_objects.host.machine import Core, Disk, Machine, NUMACell, Pages, PCIDevice
+from resource_objects.host.settings import HostSettings
+from resource_objects.host.tree import provider_tree
 
 CORE = Core(0, 0, (0,))
 GPU = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
@@ -118,13 +119,13 @@ REFUSED: dict[str, list[Callable[[], object]]] = {
     "device rule": [
         lambda: DeviceRule.parse(5),
         lambda: match_rules(["10de:*=PGPU"], [GPU]),
-        lambda: provider_tree(machine(hostname="h"), rules=[5]),
+        lambda: provider_tree(machine(hostname="h"), HostSettings(device_rules=[5])),
     ],
     "device rules": [
         lambda: match_rules(5, [GPU]),
         lambda: match_rules("10de:*=PGPU", [GPU]),
-        lambda: provider_tree(machine(hostname="h"), rules=5),
-        lambda: provider_tree(machine(hostname="h"), rules="10de:*=PGPU"),
+        lambda: provider_tree(machine(hostname="h"), HostSettings(device_rules=5)),
+        lambda: provider_tree(machine(hostname="h"), HostSettings(device_rules="10de:*=PGPU")),
     ],
     "device": [lambda: match_rules([RULE], ["0000:3b:00.0"])],
     "devices": [lambda: match_rules([RULE], None)],

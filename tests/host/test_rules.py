@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import plugins
 from resource_objects.exceptions import FrozenValue, InvalidInput, PluginError
-from resource_objects.host.facts import DeviceKind, PCIDevice
-from resource_objects.host.rules import ANY, DeviceRule, match_rules
+from resource_objects.host.device_rules import ANY, DeviceRule, match_rules
+from resource_objects.host.machine import DeviceKind, PCIDevice
 from resource_objects.resources import catalog
 from resource_objects.testing.refusals import raises_code
 
@@ -72,7 +72,7 @@ def vf(index: int, parent: str = "0000:60:00.0") -> PCIDevice:
 
 def addresses(rules: list[str], devices: list[PCIDevice]) -> list[str]:
     parsed = [DeviceRule.parse(each) for each in rules]
-    return [each.device.address for each in match_rules(parsed, devices)]
+    return [device.address for device, _ in match_rules(parsed, devices)]
 
 
 # --- the text form ------------------------------------------------------------------------------
@@ -247,7 +247,7 @@ def test_a_rule_is_a_value():
 def test_a_class_that_is_not_said_is_named_after_the_device():
     rule = DeviceRule.parse("10de:*=")
     assert rule.class_of(gpu()) == "CUSTOM_PCI_10DE_2330"
-    assert match_rules([rule], [gpu()])[0].resource_class == "CUSTOM_PCI_10DE_2330"
+    assert match_rules([rule], [gpu()]) == ((gpu(), rule),)
 
 
 @pytest.fixture
@@ -321,11 +321,11 @@ def test_the_first_rule_that_matches_decides():
     ]
     old = gpu("0000:5e:00.0", product_id="1db4")
     found = match_rules(rules, [gpu(), old])
-    assert [(each.resource_class, each.traits) for each in found] == [
+    assert [(rule.class_of(device), rule.traits) for device, rule in found] == [
         ("PGPU", ("CUSTOM_H100",)),
         ("CUSTOM_OLD_GPU", ()),
     ]
-    (only,) = match_rules(rules[::-1], [gpu()])
+    ((_, only),) = match_rules(rules[::-1], [gpu()])
     assert only.resource_class == "CUSTOM_OLD_GPU"
 
 
@@ -373,9 +373,9 @@ def test_a_rule_for_virtual_functions_leaves_the_physical_one():
 )
 def test_each_device_has_the_first_rule_that_is_about_it_and_no_other_is_left_out(rules, devices):
     found = match_rules(rules, devices)
-    taken = {each.device.address for each in found}
-    assert [each.device for each in found] == [each for each in devices if each.address in taken]
-    for each in found:
-        assert each.rule == next(rule for rule in rules if rule.matches(each.device))
+    taken = {device.address for device, _ in found}
+    assert [device for device, _ in found] == [each for each in devices if each.address in taken]
+    for device, first in found:
+        assert first == next(rule for rule in rules if rule.matches(device))
     for device in devices:
         assert (device.address in taken) == any(rule.matches(device) for rule in rules)

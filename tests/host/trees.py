@@ -13,7 +13,7 @@ import pathlib
 
 from hypothesis import strategies as st
 
-from resource_objects.host.facts import (
+from resource_objects.host.machine import (
     Core,
     DeviceKind,
     Machine,

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import search
-from resource_objects.host import partitions, read_environment
+from resource_objects.cli.environment import read_environment
+from resource_objects.host import partitions
 from resource_objects.providers.columns import Columns
 from resource_objects.reasons import Rule
 from resource_objects.testing.refusals import raises_code

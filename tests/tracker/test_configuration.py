@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.host.settings import HostSettings
 from resource_objects.host.tracker import (
     Driver,
     FindingKind,
@@ -408,7 +409,7 @@ def test_an_entry_of_all_hosts_is_about_those_that_no_other_names(ledger: ro.Led
 def test_a_provider_below_a_host_is_found_by_its_name_and_roots_are_not_it(
     ledger: ro.Ledger,
 ) -> None:
-    driver = MachineDriver(lambda: BOX, rules=["10de:*=PGPU+CUSTOM_H100"])
+    driver = MachineDriver(lambda: BOX, HostSettings(device_rules=["10de:*=PGPU+CUSTOM_H100"]))
     device = ("name", "box/0000:3b:00.0", "CUSTOM_LINKS=4", "CUSTOM_H100 CUSTOM_NVLINK")
     everywhere = ("uuid", COMPUTE_NODE, "", "CUSTOM_X")
     for _ in range(2):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects.exceptions import InvalidInput, PluginError
 from resource_objects.host import provider_tree
-from resource_objects.host.facts import (
+from resource_objects.host.machine import (
     MIB,
     Core,
     Disk,
@@ -25,8 +25,8 @@ from resource_objects.host.facts import (
     Pages,
     PCIDevice,
 )
-from resource_objects.host.model import TreeSettings
 from resource_objects.host.partitions import add_partition
+from resource_objects.host.settings import HostSettings
 from resource_objects.host.tracker import FindingKind, ResourceTracker
 from resource_objects.host.tracker.drivers import (
     BareMetalDriver,
@@ -98,16 +98,22 @@ def unlike(ledger: ro.Ledger, wanted: ro.Provider) -> list[str]:
 
 
 def test_a_machine_is_kept_as_discovery_finds_it(ledger: ro.Ledger) -> None:
-    driver = MachineDriver(lambda: BOX, rules=RULES, numa=True, reserved="MEMORY_MB=512")
+    driver = MachineDriver(
+        lambda: BOX, HostSettings(device_rules=RULES, reserved="MEMORY_MB=512"), numa=True
+    )
     report = ResourceTracker(ledger, driver).update_available_resource()
     assert not report.findings
-    wanted = provider_tree(BOX, rules=RULES, numa=True, reserved="MEMORY_MB=512")
+    wanted = provider_tree(
+        BOX, HostSettings(device_rules=RULES, reserved="MEMORY_MB=512"), numa=True
+    )
     assert not unlike(ledger, wanted)
 
 
 def test_what_others_have_in_the_tree_stays(everywhere: ro.Ledger) -> None:
     reading = Reading(BOX)
-    tracker = ResourceTracker(everywhere, MachineDriver(reading, rules=RULES, numa=True))
+    tracker = ResourceTracker(
+        everywhere, MachineDriver(reading, HostSettings(device_rules=RULES), numa=True)
+    )
     tracker.update_available_resource()
     tree = everywhere.provider("box")
     tree.update(
@@ -136,7 +142,9 @@ def test_what_others_have_in_the_tree_stays(everywhere: ro.Ledger) -> None:
 
 def test_what_a_machine_does_not_have_any_more_goes(ledger: ro.Ledger) -> None:
     reading = Reading(BOX)
-    tracker = ResourceTracker(ledger, MachineDriver(reading, rules=RULES, numa=True))
+    tracker = ResourceTracker(
+        ledger, MachineDriver(reading, HostSettings(device_rules=RULES), numa=True)
+    )
     tracker.update_available_resource()
     alone = tuple(Core(0, core, (core,)) for core in range(4))
     reading.change(cpus=(0, 1, 2, 3), cores=alone, cells=BOX.cells[:0], devices=())
@@ -151,7 +159,7 @@ def test_a_trait_that_the_rule_does_not_give_any_more_goes(ledger: ro.Ledger) ->
         (["10de:*=PGPU+CUSTOM_H100+CUSTOM_FAST"], {"CUSTOM_H100", "CUSTOM_FAST"}),
         (["10de:*=PGPU+CUSTOM_H100"], {"CUSTOM_H100"}),
     ):
-        driver = MachineDriver(lambda: BOX, rules=rules)
+        driver = MachineDriver(lambda: BOX, HostSettings(device_rules=rules))
         ResourceTracker(ledger, driver).update_available_resource()
         assert ledger.provider("box").find("box/0000:3b:00.0").traits == traits
 
@@ -159,20 +167,22 @@ def test_a_trait_that_the_rule_does_not_give_any_more_goes(ledger: ro.Ledger) ->
 def test_a_split_comes_and_goes_with_its_rule(ledger: ro.Ledger) -> None:
     words = (";halves", "", ";mig-h100-80gb", ";mig-h200-141gb", ";thousandths", "")
     for rules in ([f"10de:*=PGPU{word}"] for word in words):
-        driver = MachineDriver(lambda: BOX, rules=rules)
+        driver = MachineDriver(lambda: BOX, HostSettings(device_rules=rules))
         assert not ResourceTracker(ledger, driver).update_available_resource().findings
-        assert not unlike(ledger, provider_tree(BOX, rules=rules))
+        assert not unlike(ledger, provider_tree(BOX, HostSettings(device_rules=rules)))
 
 
 def test_a_partition_that_somebody_made_keeps_what_it_uses(ledger: ro.Ledger) -> None:
     rules = ["10de:*=PGPU;partitions=CUSTOM_SLICE*7"]
     reading = Reading(BOX)
-    tracker = ResourceTracker(ledger, MachineDriver(reading, rules=rules))
+    tracker = ResourceTracker(ledger, MachineDriver(reading, HostSettings(device_rules=rules)))
     tracker.update_available_resource()
     tree = ledger.provider("box")
     add_partition(tree.find("box/0000:3b:00.0"), "box/mig-0", "CUSTOM_MIG", {"CUSTOM_SLICE": 3})
     ledger.sync(tree)
-    later = ResourceTracker(ledger, MachineDriver(reading, rules=["10de:*=PGPU"]))
+    later = ResourceTracker(
+        ledger, MachineDriver(reading, HostSettings(device_rules=["10de:*=PGPU"]))
+    )
     assert not later.update_available_resource().findings
     gpu = ledger.provider("box").find("box/0000:3b:00.0")
     assert str(gpu.inventories) == "CUSTOM_SLICE=7,DEVICES=1*PGPU"
@@ -182,7 +192,7 @@ def test_a_partition_that_somebody_made_keeps_what_it_uses(ledger: ro.Ledger) ->
 
 def test_a_device_that_is_held_stays_when_it_is_gone(ledger: ro.Ledger) -> None:
     reading = Reading(BOX)
-    tracker = ResourceTracker(ledger, MachineDriver(reading, rules=RULES))
+    tracker = ResourceTracker(ledger, MachineDriver(reading, HostSettings(device_rules=RULES)))
     tracker.update_available_resource()
     ledger.claim("job", ledger.snapshot().candidates("DEVICES=PGPU"))
     reading.change(devices=(NIC,))
@@ -190,7 +200,9 @@ def test_a_device_that_is_held_stays_when_it_is_gone(ledger: ro.Ledger) -> None:
     gpu = ledger.provider("box").find("box/0000:3b:00.0")
     assert [record.reserved for record in gpu.inventories["DEVICES"].to_records()] == [1]
     ledger.release("job")
-    ResourceTracker(ledger, MachineDriver(reading, rules=RULES)).update_available_resource()
+    ResourceTracker(
+        ledger, MachineDriver(reading, HostSettings(device_rules=RULES))
+    ).update_available_resource()
     assert [one.name for one in ledger.provider("box").walk()] == ["box", "box/0000:60:00.0"]
 
 
@@ -203,7 +215,9 @@ def test_of_any_two_machines_the_later_is_there_beside_what_others_have(
     before: trees.Shape, after: trees.Shape, numa: tuple[bool, bool]
 ) -> None:
     first, second = (
-        provider_tree(trees.expected(shape), name="gen", rules=ANY_RULES, numa=cells)
+        provider_tree(
+            trees.expected(shape), HostSettings(device_rules=ANY_RULES), name="gen", numa=cells
+        )
         for shape, cells in zip((before, after), numa, strict=True)
     )
     kept = merge_discovered(ro.Provider("gen", traits=["CUSTOM_MINE"], aggregates=["rack"]), first)
@@ -259,15 +273,20 @@ def test_use_alone_makes_no_other_machine() -> None:
 def test_what_follows_from_a_machine_follows_from_it_unused(
     name: str | None, numa: bool, rules: list[str]
 ) -> None:
-    settings: TreeSettings = {"name": name, "numa": numa, "rules": rules}
-    assert provider_tree(BOX, **settings) == provider_tree(BOX.without_use(), **settings)
+    one, other = (
+        provider_tree(machine, HostSettings(device_rules=rules), name=name, numa=numa)
+        for machine in (BOX, BOX.without_use())
+    )
+    assert one == other
 
 
 def test_a_look_at_a_machine_that_did_not_change_reads_it_and_writes_nothing(
     ledger: ro.Ledger,
 ) -> None:
     reading = Reading(BOX)
-    tracker = ResourceTracker(ledger, MachineDriver(reading, rules=RULES, numa=True))
+    tracker = ResourceTracker(
+        ledger, MachineDriver(reading, HostSettings(device_rules=RULES), numa=True)
+    )
     tracker.update_available_resource()
     before = ledger.provider("box")
     assert not tracker.update_available_resource()
@@ -288,15 +307,6 @@ def test_a_reading_is_good_for_as_long_as_is_said(monkeypatch: pytest.MonkeyPatc
     assert reading.times == 2
 
 
-def test_the_settings_of_the_driver_are_those_of_the_tree() -> None:
-    annotations = dict(provider_tree.__annotations__)
-    assert TreeSettings.__annotations__.keys() == annotations.keys() - {
-        "machine",
-        "on_invalid",
-        "return",
-    }
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -304,8 +314,8 @@ def test_the_settings_of_the_driver_are_those_of_the_tree() -> None:
         ({"reading": lambda: BOX, "options": {"root": "/"}}, "options: got"),
         ({"max_age": datetime.timedelta(seconds=-1)}, "max_age: got datetime.timedelta"),
         ({"max_age": 60}, "max_age: got 60"),
-        ({"rules": ["10de=PGPU"]}, "device rule: got '10de=PGPU'"),
-        ({"sockets": 2}, "setting of the machine driver: got 'sockets'"),
+        ({"settings": {"device_rules": ["10de:*=PGPU"]}}, "settings: got"),
+        ({"sockets": 2}, "sockets"),
         ({"name": ""}, "provider name"),
         ({"uuid": "box"}, "uuid: got 'box'"),
     ],
@@ -316,7 +326,7 @@ def test_what_a_machine_driver_is_not_given_is_refused(options: dict[str, Any], 
 
 
 def test_rules_may_come_from_a_generator() -> None:
-    driver = MachineDriver(Reading(BOX), rules=(rule for rule in RULES))
+    driver = MachineDriver(Reading(BOX), HostSettings(device_rules=(rule for rule in RULES)))
     for _ in range(2):
         tree = ro.Provider("box")
         driver.update_provider_tree(tree, driver.get_available_resource("box"))
@@ -332,11 +342,11 @@ def test_a_machine_that_cannot_be_read_is_a_finding(ledger: ro.Ledger) -> None:
 def test_what_a_machine_cannot_offer_is_told(ledger: ro.Ledger) -> None:
     long = dataclasses.replace(NIC, address="10000:01:00.0")
     reading = Reading(dataclasses.replace(BOX, devices=(long,)))
-    driver = MachineDriver(reading, rules=RULES)
+    driver = MachineDriver(reading, HostSettings(device_rules=RULES))
     driver.get_available_resource("box")
-    said = "its domain has more than 16 bits, which nothing can name"
+    said = "its domain has more than 16 bits"
     assert [str(one) for one in driver.warnings("box")] == [
-        f"device that a rule is about: got '10000:01:00.0', expected one that can be taken: {said}"
+        f"device of a rule: got '10000:01:00.0', expected one that can be offered: {said}"
     ]
     tracker = ResourceTracker(ledger, driver)
     for _ in range(2):
@@ -351,9 +361,11 @@ def test_what_a_machine_cannot_offer_is_told(ledger: ro.Ledger) -> None:
 def test_a_compute_host_is_kept_as_libvirt_tells_it(ledger: ro.Ledger) -> None:
     connection = Connection(BOX)
     for given_ in (connection, lambda: connection):
-        driver = LibvirtDriver(given_, rules=RULES, numa=True)
+        driver = LibvirtDriver(given_, HostSettings(device_rules=RULES), numa=True)
         assert not ResourceTracker(ledger, driver).update_available_resource().findings
-    wanted = provider_tree(dataclasses.replace(BOX, disk=None), rules=RULES, numa=True)
+    wanted = provider_tree(
+        dataclasses.replace(BOX, disk=None), HostSettings(device_rules=RULES), numa=True
+    )
     assert not unlike(ledger, wanted)
 
 

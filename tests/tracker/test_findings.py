@@ -11,7 +11,8 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import clock
-from resource_objects.host.facts import MIB, Core, Machine, NUMACell, PCIDevice
+from resource_objects.host.machine import MIB, Core, Machine, NUMACell, PCIDevice
+from resource_objects.host.settings import HostSettings
 from resource_objects.host.tracker import FindingKind, HostReport, ResourceTracker
 from resource_objects.host.tracker.drivers import MachineDriver
 from resource_objects.host.tracker.extending import ExtendedDriver, HostResource
@@ -190,7 +191,9 @@ def test_cells_and_devices_are_stored_next_to_an_invalid_inventory(ledger: ro.Le
         devices=(gpu,),
         cells=(NUMACell(0, (0, 1), 1024 * MIB), NUMACell(1, (), 0)),
     )
-    driver = MachineDriver(lambda: machine, rules=["10de:*=PGPU"], numa=True, reserved="VCPU=3")
+    driver = MachineDriver(
+        lambda: machine, HostSettings(device_rules=["10de:*=PGPU"], reserved="VCPU=3"), numa=True
+    )
     tracker = ResourceTracker(ledger, driver)
     [finding] = tracker.update_available_resource().findings
     assert str(finding) == ("box: invalid: VCPU reserved: got 3, expected at most the total of 2")
@@ -198,7 +201,9 @@ def test_cells_and_devices_are_stored_next_to_an_invalid_inventory(ledger: ro.Le
     assert [one.name for one in ledger.providers()] == names
     assert str(ledger.provider("box")) == "box: MEMORY_MB=1024"
 
-    enough = MachineDriver(lambda: machine, rules=["10de:*=PGPU"], numa=True, reserved="VCPU=1")
+    enough = MachineDriver(
+        lambda: machine, HostSettings(device_rules=["10de:*=PGPU"], reserved="VCPU=1"), numa=True
+    )
     assert not ResourceTracker(ledger, enough).update_available_resource().findings
     machine = dataclasses.replace(machine, memory_bytes=512 * MIB)
     [finding] = ResourceTracker(ledger, driver).update_available_resource().findings

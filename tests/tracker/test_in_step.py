@@ -12,7 +12,8 @@ import pytest
 import resource_objects as ro
 from benchmarks import statements
 from resource_objects.host import Machine, provider_tree
-from resource_objects.host.facts import Core, PCIDevice
+from resource_objects.host.machine import Core, PCIDevice
+from resource_objects.host.settings import HostSettings
 from resource_objects.host.tracker import Driver, ResourceTracker
 from resource_objects.host.tracker import reconcile as reconciling
 from resource_objects.providers import Provider
@@ -245,7 +246,7 @@ class Found(Driver):
 
     def update_provider_tree(self, tree: Provider, available: Any) -> None:
         self.edits += 1
-        made = provider_tree(available, rules=["10de:*=PGPU"], name=tree.name)
+        made = provider_tree(available, HostSettings(device_rules=["10de:*=PGPU"]), name=tree.name)
         tree.update(inventories=made.inventories, traits=made.traits, children=made.children)
 
 

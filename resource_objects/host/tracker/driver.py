@@ -62,7 +62,7 @@ class Driver(abc.ABC):
         By default it is what ``Inventories`` takes, such as ``"VCPU=8,MEMORY_MB=16384"``: totals,
         reserved amounts, unit rules and ratios count, used figures are the ledger's. With a method
         of one's own that makes the tree it may be anything that can be compared and copied, such
-        as a :class:`~resource_objects.host.facts.Machine`.
+        as a :class:`~resource_objects.host.machine.Machine`.
         """
 
     def update_provider_tree(self, tree: Provider, available: Any) -> Iterable[Move] | None:

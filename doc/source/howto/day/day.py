@@ -8,7 +8,7 @@ import sys
 
 import resource_objects as ro
 from resource_objects import site
-from resource_objects.host import read_environment
+from resource_objects.cli.environment import read_environment
 from resource_objects.ledger.lease import Lease
 
 url, machines, *program = sys.argv[1:]

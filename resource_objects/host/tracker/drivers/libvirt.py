@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable
-from typing import Unpack
+from typing import Any
 
-from resource_objects.host.facts import Machine
 from resource_objects.host.libvirt import Connection, read_machine
-from resource_objects.host.model import TreeSettings
+from resource_objects.host.machine import Machine
+from resource_objects.host.settings import HostSettings
 from resource_objects.host.tracker.drivers.machine import MachineDriver
 
 __all__ = ["LibvirtDriver"]
@@ -29,14 +29,15 @@ class LibvirtDriver(MachineDriver):
     def __init__(
         self,
         connection: Connection | Callable[[], Connection],
+        settings: HostSettings | None = None,
         *,
         disk_path: str | None = None,
         uuid: str | None = None,
         max_age: datetime.timedelta | None = None,
-        **settings: Unpack[TreeSettings],
+        **options: Any,
     ) -> None:
         def read() -> Machine:
             opened = connection() if callable(connection) else connection
             return read_machine(opened, disk_path=disk_path)
 
-        super().__init__(read, uuid=uuid, max_age=max_age, **settings)
+        super().__init__(read, settings, uuid=uuid, max_age=max_age, **options)

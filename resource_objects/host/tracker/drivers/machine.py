@@ -1,10 +1,10 @@
 """A driver for one machine: the facts that discovery reads, put into the tree that is kept.
 
-Of the tree of a host this driver owns what :func:`~resource_objects.host.model.provider_tree`
+Of the tree of a host this driver owns what :func:`~resource_objects.host.tree.provider_tree`
 makes, and only that:
 
 * of the root its inventories, and the traits that discovery says
-  (:func:`~resource_objects.host.model.is_discovered`);
+  (:func:`~resource_objects.host.tree.is_discovered`);
 * the providers with ``NUMA_TOPOLOGY`` or ``DEVICES``: their inventories and shares, and the traits
   that rules gave their devices. Those that are not found any more go.
 
@@ -20,17 +20,17 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Unpack
+from typing import Any
 
 from resource_objects import clock, names
 from resource_objects.exceptions import DiscoveryError, InvalidInput, ResourceObjectsError
-from resource_objects.host.devices import machine_devices
+from resource_objects.host.device_rules import machine_devices
 from resource_objects.host.discovery import discover
-from resource_objects.host.facts import Machine
-from resource_objects.host.model import TreeSettings, is_discovered, provider_tree
+from resource_objects.host.machine import Machine
 from resource_objects.host.partitions import PLACEMENT
-from resource_objects.host.rules import read_rules
+from resource_objects.host.settings import HostSettings
 from resource_objects.host.tracker.driver import Driver, note_invalid
+from resource_objects.host.tree import is_discovered, provider_tree
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import TIMES
 from resource_objects.providers.provider import stored_classes
@@ -48,21 +48,19 @@ class MachineDriver(Driver):
     """Says what one machine has, as discovery finds it.
 
     :param reading: what reads the machine: a driver of :mod:`resource_objects.host.discovery` by
-        its name, or a callable that returns a :class:`~resource_objects.host.facts.Machine`
+        its name, or a callable that returns a :class:`~resource_objects.host.machine.Machine`
     :param options: of a driver that is named, such as ``{"disk_path": "/var/lib/machines"}``
     :param uuid: what the machine calls itself; a host of its name with another uuid was replaced
     :param max_age: so long is a reading good for; None: it is read at every look
-    :param settings: as :func:`~resource_objects.host.model.provider_tree` has them: ``rules``,
-        ``reserved``, ``ratios``, ``name``, ``shared``, ``dedicated``, ``numa``,
-        ``reserved_pages``, ``physnets``, ``tunneled``
-    :raises InvalidInput: for a setting that there is not, and what else is none of these; if a rule
-        does not parse
+    :param settings: as :func:`~resource_objects.host.tree.provider_tree` has them; so are ``name``,
+        ``numa``, ``physnets`` and ``tunneled``
+    :raises InvalidInput: for an argument of another type
 
-    >>> from resource_objects.host.facts import MIB, Core, PCIDevice
+    >>> from resource_objects.host.machine import MIB, Core, PCIDevice
     >>> gpu = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
     >>> box = Machine(hostname="box", cpus=(0,), cores=(Core(0, 0, (0,)),), memory_bytes=512 * MIB,
     ...               devices=(gpu,))
-    >>> driver = MachineDriver(lambda: box, rules=["10de:*=PGPU"])
+    >>> driver = MachineDriver(lambda: box, HostSettings(device_rules=["10de:*=PGPU"]))
     >>> tree = Provider("box", traits=["CUSTOM_RACK_1"], children=[Provider("box/nic", "FPGA=1")])
     >>> driver.update_provider_tree(tree, driver.get_available_resource("box"))
     >>> print(*tree.walk(), sep="\\n")
@@ -76,11 +74,15 @@ class MachineDriver(Driver):
     def __init__(
         self,
         reading: str | Callable[[], Machine] = "linux",
+        settings: HostSettings | None = None,
         *,
         options: Mapping[str, Any] | None = None,
         uuid: str | None = None,
         max_age: datetime.timedelta | None = None,
-        **settings: Unpack[TreeSettings],
+        name: str | None = None,
+        numa: bool = False,
+        physnets: Mapping[int, Iterable[str]] | None = None,
+        tunneled: Iterable[int] = (),
     ) -> None:
         if callable(reading) and options:
             raise InvalidInput("value", "options", options, "none: a callable is asked without any")
@@ -91,23 +93,18 @@ class MachineDriver(Driver):
         kept = datetime.timedelta() if max_age is None else max_age
         if not isinstance(kept, datetime.timedelta) or kept < datetime.timedelta():
             raise InvalidInput("value", "max_age", max_age, "a timedelta of 0 or more, or None")
-        unknown = settings.keys() - TreeSettings.__annotations__.keys()
-        if unknown:
-            known = ", ".join(TreeSettings.__annotations__)
-            raise InvalidInput(
-                "value", "setting of the machine driver", min(unknown), f"one of {known}"
-            )
-        name = settings.get("name")
+        if settings is not None and not isinstance(settings, HostSettings):
+            raise InvalidInput("value", "settings", settings, "HostSettings, or None")
         self._name = None if name is None else names.provider_name(name)
         self._reading = reading
         self._options = dict(options or {})
         self._uuid = None if uuid is None else names.uuid_text(uuid)
         self._keep_seconds = kept.total_seconds()
-        # read once: rules that are wrong are refused here, and a generator ends
-        self._settings: TreeSettings = {
-            **settings,
-            "rules": read_rules(settings.get("rules", ())),
-            "tunneled": tuple(settings.get("tunneled", ())),
+        self._settings = settings or HostSettings()
+        self._cells: dict[str, Any] = {
+            "numa": numa,
+            "physnets": physnets,
+            "tunneled": tuple(tunneled),
         }
         self._read: tuple[float, Machine] | None = None
         self._unused: tuple[Machine, Machine] | None = None  # as it was read, and without use
@@ -148,11 +145,9 @@ class MachineDriver(Driver):
         machine = self.machine() if self._read is None else self._read[1]
         for finding in machine.findings:
             yield DiscoveryError(finding.subject, finding.detail)
-        for one in machine_devices(machine, self._settings.get("rules", ())).skipped:
-            what = "device that a rule is about"
-            yield InvalidInput(
-                "device", what, one.device.address, f"one that can be taken: {one.reason}"
-            )
+        for finding in machine_devices(machine, self._settings.device_rules).skipped:
+            expected = f"one that can be offered: {finding.detail}"
+            yield InvalidInput("device", "device of a rule", finding.subject, expected)
 
     def update_provider_tree(self, tree: Provider, available: Any) -> None:
         """Put what is found into a tree, as :func:`merge_discovered` does.
@@ -160,14 +155,16 @@ class MachineDriver(Driver):
         An inventory of the host that is invalid, such as one of which more is reserved than there
         is, stays as it is stored (:meth:`~Driver.invalid_inventories`).
         """
-        settings: TreeSettings = {**self._settings, "name": tree.name}
         errors: list[InvalidInput] = []
 
         def stored(name: str, error: InvalidInput) -> Inventory | None:
             errors.append(error)
             return dict(tree.inventories.by_name()).get(name)
 
-        wanted = merge_discovered(tree, provider_tree(available, **settings, on_invalid=stored))
+        found = provider_tree(
+            available, self._settings, name=tree.name, on_invalid=stored, **self._cells
+        )
+        wanted = merge_discovered(tree, found)
         note_invalid(self, tree.name, errors)
         tree.update(inventories=wanted.inventories, traits=wanted.traits, children=wanted.children)
 
@@ -180,7 +177,7 @@ def merge_discovered(kept: Provider, found: Provider) -> Provider:
 
     Cost: linear in providers.
 
-    :param found: what :func:`~resource_objects.host.model.provider_tree` made; providers of both
+    :param found: what :func:`~resource_objects.host.tree.provider_tree` made; providers of both
         are the same where they have the same name
     """
     left = {child.name: child for child in found.children}

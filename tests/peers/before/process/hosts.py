@@ -90,9 +90,7 @@ def discovery(case: Case) -> Any:
         "facts": facts,
         "cells": outcome(lambda: library.numa_inventory(machine)),
         "devices": outcome(lambda: _devices(machine, case["rules"])),
-        "tree": outcome(
-            lambda: library.provider_tree(machine, rules=case["rules"], **case["tree"])
-        ),
+        "tree": outcome(lambda: _tree(machine, rules=case["rules"], **case["tree"])),
         "stored": outcome(lambda: _stored(machine, case)),
     }
 
@@ -102,8 +100,13 @@ def _devices(machine: Any, rules: Any) -> Any:
     return [list(found.devices), len(found.skipped)]
 
 
+def _tree(machine: Any, **options: Any) -> Any:
+    settings, others = library.settings_of(**options)
+    return library.provider_tree(machine, *settings, **others)
+
+
 def _stored(machine: Any, case: Case) -> Any:
-    tree = library.provider_tree(machine, rules=case["rules"], name="box", numa=True)
+    tree = _tree(machine, rules=case["rules"], name="box", numa=True)
     with library.connect("memory://") as ledger:
         library.call(ledger, "sync", tree)
         again = bool(library.call(ledger, "sync", tree))

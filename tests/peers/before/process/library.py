@@ -97,6 +97,18 @@ provider_tree = named("host:provider_tree")
 numa_inventory = named("host:numa_inventory")
 machine_devices = named("host:machine_devices")
 
+
+def settings_of(**options: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the settings of a host as arguments of this version, by position and by name."""
+    try:
+        kind = named("host.settings:HostSettings")
+    except AttributeError:
+        return (), options
+    own = ("shared", "dedicated", "reserved", "ratios", "reserved_pages")
+    values = {name: options.pop(name) for name in own if name in options}
+    return (kind(**values, device_rules=options.pop("rules", ())),), options
+
+
 # --- Nova's formats ---
 
 Flavor = named("interop.nova:Flavor")

@@ -10,15 +10,10 @@ import pytest
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.host import (
-    export_lines,
-    job_environment,
-    partitions,
-    provider_tree,
-    read_environment,
-    sync_host,
-)
-from resource_objects.host.facts import MIB, Core, Machine, NUMACell, PCIDevice
+from resource_objects.cli.environment import export_lines, job_environment, read_environment
+from resource_objects.host import partitions, provider_tree, sync_host
+from resource_objects.host.machine import MIB, Core, Machine, NUMACell, PCIDevice
+from resource_objects.host.settings import HostSettings
 from resource_objects.site import Site, apply_site
 from resource_objects.testing.refusals import raises_code
 
@@ -95,7 +90,10 @@ def test_a_job_that_holds_no_gpu_is_told_so_by_empty_variables(ledger, claimed):
 def test_devices_are_numbered_by_address_whatever_order_they_were_given_in(ledger, claimed):
     network = PCIDevice("0000:01:00.0", "10de", "a2d6", "020000")
     found = machine(*gpus(NVIDIA, "c1", "3b", "86", "41"), network)
-    sync_host(ledger, provider_tree(found, rules=["10de:*/02=CUSTOM_NIC", "10de:*=PGPU"]))
+    sync_host(
+        ledger,
+        provider_tree(found, HostSettings(device_rules=["10de:*/02=CUSTOM_NIC", "10de:*=PGPU"])),
+    )
     ledger.claim("other", {"box/0000:3b:00.0": "PGPU=1"})
     wanted = {"box/0000:c1:00.0": "PGPU=1", "box/0000:41:00.0": "PGPU=1"}
     told = claimed(wanted)
@@ -104,7 +102,12 @@ def test_devices_are_numbered_by_address_whatever_order_they_were_given_in(ledge
 
 
 def test_devices_that_a_request_for_devices_takes(ledger, claimed):
-    sync_host(ledger, provider_tree(machine(*gpus(NVIDIA, "3b", "86")), rules=["10de:*=PGPU"]))
+    sync_host(
+        ledger,
+        provider_tree(
+            machine(*gpus(NVIDIA, "3b", "86")), HostSettings(device_rules=["10de:*=PGPU"])
+        ),
+    )
     ledger.claim("other", {"box/0000:3b:00.0": "PGPU=1"})
     told = claimed("DEVICES=PGPU")
     assert told["CUDA_VISIBLE_DEVICES"] == "1"
@@ -113,7 +116,9 @@ def test_devices_that_a_request_for_devices_takes(ledger, claimed):
 
 def test_vendors_are_numbered_apart(ledger, claimed):
     found = machine(*gpus(NVIDIA, "3b", "86"), *gpus(AMD, "03", "c1"))
-    sync_host(ledger, provider_tree(found, rules=["10de:*=PGPU", "1002:*=PGPU"]))
+    sync_host(
+        ledger, provider_tree(found, HostSettings(device_rules=["10de:*=PGPU", "1002:*=PGPU"]))
+    )
     told = claimed({"box/0000:c1:00.0": "PGPU=1", "box/0000:86:00.0": "PGPU=1"})
     assert (told["CUDA_VISIBLE_DEVICES"], told["ROCR_VISIBLE_DEVICES"]) == ("1", "1")
 
@@ -134,11 +139,11 @@ def test_gpus_that_discovery_found_are_called_by_their_uuids(ledger, claimed):
         dataclasses.replace(one, uuid=UUID[:-1] + str(n))
         for n, one in enumerate(gpus(NVIDIA, "3b", "86"))
     ]
-    sync_host(ledger, provider_tree(machine(*found), rules=["10de:*=PGPU"]))
+    sync_host(ledger, provider_tree(machine(*found), HostSettings(device_rules=["10de:*=PGPU"])))
     told = claimed({"box/0000:86:00.0": "PGPU=1"})
     assert told["CUDA_VISIBLE_DEVICES"] == UUID[:-1] + "1"
     unknown = [dataclasses.replace(one, uuid=None, driver="vfio-pci") for one in found]
-    sync_host(ledger, provider_tree(machine(*unknown), rules=["10de:*=PGPU"]))
+    sync_host(ledger, provider_tree(machine(*unknown), HostSettings(device_rules=["10de:*=PGPU"])))
     assert job_environment(ledger.get_claim("job"), ledger.provider("box")) == told
 
 
@@ -184,7 +189,9 @@ def test_gpus_of_which_some_have_addresses_cannot_be_numbered(ledger, claimed):
 
 def test_a_half_is_visible_and_told_in_a_variable_of_its_own(ledger, claimed):
     rules = ["10de:*=PGPU;halves"]
-    sync_host(ledger, provider_tree(machine(*gpus(NVIDIA, "3b", "86")), rules=rules))
+    sync_host(
+        ledger, provider_tree(machine(*gpus(NVIDIA, "3b", "86")), HostSettings(device_rules=rules))
+    )
     half = {"box/0000:86:00.0": "CUSTOM_PGPU_HALF=1"}
     told = claimed({**half, "box/0000:3b:00.0": "PGPU=1"})
     assert told["CUDA_VISIBLE_DEVICES"] == "0,1"
@@ -297,7 +304,7 @@ def test_a_mig_instance_beside_a_gpu_without_uuid_is_refused(ledger, claimed):
 
 
 def numa_host(ledger: ro.Ledger) -> None:
-    tree = provider_tree(machine(), numa=True, shared="0-1", dedicated="2-7")
+    tree = provider_tree(machine(), HostSettings(shared="0-1", dedicated="2-7"), numa=True)
     sync_host(ledger, tree)
 
 

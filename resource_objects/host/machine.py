@@ -20,12 +20,12 @@ from collections.abc import Collection, Iterable
 from typing import Any
 
 from resource_objects.exceptions import InvalidInput
+from resource_objects.findings import Finding
 
 __all__ = [
     "MIB",
     "Core",
     "DeviceKind",
-    "DiscoveryFinding",
     "Disk",
     "Machine",
     "MediatedType",
@@ -163,27 +163,6 @@ class Disk:
         return self.total_bytes // (1024 * MIB)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class DiscoveryFinding:
-    """A fact that could not be read, or contradicts another, and what the machine is without it.
-
-    ``subject`` is the file, or the name, that says it; ``detail`` what is wrong with it.
-
-    >>> print(DiscoveryFinding("/sys/bus/pci/devices/0000:3b:00.0/vendor", "missing"))
-    /sys/bus/pci/devices/0000:3b:00.0/vendor: missing
-    """
-
-    subject: str
-    detail: str
-
-    def __post_init__(self) -> None:
-        require_text("DiscoveryFinding.subject", self.subject)
-        require_text("DiscoveryFinding.detail", self.detail)
-
-    def __str__(self) -> str:
-        return f"{self.subject}: {self.detail}"
-
-
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
     """A machine, as it describes itself.
@@ -216,10 +195,10 @@ class Machine:
     huge_pages: tuple[Pages, ...] = ()
     disk: Disk | None = None
     devices: tuple[PCIDevice, ...] = ()
-    findings: tuple[DiscoveryFinding, ...] = ()
+    findings: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
-        require_all("Machine.findings", self.findings, DiscoveryFinding)
+        require_all("Machine.findings", self.findings, Finding)
         require_ids("Machine.cpus", self.cpus)
         require(len(self.cpus) > 0, "Machine.cpus", self.cpus, "at least one CPU")
         require_ids("Machine.offline_cpus", self.offline_cpus)
@@ -357,7 +336,7 @@ class Machine:
 
         Free pages and disk space, the drivers of devices, how many virtual functions and mediated
         devices there are, and findings. Two readings of a machine to which nothing was done but
-        used are then equal, and so is what :func:`~resource_objects.host.model.provider_tree`
+        used are then equal, and so is what :func:`~resource_objects.host.tree.provider_tree`
         makes of them.
 
         >>> pages = (Pages(4096, 8), Pages(2 * MIB, 2, free=1))
@@ -391,6 +370,8 @@ class Machine:
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
+    if isinstance(value, Finding):  # the reader has one kind of finding, and keeps no exception
+        return {"subject": value.subject, "detail": value.detail}
     if dataclasses.is_dataclass(value):
         return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
     return value.value if isinstance(value, enum.Enum) else value
@@ -487,9 +468,9 @@ def require_apart(what: str, groups: Iterable[Iterable[object]]) -> None:
 # --- PCI devices ----------------------------------------------------------------------------------
 # What a PCI function is: ids, place, SR-IOV, what the kernel has made of it. Facts only.
 #
-# They are part of a :class:`~resource_objects.host.facts.Machine`, and say what a function is,
+# They are part of a :class:`~resource_objects.host.machine.Machine`, and say what a function is,
 # never
-# whether it may be taken; which of them may, :mod:`resource_objects.host.rules` says.
+# whether it may be taken; which of them may, :mod:`resource_objects.host.device_rules` says.
 
 
 class DeviceKind(enum.StrEnum):
