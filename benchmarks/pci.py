@@ -47,20 +47,19 @@ def rows() -> Iterator[Row]:
 def _supported() -> Iterator[Row]:
     one, two = asked(PART, count=2), asked(PART, NIC)
     near = asked(PART, count=2, affinity="preferred")
-    for count, is_pools in ((128, True), (128, False), (256, False)):
-        what = f"{count} functions" + (" as pools" if is_pools else "")
+    for count in (128, 256):
+        what = f"{count} functions"
         for said, amount, chosen in (
             ("one request", one, None),
             ("two requests", two, None),
             ("one request near 4 of 8 host cells", near, range(4)),
         ):
-            yield _support(f"{what}, {said}", count, is_pools, amount, chosen)
+            yield _support(f"{what}, {said}", count, amount, chosen)
 
 
-def _support(name: str, count: int, is_pools: bool, amount: PCIAmount, chosen: range | None) -> Row:
+def _support(name: str, count: int, amount: PCIAmount, chosen: range | None) -> Row:
     inventory = nics(count)
-    theirs = _their_support(inventory, is_pools, amount, chosen)
-    known = PCIInventory(pools=inventory.as_pools()) if is_pools else inventory
+    theirs = _their_support(inventory, amount, chosen)
     where: Mapping[str, Any] = {}
     if chosen is not None:
         facts = {cell.id: cell.socket for cell in host(CELLS).cells}
@@ -68,7 +67,7 @@ def _support(name: str, count: int, is_pools: bool, amount: PCIAmount, chosen: r
     return row(
         f"devices could be had: {name}",
         "us",
-        lambda: known.fit(amount, **where),
+        lambda: inventory.fit(amount, **where),
         theirs,
         most=1 / TIMES,
         target=f"{TIMES} times faster",
@@ -77,14 +76,13 @@ def _support(name: str, count: int, is_pools: bool, amount: PCIAmount, chosen: r
 
 
 def _their_support(
-    inventory: PCIInventory, is_pools: bool, amount: PCIAmount, chosen: range | None
+    inventory: PCIInventory, amount: PCIAmount, chosen: range | None
 ) -> Callable[[], Any] | None:
     """Return what asks Nova the same, having seen that it gives the same answer."""
     if not nova_pci.is_installed():
         return None
     objects, _ = nova_numa.nova()
     stats = nova_pci.stats(inventory, host(CELLS))
-    stats = nova_pci.pools(stats) if is_pools else stats
     requests = nova_pci.requests(amount.requests)
     cells = None if chosen is None else [objects.InstanceNUMACell(id=cell) for cell in chosen]
 

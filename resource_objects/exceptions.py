@@ -417,17 +417,6 @@ class SearchLimitReached(ResourceObjectsError):
         return f"cut short after {self.budget} steps, {self.found} found: neither yes nor no"
 
 
-@dataclass(eq=False, repr=False)
-class Undetermined(ResourceObjectsError):
-    """Counts of devices from which no answer follows: they may not be free at the same time."""
-
-    amount: object
-
-    def __str__(self) -> str:
-        unknown = "pools do not report which functions are of one device"
-        return f"{self.amount}: {unknown}: neither yes nor no"
-
-
 # --- the ledger and its database ----------------------------------------------------------------
 
 

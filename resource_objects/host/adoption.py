@@ -16,12 +16,8 @@ How much is unexplained is found part by part (a cell, a device), then for the h
   many of it. Of the others nobody knows, so they count twice until somebody attributes them: a host
   is never freer after it was adopted than its record said.
 
-A record whose devices are pools says how many are free, and not which are in use. Of the devices
-that are free in the ledger no more stay free than its pools count; the others, those of the least
-addresses, are held by the unattributed consumer (``Column.compare``). So how many are held is
-exact, and which they are is a choice. Drift tells their number alone. Of pools that count more
-devices than the ledger's host has, the rest is told (``Drift.absent``): nobody can have those. A
-record that says nothing of devices leaves them as they are; one that nobody can read is refused.
+``pci_stats`` counts free devices and names none: it is not adopted. Devices are adopted from an
+inventory that lists them.
 """
 
 from __future__ import annotations
@@ -30,12 +26,10 @@ import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from resource_objects import exceptions
 from resource_objects.host.columns import (
     COUNTS,
     aside_of,
     beside_of,
-    column_of,
     columns,
     count_of,
     members,
@@ -54,25 +48,11 @@ class Record:
 
     ``figures`` are used figures of counts that the record has no total of. What the host keeps for
     itself is within used figures of a record; ``knows_reserved`` is whether it is taken out here.
-    ``free`` is what it counts only the free ones of, by resource; ``unread`` are the errors of what
-    of this cannot be read.
     """
 
     inventories: Inventories
     figures: Mapping[str, int] = dataclasses.field(default_factory=dict)
     knows_reserved: bool = True
-    free: Mapping[str, Inventory] = dataclasses.field(default_factory=dict)
-    unread: Mapping[str, exceptions.InvalidInput] = dataclasses.field(default_factory=dict)
-
-    def require_read(self, kept: Iterable[str]) -> None:
-        """Refuse to adopt what cannot be read: the host could be freer than the record says.
-
-        :param kept: what lies over the tree of the host in the ledger
-        :raises InvalidInput: if a column of one of these cannot be read
-        """
-        for kind in kept:
-            if kind in self.unread:
-                raise self.unread[kind]
 
     def need(self, kept: Iterable[str]) -> dict[str, int]:
         """Return how much it says is used of each count of the host.
@@ -101,68 +81,30 @@ class Drift:
     """What a record says and the ledger does not know. True if there is any.
 
     ``uses`` are what it says is used, of a host that was adopted: by provider and class, units by
-    name; of what a record only counts, how many of the host. ``absent`` are what it says is free
-    and the host of the ledger does not have, adopted or not.
+    name.
 
     >>> print(Drift((Use("", "PCPU", 1, ("cpu4",), "host0/numa0"),)))
     host0/numa0: PCPU=1 (cpu4) that no consumer holds
-    >>> print(Drift(absent=(Use("", "PGPU", 2, (), "host0"),)))
-    host0: PGPU=2 that the ledger does not have
     """
 
     uses: tuple[Use, ...] = ()
-    absent: tuple[Use, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.uses or self.absent)
+        return bool(self.uses)
 
     def __str__(self) -> str:
         lines = []
         for use in self.uses:
             units = f" ({' '.join(use.units)})" if use.units else ""
-            lines.append(f"{use.provider}: {use.resource_class}={use.amount}{units}")
-        found = [f"{line} that no consumer holds" for line in lines]
-        for use in self.absent:
-            found.append(f"{use.provider}: {use.resource_class}={use.amount} {_ABSENT}")
-        return "\n".join(found)
-
-
-_ABSENT = "that the ledger does not have"
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Unexplained:
-    """What a record says of a host and the ledger does not know.
-
-    ``told`` is what it says is used: counts, and units by name. Of ``chosen`` it says how many, and
-    which is a choice. ``absent`` is what it says is free and the host does not have.
-    """
-
-    told: tuple[Use, ...] = ()
-    chosen: tuple[Use, ...] = ()
-    absent: tuple[Use, ...] = ()
-
-    @property
-    def uses(self) -> tuple[Use, ...]:
-        """What is used and no consumer holds."""
-        return (*self.told, *self.chosen)
-
-    def drift(self, host: Provider) -> Drift:
-        """Return it as drift: of what was chosen, how many of the host."""
-        counts: Counter[str] = Counter()
-        for use in self.chosen:
-            counts[use.resource_class] += use.amount
-        uuid = host.uuid or ""
-        counted = (Use(uuid, name, count, (), host.name) for name, count in counts.items())
-        return Drift((*self.told, *counted), self.absent)
+            amount = f"{use.resource_class}={use.amount}{units}"
+            lines.append(f"{use.provider}: {amount} that no consumer holds")
+        return "\n".join(lines)
 
 
 def unexplained(
     record: Record, host: Provider, kept: Iterable[str], seen: Inventories, columns: Columns
-) -> Unexplained:
-    """Return what a record says is used of a host and no consumer holds, and what is not there.
-
-    Cost: linear in the rows; for pools of devices see ``PCIInventory.compare_pools``.
+) -> tuple[Use, ...]:
+    """Return what a record says is used of a host and no consumer holds. Cost: linear in the rows.
 
     :param host: the provider, with all below it
     :param kept: what lies over its tree, by resource
@@ -171,9 +113,8 @@ def unexplained(
     """
     there = {one.name: one for one in host.walk()}
     found = list(_of_parts(record, host, set(kept), there, columns))
-    chosen, absent = _of_free(record, host, there, seen)
     explained: Counter[str] = Counter()
-    for use in (*found, *chosen):
+    for use in found:
         for share in there[use.provider].shares:
             if (share.resource_class, share.of) == (use.resource_class, host.name):
                 explained[share.of_class] += use.amount * share.factor
@@ -187,29 +128,7 @@ def unexplained(
             explained[name] += count.reserved - aside_of(name, seen)
         if need > explained[name]:
             found.append(Use(host.uuid or "", name, need - explained[name], (), host.name))
-    return Unexplained(tuple(found), chosen, absent)
-
-
-def _of_free(
-    record: Record, host: Provider, there: Mapping[str, Provider], seen: Inventories
-) -> tuple[tuple[Use, ...], tuple[Use, ...]]:
-    """Return what is free in the ledger and not in a record that counts it, and the reverse."""
-    chosen: list[Use] = []
-    absent: list[Use] = []
-    by_name = members(seen)
-    for kind, said in record.free.items():
-        column = column_of(kind)
-        assert column is not None, "it said so"
-        found = column.compare(said, by_name.get(kind))
-        for part, records in found.in_use:
-            of = there[f"{host.name}/{part}"]
-            chosen += (
-                Use(of.uuid or "", one.resource_class, one.amount, one.units, of.name)
-                for one in records
-            )
-        uuid = host.uuid or ""
-        absent += (Use(uuid, name, count, (), host.name) for name, count in found.absent.items())
-    return tuple(chosen), tuple(absent)
+    return tuple(found)
 
 
 def _of_parts(

@@ -248,13 +248,12 @@ def read_host(
     seen, provider = Inventories(_there_in(host)), host.in_tree[1]
     found = unexplained(record, provider, host.located, seen, columns)
     if host.adopted_at is not None:
-        return dataclasses.replace(host, drift=found.drift(provider))
-    drift, uses = Drift(absent=found.absent), found.uses
-    if not uses:
-        return dataclasses.replace(host, drift=drift)
-    then = Host.find(with_taken(columns, uses, unattributed(host.name)), key)
+        return dataclasses.replace(host, drift=Drift(found))
+    if not found:
+        return host
+    then = Host.find(with_taken(columns, found, unattributed(host.name)), key)
     assert then is not None, "it was there"
-    return dataclasses.replace(then, unexplained=uses, drift=drift)
+    return dataclasses.replace(then, unexplained=found)
 
 
 def refuse_other_uuid(found: Host, uuid: str | None) -> None:

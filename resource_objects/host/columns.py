@@ -51,7 +51,6 @@ from resource_objects.resources import (
     resource,
     text,
 )
-from resource_objects.resources.records import AmountRecord
 
 NAMESPACE = "resource_objects.columns"
 
@@ -122,18 +121,6 @@ class NodeState:
         return inventory.used + own + beside_of(name, inventories, self.of_ledger)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Comparison:
-    """How what a record counts as free differs from what is free in a ledger.
-
-    ``in_use`` is free in the ledger and not counted, by the name of its part; ``absent`` is
-    counted, and not there at all, by class.
-    """
-
-    in_use: tuple[tuple[str, tuple[AmountRecord, ...]], ...] = ()
-    absent: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-
 class Column(abc.ABC):
     """How one resource is kept in a record of a host.
 
@@ -148,8 +135,6 @@ class Column(abc.ABC):
     #: Counts that only this column says, beside its resource.
     counts: ClassVar[tuple[str, ...]] = ()
     is_read_first: ClassVar[bool] = False
-    #: Whether it says what is in use, and not only how much is free.
-    tells_use: ClassVar[bool] = True
 
     @abc.abstractmethod
     def check(self, row: Mapping[str, Any], settings: Settings) -> None:
@@ -195,24 +180,6 @@ class Column(abc.ABC):
     def is_same(self, one: Inventory, other: Inventory) -> bool:
         """Return whether two inventories have the same things, and as much of them in use."""
         return one == other
-
-    def free(self, row: Mapping[str, Any], known: Inventory | None) -> Inventory | None:
-        """Return what a record counts the free ones of, None if it says nothing of them or more.
-
-        Only columns that do not tell use (:attr:`tells_use`) are asked.
-
-        :param known: what was read or stated of it, None if nothing was, or there is none
-        :raises InvalidInput: if a column cannot be read
-        """
-        return None
-
-    def compare(self, said: Inventory, kept: Inventory | None) -> Comparison:
-        """Return how what a row counts as free differs from what a ledger has.
-
-        :param said: as :meth:`free` returned it
-        :param kept: what the ledger has, None if nothing
-        """
-        return Comparison()
 
     def close(self, inventory: Inventory) -> None:  # noqa: B027  # not every kind can
         """Let an inventory that a node has no more provide nothing, whoever has it in hand."""

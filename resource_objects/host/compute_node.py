@@ -51,11 +51,10 @@ over a request's resources has one result in any order:
     >>> node.vcpus_used, node.memory_mb_used
     (4, 4096)
 
-What is in ``pci_stats`` is an inventory too, ``DEVICES``. The column knows pools, counts of
-free devices that are alike; so a node that was read answers yes or no, or that pools do not tell,
-and nobody can take any of it. Where the devices are known, of a ledger or because somebody stated
-them, they are taken like everything else. Cells and devices are decided together where they are
-asked together, through ``inventories``:
+Devices are the inventory ``DEVICES``, if the ledger or the caller lists them. ``pci_stats`` is
+written from that inventory. A row's own ``pci_stats`` only counts free devices, so it is carried as
+text and makes no inventory. Cells and devices that are requested together through ``inventories``
+are decided together:
 
     >>> from resource_objects.resources.pci import Device, PCIInventory
     >>> node.update_inventories({"DEVICES": PCIInventory([
@@ -564,7 +563,7 @@ class ComputeNode(base.ResourceObject):
         the capacity says: the caller states a fact. Of ``NUMA_TOPOLOGY`` the cells and what is used
         of them are taken over, as a fact that is nobody's and not pending; its ratios are those of
         VCPU and MEMORY_MB. ``PCPU`` has as many as the cells. Of ``DEVICES`` likewise the
-        devices and what is used of them, or pools; the column says what these come to.
+        devices and what is used of them; ``pci_stats`` is written from these.
 
         :raises InvalidInventory: for a resource that a compute node has no columns for, another
             kind of inventory, unit rules that no column says, other cells or devices or usage of
@@ -688,14 +687,12 @@ class ComputeNode(base.ResourceObject):
         From now on the ledger says what is used: used figures become the ledger's, with what is
         pending on top. What a *record* says is used and no consumer of the ledger explains is used
         too: the first save of the host writes it, as what its *unattributed* consumer holds, also
-        beyond the capacity (:mod:`resource_objects.host.adoption`). Of devices that the ledger has
-        free and the record's pools do not count, those of the least addresses are held: a count is
-        exact, which they are is a choice. That happens once; what a record says more afterwards,
-        and devices that pools count and the ledger does not have, are :attr:`drift`. Who really
+        beyond the capacity (:mod:`resource_objects.host.adoption`). That happens once; what a
+        record says more afterwards is :attr:`drift`. Who really
         uses it gets it by ``ledger.attribute``. Totals, and reserved and ratios that were given or
         stated, stay this node's and are written by :meth:`save` where they differ; others become
         the ledger's. A host that the ledger does not know is made by the first save, with its
-        cells, and with its devices if they are known; of pools nothing can be made. One that it
+        cells, and with its devices if they are known. One that it
         knows is known by its uuid from now on: whoever has its name later is another machine. Cost:
         one read of the tree.
 
@@ -736,39 +733,18 @@ class ComputeNode(base.ResourceObject):
         """Return what this record says is used, None if it is a ledger's that said it."""
         if self.of_ledger:
             return self._binding.record if self._binding is not None else None
-        if self.obj_attr_is_set("saved"):
-            saved = self.saved.obj_clone()
-        else:  # what only tells how much is free need not be readable
-            silent = {name for column in columns() if not column.tells_use for name in column.names}
-            row = {name: value for name, value in self.row.items() if name not in silent}
-            saved = read_inventories(row, self._settings)
+        saved = (
+            self.saved.obj_clone()
+            if self.obj_attr_is_set("saved")
+            else read_inventories(self.row, self._settings)
+        )
         unknown = {
             name: used
             for name in COUNTS
             if count_of(saved, name) is None
             and (used := stated.recorded(self.row, self._settings, name))
         }
-        free, unread = self._counted_free()
-        return Record(saved, unknown, self.given_reserved is not None, free, unread)
-
-    def _counted_free(self) -> tuple[dict[str, Inventory], dict[str, exceptions.InvalidInput]]:
-        """Return what the record counts only the free ones of, and what of it cannot be read."""
-        free: dict[str, Inventory] = {}
-        unread: dict[str, exceptions.InvalidInput] = {}
-        known = members(self.saved) if self.obj_attr_is_set("saved") else {}
-        for column in columns():
-            if column.tells_use:
-                continue
-            try:
-                said = column.free(self.row, known.get(column.resource))
-            except exceptions.InvalidInput as error:
-                if not error.is_about("row"):
-                    raise
-                unread[column.resource] = error
-            else:
-                if said is not None:
-                    free[column.resource] = said
-        return free, unread
+        return Record(saved, unknown, self.given_reserved is not None)
 
     def _made_binding(
         self,

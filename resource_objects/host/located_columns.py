@@ -8,18 +8,16 @@ what the row said is the text of the row. Else it is written in the newest versi
 cells: they stay with the inventory and are left out of the column. With the cells comes ``PCPU``:
 their dedicated CPUs as a count, so that a request's counts find it; no other column says it.
 
-**pci_stats** counts: pools say how many devices of each kind are free, not which. So what was read
-is pools: what it could provide can be asked, and nobody can take any. Where somebody said which
-devices there are, the column says what they come to. Where a ledger has more of them free than
-pools count, the rest is in use (:meth:`PCIColumn.compare`). Nova has no words for the class code of
-a device, nor for facts of ours: they are left out.
+**pci_stats** counts free devices by kind and names none, so a row that is read has no inventory of
+devices: the text is carried as it is (``load_pci_pools`` reads its counts). Where an inventory of
+devices was specified, or a ledger has one, the column is written from it. Nova has no field for the
+class code of a device, nor for our facts: they are left out.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -27,7 +25,6 @@ from resource_objects import exceptions
 from resource_objects.host.columns import (
     COUNTS,
     Column,
-    Comparison,
     NodeState,
     Settings,
     carried_field,
@@ -38,7 +35,12 @@ from resource_objects.interop.nova.host_topology import (
     dump_host_numa_topology,
     load_host_numa_topology,
 )
-from resource_objects.interop.nova.pci_pools import dump_pci_pools, load_pci_pools
+from resource_objects.interop.nova.pci_pools import (
+    DevicePool,
+    device_pools,
+    dump_pci_pools,
+    load_pci_pools,
+)
 from resource_objects.resources import IntegerInventory, Inventory
 from resource_objects.resources.numa import (
     NUMA_TOPOLOGY,
@@ -48,7 +50,7 @@ from resource_objects.resources.numa import (
     NUMATopologyInventory,
 )
 from resource_objects.resources.numa.cells import KIB
-from resource_objects.resources.pci import DEVICES, Device, DevicePool, DeviceUse, PCIInventory
+from resource_objects.resources.pci import DEVICES, Device, DeviceUse, PCIInventory
 from resource_objects.resources.pci.device import CLAIMED, SPENT
 
 _TEXT = carried_field()
@@ -211,11 +213,10 @@ def _has_no_cells(raw: Any) -> bool:
 
 
 class PCIColumn(Column):
-    """The devices of a host: pools of free ones."""
+    """The devices of a host. They are written as counts of free ones, and never read."""
 
     resource = DEVICES.name
     names = ("pci_stats",)
-    tells_use = False
 
     def check(self, row: Mapping[str, Any], settings: Settings) -> None:
         coerced(self.names[0], _TEXT, row)
@@ -223,20 +224,15 @@ class PCIColumn(Column):
     def read(
         self, row: Mapping[str, Any], settings: Settings, found: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
-        pools = _pools(row.get(self.names[0]))
-        if not pools:
-            return {}
-        return {self.resource: PCIInventory((), pools=pools, resource_class=self.resource)}
+        return {}  # the counts do not say which devices are free
 
     def write(self, row: Mapping[str, Any], state: NodeState) -> Mapping[str, Any]:
         (column,) = self.names
         now, raw = members(state.inventories).get(self.resource), row.get(column)
         if now is None:
-            return _gone(row, column, state, _or_none(_pools, raw))
+            return _gone(row, column, state, None)
         assert isinstance(now, PCIInventory)
-        if now.pools and _or_none(_pools, raw) == now.pools:
-            return {column: raw}
-        text = _write_pools(now.as_pools(apart=True))
+        text = _write_pools(device_pools(now, per_device=True))
         known = _or_none(_pools, raw)
         if known and _write_pools(known) == text:
             return {column: raw}  # it would say the same in other words
@@ -247,12 +243,12 @@ class PCIColumn(Column):
     ) -> Mapping[str, Inventory]:
         if not isinstance(inventory, PCIInventory):
             raise exceptions.InvalidInventory(self.resource, inventory, "a PCIInventory")
-        if not inventory.devices and not inventory.pools:
+        if not inventory.devices:
             return {}
         return {self.resource: _in_order(inventory)}
 
     def new(self, inventory: Inventory, *, used: bool = False) -> Inventory | None:
-        """Return devices as a host that is made has them; of pools nothing can be made."""
+        """Return devices as a new host has them."""
         assert isinstance(inventory, PCIInventory)
         uses = {use.address: use for use in inventory.usage}
         devices: list[Device] = []
@@ -274,27 +270,8 @@ class PCIColumn(Column):
         """Compare, whether held devices are claimed or in use: who takes one again claims it."""
         return _with_claims(one) == _with_claims(other)
 
-    def free(self, row: Mapping[str, Any], known: Inventory | None) -> Inventory | None:
-        """Return the pools, also where there are none: then no device is free."""
-        if isinstance(known, PCIInventory):
-            return None if known.devices else known
-        raw = row.get(self.names[0])
-        if raw in (None, "", b""):
-            return None
-        return PCIInventory((), pools=_pools(raw), resource_class=self.resource)
-
-    def compare(self, said: Inventory, kept: Inventory | None) -> Comparison:
-        assert isinstance(said, PCIInventory)
-        found = PCIInventory() if kept is None else kept
-        assert isinstance(found, PCIInventory)
-        compared = found.compare_pools(said.pools)
-        absent: Counter[str] = Counter()
-        for pool in compared.absent:
-            absent[pool.resource_class] += pool.count
-        return Comparison(compared.in_use, absent)
-
     def close(self, inventory: Inventory) -> None:
-        inventory.update(devices=(), usage=(), pools=())
+        inventory.update(devices=(), usage=())
 
 
 def _with_claims(inventory: Inventory) -> PCIInventory:
@@ -310,7 +287,6 @@ def _in_order(inventory: PCIInventory) -> PCIInventory:
     return PCIInventory(
         sorted(inventory.devices, key=lambda device: device.address),
         usage=inventory.usage,
-        pools=inventory.pools,
         resource_class=DEVICES.name,
     )
 

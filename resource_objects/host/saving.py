@@ -129,7 +129,6 @@ def check_save(view: NodeView) -> None:
     """Raise what :func:`save` would refuse now (see :meth:`ComputeNode.check_save`)."""
     binding, pending = view._bound, view._pending
     view.check()
-    _require_read(binding)
     found = binding.read()
     if found is None or not pending:
         return
@@ -141,9 +140,7 @@ def check_save(view: NodeView) -> None:
 
 def save(view: NodeView, operation: str | None) -> SaveResult:
     """Write what is pending of a view to its ledger (see :meth:`ComputeNode.save`)."""
-    binding = view._bound
     view.check()
-    _require_read(binding)
     doing = None if operation is None else names.uuid_text(operation)
     claim = _send_again(view, doing)
     definition, adopted = _save_definition(view)
@@ -158,12 +155,6 @@ def save(view: NodeView, operation: str | None) -> SaveResult:
         _forget(view, sent.what)  # it was done, whatever is known of the host
         raise
     return SaveResult(sent.claim or claim, definition, adopted)
-
-
-def _require_read(binding: Binding) -> None:
-    """Refuse a record that says of devices what nobody can read, until the host is adopted."""
-    if binding.record is not None:
-        binding.record.require_read(binding.located)
 
 
 def _forget(view: NodeView, done: Pending) -> None:
@@ -349,7 +340,7 @@ def _adopting(
     if binding.record is None:
         return ()
     uuid_of = {created.name: created.uuid for created in changes.creates}
-    uses = unexplained(binding.record, made, parts, Inventories(), Columns()).uses
+    uses = unexplained(binding.record, made, parts, Inventories(), Columns())
     named = tuple(dataclasses.replace(use, provider_uuid=uuid_of[use.provider]) for use in uses)
     if not named:
         return ()
@@ -376,8 +367,6 @@ def _adopt(binding: Binding) -> Claim | None:
             raise exceptions.NotFound("provider", binding.provider)
         if found.adopted_at is not None:
             return None
-        if binding.record is not None:
-            binding.record.require_read(found.located)
         said: dict[str, Any] = {"aggregate": True, "adopts": True}
         orders: tuple[ConsumerOrder, ...] = ()
         if found.unexplained and kept is None:

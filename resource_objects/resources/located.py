@@ -20,7 +20,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
 
 from resource_objects import fields
-from resource_objects.exceptions import CapacityException, SearchLimitReached, Undetermined
+from resource_objects.exceptions import CapacityException, SearchLimitReached
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.abstract import Amount, Inventory
 from resource_objects.resources.amounts import absent
@@ -370,8 +370,6 @@ def unit_count(inventory: Inventory, resource_class: str, units: Collection[str]
 # who cannot be near: with the figures of the cells on which most of what would do can be had.
 
 _NOTHING: Mapping[str, object] = fields.FrozenDict()
-#: Neither yes nor no.
-_UNKNOWN = (SearchLimitReached, Undetermined)
 
 
 def fit_together(
@@ -474,7 +472,7 @@ class _JointFit(NamedTuple):
             result = self._among(nears.values())
         except CapacityException as refusal:
             raise CapacityException(self._reasons(nears, refusal)) from refusal
-        except _UNKNOWN:
+        except SearchLimitReached:
             self._check_each()
             raise
         return self._around(result, nears)
@@ -542,7 +540,7 @@ class _JointFit(NamedTuple):
             self._among([near])
         except CapacityException:
             return True
-        except _UNKNOWN:
+        except SearchLimitReached:
             return False
         return False
 
@@ -576,7 +574,7 @@ class _Answers:
         if isinstance(error, CapacityException):
             self.reasons += error.reasons
             return True
-        if isinstance(error, _UNKNOWN):
+        if isinstance(error, SearchLimitReached):
             self._unknown = error
             return True
         return False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import random
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -12,10 +11,9 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.host.compute_node import ComputeNode, unattributed
-from resource_objects.interop.nova.pci_pools import dump_pci_pools
+from resource_objects.interop.nova.pci_pools import DevicePool, dump_pci_pools
 from resource_objects.ledger import new_operation
 from resource_objects.providers.orders import Operation, Write
-from resource_objects.resources.pci import DevicePool
 from resource_objects.testing.refusals import raises_code
 from tests import conftest, databases
 from tests.host.used_hosts import cells, free, gpus, placed_row, row
@@ -226,12 +224,6 @@ def with_devices(ledger: ro.Ledger, *devices: ro.Device) -> None:
     ledger.sync(tree)
 
 
-def counting(*pools: DevicePool, **columns) -> ComputeNode:
-    """Return an idle record that counts its free devices."""
-    idle = {"vcpus_used": 0, "memory_mb_used": 0, "local_gb_used": 0}
-    return row(**{**idle, "pci_stats": dump_pci_pools(pools), **columns})
-
-
 def units_of(ledger: ro.Ledger, consumer: str = NOBODY) -> list[str]:
     try:
         kept = ledger.get_claim(consumer)
@@ -242,198 +234,14 @@ def units_of(ledger: ro.Ledger, consumer: str = NOBODY) -> list[str]:
     return sorted(unit for one in kept.allocations for unit in one.units)
 
 
-@everywhere
-def test_devices_that_pools_do_not_count_are_adopted(connect) -> None:
+@pytest.mark.parametrize("text", [dump_pci_pools([DevicePool("10de", "2330", 1)]), "unreadable"])
+def test_counts_of_free_devices_adopt_nothing(connect, text) -> None:
+    """They do not report which devices are in use."""
     ledger = connect()
     with_devices(ledger, *gpus(3).devices)
-    node = counting(DevicePool("10de", "2330", 1)).bind(ledger)
-    assert node.inventories["DEVICES"].free == 1 and not units_of(ledger)  # reading is reading
-    assert str(node.save().adopted) == (
-        "host1/unattributed holds PGPU=1 of host1/0000:3b:00.0, PGPU=1 of host1/0000:3b:01.0"
-    )
-    assert units_of(ledger) == ["0000:3b:00.0", "0000:3b:01.0"]
-    assert node.inventories["DEVICES"].free == 1 and not node.drift
-    with pytest.raises(ro.CapacityException, match="requested 3, free 1 of 3"):
-        ledger.claim("job-1", {"host1": "DEVICES=3*PGPU"})
-    ledger.claim("job-1", {"host1": "DEVICES=PGPU"})
-    assert units_of(ledger, "job-1") == ["0000:3b:02.0"]
-    assert not counting(DevicePool("10de", "2330", 0)).bind(ledger).drift
-
-
-def test_who_uses_a_device_that_was_only_counted_gets_it(connect) -> None:
-    ledger = connect()
-    with_devices(ledger, *gpus(3).devices)
-    counting(DevicePool("10de", "2330", 1)).bind(ledger).save()
-    ledger.attribute("host1", "vm-1", {"host1/0000:3b:01.0": "PGPU=1"})
-    assert units_of(ledger) == ["0000:3b:00.0"] and units_of(ledger, "vm-1") == ["0000:3b:01.0"]
-
-
-def test_devices_that_consumers_hold_explain_what_pools_do_not_count(connect) -> None:
-    ledger = connect()
-    with_devices(ledger, *gpus(3).devices)
-    ledger.claim("vm-1", {"host1": "DEVICES=PGPU"})
-    node = counting(DevicePool("10de", "2330", 1)).bind(ledger)
-    assert node.save().adopted
-    assert units_of(ledger) == ["0000:3b:01.0"] and units_of(ledger, "vm-1") == ["0000:3b:00.0"]
-
-
-@pytest.mark.parametrize("count", [2, 3])
-def test_pools_that_count_as_many_as_are_free_or_more_adopt_nothing(connect, count) -> None:
-    ledger = connect()
-    with_devices(ledger, *gpus(3).devices)
-    ledger.claim("vm-1", {"host1": "DEVICES=PGPU"})
-    node = counting(DevicePool("10de", "2330", count)).bind(ledger)
+    node = row(vcpus_used=0, memory_mb_used=0, local_gb_used=0, pci_stats=text).bind(ledger)
     assert not node.drift and not node.save().adopted
-
-
-@pytest.mark.parametrize(
-    ("said", "left"),
-    [
-        pytest.param(DevicePool("10de", "2330", 1, numa_node=1), "0000:3b:02.0", id="node"),
-        pytest.param(
-            DevicePool("10de", "2330", 1, address="0000:3b:00.0"), "0000:3b:00.0", id="at"
-        ),
-        pytest.param(DevicePool("10de", "2330", 1, tags={"lab": "b"}), "0000:3b:01.0", id="tag"),
-        pytest.param(DevicePool("10de", "2330", 1, tags={"x": "y"}), "0000:3b:02.0", id="unsaid"),
-        pytest.param(DevicePool("10de", "2331", 1), None, id="product"),
-        pytest.param(DevicePool("10de", "2330", 1, type="type-PF"), None, id="type"),
-    ],
-)
-def test_a_pool_counts_devices_that_are_as_it_says(connect, said, left) -> None:
-    ledger = connect()
-    known = [
-        ro.Device("0000:3b:00.0", "10de", "2330", numa_node=0, tags={"lab": "a"}),
-        ro.Device("0000:3b:01.0", "10de", "2330", numa_node=0, tags={"lab": "B"}),
-        ro.Device("0000:3b:02.0", "10de", "2330", numa_node=1, tags={"lab": "a"}),
-    ]
-    with_devices(ledger, *known)
-    node = counting(said).bind(ledger)
-    assert bool(node.drift) == (left is None)
-    node.save()
-    assert units_of(ledger) == [one.address for one in known if one.address != left]
-
-
-def test_pools_that_may_count_the_same_devices_count_as_many_as_they_can(connect) -> None:
-    ledger = connect()
-    known = [
-        ro.Device("0000:3b:00.0", "10de", "2330", numa_node=0),
-        ro.Device("0000:3b:01.0", "10de", "2330", numa_node=1),
-        ro.Device("0000:3b:02.0", "10de", "2330"),
-    ]
-    with_devices(ledger, *known)
-    pools = DevicePool("10de", "2330", 1), DevicePool("10de", "2330", 1, numa_node=1)
-    counting(*pools).bind(ledger).save()
-    assert units_of(ledger) == ["0000:3b:00.0"]
-
-
-@everywhere
-def test_of_a_record_that_counts_no_device_all_are_in_use(connect) -> None:
-    """Nova has no pool of a kind of which none is free."""
-    ledger = connect()
-    with_devices(ledger, *gpus(2).devices)
-    counting().bind(ledger).save()
-    assert units_of(ledger) == ["0000:3b:00.0", "0000:3b:01.0"]
-
-
-@pytest.mark.parametrize("none", [None, ""])
-def test_a_record_that_says_nothing_of_devices_leaves_them_as_they_are(connect, none) -> None:
-    ledger = connect()
-    with_devices(ledger, *gpus(2).devices)
-    node = counting(pci_stats=none).bind(ledger)
-    assert not node.drift and not node.save().adopted
-
-
-@pytest.mark.parametrize(
-    ("pools", "held"),
-    [
-        pytest.param(
-            [DevicePool("8086", "154c", 2, **VF)], ["0000:81:02.0"], id="one of its parts is in use"
-        ),
-        pytest.param([DevicePool("8086", "154c", 3, **VF)], [], id="nobody has a part"),
-        pytest.param([DevicePool("8086", "1572", 1, "type-PF")], [], id="it is free as a whole"),
-        pytest.param(
-            [DevicePool("8086", "1572", 1, "type-PF"), DevicePool("8086", "154c", 2, **VF)],
-            ["0000:81:02.0"],
-            id="contradiction",
-        ),
-        pytest.param([], ["0000:81:02.0", "0000:81:02.1", "0000:81:02.2"], id="none is free"),
-    ],
-)
-def test_a_card_and_its_parts_are_counted_together(connect, pools, held) -> None:
-    ledger = connect()
-    with_devices(ledger, *nic())
-    counting(*pools).bind(ledger).save()
-    assert units_of(ledger) == held
-
-
-@everywhere
-@pytest.mark.parametrize("have", [0, 2])
-def test_devices_that_pools_count_and_the_ledger_has_not_are_told(connect, have) -> None:
-    ledger = connect()
-    with_devices(ledger, *gpus(have).devices)
-    if have:
-        ledger.claim("vm-1", {"host1": "DEVICES=PGPU"})
-    said = counting(DevicePool("10de", "2330", 5))
-    expected = f"host1: CUSTOM_PCI_10DE_2330={5 - have} that the ledger does not have"
-    node = said.bind(ledger)
-    assert str(node.drift) == expected and not node.save().adopted
-    assert str(counting(DevicePool("10de", "2330", 5)).bind(ledger).drift) == expected
-
-
-def test_what_pools_of_a_later_row_count_less_is_drift(connect) -> None:
-    ledger = connect()
-    with_devices(ledger, *gpus(3).devices)
-    counting(DevicePool("10de", "2330", 3)).bind(ledger).save()
-    later = counting(DevicePool("10de", "2330", 1)).bind(ledger)
-    assert str(later.drift) == "host1: PGPU=2 that no consumer holds"
-    assert later.inventories["DEVICES"].free == 3 and not later.save() and not units_of(ledger)
-
-
-def test_pools_that_nobody_can_read_are_refused_where_there_are_devices(connect) -> None:
-    ledger = connect()
-    with_devices(ledger, *gpus(1).devices)
-    node = counting(pci_stats="nothing", vcpus=9).bind(ledger)
-    for refused in (node.check_save, node.save):
-        with raises_code("InvalidRow", match="pci_stats"):
-            refused()
-    found = ledger.provider("host1")
-    assert found.adopted_at is None and str(found).startswith("host1: VCPU=8")
-
-
-def test_who_states_the_devices_knows_better_than_pools(connect) -> None:
-    ledger = connect()
-    with_devices(ledger, *gpus(3).devices)
-    node = counting(DevicePool("10de", "2330", 1))
-    node.update_inventories({"DEVICES": gpus(3)})
-    assert not node.bind(ledger).save().adopted
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_of_no_kind_more_is_free_than_the_record_says(connect, seed) -> None:
-    """Law: a host is never freer after it was adopted; and no less than it has to be."""
-    chance = random.Random(seed)
-    known = [
-        ro.Device(f"0000:3{n}:00.0", "10de", chance.choice(["2330", "2331"]), numa_node=n % 2)
-        for n in range(8)
-    ]
-    ledger = connect()
-    with_devices(ledger, *known)
-    ledger.claim("vm-1", {"host1": {"DEVICES": ro.devices(f"10de:{known[0].product_id}")}})
-    before = set(units_of(ledger, "vm-1"))
-    pools = [
-        DevicePool("10de", product, chance.randint(0, 4), numa_node=node)
-        for product in ("2330", "2331")
-        for node in (0, 1)
-    ]
-    counting(*pools).bind(ledger).save()
-    after = before.union(units_of(ledger))
-    for pool in pools:
-        kind = {
-            one.address
-            for one in known
-            if (one.product_id, one.numa_node) == (pool.product_id, pool.numa_node)
-        }
-        assert len(kind - after) == min(pool.count, len(kind - before))
+    assert node.inventories["DEVICES"].free == 3 and not units_of(ledger)
 
 
 # --- once ---------------------------------------------------------------------------------------

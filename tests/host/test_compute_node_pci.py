@@ -14,14 +14,17 @@ from hypothesis import given, settings
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.host import located_columns
 from resource_objects.host.compute_node import ComputeNode
-from resource_objects.interop.nova.pci_pools import dump_pci_pools, load_pci_pools
+from resource_objects.interop.nova.pci_pools import (
+    DevicePool,
+    device_pools,
+    dump_pci_pools,
+    load_pci_pools,
+)
 from resource_objects.reasons import Rule
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
 from resource_objects.resources.pci import (
     Device,
-    DevicePool,
     DeviceUse,
     PCIAmount,
     PCIInventory,
@@ -119,126 +122,27 @@ def addresses(taken: ro.Amounts) -> tuple[str, ...]:
     return amount.addresses
 
 
-# --- a record: only pools are known -------------------------------------------------------------
-
-
-def test_a_row_s_pools_are_an_inventory() -> None:
-    found = node().inventories[PCI]
-    assert found == PCIInventory(pools=POOLS) and isinstance(found, PCIInventory)
-    assert (found.resource_class, found.free, found.as_pools()) == (PCI, 5, POOLS)
-
-
-def test_reading_a_row_does_not_read_its_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(located_columns, "load_pci_pools", None)
-    compute_node = node(pci_stats="what nobody can read")
-    assert compute_node.to_row()["pci_stats"] == "what nobody can read"
-    assert compute_node.changes() == {} and compute_node == copy.deepcopy(compute_node)
-    assert ComputeNode.obj_from_primitive(compute_node.obj_to_primitive()) == compute_node
+# --- a record: the text is carried ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("raw", "expected"),
-    [
-        ("what nobody can read", "JSON"),
-        ('{"a": 1}', "count"),
-        ("5", "a list"),
-        (b"\xff", "JSON"),
-        (7, "a list"),
-        (TEXT.replace('"1.1"', '"9.0"'), "a version that is known"),
-        (TEXT.replace('"count": 2', '"count": -1'), "an integer from 0"),
-        (TEXT.replace('"8086"', '"80867"'), "four hexadecimal digits"),
-    ],
-    ids=lambda value: str(value)[:12],
+    "text", [TEXT, TEXT.encode(), "what nobody can read", "5", b"\xff", None, "", "[]"], ids=str
 )
-def test_a_column_that_cannot_be_read_is_named(raw: object, expected: str) -> None:
-    compute_node = node(pci_stats=raw)
-    for ask in (
-        lambda: compute_node.inventories,
-        compute_node.get_inventories,
-        lambda: compute_node.update_inventories({PCI: lab()}),
-    ):
-        with raises_code("InvalidRow", match=expected) as refusal:
-            ask()
-        assert refusal.value.what == "pci_stats"
-    assert str(compute_node).startswith("node0: pci_stats: ")
-    assert compute_node.changes() == {} and compute_node.to_row()["pci_stats"] == raw
-
-
-@pytest.mark.parametrize("none", [None, "", b"", "[]", "{}", dump_pci_pools([])])
-def test_a_host_without_pools_has_no_devices(none: object) -> None:
-    compute_node = node(pci_stats=none)
+def test_a_row_s_counts_are_carried_and_make_no_inventory(text: object) -> None:
+    compute_node = node(pci_stats=text)
     assert list(compute_node.inventories.names()) == ["VCPU", "MEMORY_MB"]
     assert not compute_node.inventories.can_provide({PCI: GPU})
-    assert compute_node.to_row()["pci_stats"] == none
+    assert compute_node.update_inventories({PCI: None}) is False
+    compute_node.inventories.consume({"VCPU": 2})
+    assert compute_node.to_row()["pci_stats"] == text
+    assert sorted(compute_node.changes()) == ["vcpus_used"]
+    again = ComputeNode.obj_from_primitive(compute_node.obj_to_primitive())
+    assert again == compute_node == copy.deepcopy(compute_node)
 
 
-def test_pools_answer_yes_and_no() -> None:
-    """D4: yes where counts tell, no where they do."""
-    live = node().inventories
-    assert live.can_provide({PCI: devices("10de:2330", 2)})
-    assert live[PCI].can_provide(devices("8086:154c", 3))
-    assert not live.can_provide({PCI: devices("10de:2330", 3)})
-    assert not live.can_provide({PCI: devices("10de:1db4"), "VCPU": 1})
-    with pytest.raises(ro.CapacityException, match="requested 3, free 2"):
-        live.fit({PCI: devices("10de:2330", 3)})
-
-
-def test_pools_that_do_not_tell_say_so() -> None:
-    """D4: which device it is, and whether a card in pieces is whole, counts alone do not tell."""
-    vague = [
-        DevicePool("8086", "1572", 1, "type-PF"),
-        DevicePool("8086", "154c", 3, "type-VF"),
-    ]
-    live = node(pci_stats=dump_pci_pools(vague)).inventories
-    both = devices("8086:1572", types=["type-PF"]) + devices("8086:154c")
-    with pytest.raises(exceptions.Undetermined):
-        live.can_provide({PCI: both})
-    with pytest.raises(exceptions.Undetermined):
-        live[PCI].can_provide(both)
-    with pytest.raises(exceptions.Undetermined):
-        node().inventories.can_provide({PCI: devices("10de:2330", address="0000:3b:00.0")})
-
-
-@pytest.mark.law(2)
-def test_nothing_is_taken_of_pools_and_nothing_else_with_it() -> None:
-    compute_node = node()
-    inventories = compute_node.inventories
-    with raises_code("NotAssigned", match="devices"):
-        inventories[PCI].consume(GPU)
-    with raises_code("NotAssigned", match="devices"):
-        inventories.consume({"VCPU": 2, "MEMORY_MB": 512, PCI: GPU})
-    assert compute_node == node() and inventories == node().inventories
-    assert compute_node.changes() == {} and not compute_node.pending
-
-
-def test_pools_restrict_the_cells_too() -> None:
-    """D13: the scheduler, which knows pools, asks the same joint question."""
-    compute_node = node(
-        numa_topology=ComputeNode(numa_topology=cells()).numa_topology, vcpus=16
-    ).inventories
-    near = {NUMA: numa(dedicated=2), PCI: devices("8086:154c", affinity="required")}
-    assert compute_node.fit(near)[NUMA].host_cells == {1}
-    both = {PCI: devices("8086:154c", affinity="required") + GPU.replace(requests=[*required()])}
-    assert not compute_node.can_provide({NUMA: numa(dedicated=2), **both})
-    assert compute_node.can_provide({NUMA: numa(cells=2, dedicated=2), **both})
-
-
-def required() -> tuple[object, ...]:
-    return devices("10de:2330", affinity="required").requests
-
-
-def test_what_is_read_once_is_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    read = []
-
-    def load(text: str) -> tuple[DevicePool, ...]:
-        read.append(text)
-        return load_pci_pools(text)
-
-    monkeypatch.setattr(located_columns, "load_pci_pools", load)
-    text = dump_pci_pools([DevicePool("10de", "2330", 12, tags={"only": "here"})])
-    for _ in range(2):
-        assert live_of(node(pci_stats=text)).free == 12
-    assert read == [text]
+def test_counts_of_a_row_are_read_for_display() -> None:
+    assert load_pci_pools(node().pci_stats) == POOLS
+    assert pools_of(node()) == {("2330", 0): 2, ("154c", 1): 3}
 
 
 # --- devices that are known: the specification's words ------------------------------------------
@@ -413,20 +317,17 @@ def test_the_column_is_written_in_the_newest_version_whichever_it_came_in(old: A
 def test_what_nobody_changed_comes_back_byte_by_byte(form: Callable[[str], object]) -> None:
     raw = form(json.dumps(json.loads(TEXT), indent=3))
     compute_node = node(pci_stats=raw)
-    assert live_of(compute_node).free == 5
     assert compute_node.to_row()["pci_stats"] is raw and compute_node.changes() == {}
-    stated = compute_node.get_inventories()[ro.resource(PCI)]
-    assert compute_node.update_inventories({PCI: stated}) is False
+    compute_node.update_inventories({PCI: lab()})
+    assert compute_node.pci_stats != raw
     compute_node.update_inventories({PCI: None})
-    assert compute_node.changes() == {"pci_stats": None}
-    compute_node.update_inventories({PCI: stated})
     assert compute_node.pci_stats == raw and compute_node.changes() == {}
 
 
 def test_what_says_the_same_in_other_words_is_no_change() -> None:
     """A compute agent states its devices each minute: the column changes when the counts do."""
     stated = PCIInventory([gpu("3b", 0, resource_class=None), gpu("5e", 0, resource_class=None)])
-    raw = json.dumps(json.loads(dump_pci_pools(stated.as_pools(apart=True))), indent=3)
+    raw = json.dumps(json.loads(dump_pci_pools(device_pools(stated, per_device=True))), indent=3)
     compute_node = node(pci_stats=raw)
     assert compute_node.update_inventories({PCI: stated}) is True
     assert compute_node.changes() == {} and compute_node.to_row()["pci_stats"] == raw
@@ -450,9 +351,7 @@ def test_what_nova_has_no_word_for_is_left_out_of_the_column() -> None:
 
 def test_a_node_made_by_hand_takes_text_or_an_inventory() -> None:
     by_text = ComputeNode(vcpus=8, vcpus_used=0, pci_stats=TEXT)
-    by_pools = ComputeNode(vcpus=8, vcpus_used=0, pci_stats=PCIInventory(pools=POOLS))
-    assert by_text == by_pools and by_text.inventories == by_pools.inventories
-    assert by_pools.changes()["pci_stats"] == TEXT
+    assert by_text.pci_stats == TEXT and PCI not in by_text.inventories
     known = ComputeNode(pci_stats=lab())
     assert known.inventories[PCI] == lab()
     with pytest.raises(exceptions.FieldNotSet, match="pci_stats is not set"):
@@ -494,20 +393,8 @@ def test_there_and_back_through_the_adapter_changes_nothing() -> None:
     assert second.pci_stats == first.pci_stats and not pending_devices(second)
 
 
-def test_update_inventories_writes_the_pools() -> None:
-    compute_node = node()
-    live = compute_node.inventories[PCI]
-    fewer = PCIInventory(pools=POOLS[:1])
-    assert compute_node.update_inventories({PCI: fewer}) is True
-    assert live == fewer and load_pci_pools(compute_node.pci_stats) == POOLS[:1]
-    assert compute_node.changes() == {"pci_stats": dump_pci_pools(POOLS[:1])}
-    target = dict(ROW)
-    compute_node.write_to(target)
-    assert target == {**ROW, "pci_stats": dump_pci_pools(POOLS[:1])}
-
-
 def test_update_inventories_takes_over_devices_and_usage() -> None:
-    compute_node = node()
+    compute_node = agent()
     live = compute_node.inventories[PCI]
     stated = PCIInventory(lab().devices, usage=[DeviceUse("0000:3b:00.0", "allocated")])
     assert compute_node.update_inventories({ro.resource(PCI): stated}) is True
@@ -523,24 +410,17 @@ def test_the_order_of_devices_says_nothing() -> None:
     assert ComputeNode(pci_stats=back) == ComputeNode(pci_stats=lab())
 
 
-def test_none_says_that_there_are_no_devices_any_more() -> None:
-    for compute_node in (node(), agent()):
-        live = compute_node.inventories[PCI]
-        assert compute_node.update_inventories({PCI: None}) is True
-        assert compute_node.pci_stats is None and PCI not in compute_node.inventories
-        assert not live.can_provide(GPU)
-        with raises_code(ro.CapacityException, "NotAssigned"):
-            live.consume(GPU)
-        assert compute_node.update_inventories({PCI: None}) is False
-    assert ComputeNode().update_inventories({PCI: None}) is False
-
-
-def test_an_empty_inventory_says_that_none_is_free() -> None:
-    compute_node = node()
-    assert compute_node.update_inventories({PCI: PCIInventory()}) is True
-    assert compute_node.changes() == {"pci_stats": None}
-    assert PCI not in compute_node.inventories
-    assert compute_node.update_inventories({PCI: PCIInventory()}) is False
+@pytest.mark.parametrize("none", [None, PCIInventory()], ids=["None", "empty"])
+def test_none_says_that_there_are_no_devices_any_more(none: PCIInventory | None) -> None:
+    compute_node = agent()
+    live = live_of(compute_node)
+    assert compute_node.update_inventories({PCI: none}) is True
+    assert compute_node.pci_stats is None and PCI not in compute_node.inventories
+    assert not live.can_provide(GPU)
+    with pytest.raises(ro.CapacityException):
+        live.consume(GPU)
+    assert compute_node.update_inventories({PCI: none}) is False
+    assert ComputeNode().update_inventories({PCI: none}) is False
 
 
 @pytest.mark.parametrize(
@@ -586,9 +466,7 @@ def test_stated_on_the_live_inventory_it_counts_too() -> None:
         with pytest.raises(exceptions.InvalidInput):
             wrong()
         assert compute_node == before and live == before.inventories[PCI]
-    live.update(devices=(), usage=(), pools=POOLS)
-    assert compute_node.inventories[PCI].can_provide(GPU)
-    live.update(pools=())
+    live.update(devices=(), usage=())
     assert not live.can_provide(GPU) and compute_node.changes()["pci_stats"] != TEXT
 
 
@@ -784,7 +662,7 @@ def check_decides_alike(compute_node: ComputeNode, asked: dict[str, Any]) -> Non
     assert located(found) == located(outcome(model, asked))
     known, other = compute_node.inventories[PCI], model[PCI]
     assert isinstance(known, PCIInventory) and isinstance(other, PCIInventory) and known == other
-    counts = [(pool.product_id, pool.count) for pool in other.as_pools(apart=True)]
+    counts = [(pool.product_id, pool.count) for pool in device_pools(other, per_device=True)]
     assert [(p.product_id, p.count) for p in load_pci_pools(compute_node.pci_stats)] == counts
     wire = json.loads(json.dumps(compute_node.obj_to_primitive()))
     assert ComputeNode.obj_from_primitive(wire) == compute_node
@@ -808,25 +686,3 @@ def test_a_node_decides_like_its_devices(question: PCIQuestion) -> None:
 def test_a_node_decides_like_its_cells_and_devices_together(question: JointQuestion) -> None:
     compute_node = of_record(question.inventory(), question.cells)
     check_decides_alike(compute_node, {NUMA: question.topology, PCI: question.amount})
-
-
-@pytest.mark.law(5)
-@settings(deadline=None)
-@given(pci_questions())
-def test_what_pools_refuse_devices_refuse(question: PCIQuestion) -> None:
-    """Pools know less: where they answer, a host that has just these devices does not differ."""
-    compute_node = of_record(question.inventory(), None)
-    record = ComputeNode.from_row(compute_node.to_row())
-    if PCI not in record.inventories or any(r.providers for r in question.amount.requests):
-        return
-    plain = PCIAmount(
-        [
-            r.replace(specs=[s.replace(class_code="") for s in r.specs])
-            for r in question.amount.requests
-        ]
-    )
-    try:
-        said = record.inventories.can_provide({PCI: plain})
-        assert compute_node.inventories.can_provide({PCI: plain}) is said
-    except (exceptions.Undetermined, exceptions.SearchLimitReached):
-        return

@@ -60,7 +60,7 @@ PINNED: dict[str, str] = {
     "resource_objects.NUMATopologyLimit": "1.0-e2c15ab8544917e9c5e2b7c6a4300997",
     "resource_objects.NUMATopologyResource": "1.0-8f082e49168802a79ace11f0d1b358b4",
     "resource_objects.PCIAmount": "1.0-cc044d765fd544b1a1cdd2f0019f4cd4",
-    "resource_objects.PCIInventory": "1.0-f2b674bd42bb9afd65ea715bbfa3e0c9",
+    "resource_objects.PCIInventory": "1.0-ac460158b265c8a9c08e167a1a6d212d",
     "resource_objects.PCIResource": "1.0-4535b7efe87539101af6bdea4fee3d34",
     "resource_objects.PagePool": "1.0-195d6f5af5487f7e6735b0c9a672c46c",
     "resource_objects.PlacedCell": "1.0-9fe9fe2d22223bd3c1b2ef4039d2da8d",

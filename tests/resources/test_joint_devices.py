@@ -17,7 +17,6 @@ from resource_objects.exceptions import (
     CapacityException,
     ForeignAmount,
     SearchLimitReached,
-    Undetermined,
 )
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import located
@@ -374,22 +373,6 @@ def test_a_topology_where_there_are_no_cells_is_absent_and_devices_are_tried_alo
         "NUMA_TOPOLOGY requested 1, there is none",
         "PGPU requested 2, free 1 of 1",
     ]
-
-
-def test_pools_know_what_is_near_and_cannot_be_taken() -> None:
-    cells = NUMATopologyInventory([HostCell(i, dedicated=[i]) for i in range(2)])
-    pools = PCIInventory([gpu(0, numa_node=1)]).as_pools()
-    inventories = ro.Inventories({NUMA: cells, PCI: PCIInventory(pools=pools)})
-    found = inventories.fit(ask("required"))
-    assert found[NUMA].host_cells == {1} and not found[PCI].is_assigned
-    cells.consume(ro.numa(dedicated=1), context=Context(allowed=[1]))
-    inventories[NUMA] = cells
-    assert not inventories.can_provide(ask("required"))
-    vague = [pool.replace(address=None) for pool in PCIInventory(nic(2, numa_node=0)).as_pools()]
-    inventories[PCI] = PCIInventory(pools=vague)
-    both = devices(["8086:1572", "8086:154c"], affinity="required", types=["type-PF", "type-VF"])
-    with pytest.raises(Undetermined):
-        inventories.fit({NUMA: ro.numa(dedicated=1), PCI: both})
 
 
 # --- f.2: never permutations ----------------------------------------------------------------------

@@ -69,6 +69,8 @@ if TYPE_CHECKING:
     from resource_objects.interop.nova.pci_devices import SkippedRow as SkippedRow
     from resource_objects.interop.nova.pci_devices import dump_pci_devices as dump_pci_devices
     from resource_objects.interop.nova.pci_devices import load_pci_devices as load_pci_devices
+    from resource_objects.interop.nova.pci_pools import DevicePool as DevicePool
+    from resource_objects.interop.nova.pci_pools import device_pools as device_pools
     from resource_objects.interop.nova.pci_pools import dump_pci_pools as dump_pci_pools
     from resource_objects.interop.nova.pci_pools import load_pci_pools as load_pci_pools
     from resource_objects.interop.nova.pci_requests import dump_pci_requests as dump_pci_requests
@@ -108,6 +110,8 @@ _HOME = {
     "dump_host_numa_topology": "host_topology",
     "dump_instance_numa_topology": "instance_topology",
     "dump_pci_devices": "pci_devices",
+    "DevicePool": "pci_pools",
+    "device_pools": "pci_pools",
     "dump_pci_pools": "pci_pools",
     "dump_pci_requests": "pci_requests",
     "flavor_devices": "pci_alias",

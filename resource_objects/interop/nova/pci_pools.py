@@ -37,19 +37,29 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
+from resource_objects import base, fields
 from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.primitive import POOL, POOLS, Document, NovaObject
 from resource_objects.resources.pci.device import (
+    ADDRESS,
+    CLASS_CODE,
+    ID,
     MAX_DEVICES,
     MAX_NODE,
+    NO_TEXTS,
     PCI,
-    DevicePool,
+    PROVIDER,
+    TEXTS,
+    TYPES,
+    Device,
+    class_of_ids,
     custom_class,
     listed,
 )
+from resource_objects.resources.pci.inventory import PCIInventory
 
-__all__ = ["dump_pci_pools", "load_pci_pools"]
+__all__ = ["DevicePool", "device_pools", "dump_pci_pools", "load_pci_pools"]
 
 _ROOT: Final = "pci_stats"
 #: Names that are fields in Nova too.
@@ -68,6 +78,79 @@ _KNOWN: Final = (
 )
 #: What may be left unsaid, for Nova has no word for it.
 _OPTIONAL: Final = ("class_code", "facts")
+
+
+@base.register
+class DevicePool(base.ResourceObject, frozen=True):
+    """A count of free devices that are equal except for their addresses.
+
+    The other fields are as in :class:`~resource_objects.resources.pci.Device`. ``address`` is that
+    of the physical function that the devices were split off, or that of the single device; None if
+    they are of several cards. ``facts`` keeps tags of Nova that have no field.
+
+    >>> DevicePool("10de", "2330", 4, numa_node=0).count
+    4
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    vendor_id: str = fields.field(ID, kw_only=False)
+    product_id: str = fields.field(ID, kw_only=False)
+    count: int = fields.integer(0, MAX_DEVICES, kw_only=False)
+    type: str = fields.choice(*TYPES, default=PCI, kw_only=False)
+    resource_class: fields.Coerced[str, str | None] = fields.resource_class(factory=class_of_ids)
+    class_code: str = fields.field(CLASS_CODE, default="")
+    address: str | None = fields.field(ADDRESS, default=None)
+    numa_node: int | None = fields.integer(0, MAX_NODE, default=None)
+    tags: Mapping[str, str] = fields.field(TEXTS, default=NO_TEXTS)
+    traits: fields.Names = fields.traits(default=frozenset())
+    remote_managed: bool = fields.boolean(default=False)
+    live_migratable: bool | None = fields.boolean(default=None)
+    one_time_use: bool = fields.boolean(default=False)
+    facts: Mapping[str, str] = fields.field(TEXTS, default=NO_TEXTS)
+
+
+def device_pools(inventory: PCIInventory, *, per_device: bool = False) -> tuple[DevicePool, ...]:
+    """Return the free devices of an inventory as pools, those with the fewest tags first.
+
+    Functions of one card are pools of their own, with its address. Of the facts of its devices, a
+    pool has the uuid of their provider in Placement (``rp_uuid``).
+
+    :param per_device: whether any other device is a pool of its own too, with its address, as Nova
+        writes ``pci_stats``
+
+    >>> lab = PCIInventory([Device(f"0000:0{n}:00.0", "10de", "2330") for n in (1, 2)])
+    >>> [(pool.product_id, pool.count) for pool in device_pools(lab)]
+    [('2330', 2)]
+    """
+    pools: list[DevicePool] = []
+    for device, owner, free in inventory.free_groups():
+        if per_device and owner is None:
+            pools += [_device_pool(device, address, 1) for address in free]
+        elif free:
+            pools.append(_device_pool(device, owner, len(free)))
+    return tuple(sorted(pools, key=lambda pool: len(pool.tags)))
+
+
+def _device_pool(device: Device, address: str | None, count: int) -> DevicePool:
+    provider = device.facts.get(PROVIDER)
+    return DevicePool(
+        device.vendor_id,
+        device.product_id,
+        count,
+        device.type,
+        resource_class=device.resource_class,
+        class_code=device.class_code,
+        address=address,
+        numa_node=device.numa_node,
+        tags=device.tags,
+        traits=device.traits,
+        remote_managed=device.remote_managed,
+        live_migratable=device.live_migratable,
+        one_time_use=device.one_time_use,
+        facts={} if provider is None else {PROVIDER: provider},
+    )
 
 
 # --- reading --------------------------------------------------------------------------------------

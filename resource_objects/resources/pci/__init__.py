@@ -1,7 +1,7 @@
 """The PCI kind: devices, each with an identity. Pure: no I/O.
 
 =================  ================================================================================
-``device``         Device, DeviceUse, DevicePool: what there is, and what is taken of it
+``device``         Device, DeviceUse: what there is, and what is taken of it
 ``amount``         PCIAmount, DeviceRequest, DeviceSpec, :func:`devices`: what is asked
 ``text``           the text form of requests
 ``device_groups``  devices as decisions read them: groups of which only the address differs
@@ -24,14 +24,13 @@ from resource_objects.resources.pci.amount import (
     PlacedDevice,
     devices,
 )
-from resource_objects.resources.pci.device import Device, DevicePool, DeviceUse
+from resource_objects.resources.pci.device import Device, DeviceUse
 from resource_objects.resources.pci.inventory import PCIInventory
 from resource_objects.resources.pci.resource import DEVICES, PCIResource
 
 __all__ = [
     "DEVICES",
     "Device",
-    "DevicePool",
     "DeviceRequest",
     "DeviceSpec",
     "DeviceUse",

@@ -32,7 +32,6 @@ from resource_objects.resources.pci.device import (
     TYPES,
     VF,
     Device,
-    DevicePool,
     tag_matches,
 )
 from resource_objects.resources.records import AmountRecord
@@ -399,7 +398,7 @@ class DeviceSpec(base.ResourceObject, frozen=True):
             return self.types
         return (PCI, VF) if self.resource_class is None else TYPES
 
-    def matches(self, device: Device | DevicePool) -> bool:
+    def matches(self, device: Device) -> bool:
         """Return whether a device is of this kind; whether it is free is another matter."""
         return (
             (self.resource_class is None or self.resource_class == device.resource_class)

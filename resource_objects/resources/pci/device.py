@@ -1,7 +1,6 @@
 """A PCI device: what it is, as what it can be taken, and what is taken of it.
 
-:class:`Device` is one function at its address, :class:`DeviceUse` what is taken of it,
-:class:`DevicePool` a count of free devices that are alike, for schedulers that know no addresses.
+:class:`Device` is one function at its address, :class:`DeviceUse` what is taken of it.
 Types (what a function is to SR-IOV), affinity policies and states are constants of this module.
 """
 
@@ -100,7 +99,8 @@ def custom_class(vendor_id: str, product_id: str) -> str:
     return f"CUSTOM_PCI_{vendor_id.upper()}_{product_id.upper()}"
 
 
-def _class_of(values: Mapping[str, Any]) -> str | None:
+def class_of_ids(values: Mapping[str, Any]) -> str | None:
+    """Return the default resource class of a device with these field values, None if unknown."""
     vendor, product = values.get("vendor_id"), values.get("product_id")
     if isinstance(vendor, str) and isinstance(product, str):
         return custom_class(vendor, product)
@@ -172,7 +172,7 @@ class Device(base.ResourceObject, frozen=True):
     vendor_id: str = fields.field(ID, kw_only=False)
     product_id: str = fields.field(ID, kw_only=False)
     type: str = fields.choice(*TYPES, default=PCI, kw_only=False)
-    resource_class: fields.Coerced[str, str | None] = fields.resource_class(factory=_class_of)
+    resource_class: fields.Coerced[str, str | None] = fields.resource_class(factory=class_of_ids)
     class_code: str = fields.field(CLASS_CODE, default="")
     parent: str | None = fields.field(ADDRESS, default=None)
     numa_node: int | None = fields.integer(0, MAX_NODE, default=None)
@@ -249,37 +249,6 @@ class DeviceUse(base.ResourceObject, frozen=True):
             raise _invalid_device(
                 f"state of {self.address}", self.state, "claimed or allocated: else nothing waits"
             )
-
-
-@base.register
-class DevicePool(base.ResourceObject, frozen=True):
-    """So many free devices that are alike: a typed value, derived from devices.
-
-    What they have in common is as in :class:`Device`. ``address`` is where the functions of one
-    device are, its own or that of the physical function; None if they are of any: then it cannot be
-    said which of them exclude each other. ``facts`` are other words of whoever made the pool.
-
-    >>> DevicePool("10de", "2330", 4, numa_node=0).count
-    4
-    """
-
-    # Version 1.0: Initial version
-    VERSION = "1.0"
-
-    vendor_id: str = fields.field(ID, kw_only=False)
-    product_id: str = fields.field(ID, kw_only=False)
-    count: int = fields.integer(0, MAX_DEVICES, kw_only=False)
-    type: str = fields.choice(*TYPES, default=PCI, kw_only=False)
-    resource_class: fields.Coerced[str, str | None] = fields.resource_class(factory=_class_of)
-    class_code: str = fields.field(CLASS_CODE, default="")
-    address: str | None = fields.field(ADDRESS, default=None)
-    numa_node: int | None = fields.integer(0, MAX_NODE, default=None)
-    tags: Mapping[str, str] = fields.field(TEXTS, default=NO_TEXTS)
-    traits: fields.Names = fields.traits(default=frozenset())
-    remote_managed: bool = fields.boolean(default=False)
-    live_migratable: bool | None = fields.boolean(default=None)
-    one_time_use: bool = fields.boolean(default=False)
-    facts: Mapping[str, str] = fields.field(TEXTS, default=NO_TEXTS)
 
 
 def tag_matches(has: str, wanted: str) -> bool:

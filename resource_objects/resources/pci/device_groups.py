@@ -26,10 +26,7 @@ from resource_objects.resources.pci.device import (
     UNAVAILABLE,
     UNCLAIMABLE,
     Device,
-    DevicePool,
     DeviceUse,
-    custom_class,
-    tag_matches,
 )
 
 #: States in which a physical function takes those split off it with it.
@@ -80,7 +77,7 @@ class Group:
 
     __slots__ = ("cost", "kind", "node", "owner", "provider")
 
-    def __init__(self, kind: Device | DevicePool, owner: str | None) -> None:
+    def __init__(self, kind: Device, owner: str | None) -> None:
         self.kind = kind
         self.node = kind.numa_node
         self.provider = kind.facts.get(PROVIDER)
@@ -331,88 +328,3 @@ class Devices(DeviceGroups):
             self.free[group] = [*free[:place], *free[place + 1 :]]
         elif not was_free and self.is_free(address):
             self.free[group] = [*free[:place], address, *free[place:]]
-
-
-class PooledGroups(DeviceGroups):
-    """A shelf of counts: no device has a name."""
-
-    def __init__(self, pools: Sequence[DevicePool]) -> None:
-        groups = [Group(pool, pool.address) for pool in pools]
-        super().__init__(groups, [range(pool.count) for pool in pools])
-
-    def is_vague(self, serving: Collection[int]) -> bool:
-        """Return whether some groups may exclude each other, and nobody knows."""
-        groups = [self.groups[number] for number in serving]
-        wholes = [group for group in groups if group.kind.type == PF]
-        parts = [group for group in groups if group.kind.type in PARTS]
-        return bool(wholes and parts) and any(one.owner is None for one in (*wholes, *parts))
-
-
-# --- pools: counts of devices that are alike ------------------------------------------------------
-# Source: Nova's ``PciDevicePool`` and ``PciDeviceStats``.
-
-
-def pool_of(device: Device, address: str | None, count: int) -> DevicePool:
-    """Return the pool of so many devices that are like one.
-
-    Of its facts, a pool has the one that says which provider of a foreign ledger they are.
-    """
-    provider = device.facts.get(PROVIDER)
-    return DevicePool(
-        device.vendor_id,
-        device.product_id,
-        count,
-        device.type,
-        resource_class=device.resource_class,
-        class_code=device.class_code,
-        address=address,
-        numa_node=device.numa_node,
-        tags=device.tags,
-        traits=device.traits,
-        remote_managed=device.remote_managed,
-        live_migratable=device.live_migratable,
-        one_time_use=device.one_time_use,
-        facts={} if provider is None else {PROVIDER: provider},
-    )
-
-
-def is_of(pool: DevicePool, device: Device | DevicePool) -> bool:
-    """Return whether a pool may count a device: whether nothing that both say differs.
-
-    A class that follows from the ids says nothing, nor do traits where there are none. Where the
-    device is, is another matter.
-    """
-    said = (pool.live_migratable, device.live_migratable), (pool.numa_node, device.numa_node)
-    providers = pool.facts.get(PROVIDER), device.facts.get(PROVIDER)
-    unsaid = custom_class(pool.vendor_id, pool.product_id)
-    return (
-        (pool.vendor_id, pool.product_id) == (device.vendor_id, device.product_id)
-        and pool.type == device.type
-        and pool.remote_managed == device.remote_managed
-        and all(None in pair or pair[0] == pair[1] for pair in (*said, providers))
-        and (
-            unsaid in (pool.resource_class, device.resource_class)
-            or pool.resource_class == device.resource_class
-        )
-        and (not device.traits or pool.traits <= device.traits)
-        and all(
-            name not in device.tags or tag_matches(device.tags[name], value)
-            for name, value in pool.tags.items()
-        )
-    )
-
-
-def pools_of(shelf: Devices, *, apart: bool = False) -> tuple[DevicePool, ...]:
-    """Return the free devices of a shelf as pools, those with the fewest tags first.
-
-    :param apart: whether a device that is not split is a pool of its own, with its address
-    """
-    found: list[DevicePool] = []
-    for group, free in zip(shelf.groups, shelf.free, strict=True):
-        if not isinstance(group.kind, Device):
-            continue
-        if apart and group.owner is None:
-            found += [pool_of(group.kind, address, 1) for address in free]
-        elif free:
-            found.append(pool_of(group.kind, group.owner, len(free)))
-    return tuple(sorted(found, key=lambda pool: len(pool.tags)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from resource_objects import base, exceptions, fields
@@ -14,7 +14,6 @@ from resource_objects.resources.context import (
     ANYWHERE,
     AffinityConstraint,
     CellMap,
-    ChosenCells,
     Context,
 )
 from resource_objects.resources.located import Affine, Identified, Located, PartialRequest
@@ -25,29 +24,20 @@ from resource_objects.resources.pci.device import (
     PF,
     SPENT,
     Device,
-    DevicePool,
     DeviceUse,
     listed,
     parse_address,
 )
 from resource_objects.resources.pci.device_groups import (
     NOTHING_WITHHELD,
-    DeviceGroups,
     Devices,
-    PooledGroups,
     Withheld,
-    pools_of,
 )
 from resource_objects.resources.pci.fit import (
-    demands_of,
-    divide,
-    lay,
     may_meet_all,
     names_addresses,
     place,
-    reasons,
 )
-from resource_objects.resources.pci.storage import PoolComparison
 from resource_objects.resources.pci.usage import Renewed
 from resource_objects.resources.records import (
     AmountRecord,
@@ -56,7 +46,6 @@ from resource_objects.resources.records import (
     KeptPart,
 )
 
-_invalid_unassigned_amount = functools.partial(exceptions.InvalidInput, "unassigned amount")
 _invalid_device = functools.partial(exceptions.InvalidInput, "device")
 
 
@@ -67,14 +56,12 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     =============  =================================================================================
     ``devices``    the devices, each at its address
     ``usage``      what is taken of some of them; what follows for their relatives is not stated
-    ``pools``      where no device is known, but counts: how many are free of which kind
     =============  =================================================================================
 
     :meth:`fit` finds devices whenever there are some (see :mod:`.divide` for what is hard, and
     then bounded), takes plain ones before those with tags and breaks as few physical functions as
     it can. :meth:`consume` claims them; :meth:`allocate` says that they are in use now; a negative
-    amount gives them back. From pools nothing can be claimed; :meth:`can_provide` answers, or
-    raises :class:`~resource_objects.exceptions.Undetermined`.
+    amount gives them back.
 
     >>> from resource_objects.resources.pci import devices
     >>> lab = PCIInventory([
@@ -95,7 +82,6 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
 
     devices: fields.TupleFrom[Device] = fields.tuple_of("Device", default=(), kw_only=False)
     usage: fields.TupleFrom[DeviceUse] = fields.tuple_of("DeviceUse", default=())
-    pools: fields.TupleFrom[DevicePool] = fields.tuple_of("DevicePool", default=())
     taken: fields.Coerced[tuple[PCIAmount, ...] | None, Iterable[PCIAmount] | None] = (
         fields.tuple_of("PCIAmount", default=None)
     )
@@ -104,14 +90,14 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     _withheld: Withheld = NOTHING_WITHHELD
 
     def _validate(self) -> None:
-        usage.check_devices(self.devices, self.usage, self.pools)
+        usage.check_devices(self.devices, self.usage)
         ordered = tuple(sorted(self.usage, key=lambda use: use.address))
         if ordered != self.usage:
             self._store("usage", ordered)
         self._after_copy()
 
     def _after_copy(self) -> None:
-        self._made: DeviceGroups | None = None
+        self._made: Devices | None = None
         self._places: Mapping[str, int] | None = None
         self._undo: tuple[Any, ...] | None = None  # devices, usage and what was taken before
 
@@ -121,31 +107,11 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         self._made = None
 
     @property
-    def _shelf(self) -> DeviceGroups:
+    def _shelf(self) -> Devices:
         """The devices as decisions read them: made for the first, for many are only read."""
         if self._made is None:
-            self._made = (
-                PooledGroups(self.pools)
-                if self.pools
-                else Devices(self.devices, self.usage, withheld=self._withheld)
-            )
+            self._made = Devices(self.devices, self.usage, withheld=self._withheld)
         return self._made
-
-    @property
-    def _known(self) -> Devices:
-        """The same, where devices are known.
-
-        :raises InvalidInput: where only pools are
-        """
-        if not isinstance(self._shelf, Devices):
-            raise _invalid_unassigned_amount(
-                "devices", "pools", "devices by address: only those are had"
-            )
-        return self._shelf
-
-    def _shelf_for(self, allowed: Collection[int] | None) -> DeviceGroups:
-        """The same, where it is known which devices are of the parts that may be used."""
-        return self._shelf if allowed is None else self._known
 
     # --- figures ---
 
@@ -154,41 +120,21 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         """How many devices can be had, one by one; a whole function and its parts all count."""
         return sum(map(len, self._shelf.free))
 
-    def as_pools(self, *, apart: bool = False) -> tuple[DevicePool, ...]:
-        """Return how many are free of each kind, for who needs no addresses.
+    def free_groups(self) -> Iterator[tuple[Device, str | None, Sequence[str]]]:
+        """Yield groups of devices that are equal except for their addresses.
 
-        Functions of one physical device are pools of their own, with its address.
-
-        :param apart: whether any other device is a pool of its own too, as in Nova's columns
+        Each is ``(a device of it, the physical function that all of it belongs to, addresses of its
+        free devices)``.
         """
-        return self.pools or pools_of(self._known, apart=apart)
-
-    def compare_pools(self, pools: Iterable[DevicePool]) -> PoolComparison:
-        """Return how pools that somebody else counted differ from these devices.
-
-        What a pool and a device both say has to agree; what one of them does not say is all the
-        same. Of the devices that are free here so many stay free as pools count, those of the
-        greatest addresses; the others are in use. A physical function that is split is told by its
-        parts: it is not in use as long as these are not, and they are not if it is counted.
-
-        :raises InvalidInput: where only pools are known here
-
-        >>> lab = PCIInventory([Device(f"0000:3{n}:00.0", "10de", "2330") for n in range(3)])
-        >>> [part for part, _ in lab.compare_pools([DevicePool("10de", "2330", 2)]).in_use]
-        ['0000:30:00.0']
-        >>> [pool.count for pool in lab.compare_pools([DevicePool("10de", "2330", 5)]).absent]
-        [2]
-
-        Cost: devices by pools; where pools have to share devices, by devices once more.
-        """
-        return storage.compare_pools(self._known, tuple(pools))
+        for group, free in zip(self._shelf.groups, self._shelf.free, strict=True):
+            yield group.kind, group.owner, free
 
     def device(self, address: str) -> Device:
         """Return the device at an address.
 
         :raises InvalidInput: if there is none
         """
-        found = self._known.devices.get(parse_address(address))
+        found = self._shelf.devices.get(parse_address(address))
         if found is None:
             raise _invalid_device("device", address, "one of these")
         return found
@@ -198,11 +144,11 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
 
         :raises InvalidInput: if there is none at that address
         """
-        return self._known.state(self.device(address).address)
+        return self._shelf.state(self.device(address).address)
 
     def states(self) -> Mapping[str, str]:
         """Return the state of every device by address."""
-        known = self._known
+        known = self._shelf
         return {address: known.state(address) for address in sorted(known.devices)}
 
     # --- the decision ---
@@ -212,17 +158,15 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     ) -> PCIAmount:
         """Return the assigned amount: which devices it would be. Nothing changes.
 
-        What is assigned already is checked as it is, and what is given back too. Where only pools
-        are known the amount is returned as it is. Affinity is about the host cells that were chosen
-        for who asks (``context.chosen``); where there are none it has no meaning.
+        What is assigned already is checked as it is, and what is given back too. Affinity is about
+        the host cells that were chosen for who asks (``context.chosen``); where there are none it
+        has no meaning.
 
         :param limit: devices have none
-        :raises InvalidInput: for an amount of another kind, or a limit; for ``context.allowed``
-            where only pools are known: they have no parts
+        :raises InvalidInput: for an amount of another kind, or a limit
         :raises ForeignAmount: if it is assigned to devices that are not here, or are others now
         :raises CapacityException: with, for each request, the rule that failed and its figures
         :raises SearchLimitReached: if the budget ran out: neither yes nor no
-        :raises Undetermined: if pools do not tell
 
         Cost: 10 to 30 microseconds and some 2 for each group of devices that would do.
         """
@@ -232,32 +176,11 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
                 "kind of amount", "limit of devices", limit, "none: devices have no limit"
             )
         where = context.chosen
-        shelf = self._shelf_for(context.allowed)
-        if isinstance(shelf, PooledGroups):
-            return self._fit_pools(shelf, wanted, where)
         within = None if context.allowed is None else self._addresses(context.allowed)
         if wanted.placed:
-            usage.check_assigned(self._known, wanted, where, within)
+            usage.check_assigned(self._shelf, wanted, where, within)
             return wanted
-        return place(self._known, wanted, where, within)
-
-    def _fit_pools(
-        self, shelf: PooledGroups, wanted: PCIAmount, where: ChosenCells | None
-    ) -> PCIAmount:
-        """Return the amount if pools tell that it can be had: as if nothing were known to exclude
-        anything that is not known, which is a yes only where nothing could."""
-        if wanted.placed:
-            raise _invalid_unassigned_amount(
-                "devices", "pools", "devices by address: only those are had"
-            )
-        if names_addresses(wanted):
-            raise exceptions.Undetermined(wanted)
-        problem = lay(shelf, demands_of(shelf, wanted), where)
-        if divide(problem) is None:
-            raise exceptions.CapacityException(reasons(problem, where))
-        if shelf.is_vague({group for may in problem.may for group in may}):
-            raise exceptions.Undetermined(wanted)
-        return wanted
+        return place(self._shelf, wanted, where, within)
 
     def consume(
         self,
@@ -265,11 +188,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         limit: abstract.Amount | None = None,
         context: Context = ANYWHERE,
     ) -> PCIAmount:
-        """Claim the devices that :meth:`fit` says, or give back assigned ones; parameters as there.
-
-        :raises InvalidInput: where only pools are known
-        """
-        self._known  # noqa: B018  # raises if only pools are
+        """Claim the devices that :meth:`fit` returns, or release assigned ones."""
         assigned = self.fit(amount, limit, context)
         self.take(assigned)
         return assigned
@@ -277,8 +196,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     def _take(self, assigned: abstract.Amount) -> None:
         taken = given(assigned)
         self._undo = self.devices, self.usage, self.taken
-        changed = usage.after(self._known, taken)
-        self._write(changed, usage.waiting(self._known, changed) if taken.gives_back else {})
+        changed = usage.after(self._shelf, taken)
+        self._write(changed, usage.waiting(self._shelf, changed) if taken.gives_back else {})
 
     def _untake(self, assigned: abstract.Amount) -> None:
         """Take back what :meth:`take` did a moment ago: nothing was used meanwhile."""
@@ -308,7 +227,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         uses: Mapping[str, DeviceUse | None],
         renewed: Mapping[str, Device | None],
     ) -> None:
-        shelf = self._known
+        shelf = self._shelf
         shelf.put(uses)
         self._store("usage", tuple(shelf.uses[address] for address in sorted(shelf.uses)))
         if renewed:
@@ -330,7 +249,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         :raises InvalidInput: if it does not say which devices; if it gives them back
         :raises CapacityException: if one of them is not claimed; nothing changed
         """
-        self._write(usage.allocated(self._known, given(assigned)), {})
+        self._write(usage.allocated(self._shelf, given(assigned)), {})
 
     # --- devices that come, go and change ---
 
@@ -343,8 +262,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         :raises InvalidInput: for an address given twice; if devices contradict each other; nothing
             changed
         """
-        found = usage.renew(self._known, listed(devices))
-        usage.check_devices(found.devices, found.usage, ())
+        found = usage.renew(self._shelf, listed(devices))
+        usage.check_devices(found.devices, found.usage)
         self._store("usage", found.usage)
         self._renew(found.devices)
         return found.said
@@ -355,7 +274,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         :raises InvalidInput: if there is none, or somebody holds it
         """
         device = self.device(address)
-        use = self._known.uses.get(device.address)
+        use = self._shelf.uses.get(device.address)
         if use is not None and use.is_held:
             raise _invalid_device(f"device {address}", use.state, "one that nobody holds")
         self._store("usage", tuple(use for use in self.usage if use.address != device.address))
@@ -367,7 +286,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         :raises InvalidInput: if it is not spent
         """
         device = self.device(address)
-        state = self._known.state(device.address)
+        state = self._shelf.state(device.address)
         if state != SPENT:
             raise _invalid_device(f"device {address}", state, SPENT)
         self._write({device.address: None}, {})
@@ -386,10 +305,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             return None
         if wanted.placed:
             return AssignedDevices(wanted, cells)
-        shelf = self._shelf_for(allowed)
+        shelf = self._shelf
         if names_addresses(wanted):
-            if not isinstance(shelf, Devices):
-                return None  # pools do not tell, wherever who asks is
             shelf = shelf.apart()
         return RequestedDevices(
             shelf, wanted, cells, None if allowed is None else self._addresses(allowed)
@@ -425,7 +342,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         changed = storage.usage_changed(before, parts)
         if changed is None:
             return None
-        shelf = self._known.with_uses(changed)
+        shelf = self._shelf.with_uses(changed)
         found = self._copied(usage=tuple([shelf.uses[one] for one in sorted(shelf.uses)]))
         found._made, found._places = shelf, self._place_of
         return found
@@ -454,8 +371,8 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         )
 
     def in_use(self) -> tuple[tuple[str, tuple[AmountRecord, ...]], ...]:
-        """Return the devices that somebody has, each by name; of pools nothing is known."""
-        return tuple(storage.in_use(self._known, self.usage)) if self.devices else ()
+        """Return the devices that somebody has, each by name."""
+        return tuple(storage.in_use(self._shelf, self.usage))
 
     def units(self, resource_class: str) -> frozenset[str]:
         """Return the addresses of the devices of a class."""
@@ -476,15 +393,15 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             for device in self.devices
             if device.resource_class == resource_class
             and device.type == PF
-            and (parts := self._known.parts_of(device.address))
+            and (parts := self._shelf.parts_of(device.address))
         }
 
     def is_asked(self, amount: abstract.Amount, unit: str) -> bool:
         """Return whether a device, or the one that it is a part of, is of a kind asked for."""
-        device = self._known.devices.get(unit)
+        device = self._shelf.devices.get(unit)
         if device is None or not isinstance(amount, PCIAmount):
             return True
-        whole = None if device.parent is None else self._known.devices.get(device.parent)
+        whole = None if device.parent is None else self._shelf.devices.get(device.parent)
         family = [one for one in (device, whole) if one is not None]
         return any(request.matches(one) for request in amount.requests for one in family)
 
@@ -494,14 +411,14 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         for name, asked, parts, times in requested:
             amount = devices(name, asked) if isinstance(asked, int) else given(asked)
             found.append((amount, self._addresses(parts), times))
-        return may_meet_all(self._known, found)
+        return may_meet_all(self._shelf, found)
 
     def some_units(
         self, place: int, resource_class: str, count: int, taken: Collection[str] = ()
     ) -> tuple[str, ...] | None:
         """Return so many devices of a part that are free, by address; None if there are fewer."""
         own = self._by_part[place]
-        return storage.some_units(self._known, own, resource_class, count, taken)
+        return storage.some_units(self._shelf, own, resource_class, count, taken)
 
     def symmetry_key(self, place: int) -> Hashable | None:
         """Return what the devices of a part are, but for their addresses: kind, node, labels.
@@ -524,7 +441,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         Of each it is told which devices are in the way: itself, or functions that are split off it.
         """
         found: dict[int, dict[str, frozenset[str]]] = {}
-        for address, taken in storage.blocking_units(self._known, given(amount), reason).items():
+        for address, taken in storage.blocking_units(self._shelf, given(amount), reason).items():
             found.setdefault(self._place_of[address], {})[address] = taken
         return found
 
@@ -558,7 +475,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         :param context: the host cells of who holds it (``chosen``)
         :raises ForeignAmount: if ``amount`` cannot take that
         """
-        return storage.from_allocations(self._known, given(amount), held, context.chosen)
+        return storage.from_allocations(self._shelf, given(amount), held, context.chosen)
 
 
 def given_inventory(value: Any) -> PCIInventory:

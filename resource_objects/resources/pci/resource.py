@@ -119,8 +119,6 @@ class PCIResource(abstract.Resource):
         """Return how many devices there are of each class, for people: it is not read back."""
         known = given_inventory(inventory)
         counts = Counter(device.resource_class for device in known.devices)
-        for pool in known.pools:
-            counts[pool.resource_class] += pool.count
         return "+".join(f"{count}*{name}" for name, count in counts.items()) or "none"
 
 

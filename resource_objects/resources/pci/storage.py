@@ -35,10 +35,9 @@ from resource_objects.resources.pci.device import (
     SPENT,
     UNAVAILABLE,
     Device,
-    DevicePool,
     DeviceUse,
 )
-from resource_objects.resources.pci.device_groups import Devices, Withheld, is_of
+from resource_objects.resources.pci.device_groups import Devices, Withheld
 from resource_objects.resources.pci.fit import (
     ANY_CLASS,
     Flow,
@@ -258,7 +257,7 @@ def usage_changed(
             found[device.address] = uses.get(device.address)
             there.update((device.address, device.parent))
         try:
-            check_devices(own, tuple(uses.values()), ())
+            check_devices(own, tuple(uses.values()))
         except InvalidInput:
             return None
     return found if units <= there else None
@@ -499,74 +498,6 @@ def from_allocations(
         chosen = some_of(amount.unassigned(), chosen, where)
     ours = assigned(shelf, amount.unassigned(), chosen, where)
     return with_devices(shelf, amount, ours)
-
-
-# --- pools that somebody else counted -------------------------------------------------------------
-
-
-class PoolComparison(NamedTuple):
-    """How pools differ from devices: see :meth:`PCIInventory.compare_pools`."""
-
-    in_use: tuple[tuple[str, tuple[AmountRecord, ...]], ...]  #: by part: free here, and not counted
-    absent: tuple[DevicePool, ...]  #: counted, and not here
-
-
-def compare_pools(shelf: Devices, pools: Sequence[DevicePool]) -> PoolComparison:
-    """Return how pools differ from the devices of a shelf."""
-    whole = {address for address in shelf.devices if shelf.split.get(address)}
-    single = sorted((one for one in shelf.devices if one not in whole), reverse=True)
-    free = [one for one in single if shelf.is_free(one)]
-    counted, _ = _counted(shelf, pools, free)
-
-    def rank(address: str) -> int:
-        """0: as all its parts are free, nobody has it; 1: they are not counted; 2: some are not."""
-        parts = set(shelf.split[address])
-        return 0 if parts <= counted else 1 if parts.isdisjoint(counted) else 2
-
-    order = sorted(sorted(whole, reverse=True), key=rank)
-    could = [one for one in order if shelf.is_free(one) and rank(one) < 2]
-    first = [*free, *could]
-    every, left = _counted(shelf, pools, [*first, *sorted(shelf.devices.keys() - set(first))])
-    intact = every.intersection(could)
-    in_use = [
-        shelf.devices[one]
-        for one in reversed(free)
-        if one not in counted and shelf.devices[one].parent not in intact
-    ]
-    parts = by_part(in_use).items()
-    return PoolComparison(
-        tuple((name, tuple(_records(own))) for name, own in parts),
-        tuple(pool for pool in left if pool.count),
-    )
-
-
-def _records(devices: Sequence[Device]) -> Iterator[AmountRecord]:
-    """Yield devices of a part, none of them split, by class."""
-    for name, count in Counter(device.resource_class for device in devices).items():
-        own = (device.address for device in devices if device.resource_class == name)
-        yield AmountRecord(name, count, tuple(own))
-
-
-def _counted(
-    shelf: Devices, pools: Sequence[DevicePool], addresses: Sequence[str]
-) -> tuple[set[str], tuple[DevicePool, ...]]:
-    """Return which devices pools count, and what the pools count beyond them.
-
-    Each is counted if any choice of pools for those before it allows that.
-    """
-    by_group = [[n for n, p in enumerate(pools) if is_of(p, g.kind)] for g in shelf.groups]
-
-    def may(address: str) -> list[int]:
-        places = (None, address, shelf.devices[address].parent)
-        return [n for n in by_group[shelf.group_of[address]] if pools[n].address in places]
-
-    capacity = {number: pool.count for number, pool in enumerate(pools)}
-    flow = Flow([1] * len(addresses), [may(one) for one in addresses], capacity)
-    used = Counter(number for has in flow.given for number in has)
-    counted = {one for one, missing in zip(addresses, flow.missing, strict=True) if not missing}
-    return counted, tuple(
-        pool.replace(count=pool.count - used[number]) for number, pool in enumerate(pools)
-    )
 
 
 # --- devices as units -----------------------------------------------------------------------------

@@ -19,7 +19,6 @@ from resource_objects.resources.pci.device import (
     PF,
     SPENT,
     Device,
-    DevicePool,
     DeviceUse,
 )
 from resource_objects.resources.pci.device_groups import Devices
@@ -214,7 +213,7 @@ def _by_address(now: Sequence[Device]) -> dict[str, Device]:
     for device in now:
         if not isinstance(device, Device):
             raise _invalid_device("device", device, "a Device")
-    check_devices(now, (), ())
+    check_devices(now, ())
     return {device.address: device for device in now}
 
 
@@ -233,19 +232,12 @@ def waiting(shelf: Devices, given_back: Mapping[str, DeviceUse | None]) -> dict[
 # --- what makes devices an inventory --------------------------------------------------------------
 
 
-def check_devices(
-    devices: Sequence[Device], usage: Sequence[DeviceUse], pools: Sequence[DevicePool]
-) -> None:
+def check_devices(devices: Sequence[Device], usage: Sequence[DeviceUse]) -> None:
     """Raise unless these go together.
 
     :raises InvalidInput: for an address that is stated twice; for a part of what is no physical
         function, use of what is not here, or a physical function that is held beside a part of it
-    :raises InvalidInventory: for pools beside devices
     """
-    if pools:
-        if devices or usage:
-            raise exceptions.InvalidInventory("devices", len(devices), "none beside pools")
-        return
     _check_apart("address", (device.address for device in devices))
     _check_apart("address of what is taken", (use.address for use in usage))
     known = {device.address: device for device in devices}

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import CannotDowngrade, InvalidInventory
-from resource_objects.interop.nova import dump_pci_pools, load_pci_pools
-from resource_objects.resources.pci import DevicePool
+from resource_objects.interop.nova import DevicePool, dump_pci_pools, load_pci_pools
 from resource_objects.testing.refusals import raises_code
 from tests.interop.nova.pci_documents import PROVIDER, plain, pool, pools
 

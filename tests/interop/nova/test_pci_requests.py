@@ -22,6 +22,7 @@ from resource_objects.resources.pci import (
 )
 from resource_objects.testing.refusals import raises_code
 from tests.interop.nova.pci_documents import INSTANCE, PROVIDER, REQUEST, port, request, sent
+from tests.support.counted_devices import counted_devices
 
 IDS = {"vendor_id": "8086", "product_id": "154c"}
 
@@ -44,7 +45,7 @@ def is_met(asked: dict[str, Any], *tags: dict[str, Any]) -> bool:
     pools = [{**base, "address": f"0000:04:00.{n}", **said} for n, said in enumerate(tags)]
     amount = load_pci_requests([asked])
     assert amount is not None
-    return PCIInventory(pools=load_pci_pools(pools)).can_provide(amount)
+    return PCIInventory(counted_devices(load_pci_pools(pools))).can_provide(amount)
 
 
 # --- what a request is (c.4) ----------------------------------------------------------------------

@@ -15,10 +15,10 @@ from typing import Any
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.interop.nova import DevicePool
 from resource_objects.providers import Aggregate, ResourceClass, Trait
 from resource_objects.requests import query
 from resource_objects.resources.integer import SlotResource
-from resource_objects.resources.pci import DevicePool
 from tests.support import fleets, numa_strategies, pci_strategies
 
 Case = dict[str, Any]

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from resource_objects.exceptions import CapacityException, Undetermined
+from resource_objects.exceptions import CapacityException
 from resource_objects.resources.context import CellMap, ChosenCells, Context
 from resource_objects.resources.pci import (
     Device,
@@ -275,8 +275,6 @@ class Case:
             (inventory or self.inventory()).fit(self.amount(), **self.where)
         except CapacityException:
             return NO
-        except Undetermined:
-            return UNKNOWN
         return YES
 
     def assigned(self, taken: Iterable[tuple[int, str]]) -> PCIAmount:

@@ -23,7 +23,6 @@ from resource_objects.host.compute_node import ComputeNode
 from resource_objects.interop.nova import load_pci_pools
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.pci import Device, DeviceRequest, PCIAmount, PCIInventory, devices
-from resource_objects.testing.refusals import raises_code
 from tests.host.views import pending_devices
 from tests.peers.nova.pci_chances import case as case_of
 from tests.peers.nova.pci_sides import (
@@ -401,42 +400,16 @@ def test_a_record_answers_as_novas_scheduler_does() -> None:
     assert told["True"] > 200 and told["False"] > 50
 
 
-def test_novas_scheduler_takes_counts_and_we_take_devices() -> None:
-    """D4: of pools nothing is taken. Who schedules several states what is left."""
-    pools = objects.PciDevicePoolList(
-        objects=[
-            objects.PciDevicePool(
-                product_id="2330",
-                vendor_id="10de",
-                numa_node=0,
-                tags={"dev_type": "type-PCI"},
-                count=2,
-            )
-        ]
-    )
-    state, ours = host_state(nova_node(pools)), ComputeNode.from_nova(nova_node(pools))
-    state._locked_consume_from_request(spec_of(GPU.requests))
-    assert [one["count"] for one in state.pci_stats.pools] == [1]
-    with raises_code("NotAssigned"):
-        ours.inventories.consume({PCI: GPU})
-    assert free(ours) == 2 and ours.changes() == {}
-    left = [pool.replace(count=pool.count - 1) for pool in load_pci_pools(ours.pci_stats)]
-    ours.update_inventories({PCI: PCIInventory(pools=left)})
-    assert counts(ours.pci_stats) == counts(column(state.pci_stats.to_device_pools_obj()))
-
-
 def test_novas_scheduler_gives_a_card_after_a_piece_of_it_was_taken() -> None:
-    """f.1 #9: pools do not exclude each other there; devices do, and so do pools of one card."""
+    """f.1 #9: pools do not exclude each other there; devices do."""
     case = Case(tuple(card()), (*VF.requests, *PF.requests))
     pools = case.nova_scheduler().to_device_pools_obj()
     state, ours = host_state(nova_node(pools)), our_node(case)
-    record = ComputeNode.from_nova(nova_node(pools))
     state._locked_consume_from_request(spec_of(VF.requests))
     ours.inventories.consume({PCI: VF})
     assert state.pci_stats.support_requests(spec_of(PF.requests).pci_requests.requests, None)
     assert not ours.inventories.can_provide({PCI: PF})
     assert ("8086", "1572") not in {kind[:2] for kind in counts(ours.pci_stats)}
-    assert not record.inventories.can_provide({PCI: VF + PF})
 
 
 def test_novas_scheduler_stays_half_way() -> None:

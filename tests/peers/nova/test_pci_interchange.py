@@ -21,6 +21,7 @@ import pytest
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.interop.nova import (
+    DevicePool,
     alias_requests,
     dump_pci_devices,
     dump_pci_pools,
@@ -34,14 +35,15 @@ from resource_objects.interop.nova import (
     tagged_device,
 )
 from resource_objects.interop.nova import primitive as our_words
+from resource_objects.interop.nova.pci_pools import device_pools
 from resource_objects.interop.nova.rules import InvalidNovaInput
 from resource_objects.resources.pci import (
     Device,
-    DevicePool,
     DeviceRequest,
     PCIAmount,
     PCIInventory,
 )
+from tests.support.counted_devices import counted_devices
 
 os.environ.setdefault("OS_NOVA_DISABLE_EVENTLET_PATCHING", "true")
 with warnings.catch_warnings():
@@ -312,7 +314,7 @@ def test_devices_with_their_entries_make_the_pools_that_nova_makes() -> None:
                 stats.add_device(device)
                 rows.append(row_of(device))
         found = load_pci_devices(rows, specs=specs)
-        ours = pools_by_kind(PCIInventory(found.devices).as_pools())
+        ours = pools_by_kind(device_pools(PCIInventory(found.devices)))
         text = stats.to_device_pools_obj().obj_to_primitive()
         assert ours == pools_by_kind(load_pci_pools(text))
         count += len(ours)
@@ -805,7 +807,7 @@ def test_what_one_request_can_have_of_pools_is_what_nova_says() -> None:
             None, stats=nova_pool.from_pci_stats(pools), dev_filter=whitelist.Whitelist()
         )
         theirs = stats.support_requests([request], {})
-        ours = PCIInventory(pools=load_pci_pools(pools)).can_provide(
+        ours = PCIInventory(counted_devices(load_pci_pools(pools))).can_provide(
             PCIAmount([our_request(request)])
         )
         assert ours is theirs, (request, pools)

@@ -17,7 +17,7 @@ import pytest
 from resource_objects.exceptions import CapacityException
 from resource_objects.interop.nova.pci_specs import parse_device_spec
 from resource_objects.reasons import Rule
-from resource_objects.resources.pci import Device, DeviceRequest, DeviceSpec, PCIInventory
+from resource_objects.resources.pci import Device, DeviceRequest, DeviceSpec
 from tests.peers.nova import pci_differences
 from tests.peers.nova.pci_chances import case as case_of
 from tests.peers.nova.pci_deviations import HOST, OURS, SCHEDULER, Deviation
@@ -26,7 +26,6 @@ from tests.peers.nova.pci_sides import (
     CONF,
     ERROR,
     NO,
-    UNKNOWN,
     YES,
     Case,
     devspec,
@@ -82,13 +81,6 @@ def test_what_novas_host_says_is_told_by_deviations_that_have_names() -> None:
         if theirs.said != YES and theirs.free != {device.address for device in case.devices}:
             counts["LEAKED"] += 1
     assert counts == pci_differences.HOST
-
-
-def test_pools_answer_as_the_devices_do_that_they_are_of() -> None:
-    for number in CASES:
-        case = case_of(number)
-        pools = PCIInventory(pools=case.inventory().as_pools())
-        assert case.ours(pools) in (case.ours(), UNKNOWN), number
 
 
 def test_what_nova_takes_we_can_take_and_the_same_is_left() -> None:
@@ -345,12 +337,11 @@ def test_what_can_be_had_otherwise_is_no_crash() -> None:
 
 
 def test_the_host_is_asked_what_the_scheduler_is() -> None:
-    """f.1 #9: nova's scheduler accepts what its host refuses; our pools know who excludes whom."""
+    """f.1 #9: nova's scheduler accepts what its host refuses."""
     case = Case(nic(3), (ask(PF), ask(VF)))
     assert case.nova_supports(case.nova_scheduler()) == YES
     assert case.nova_consumes().said == NO
-    known = PCIInventory(pools=case.inventory().as_pools())
-    assert case.ours() == case.ours(known) == NO
+    assert case.ours() == NO
 
 
 def test_what_can_be_met_is_met_in_any_order() -> None:

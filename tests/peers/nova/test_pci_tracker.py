@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from resource_objects.exceptions import CapacityException
+from resource_objects.interop.nova.pci_pools import device_pools
 from resource_objects.resources.pci import Device, DeviceRequest, DeviceSpec, PCIAmount
 from tests.peers.nova import pci_differences
 from tests.peers.nova.pci_lives import Life
@@ -143,7 +144,7 @@ def a_free_device_changes() -> Drift | None:
     host = Host((GPU,))
     host.look((GPU.replace(numa_node=1),))
     assert host.nova_free()[GPU.address]["numa_node"] == 0
-    assert host.ours.as_pools()[0].numa_node == 1
+    assert device_pools(host.ours)[0].numa_node == 1
     return host.drift()
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from resource_objects.exceptions import InvalidInput, InvalidInventory
+from resource_objects.exceptions import InvalidInput
+from resource_objects.interop.nova import DevicePool
 from resource_objects.resources.pci import (
     DEVICES,
     Device,
-    DevicePool,
     DeviceRequest,
     DeviceSpec,
     DeviceUse,
@@ -371,12 +371,6 @@ INVENTORIES = [
         )
         for pf in ("claimed", "allocated")
         for vf in ("claimed", "allocated")
-    ),
-    case(
-        InvalidInventory,
-        lambda: host(gpu(), pools=[DevicePool("10de", "2330", 1)]),
-        "devices: got 1, expected none beside pools",
-        "devices and pools",
     ),
     case("InvalidField", lambda: PCIInventory(GPU), "devices: got '0000:01:00.0'", "text"),  # type: ignore[arg-type]
     case("InvalidField", lambda: PCIInventory([GPU]), "devices: got ['0000:01:00.0']", "addresses"),  # type: ignore[list-item]

@@ -17,13 +17,12 @@ from resource_objects.exceptions import (
     CapacityException,
     ForeignAmount,
     InvalidInput,
-    InvalidInventory,
 )
+from resource_objects.interop.nova.pci_pools import DevicePool, device_pools
 from resource_objects.resources import IntegerAmount, Inventories
 from resource_objects.resources.context import ChosenCells, Context
 from resource_objects.resources.pci import (
     Device,
-    DevicePool,
     DeviceRequest,
     DeviceSpec,
     DeviceUse,
@@ -61,7 +60,7 @@ def unchanged(
         ask(asked)
     assert text in str(refusal.value)
     assert asked == HOST and asked.states() == HOST.states()
-    assert asked.as_pools() == HOST.as_pools()
+    assert device_pools(asked) == device_pools(HOST)
 
 
 ANY_VF = devices("8086:154c")
@@ -234,7 +233,6 @@ def test_addresses_are_asked_for_in_any_form() -> None:
         pytest.param({"devices": [gpu()]}, "InvalidDevice", VFS[2], id="without what is taken"),
         pytest.param({"devices": [gpu(), gpu()]}, "DuplicateKey", GPU, id="a device twice"),
         pytest.param({"usage": used(pf="claimed", vf0="claimed")}, "InvalidDevice", PF, id="both"),
-        pytest.param({"pools": [DevicePool("10de", "2330", 1)]}, InvalidInventory, "", id="pools"),
     ],
 )
 def test_an_update_that_contradicts_itself_changes_nothing(
@@ -265,7 +263,6 @@ def endless() -> Iterator[Any]:
         lambda: devices(endless()),
         lambda: PCIInventory(endless()),
         lambda: PCIInventory([gpu()], usage=endless()),
-        lambda: PCIInventory(pools=endless()),
         lambda: HOST.rediscover(endless()),
         lambda: Context(allowed=endless()),  # type: ignore[arg-type]
     ],
@@ -280,7 +277,6 @@ def endless() -> Iterator[Any]:
         "kinds",
         "devices",
         "usage",
-        "pools",
         "a look",
         "within",
     ],
@@ -309,8 +305,8 @@ anything: st.SearchStrategy[Any] = st.one_of(
         (DeviceRequest, [[DeviceSpec()]], ["count", "affinity", "requester", "providers"]),
         (PlacedDevice, [0, GPU, "PGPU"], ["numa_node", "parts"]),
         (PCIAmount, [ANY_VF.requests], ["placed", "gives_back"]),
-        (PCIInventory, [[gpu()]], ["usage", "pools", "resource_class"]),
-        (PCIInventory, [], ["devices", "pools"]),
+        (PCIInventory, [[gpu()]], ["usage", "resource_class"]),
+        (PCIInventory, [], ["devices"]),
         (DevicePool, ["10de", "2330"], ["count", "type", "address", "numa_node", "tags"]),
         (devices, ["PGPU"], ["count", "affinity", "requester", "traits", "tags", "types"]),
         (devices, [], ["kind"]),

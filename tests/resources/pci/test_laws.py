@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, InvalidInput, SearchLimitReached
+from resource_objects.interop.nova.pci_pools import device_pools
 from resource_objects.reasons import Rule
 from resource_objects.resources.context import CellMap, ChosenCells, Context
 from resource_objects.resources.pci import (
@@ -71,7 +72,7 @@ def test_every_device_is_free_taken_or_excluded_and_counted_once(question: PCIQu
     inventory = question.inventory()
     inventory.consume(fitted(question, inventory))
     states = inventory.states()
-    assert inventory.free == sum(pool.count for pool in inventory.as_pools())
+    assert inventory.free == sum(pool.count for pool in device_pools(inventory))
     assert inventory.free == list(states.values()).count("available")
     assert states.keys() == {device.address for device in inventory.devices}
     nodes = [d.numa_node for d in inventory.devices if states[d.address] == "available"]
@@ -83,11 +84,11 @@ def test_every_device_is_free_taken_or_excluded_and_counted_once(question: PCIQu
 @given(pci_questions())
 def test_a_refusal_changes_nothing(question: PCIQuestion) -> None:
     inventory = question.inventory()
-    before, pools = copy.deepcopy(inventory), inventory.as_pools()
+    before, pools = copy.deepcopy(inventory), device_pools(inventory)
     try:
         inventory.consume(question.amount, **how(question))
     except CapacityException:
-        assert inventory == before and inventory.as_pools() == pools
+        assert inventory == before and device_pools(inventory) == pools
         assert inventory.obj_what_changed() == before.obj_what_changed()
     else:
         assert inventory != before
@@ -296,7 +297,7 @@ def test_no_figure_is_anything_but_an_integer(question: PCIQuestion) -> None:
             for item in value:
                 check(item)
 
-    for one in (inventory, assigned, *inventory.as_pools()):
+    for one in (inventory, assigned, *device_pools(inventory)):
         check(one.obj_to_primitive())
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from resource_objects import base
 from resource_objects.exceptions import CapacityException
+from resource_objects.interop.nova.pci_pools import device_pools
 from resource_objects.resources.pci import PCIInventory, PlacedDevice, devices
 from tests.resources.pci.hosts import PF, VFS, host, how, nic
 from tests.support.pci_strategies import question_of
@@ -28,12 +29,12 @@ def test_what_a_decision_makes_is_what_checking_makes(first: int) -> None:
             continue
         made += 1
         every = (taken, *taken.placed, -taken, taken.unassigned(), *inventory.usage)
-        for value in (*every, *inventory.as_pools()):
+        for value in (*every, *device_pools(inventory)):
             assert value == checked(value) and hash(value) == hash(checked(value))
             assert repr(value) == repr(checked(value))
         anew = PCIInventory(inventory.devices, usage=inventory.usage)
         assert anew == inventory and anew.states() == inventory.states()
-        assert anew.as_pools() == inventory.as_pools()
+        assert device_pools(anew) == device_pools(inventory)
     assert made
 
 

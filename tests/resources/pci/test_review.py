@@ -12,7 +12,6 @@ from resource_objects.exceptions import (
     CapacityException,
     InvalidInput,
     InvalidInventory,
-    Undetermined,
 )
 from resource_objects.resources import Amounts, Inventories
 from resource_objects.resources.integer import IntegerInventory
@@ -20,7 +19,6 @@ from resource_objects.resources.numa import HostCell, NUMATopologyInventory, num
 from resource_objects.resources.pci import (
     DEVICES,
     Device,
-    DevicePool,
     DeviceUse,
     PCIAmount,
     PCIInventory,
@@ -62,19 +60,6 @@ def test_cells_whose_devices_exclude_what_is_elsewhere_are_all_tried() -> None:
     )
     found = place.fit({"NUMA_TOPOLOGY": numa(dedicated=2, cells=2), "DEVICES": ANY_PF + ANY_VF})
     assert found["NUMA_TOPOLOGY"].host_cells == {1, 2}
-
-
-def test_pools_tell_no_addresses_beside_host_cells_either() -> None:
-    place = Inventories(
-        {
-            "NUMA_TOPOLOGY": NUMATopologyInventory([HostCell(0, dedicated=[0])]),
-            "DEVICES": PCIInventory(pools=[DevicePool("10de", "2330", 1, numa_node=0)]),
-        }
-    )
-    asked = devices("10de:2330", address=GPU)
-    for beside in ({}, {"NUMA_TOPOLOGY": numa(dedicated=1)}):
-        with pytest.raises(Undetermined):
-            place.fit({**beside, "DEVICES": asked})
 
 
 # --- all or nothing -------------------------------------------------------------------------------

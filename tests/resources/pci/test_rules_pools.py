@@ -11,25 +11,21 @@ import copy
 import pytest
 from hypothesis import given
 
-from resource_objects.exceptions import CapacityException, Undetermined
-from resource_objects.resources.context import Context
+from resource_objects.interop.nova.pci_pools import device_pools
 from resource_objects.resources.pci import (
     Device,
-    DevicePool,
     DeviceRequest,
     DeviceSpec,
     PCIAmount,
     PCIInventory,
     devices,
 )
-from resource_objects.testing.refusals import raises_code
 from tests.resources.pci.hosts import (
     PF,
     VFS,
     cells,
     gpu,
     host,
-    how,
     nic,
     on_cells,
     part,
@@ -46,7 +42,7 @@ from tests.support.pci_strategies import PCIQuestion, pci_questions
 
 def counts(inventory: PCIInventory) -> list[tuple[str, str, int]]:
     """Return the pools of an inventory: product, type, count."""
-    return sorted((pool.product_id, pool.type, pool.count) for pool in inventory.as_pools())
+    return sorted((pool.product_id, pool.type, pool.count) for pool in device_pools(inventory))
 
 
 def test_devices_that_are_alike_are_one_pool() -> None:
@@ -62,7 +58,7 @@ def test_devices_that_are_alike_are_one_pool() -> None:
 def test_parts_of_one_physical_device_are_a_pool_of_their_own() -> None:
     """pool key: address = that of the parent, or its own (so one pool per PF)."""
     inventory = host(nic(2), nic(3, bus=0x5E))
-    assert sorted((pool.address, pool.type, pool.count) for pool in inventory.as_pools()) == [
+    assert sorted((pool.address, pool.type, pool.count) for pool in device_pools(inventory)) == [
         (PF, "type-PF", 1),
         (PF, "type-VF", 2),
         ("0000:5e:00.0", "type-PF", 1),
@@ -86,11 +82,11 @@ def test_parts_of_one_physical_device_are_a_pool_of_their_own() -> None:
 )
 def test_what_a_request_may_ask_for_tells_pools_apart(other: dict[str, object]) -> None:
     """pool key: tags, remote_managed; and what else a request may say of devices."""
-    assert len(host(gpu(), gpu(1, **other)).as_pools()) == 2
+    assert len(device_pools(host(gpu(), gpu(1, **other)))) == 2
 
 
 def test_facts_do_not_tell_pools_apart() -> None:
-    assert len(host(gpu(), gpu(1, facts={"mac_address": "00:11:22:33:44:55"})).as_pools()) == 1
+    assert len(device_pools(host(gpu(), gpu(1, facts={"mac_address": "00:11:22:33:44:55"})))) == 1
 
 
 def test_what_is_taken_is_in_no_pool() -> None:
@@ -102,7 +98,7 @@ def test_what_is_taken_is_in_no_pool() -> None:
 @given(pci_questions())
 def test_pools_count_what_is_free(question: PCIQuestion) -> None:
     inventory = question.inventory()
-    assert sum(pool.count for pool in inventory.as_pools()) == inventory.free
+    assert sum(pool.count for pool in device_pools(inventory)) == inventory.free
 
 
 # --- filters of one request, in their order -------------------------------------------------------
@@ -271,124 +267,3 @@ def test_of_several_requests_all_are_met_or_none() -> None:
         ("no_inventory", "VGPU"),
     ]
     assert inventory.free == 5
-
-
-# --- where only pools are known -------------------------------------------------------------------
-
-
-def pools(*given_devices: Device) -> PCIInventory:
-    """Return an inventory that knows the pools of some devices alone."""
-    return PCIInventory(pools=host(*given_devices).as_pools())
-
-
-def answer(inventory: PCIInventory, asked: PCIAmount, **where: object) -> bool | None:
-    """Return whether it fits; None where pools do not tell. Nothing is taken of pools."""
-    try:
-        found = inventory.fit(asked, **where)  # type: ignore[arg-type]
-    except CapacityException as refusal:
-        assert refusal.reasons and inventory.can_provide(asked) in (False, True)
-        return False
-    except Undetermined:
-        return None
-    assert found == asked and not found.is_assigned
-    return True
-
-
-def test_pools_answer_yes_and_no_and_assign_nothing() -> None:
-    """mapping None, scheduler: counts, no devices."""
-    inventory = pools(gpu(), gpu(1), *nic(3))
-    assert answer(inventory, devices("PGPU", 2)) is True
-    assert answer(inventory, devices("PGPU", 3)) is False
-    assert answer(inventory, devices("8086:154c", 3)) is True
-    assert inventory.as_pools() == host(gpu(), gpu(1), nic(3)).as_pools()
-    assert inventory.free == 6
-    with raises_code("NotAssigned", match="pools"):
-        inventory.consume(devices("PGPU"))
-
-
-def test_pools_of_one_physical_device_exclude_each_other() -> None:
-    inventory = pools(*nic(3))
-    both = devices("8086:154c") + devices("8086:1572", types=["type-PF"])
-    assert answer(inventory, both) is False
-    assert answer(pools(*nic(3), *nic(1, bus=0x5E)), both) is True
-
-
-@pytest.mark.parametrize("known", ["", "type-PF", "type-VF"], ids=["neither", "PF", "VF"])
-def test_pools_that_do_not_say_which_functions_are_of_one_device_do_not_tell(known: str) -> None:
-    """D4: yes, no or unknown."""
-    inventory = PCIInventory(
-        pools=[
-            DevicePool("8086", kind[0], kind[1], kind[2], address=PF if kind[2] == known else None)
-            for kind in [("1572", 1, "type-PF"), ("154c", 2, "type-VF")]
-        ]
-    )
-    both = devices("8086:154c") + devices("8086:1572", types=["type-PF"])
-    assert answer(inventory, both) is None
-    assert answer(inventory, devices("8086:154c", 2)) is True
-    assert answer(inventory, devices("8086:154c", 3) + both) is False
-    with pytest.raises(Undetermined, match="neither yes nor no"):
-        inventory.can_provide(both)
-
-
-def test_pools_do_not_tell_where_a_device_is_asked_by_its_address() -> None:
-    assert answer(pools(gpu()), devices("PGPU", address="0000:01:00.0")) is None
-
-
-def test_pools_know_nodes() -> None:
-    inventory = pools(gpu(0, numa_node=0), gpu(1, numa_node=1))
-    where = {"context": on_cells(cells(2), [0])}
-    assert answer(inventory, devices("PGPU", 2, affinity="required"), **where) is False
-    assert answer(inventory, devices("PGPU", 1, affinity="required"), **where) is True
-
-
-@pytest.mark.law(5)
-@given(pci_questions())
-def test_pools_never_say_what_the_devices_do_not(question: PCIQuestion) -> None:
-    inventory = question.inventory()
-    try:
-        inventory.fit(question.amount, **how(question))
-        expected = True
-    except CapacityException:
-        expected = False
-    if not inventory.as_pools():
-        return
-    known = PCIInventory(pools=inventory.as_pools())
-    found = answer(known, question.amount, **how(question))
-    named = any(spec.address for one in question.amount.requests for spec in one.specs)
-    assert found is expected or (found is None and named)
-
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda it: it.device(PF),
-        lambda it: it.state(PF),
-        lambda it: it.states(),
-        lambda it: it.remove(PF),
-        lambda it: it.reset(PF),
-        lambda it: it.rediscover([]),
-        lambda it: it.allocate(host(gpu()).fit(devices("PGPU"))),
-        lambda it: it.consume(-host(gpu()).fit(devices("PGPU"))),
-        lambda it: it.fit(host(gpu()).fit(devices("PGPU"))),
-        lambda it: it.fit(devices("PGPU"), context=Context(allowed=[0])),
-        lambda it: it.affinity(devices("PGPU", affinity="required"), cells(2), [0]),
-    ],
-    ids=[
-        "device",
-        "state",
-        "states",
-        "remove",
-        "reset",
-        "rediscover",
-        "allocate",
-        "back",
-        "fit",
-        "fit_in_parts",
-        "affinity_of_parts",
-    ],
-)
-def test_pools_know_no_device(call: object) -> None:
-    inventory = pools(gpu())
-    with raises_code("NotAssigned", match="pools"):
-        call(inventory)  # type: ignore[operator]
-    assert inventory == pools(gpu())

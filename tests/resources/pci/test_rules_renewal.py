@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import pytest
 
+from resource_objects.interop.nova.pci_pools import device_pools
 from resource_objects.resources.pci import Device, DeviceUse, PCIInventory, devices
 from resource_objects.testing.refusals import raises_code
 from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, part, refused, rules, used, whole
@@ -212,7 +213,7 @@ def test_a_pf_that_lost_its_vfs_is_counted_as_what_it_is_now() -> None:
     inventory = host(nic(2))
     said = inventory.rediscover([PLAIN])
     assert (said.changed, said.removed) == ((PF,), VFS[:2])
-    assert [pool.type for pool in inventory.as_pools()] == ["type-PCI"]
+    assert [pool.type for pool in device_pools(inventory)] == ["type-PCI"]
     assert inventory.can_provide(devices("8086:1572"))
 
 
@@ -221,7 +222,7 @@ def test_a_device_that_is_split_now_is_counted_with_its_vfs() -> None:
     inventory = host(PLAIN)
     said = inventory.rediscover(nic(2))
     assert (said.changed, said.added) == ((PF,), VFS[:2])
-    assert sorted((pool.type, pool.count) for pool in inventory.as_pools()) == [
+    assert sorted((pool.type, pool.count) for pool in device_pools(inventory)) == [
         ("type-PF", 1),
         ("type-VF", 2),
     ]

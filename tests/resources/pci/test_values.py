@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 
 from resource_objects import base, exceptions
+from resource_objects.interop.nova.pci_pools import DevicePool, device_pools
 from resource_objects.resources import Amounts
 from resource_objects.resources.pci import (
     DEVICES,
     Device,
-    DevicePool,
     DeviceRequest,
     DeviceSpec,
     DeviceUse,
@@ -263,7 +263,7 @@ def test_devices_and_pools_come_back_from_the_wire_and_from_pickle(
 ) -> None:
     for device in given_devices:
         comes_back(device)
-    for pool in PCIInventory(given_devices).as_pools():
+    for pool in device_pools(PCIInventory(given_devices)):
         comes_back(pool)
 
 

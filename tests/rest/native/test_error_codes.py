@@ -211,7 +211,7 @@ CODES = {
     410: "CursorExpired",
     500: """
         ResourceObjectsError FieldNotSet FrozenValue CannotDowngrade UnsupportedVersion PluginError
-        PluginNotFound FilterFailed Undetermined IncompatibleVersion ReadOnlyField
+        PluginNotFound FilterFailed IncompatibleVersion ReadOnlyField
         """,
     501: "NotSupported",
     503: """
