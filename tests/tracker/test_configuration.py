@@ -109,7 +109,7 @@ def kept(ledger: ro.Ledger, name: str = "box") -> str:
 
 def test_the_example_of_novas_documentation_is_read() -> None:
     (entry,) = ProviderConfiguration.parse(OF_NOVA).entries
-    assert (entry.by, entry.value) == ("name", "EXAMPLE_RESOURCE_PROVIDER")
+    assert (entry.key, entry.value) == ("name", "EXAMPLE_RESOURCE_PROVIDER")
     assert entry.inventories == "CUSTOM_EXAMPLE_RESOURCE_CLASS=100:max_unit=10"
     assert entry.traits == ("CUSTOM_EXAMPLE_TRAIT",)
 
@@ -528,7 +528,7 @@ def test_after_a_restart_goes_what_the_agent_had_written_down(ledger: ro.Ledger)
     before = said(("name", "box", "CUSTOM_A=4", "CUSTOM_X"), ("name", "away", "", "CUSTOM_X"))
     ResourceTracker(ledger, driver, configuration=before).update_available_resource()
     written_down = str(before)
-    now = ProviderConfiguration().following(ProviderConfiguration.parse(written_down))
+    now = ProviderConfiguration().replacing(ProviderConfiguration.parse(written_down))
     ResourceTracker(ledger, driver, configuration=now).update_available_resource()
     assert kept(ledger) == "box: VCPU=8"
 

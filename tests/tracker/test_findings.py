@@ -16,7 +16,7 @@ from resource_objects.host.settings import HostSettings
 from resource_objects.host.tracker import FindingKind, HostReport, ResourceTracker
 from resource_objects.host.tracker.drivers import MachineDriver
 from resource_objects.host.tracker.extending import ExtendedDriver, HostResource
-from resource_objects.host.tracker.reconcile import CONTESTED
+from resource_objects.host.tracker.reconcile import CONTESTED_PERIOD
 from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
 from resource_objects.resources.pci import PCIInventory
@@ -484,7 +484,7 @@ def test_a_host_that_is_a_part_of_another(ledger: ro.Ledger) -> None:
     chassis.add("blade", "VCPU=8")
     ledger.sync(chassis)
     [finding] = ResourceTracker(ledger, Agent(blade="VCPU=4")).update_available_resource().findings
-    assert (finding.kind, finding.said) == (K.OTHER_TREE, "it is in the tree of chassis")
+    assert (finding.kind, finding.detail) == (K.OTHER_TREE, "it is in the tree of chassis")
 
 
 def test_two_trackers_of_one_host_stop_undoing_each_other(url: str) -> None:
@@ -514,13 +514,13 @@ def test_of_two_trackers_the_one_that_is_left_is_right_again_later(
         looks = [tracker.update_available_resource for _ in range(4) for tracker in (one, two)]
         reports = [look() for look in looks]
         [left] = [t for t, found in ((one, reports[-2]), (two, reports[-1])) if found.findings]
-        seconds[0] += CONTESTED.total_seconds() - 1
+        seconds[0] += CONTESTED_PERIOD.total_seconds() - 1
         assert [one.kind for one in left.update_available_resource().findings] == [K.CONTESTED]
         seconds[0] += 1
         writes = [bool(look().changed) for look in looks]
         assert any(writes) and sum(writes) < 5, "who both live go on as before, from time to time"
         assert not any(writes[4:])
-        seconds[0] += CONTESTED.total_seconds()
+        seconds[0] += CONTESTED_PERIOD.total_seconds()
         left = one if ledger.inventories("box")["VCPU"].total == 4 else two
         assert left.update_available_resource().changed == ("box",)
         for _ in range(3):
@@ -539,10 +539,10 @@ def test_what_was_undone_long_ago_is_put_right_again(
     for _ in range(3):
         by_hand.change("box", inventories="VCPU=2")
         assert tracker.update_available_resource().changed == ("box",)
-        seconds[0] += CONTESTED.total_seconds()
+        seconds[0] += CONTESTED_PERIOD.total_seconds()
     seconds[0] -= 1
     by_hand.change("box", inventories="VCPU=2")
-    for later in (0, CONTESTED.total_seconds() - 1):
+    for later in (0, CONTESTED_PERIOD.total_seconds() - 1):
         seconds[0] += later
         assert [one.kind for one in tracker.update_available_resource().findings] == [K.CONTESTED]
     seconds[0] += 1
@@ -561,7 +561,7 @@ def test_who_changes_a_host_by_hand_is_put_right_once(ledger: ro.Ledger) -> None
     by_hand.change("box", inventories="VCPU=2")
     [finding] = tracker.update_available_resource().findings
     assert finding.kind is K.CONTESTED
-    assert "ann" in finding.said
+    assert "ann" in finding.detail
     assert tracker.update_available_resource().findings == (finding,)
     driver.has["box"] = "VCPU=16"
     assert tracker.update_available_resource().changed == ("box",)

@@ -72,7 +72,7 @@ def test_usage_is_the_loop_that_the_pages_show() -> None:
     [said], [does] = ast.parse(shown.replace("\n    ", "\n ")).body, ast.parse(source).body
     assert isinstance(said, ast.FunctionDef) and isinstance(does, ast.FunctionDef)
     assert list(map(ast.unparse, said.body)) == list(map(ast.unparse, does.body))
-    for method in (ResourceTracker._update, ResourceTracker._update_usage):
+    for method in (ResourceTracker._notify, ResourceTracker._update_usage):
         assert len(inspect.getsource(method).splitlines()) <= 12
 
 

@@ -1,24 +1,22 @@
-"""The resource tracker: what a compute agent imports.
+"""The resource tracker of a compute agent.
 
-An agent knows its hosts; a ledger keeps what they have and who holds it. A
-:class:`~resource_objects.host.tracker.tracker.ResourceTracker` stands between both: it keeps hosts
-and ledger in step, and claims on a host in the words of the field.
+A :class:`~resource_objects.host.tracker.tracker.ResourceTracker` connects the hosts of an agent
+with a ledger: it keeps both in step, and allocates the resources of the hosts.
 
 ==================  ===============================================================================
-``driver``          Driver: what an agent says of its hosts
-``extending``       resources that a site adds to hosts, by plug-ins of its own
-``drivers``         worked ones: this machine, libvirt's, thousands given out whole
-``adopting``        hosts that the ledger does not know, adopted as they are used
-``tracker``         ResourceTracker: hosts and ledger in step, and the claims of a host
-``reconcile``       Reconciler: what a driver says compared with what is kept, and written
-``reporting``       Reporting: statistics of hosts, and that they are heard of
-``settings``        HostSettings: ratios and reserved amounts that an operator sets
-``configuration``   provider configuration files: what an operator adds to providers
-``findings``        what one look at the hosts found: what changed, what is wrong and where
-``drift``           HostDrift: who holds something of a host against who runs there
-``claims``          HostClaim: planned, held, confirmed or reverted
-``moves``           Migration: the source held beside the destination, until it is decided
-``asked``           what is asked of one host, in whichever form
+``tracker``         ResourceTracker: updates of hosts, claims and moves
+``driver``          Driver: reports the hosts of an agent; the class to subclass
+``drivers``         drivers for this machine, for libvirt, and for bare-metal machines
+``extending``       resources that the plug-ins of a site add to hosts
+``configuration``   provider configuration files of Nova
+``reconcile``       Reconciler: compares reports with the stored trees, and writes
+``settings``        HostSettings: ratios and reserved amounts of an operator
+``report``          findings and reports of an update; statistics of hosts
+``claims``          HostClaim: a planned, held, confirmed or reverted claim on a host
+``asked``           the requested amounts and conditions of one host
+``moves``           Migration: a move, whose source stays allocated until it ends
+``drift``           HostDrift: allocations compared with the running consumers
+``adopting``        adoption of hosts of which there are only records
 ==================  ===============================================================================
 
     >>> import resource_objects as ro
@@ -45,8 +43,8 @@ from resource_objects.host.tracker.claims import ClaimState, HostClaim
 from resource_objects.host.tracker.configuration import ProviderConfiguration
 from resource_objects.host.tracker.drift import HostDrift
 from resource_objects.host.tracker.driver import Driver
-from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
 from resource_objects.host.tracker.moves import Migration, MigrationKind, MigrationState
+from resource_objects.host.tracker.report import Finding, FindingKind, HostReport, Report
 from resource_objects.host.tracker.tracker import ResourceTracker
 
 __all__ = [

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from resource_objects.search import Snapshot
 
 
-class Said(TypedDict, total=False):
+class ClaimOptions(TypedDict, total=False):
     """What may be said of a claim on a host, as :meth:`.ResourceTracker.claim` explains it."""
 
     project: str | None
@@ -108,7 +108,7 @@ class HostClaim(Revertible):
     def __str__(self) -> str:
         return f"{self.consumer} on {self.host}: {self.state}, {self.amounts}"
 
-    def allocate(self, **said: Unpack[Said]) -> None:
+    def allocate(self, **said: Unpack[ClaimOptions]) -> None:
         """Take what was planned, just so. Once is enough.
 
         :param said: as for :meth:`.ResourceTracker.claim`; limits of the plan bind it besides
@@ -185,7 +185,7 @@ class HostClaims:
             self, host, name, amounts, planned, candidate=chosen, _asked=asked, _limits=within
         )
 
-    def claim(self, consumer: str, host: str, given: Any, given_said: Said) -> HostClaim:
+    def claim(self, consumer: str, host: str, given: Any, given_said: ClaimOptions) -> HostClaim:
         """Take what is asked of a host, or return the claim that the consumer has for just that."""
         name, asked = names.consumer_name(consumer), self.asked(given)
         said: dict[str, Any] = {**given_said}

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING
 
 from resource_objects import exceptions, names
 from resource_objects.host.tracker.driver import Driver
-from resource_objects.host.tracker.findings import Finding, FindingKind
 from resource_objects.host.tracker.moves import MIGRATION_TYPES, migration_of
+from resource_objects.host.tracker.report import Finding, FindingKind
 from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.arguments import ago
 from resource_objects.providers.columns import Columns
@@ -330,7 +330,9 @@ class _Compared:
             )
 
     def _tell(self, tree: _Tree, kind: FindingKind, consumer: str, said: str) -> None:
-        self.findings.append(Finding(tree.host, kind, said=f"{consumer} {said}", consumer=consumer))
+        self.findings.append(
+            Finding(tree.host, kind, detail=f"{consumer} {said}", consumer=consumer)
+        )
 
 
 def _at(tree: _Tree, record: ConsumerRecord | None) -> tuple[Use, ...]:

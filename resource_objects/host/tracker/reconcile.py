@@ -1,22 +1,30 @@
-"""Hosts and ledger in step: what a driver says is compared with what is kept, and written.
+"""Reconciliation of hosts: compare the reports of a driver with the stored trees, and write.
 
-Reconciling is what a Kubernetes controller calls it: bring what is kept to what is there, host by
-host, as often as somebody asks, whatever happened in between. What it costs is in what did not
-change, for that is nearly everything nearly always. So a :class:`Reconciler` remembers, of each
-host, what its driver said last and that it was kept so. As long as the driver says the same, and
-the change feed tells of nobody else who changed the host's definition, there is nothing to do:
-neither a read nor a write, and one small statement for all hosts together.
+A :class:`Reconciler` brings the stored state of each host to the reported state, whatever happened
+in between, as a Kubernetes controller does. It remembers the last report of each host. While the
+driver reports the same, and the change feed lists no other writer of the host's definition, an
+update of the host costs neither a read nor a write, and one small statement for all hosts together.
 
-Everything else is looked at anew, many hosts at a time: their trees are read at once, the driver
-edits a copy of each, and the differences are written in one transaction, at the generations that
-were read. If that is refused, the host that it names is written apart from the others, or where
-none is named one half after the other; until the one that is wrong is alone, and a finding.
+Each other host is an :class:`Attempt`, a frozen value. Every step returns a new one:
 
-Somebody else who changes what a driver says is put right once: people make mistakes. Who undoes it
-a second time within an hour has a driver of its own that says otherwise. Then nothing is written
-until the driver says something new, or that time is over (:attr:`FindingKind.CONTESTED`), so two
-trackers of one host by mistake leave it as one of them says, and one of them tells; and when only
-one is left, it is right again.
+==================  ===============================================================================
+report              the driver reports the identity and the resources of the host
+read                the stored tree is found, by the name of the host or by its uuid
+ask the driver      the driver edits a copy of the tree; settings and provider files are applied
+retain devices      allocated devices stay in the tree
+compare             the tree is compared with the stored one; used inventories stay
+write               the differences of many hosts are written at the generations that were read
+==================  ===============================================================================
+
+An error in a step becomes the finding of its host, and the later steps pass the attempt by. If the
+write is refused, the host that the error names is written apart from the others. If it names none
+of them, each half is written on its own.
+
+A change of another writer that contradicts the driver is reverted once: people make mistakes. If
+the same change is made again within :data:`CONTESTED_PERIOD`, the writer probably has a driver of
+its own. Then the host stays as it is until the driver reports something new, or the period is over
+(:attr:`FindingKind.CONTESTED`). So of two trackers of one host, one leaves the host to the other
+and reports it.
 """
 
 from __future__ import annotations
@@ -27,14 +35,14 @@ import dataclasses
 import datetime
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import clock, exceptions, names
 from resource_objects.host.holdings import HostDevices, read_devices
 from resource_objects.host.sync import StayingDevice, beside_held
 from resource_objects.host.tracker.configuration import AppliedConfiguration, ProviderConfiguration
 from resource_objects.host.tracker.driver import Driver
-from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport
+from resource_objects.host.tracker.report import Finding, FindingKind, HostReport
 from resource_objects.host.tracker.settings import HostSettings
 from resource_objects.ledger.context import new_operation
 from resource_objects.ledger.definitions import Difference, subject_of_roots
@@ -46,137 +54,119 @@ from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Move, merge_moves
 from resource_objects.providers.usage import InventoryUsage, usage_of
 from resource_objects.resources import IntegerInventory, Inventories
-from resource_objects.resources.pci import DEVICES, PCIInventory
+from resource_objects.resources.pci import DEVICES, Device, PCIInventory
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
 
-#: Before a host is read.
-_NO_TREE = Provider("none")
+#: For this time a change that was reverted is not reverted again.
+CONTESTED_PERIOD = datetime.timedelta(hours=1)
 
-#: So many hosts are read, and written, at once.
+#: The number of hosts that are read, and written, at once.
 _PAGE = 250
 
-#: More changes of others than this, and four for each host, are not read: the hosts are.
+#: With more changes of other writers than this, and four per host, the hosts are read instead.
 _MOST_CHANGES = 100
 
-#: For so long what was restored is not restored once more.
-CONTESTED = datetime.timedelta(hours=1)
+#: Stored trees by name and uuid of each provider: ``(root, provider, shard of the feed)``.
+_Trees: TypeAlias = Mapping[str, tuple[Provider, Provider, int]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Said:
-    """What a driver said of a host, by value; ``available`` is None where it tells none."""
+class DriverReport:
+    """The identity and the resources of a host by value, as its driver reports them."""
 
     identity: str | None
-    available: Any
+    available: Any  #: None if the driver cannot report the resources as a value
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Restored:
-    """What somebody else undid and was written again, and when, or when it was given up."""
+class Reversal:
+    """The reverted change of another writer, and when it was reverted or left as it is."""
 
     changes: str
     at: float
 
     @property
     def is_recent(self) -> bool:
-        return clock.monotonic() - self.at < CONTESTED.total_seconds()
+        return clock.monotonic() - self.at < CONTESTED_PERIOD.total_seconds()
 
 
-@dataclasses.dataclass(slots=True)
-class _Known:
-    """What is known of a host since it was last in step.
+@dataclasses.dataclass(frozen=True, slots=True)
+class HostState:
+    """A host as the last update left it.
 
-    ``uuids`` are those of its tree, ``shard`` where the feed tells of it (None: not known).
-    ``is_open`` says that it has to be looked at whatever the driver says; ``is_foreign`` that this
-    is because somebody else changed it, and ``by`` is who, if that is known. ``restored`` is what
-    was written the last time that such a change was undone; ``is_contested`` that this was undone
-    too, and is not written again for some time.
+    ``uuids`` are those of its tree, ``shard`` the shard of the feed that lists its changes (None:
+    unknown). ``is_due`` requires an attempt whatever the driver reports; ``changed_by_other``
+    because another writer changed the host, by the feed entry ``change`` where that is known.
     """
 
-    said: _Said
+    report: DriverReport
     uuids: frozenset[str]
     shard: int | None
     findings: tuple[Finding, ...] = ()
-    is_open: bool = False
-    is_foreign: bool = False
-    by: FeedEntry | None = None
-    restored: _Restored | None = None
+    is_due: bool = False
+    changed_by_other: bool = False
+    change: FeedEntry | None = None
+    reversal: Reversal | None = None
     is_contested: bool = False
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether there is nothing to do until the driver says something new."""
-        if self.is_contested:
-            return not self.is_open and self.restored is not None and self.restored.is_recent
-        return not self.is_open
+    def waits_for_report(self) -> bool:
+        """True if the host needs no attempt before the driver reports something new."""
+        if self.is_contested and not (self.reversal and self.reversal.is_recent):
+            return False
+        return not self.is_due
 
 
-@dataclasses.dataclass(slots=True)
-class _Look:
-    """A host that is looked at: what its driver says now, and what came of it.
+@dataclasses.dataclass(frozen=True, slots=True)
+class Attempt:
+    """One attempt to bring a host in step: the report of its driver, and the results of the steps.
 
-    ``retained`` are the inventories, by provider and class, that the driver no longer reports and
-    that are in use: they stay, all of it reserved.
+    ``state`` is the state after the last update. ``tree`` is the copy that the driver edits.
+    ``retained`` are inventories, by provider and class, that the driver no longer reports and that
+    are in use: they stay, completely reserved.
     """
 
     host: str
-    said: _Said
-    known: _Known | None
-    kept: Provider | None = None
+    report: DriverReport
+    state: HostState | None
+    tree: Provider
+    stored: Provider | None = None
     shard: int | None = None
-    tree: Provider = dataclasses.field(default_factory=lambda: _NO_TREE)
-    staying: tuple[StayingDevice, ...] = ()
-    retained: frozenset[tuple[str, str]] = frozenset()
-    remarks: tuple[Finding, ...] = ()
-    changes: DefinitionChanges | None = None
     moves: tuple[Move, ...] = ()
-    reshaped: Difference | None = None
-    restored: _Restored | None = None
+    warnings: tuple[Finding, ...] = ()
+    retained_devices: tuple[StayingDevice, ...] = ()
+    retained: frozenset[tuple[str, str]] = frozenset()
+    changes: DefinitionChanges | None = None
+    reshape: Difference | None = None
+    reversal: Reversal | None = None
     finding: Finding | None = None
 
-    def begin(self) -> None:
-        """Forget what an earlier try came to."""
-        self.kept = self.shard = self.changes = self.restored = self.finding = None
-        self.reshaped = None
-        self.staying = self.moves = self.remarks = ()
-        self.retained = frozenset()
+    def concerns(self, provider: str | None) -> bool:
+        """Return True if a provider of this name is in the tree, or in the stored one."""
+        roots = (self.tree, self.stored or self.tree)
+        return any(one.name == provider for root in roots for one in root.walk())
 
     @property
-    def reshaped_consumers(self) -> tuple[str, ...]:
-        """The consumers whose allocations go elsewhere."""
-        orders = () if self.reshaped is None else self.reshaped.orders
-        return tuple(order.consumer for order in orders)
-
-    def has(self, name: str | None) -> bool:
-        """Tell whether a provider of that name is in its tree, or was."""
-        roots = (self.tree, self.kept or self.tree)
-        return any(one.name == name for root in roots for one in root.walk())
-
-    @property
-    def may_be_over(self) -> bool:
-        """Whether something may be used beyond its capacity: it was, or figures are others now."""
-        if self.finding is not None or self.kept is None:
+    def may_exceed_capacity(self) -> bool:
+        """True if usage may exceed a capacity: it did before, or figures were changed."""
+        if self.finding is not None or self.stored is None:
             return False
         if self.retained:
             return True
-        if self.changes is not None and any(one.changed for one in self.changes.updates):
+        if self.changes is not None and any(update.changed for update in self.changes.updates):
             return True
         return any(
             record.used > record.capacity
-            for provider in self.kept.walk()
+            for provider in self.stored.walk()
             for _, inventory in provider.inventories.by_name()
             for record in inventory.to_records()
         )
 
 
-#: Trees as they are kept, by name and uuid: ``(root, provider, shard)``.
-_Trees: TypeAlias = Mapping[str, tuple[Provider, Provider, int]]
-
-
 class Reconciler:
-    """Brings the hosts of a driver and a ledger in step. Not for several threads at once."""
+    """Brings the hosts of a driver in step with a ledger. Not thread-safe."""
 
     def __init__(
         self,
@@ -188,575 +178,546 @@ class Reconciler:
         self._ledger = ledger
         self._driver = driver
         self._settings = settings
-        self._configured = AppliedConfiguration(configuration)
-        self._known: dict[str, _Known] = {}
+        self._configuration = AppliedConfiguration(configuration)
+        self._states: dict[str, HostState] = {}
         self._host_of: dict[str, str] = {}  # by the uuids of its tree
         self._cursor: Cursor | None = None
-        self._own: set[str] = set()  # operations written since the cursor
-        self._opened: set[str] = set()  # hosts, by following it the last time
+        self._operations: set[str] = set()  # own writes since the cursor
 
-    def named(self) -> dict[str, Finding | None]:
-        """Return the hosts that the driver names, each with what is wrong with its name."""
-        found: dict[str, Finding | None] = {}
-        for given in self._driver.hosts():
+    def named_hosts(self) -> dict[str, Finding | None]:
+        """Return the hosts of the driver, each with the finding about its name, if any."""
+        hosts: dict[str, Finding | None] = {}
+        for name in self._driver.hosts():
             try:
-                host = names.provider_name(given)
+                host = names.provider_name(name)
             except exceptions.InvalidInput as error:
-                found[str(given)] = Finding.of(str(given), error)
+                hosts[str(name)] = Finding.of(str(name), error)
                 continue
-            twice = Finding(host, FindingKind.NAMED_TWICE, said="by the driver; looked at once")
-            found[host] = twice if host in found else None
-        return found
+            repeated = Finding(host, FindingKind.NAMED_TWICE, detail="by the driver; updated once")
+            hosts[host] = repeated if host in hosts else None
+        return hosts
 
-    def look(self, hosts: Iterable[str]) -> Iterator[HostReport]:
-        """Bring hosts in step; yield what was done or is wrong, of those where there is something.
+    def update(self, hosts: Iterable[str]) -> Iterator[HostReport]:
+        """Bring hosts in step; yield the reports of those with changes or findings.
 
-        Whoever calls it has called :meth:`follow` before.
+        The caller has called :meth:`poll_feed` before.
 
-        :raises LedgerError: if the ledger cannot be reached. What was in step before still is
+        :raises LedgerError: if the ledger cannot be reached; finished hosts stay in step
         """
-        looks: list[_Look] = []
+        attempts: list[Attempt] = []
         for host in hosts:
-            known = self._known.get(host)
-            said = self._asked(host, known)
-            if isinstance(said, Finding):
-                yield HostReport(host, findings=(said,))
-            elif said is not None:
-                looks.append(_Look(host, said, known))
-            elif known is not None and known.findings:
-                yield HostReport(host, findings=known.findings)
-        for start in range(0, len(looks), _PAGE):
-            yield from self._reconcile(looks[start : start + _PAGE])
+            state = self._states.get(host)
+            started = self._start(host, state)
+            if isinstance(started, Finding):
+                yield HostReport(host, findings=(started,))
+            elif started is not None:
+                attempts.append(started)
+            elif state is not None and state.findings:
+                yield HostReport(host, findings=state.findings)
+        for start in range(0, len(attempts), _PAGE):
+            yield from self._reconcile(attempts[start : start + _PAGE])
 
     def dry_run(self, host: str) -> Plan:
-        """Return what a look at a host would write now; nothing is written, or remembered.
+        """Return the plan that an update of a host would write now. Nothing is written.
 
-        :raises ResourceObjectsError: what is wrong with the host, and whatever its driver raises
+        :raises ResourceObjectsError: the error that the update would report as a finding
+        :raises Exception: any exception of the driver
         """
-        wrong = self._asked(host, None)
-        if isinstance(wrong, _Said):
-            look = _Look(host, wrong, None)
-            found = self._compared([look])
-            if look.finding is None:
-                known = {uuid: one.definition.name for uuid, one in found.stored.items()}
-                if look.reshaped is not None:
-                    known.update(look.reshaped.names)
-                changes, definitions = merge_changes(host, found.changes), self._ledger.definitions
-                orders = (*found.orders, *definitions.rename_orders(found))
-                orders += definitions.renumbered(found.stored, changes, orders)
-                plan = Plan(changes or None, orders)
-                self._ledger.apply(plan, dry_run=True)
-                names = {uuid: known[uuid] for uuid in plan.places if uuid in known}
-                return dataclasses.replace(plan, names=names)
-            wrong = look.finding
-        if wrong is not None and wrong.error is not None:
-            raise wrong.error
-        raise exceptions.InvalidTree("host", host, str(wrong))
+        started = self._start(host, None)
+        assert started is not None, "only a host with a state can be in step"
+        if isinstance(started, Attempt):
+            (attempt,) = self._compared([started])
+            started = attempt.finding or attempt
+        if isinstance(started, Finding):
+            raise started.error or exceptions.InvalidTree("host", host, str(started))
+        difference, definitions = _difference([started]), self._ledger.definitions
+        changes = merge_changes(host, difference.changes)
+        orders = (*difference.orders, *definitions.rename_orders(difference))
+        orders += definitions.renumbered(difference.stored, changes, orders)
+        plan = Plan(changes or None, orders)
+        self._ledger.apply(plan, dry_run=True)
+        return plan.naming(difference.stored, difference.names)
 
     def configure(self, configuration: ProviderConfiguration) -> None:
-        """Take another configuration; the next look does what it says."""
-        self._configured.change(configuration)
-        for known in self._known.values():
-            known.is_open = True
+        """Replace the provider configuration; the next update applies it to every host."""
+        self._configuration.change(configuration)
+        for host, state in self._states.items():
+            self._states[host] = dataclasses.replace(state, is_due=True)
 
-    def unconfigured(self, hosts: Iterable[str]) -> Iterator[HostReport]:
-        """Yield what of the configuration is about no host, given all hosts of the driver."""
-        for error in self._configured.left(frozenset(hosts)):
+    def unused_configuration(self, hosts: Iterable[str]) -> Iterator[HostReport]:
+        """Yield the findings about entries of the configuration that no host of the driver has."""
+        for error in self._configuration.unused(frozenset(hosts)):
             finding = Finding(str(error.value), FindingKind.CONFIGURATION, error)
             yield HostReport(finding.host, findings=(finding,))
 
     def forget(self, hosts: Iterable[str]) -> None:
-        """Forget hosts: what the ledger has of them stays."""
-        for host in list(hosts):
-            known = self._known.pop(host, None)
-            for uuid in () if known is None else known.uuids:
+        """Forget the states of hosts; the ledger stays as it is."""
+        for host in hosts:
+            state = self._states.pop(host, None)
+            for uuid in () if state is None else state.uuids:
                 self._host_of.pop(uuid, None)
 
     def forget_others(self, hosts: Mapping[str, object]) -> None:
-        """Forget all hosts but some."""
-        if len(self._known) > len(hosts) or not self._known.keys() <= hosts.keys():
-            self.forget(host for host in self._known if host not in hosts)
+        """Forget the states of all hosts but these."""
+        self.forget(self._states.keys() - hosts.keys())
 
-    # --- what a driver says ---
+    def poll_feed(self) -> set[str]:
+        """Mark the hosts whose definition another writer changed since the last call as due.
 
-    def _asked(self, host: str, known: _Known | None) -> _Said | Finding | None:
-        """Return what the driver says of a host; None: the same as before, and nothing is open."""
+        Cost: one small statement if nothing was written.
+
+        :returns: these hosts
+        :raises LedgerError: if the ledger cannot be reached
+        """
+        changed: set[str] = set()
+
+        def mark_due(hosts: Iterable[str], change: FeedEntry | None) -> None:
+            for host in hosts:
+                if (state := self._states.get(host)) is not None:
+                    changed.add(host)
+                    self._states[host] = dataclasses.replace(
+                        state, is_due=True, changed_by_other=True, change=change
+                    )
+
+        before, now = self._cursor, self._ledger.feed.cursor()
+        if before is not None and now != before and self._states:
+            try:
+                now = self._read_feed(before, now, mark_due)
+            except exceptions.Expired as error:
+                if not error.is_about("cursor"):
+                    raise
+                mark_due(list(self._states), None)
+        self._cursor = now
+        self._operations.clear()
+        return changed
+
+    def _read_feed(
+        self,
+        before: Cursor,
+        now: Cursor,
+        mark_due: Callable[[Iterable[str], FeedEntry | None], None],
+    ) -> Cursor:
+        """Read the changes after a cursor; return the cursor behind them."""
+        shards = {state.shard for state in self._states.values()}
+        if None not in shards and before.epoch == now.epoch:
+            # only the shards of these hosts, and shard 0, which lists changes without a provider
+            heads, last = list(now.heads), list(now.last)
+            for shard in {0, *shards}:
+                assert shard is not None, "checked above"
+                heads[shard], last[shard] = before.heads[shard], before.last[shard]
+            before = Cursor(tuple(heads), tuple(last), now.epoch)
+        if sum(before.waiting(now).values()) > _MOST_CHANGES + 4 * len(self._states):
+            mark_due(list(self._states), None)
+            return now
+        while page := self._ledger.feed.changes(before):
+            before = page.cursor
+            for entry in page:
+                if entry.operation in self._operations:
+                    continue
+                if entry.providers or entry.consumers:
+                    mark_due({self._host_of.get(uuid, "") for uuid in entry.definitions}, entry)
+                else:  # classes or traits have other names now, which may concern every host
+                    mark_due(list(self._states), entry)
+        return before
+
+    # --- the steps of an attempt ---
+
+    def _start(self, host: str, state: HostState | None) -> Attempt | Finding | None:
+        """Ask the driver for its report of a host; None if the host is in step with it."""
         try:
             identity = self._driver.identity(host)
             if identity is not None:
                 identity = names.uuid_text(identity)
             available = self._driver.get_available_resource(host)
-            if known is not None and known.is_waiting and available is not None:
-                before = known.said
+            if state is not None and state.waits_for_report and available is not None:
+                before = state.report
                 if identity == before.identity and available == before.available:
                     return None
-            # copied, for a driver may give out the same object again, with something else in it
-            return _Said(identity, copy.deepcopy(available))
+            # a copy, because a driver may return the same object again with other contents
+            report = DriverReport(identity, copy.deepcopy(available))
         except exceptions.InvalidInput as error:
             return Finding.of(host, error)
-        except Exception as error:  # a driver may fail in any way: it is told with its host
+        except Exception as error:  # a driver may fail in any way: the finding names its host
             return Finding(host, FindingKind.DRIVER_FAILED, error)
+        return Attempt(host, report, state, Provider(host, uuid=identity))
 
-    # --- what others changed ---
-
-    def follow(self) -> frozenset[str]:
-        """Open the hosts whose definition somebody else changed since the last time; return them.
-
-        Cost: one small statement if nothing was written.
-
-        :raises LedgerError: if the ledger cannot be reached
-        """
-        self._opened.clear()
-        now = self._ledger.feed.cursor()
-        if self._cursor is not None and now != self._cursor and self._known:
-            try:
-                now = self._followed(self._cursor, now)
-            except exceptions.Expired as error:
-                if not error.is_about("cursor"):
-                    raise
-                self._open(self._known, None)
-        self._cursor = now
-        self._own.clear()
-        return frozenset(self._opened)
-
-    def _followed(self, before: Cursor, now: Cursor) -> Cursor:
-        """Read what was written after a cursor; return the one behind that."""
-        after = self._confined(before, now)
-        if sum(after.waiting(now).values()) > _MOST_CHANGES + 4 * len(self._known):
-            self._open(self._known, None)
-            return now
-        while found := self._ledger.feed.changes(after):
-            after = found.cursor
-            for entry in found:
-                if entry.operation in self._own:
-                    continue
-                if entry.providers or entry.consumers:
-                    self._open({self._host_of.get(uuid, "") for uuid in entry.definitions}, entry)
-                else:  # names of classes or traits are others now: anybody may be touched
-                    self._open(self._known, entry)
-        return after
-
-    def _confined(self, before: Cursor, now: Cursor) -> Cursor:
-        """Return a cursor that is at ``now`` but for the shards that tell of these hosts."""
-        shards = {known.shard for known in self._known.values()}
-        if None in shards or before.epoch != now.epoch:
-            return before
-        shards.add(0)  # what names nobody is told there
-        heads, last = list(now.heads), list(now.last)
-        for shard in shards:
-            if shard is not None:
-                heads[shard], last[shard] = before.heads[shard], before.last[shard]
-        return Cursor(tuple(heads), tuple(last), now.epoch)
-
-    def _open(self, hosts: Iterable[str], by: FeedEntry | None) -> None:
-        for host in hosts:
-            known = self._known.get(host)
-            if known is not None:
-                known.is_open = known.is_foreign = True
-                known.by = by
-                self._opened.add(host)
-
-    # --- writing ---
-
-    def _reconcile(self, looks: Sequence[_Look]) -> Iterator[HostReport]:
-        """Bring hosts in step, in one transaction if that can be."""
-        try:
-            self._write(looks)
-        except exceptions.DatabaseError:
-            raise
-        except exceptions.ResourceObjectsError as error:
-            if len(looks) > 1:
-                for part in _parted(looks, error):
-                    yield from self._reconcile(part)
-                return
-            looks[0].finding = self._refused(looks[0], error)
-        over = self._over_capacity([look for look in looks if look.may_be_over])
-        for look in looks:
-            report = self._done(look, over.get(look.host, ()))
-            if report:
-                yield report
-
-    def _write(self, looks: Sequence[_Look]) -> None:
-        operation = new_operation()
-        self._own.add(operation)
-        subject = subject_of_roots([look.host for look in looks])
-        write = functools.partial(
-            self._ledger.definitions.write,
-            "define",
-            subject,
-            operation,
-            lambda: self._compared(looks),
-        )
-        # another process may have allocated something since the host was read
-        in_use = "InventoryInUse", "ProviderInUse"
-        self._ledger.retries.retry(write, *in_use, tries=1 if len(looks) == 1 else 0)
-
-    def _refused(self, look: _Look, error: exceptions.ResourceObjectsError) -> Finding:
-        """Return the finding of an error; with the holders, if something that is gone is held."""
-        finding = Finding.of(look.host, error)
-        if finding.kind is not FindingKind.IN_USE or look.kept is None or look.changes is None:
-            return finding
-        gone = {one.name for one in look.changes.removals}
-        removed = {
-            (one.definition.name, name) for one in look.changes.updates for name in one.removed
-        }
-        uses = tuple(
-            use
-            for use in usage_of(self._ledger.backend.read(look.kept.uuid or ""))
-            if use.holders
-            and (use.provider in gone or (use.provider, use.resource_class) in removed)
-        )
-        return finding.held(uses) if uses else finding
-
-    def _done(self, look: _Look, over: tuple[InventoryUsage, ...]) -> HostReport:
-        """Remember what came of a look, and tell it."""
-        known, finding = look.known, look.finding
-        if finding is not None:
-            if known is not None:
-                known.is_contested = finding.kind is FindingKind.CONTESTED
-                known.is_open = not known.is_contested
-                known.findings = (finding,)
-            return HostReport(look.host, findings=(finding,))
-        findings = tuple(
-            Finding(look.host, FindingKind.DEVICE_RETAINED, said=str(one)) for one in look.staying
-        )
-        gone = tuple(one for one in over if (one.provider, one.resource_class) in look.retained)
-        if gone:
-            error = exceptions.InUse("inventory", gone[0].provider, gone[0].resource_class)
-            findings += (Finding.of(look.host, error).held(gone),)
-        over = tuple(one for one in over if one not in gone)
-        if over:
-            findings += (Finding.over_capacity(look.host, over),)
-        self.forget([look.host])
-        uuids = _uuids_of(look)
-        told = (*findings, *look.remarks)
-        is_open = bool(findings or look.retained)
-        self._known[look.host] = _Known(
-            look.said, uuids, look.shard, told, is_open, restored=look.restored
-        )
-        self._host_of.update(dict.fromkeys(uuids, look.host))
-        if not look.retained:  # a retained class may be one that the configuration said before
-            self._configured.done(look.host, look.tree)
-        return HostReport(look.host, look.changes or None, told, look.reshaped_consumers)
-
-    def _over_capacity(self, looks: Sequence[_Look]) -> dict[str, tuple[InventoryUsage, ...]]:
-        """Return what is used beyond its capacity, by host; but devices that stay are not."""
-        if not looks:
-            return {}
-        uuids = [look.kept.uuid or "" for look in looks if look.kept is not None]
-        usage = usage_of(self._ledger.backend.read(*uuids))
-        host_of = {one.name: root.name for root in usage.providers for one in root.walk()}
-        stay = {name for look in looks for name in _staying(look)}
-        found: dict[str, tuple[InventoryUsage, ...]] = {}
-        for use in usage.over_capacity:
-            if use.provider not in stay:
-                host = host_of[use.provider]
-                found[host] = (*found.get(host, ()), use)
-        return found
-
-    # --- comparing ---
-
-    def _compared(self, looks: Sequence[_Look]) -> Difference:
-        """Return what is to be written of hosts; what is wrong with one is its finding."""
-        kept = self._kept(looks)
-        for look in looks:
-            look.begin()
-            self._try(look, functools.partial(self._edit, kept))
-        self._keep_held([look for look in looks if look.finding is None])
-        for look in looks:
-            self._try(look, self._compare)
-        right = [look for look in looks if look.finding is None]
-        reshaped = [look.reshaped for look in right if look.reshaped is not None]
-        orders = {order.consumer: order for one in reshaped for order in one.orders}
-        if len(orders) < sum(len(one.orders) for one in reshaped):
-            # somebody holds something of two of these hosts: one after the other, in halves
-            raise exceptions.Stale("consumer", "consumer of two hosts", "while both are reshaped")
-        return Difference(
-            definitions_of(look.kept for look in right if look.kept is not None and look.changes),
-            tuple(look.changes for look in right if look.changes is not None),
-            orders=tuple(orders.values()),
-            moves=tuple(move for look in right if look.changes for move in look.moves),
-        )
-
-    def _try(self, look: _Look, step: Callable[[_Look], None]) -> None:
-        if look.finding is None:
-            try:
-                step(look)
-            except _DriverFailed as failed:
-                look.finding = Finding(look.host, FindingKind.DRIVER_FAILED, failed.error)
-            except exceptions.DatabaseError:
-                raise
-            except exceptions.ResourceObjectsError as error:
-                look.finding = Finding.of(look.host, error)
-
-    def _kept(self, looks: Sequence[_Look]) -> _Trees:
-        """Read the trees of hosts. Cost: one read."""
-        keys = {key for look in looks for key in (look.host, look.said.identity) if key}
+    def _compared(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+        """Take all steps from the read to the comparison. Cost: one read, two with devices."""
+        keys = {key for one in attempts for key in (one.host, one.report.identity) if key}
         columns = self._ledger.backend.read(*keys, allocations=False)
         numbers = columns.index.numbers
-        return {
+        stored: _Trees = {
             key: (root, provider, numbers[root.uuid or ""] % SHARDS)
             for root in trees(columns)
             for provider in root.walk()
             for key in (provider.name, provider.uuid or "")
         }
+        attempts = [_step(self._read, one, stored) for one in attempts]
+        attempts = [_step(self._ask_driver, one) for one in attempts]
+        with_devices = [
+            one.stored.name
+            for one in attempts
+            if one.finding is None and one.stored is not None
+            if any(map(_devices, one.stored.children))
+        ]
+        if with_devices:  # without names, the devices of all hosts would be read
+            devices = {host.host: host for host in read_devices(self._ledger, *with_devices)}
+            attempts = [_step(self._retain_devices, one, devices) for one in attempts]
+        return [_step(self._compare, one) for one in attempts]
 
-    def _edit(self, kept: _Trees, look: _Look) -> None:
-        """Let the driver edit a copy of the tree as it is kept."""
-        with _asking():
-            before = self._name_before(look, kept)
-        look.finding = _mistaken(look, kept, before)
-        if look.finding is not None:
-            return
-        if before in kept:
-            look.kept, _, look.shard = kept[before]
-            look.tree = _offered(look.kept.obj_clone())
-            look.tree.update(name=look.host)
-        else:
-            look.tree = Provider(look.host, uuid=look.said.identity)
-        uuid = look.tree.uuid
-        self._configured.now.take_away(look.tree)
-        with _asking():
-            moves = self._driver.update_provider_tree(look.tree, look.said.available)
-            look.moves = merge_moves(() if moves is None else moves)
-            remarks = tuple(self._driver.warnings(look.host))
-            invalid = tuple(self._driver.invalid_inventories(look.host))
-        if (look.tree.name, look.tree.uuid) != (look.host, uuid):
-            raise exceptions.InvalidTree("root", look.tree.name, f"{look.host} with its uuid")
-        look.tree.check()
-        invalid += self._settings.apply(look.tree, look.kept)
-        wrong = self._configured.now.add(look.tree)
-        look.remarks = (
-            *(Finding(look.host, FindingKind.INVALID, error) for error in invalid),
-            *(Finding(look.host, FindingKind.CONFIGURATION, error) for error in wrong),
-            *(Finding(look.host, FindingKind.WARNING, error) for error in remarks),
+    def _read(self, attempt: Attempt, stored: _Trees) -> Attempt:
+        """Find the stored tree of a host, and copy it for the driver."""
+        host = name = attempt.host
+        identity = attempt.report.identity
+        if host not in stored and identity is not None and identity in stored:
+            root, provider, _ = stored[identity]
+            with _calling_driver(host):
+                is_renamed = root is provider and self._driver.is_renamed(host, root.name)
+            if not is_renamed:
+                detail = f"its uuid {identity} is that of {provider.name}"
+                raise _Rejected(host, FindingKind.OTHER_TREE, detail=detail)
+            name = root.name
+        if name not in stored:
+            return dataclasses.replace(attempt, tree=Provider(host, uuid=identity))
+        root, provider, shard = stored[name]
+        if root is not provider:
+            detail = f"it is in the tree of {root.name}"
+            raise _Rejected(host, FindingKind.OTHER_TREE, detail=detail)
+        if identity not in (None, root.uuid):
+            detail = f"the machine reports uuid {identity}, the ledger has {root.uuid}"
+            raise _Rejected(host, FindingKind.REPLACED, detail=detail)
+        tree = _without_removed_devices(root.obj_clone())
+        tree.update(name=host)
+        return dataclasses.replace(attempt, stored=root, shard=shard, tree=tree)
+
+    def _ask_driver(self, attempt: Attempt) -> Attempt:
+        """Let the driver edit the tree; apply the settings and the provider configuration."""
+        host, tree = attempt.host, attempt.tree
+        uuid = tree.uuid
+        self._configuration.current.remove_from(tree)
+        with _calling_driver(host):
+            moves = self._driver.update_provider_tree(tree, attempt.report.available)
+            moves = merge_moves(() if moves is None else moves)
+            warnings = tuple(self._driver.warnings(host))
+            invalid = tuple(self._driver.invalid_inventories(host))
+        if (tree.name, tree.uuid) != (host, uuid):
+            raise exceptions.InvalidTree("root", tree.name, f"{host} with its uuid")
+        tree.check()
+        errors: tuple[tuple[FindingKind, Iterable[exceptions.ResourceObjectsError]], ...] = (
+            (FindingKind.INVALID, (*invalid, *self._settings.apply(tree, attempt.stored))),
+            (FindingKind.CONFIGURATION, self._configuration.current.add_to(tree)),
+            (FindingKind.WARNING, warnings),
+        )
+        findings = tuple(Finding(host, kind, error) for kind, found in errors for error in found)
+        return dataclasses.replace(attempt, moves=moves, warnings=findings)
+
+    def _retain_devices(self, attempt: Attempt, devices: Mapping[str, HostDevices]) -> Attempt:
+        """Retain the allocated devices of a host in its tree."""
+        stored = None if attempt.stored is None else devices.get(attempt.stored.name)
+        if stored is None:
+            return attempt
+        if attempt.moves:  # allocations of a device that is counted elsewhere move there
+            sources = {move.from_ for move in attempt.moves}
+            counted = {one.name for one in attempt.tree.walk() if DEVICES in one.inventories}
+            stored = stored.without(sources - counted)
+        held = beside_held(self._ledger, attempt.tree, kept=stored)
+        return dataclasses.replace(attempt, tree=held.tree, retained_devices=held.staying)
+
+    def _compare(self, attempt: Attempt) -> Attempt:
+        """Compare the tree with the stored one, unless another writer reverts it repeatedly."""
+        state, stored, tree = attempt.state, attempt.stored, attempt.tree
+        changes, reshape, reversal = diff(stored, tree), None, None
+        retained = frozenset[tuple[str, str]]()
+        is_removing = changes.removals or any(update.removed for update in changes.updates)
+        if stored is not None and is_removing and not attempt.moves:
+            retained = _retain_used(stored, tree)
+            changes = diff(stored, tree) if retained else changes
+        if state is not None and state.report == attempt.report:
+            reversal = state.reversal
+            if changes and state.changed_by_other:
+                if reversal and reversal.changes == str(changes) and reversal.is_recent:
+                    if not state.is_contested:  # the period begins when the host is left as it is
+                        reversal = Reversal(reversal.changes, clock.monotonic())
+                    detail = _contested(state.change, changes)
+                    finding = Finding(attempt.host, FindingKind.CONTESTED, detail=detail)
+                    return dataclasses.replace(attempt, reversal=reversal, finding=finding)
+                reversal = Reversal(str(changes), clock.monotonic())
+        if changes and attempt.moves:
+            # if the tree was changed since the read, the write is refused, and compares again
+            with contextlib.suppress(exceptions.Stale):
+                reshape = self._ledger.definitions.compare_moving([tree], attempt.moves)
+                (changes,) = reshape.changes
+        return dataclasses.replace(
+            attempt, changes=changes, retained=retained, reshape=reshape, reversal=reversal
         )
 
-    def _name_before(self, look: _Look, kept: _Trees) -> str:
-        """Return the name by which the ledger keeps a host: another one if it is renamed."""
-        identity = look.said.identity
-        if look.host in kept or identity is None or identity not in kept:
-            return look.host
-        root, provider, _ = kept[identity]
-        if root is provider and self._driver.is_renamed(look.host, root.name):
-            return root.name
-        return look.host
+    # --- writing ---
 
-    def _keep_held(self, looks: Sequence[_Look]) -> None:
-        """Keep devices that somebody holds. Cost: one read, if there are devices."""
-        with_devices = {
-            look.kept.name: look
-            for look in looks
-            if look.kept is not None
-            and any(DEVICES in child.inventories for child in look.kept.children)
+    def _reconcile(self, started: Sequence[Attempt]) -> Iterator[HostReport]:
+        """Bring hosts in step, in one transaction if possible."""
+        attempts, operation = started, new_operation()
+        self._operations.add(operation)
+
+        def compare() -> Difference:
+            nonlocal attempts
+            attempts = self._compared(started)
+            return _difference(attempts)
+
+        subject = subject_of_roots([one.host for one in started])
+        write = functools.partial(
+            self._ledger.definitions.write, "define", subject, operation, compare
+        )
+        try:
+            # another process may have allocated something since the host was read
+            tries = 1 if len(started) == 1 else 0
+            self._ledger.retries.retry(write, "InventoryInUse", "ProviderInUse", tries=tries)
+        except exceptions.DatabaseError:
+            raise
+        except exceptions.ResourceObjectsError as error:
+            if len(started) > 1:
+                name = error.name if isinstance(error, exceptions.LedgerError) else None
+                concerned = [one.concerns(name) for one in attempts]
+                if not any(concerned) or all(concerned):
+                    concerned = [number >= len(started) // 2 for number in range(len(started))]
+                for is_last in (False, True):
+                    pairs = zip(started, concerned, strict=True)
+                    part = [one for one, is_concerned in pairs if is_concerned is is_last]
+                    yield from self._reconcile(part)
+                return
+            finding = self._refusal(attempts[0], error)
+            attempts = [dataclasses.replace(attempts[0], finding=finding)]
+        over_capacity = self._over_capacity([one for one in attempts if one.may_exceed_capacity])
+        for attempt in attempts:
+            report = self._finish(attempt, over_capacity.get(attempt.host, ()))
+            if report:
+                yield report
+
+    def _refusal(self, attempt: Attempt, error: exceptions.ResourceObjectsError) -> Finding:
+        """Return the finding of a refused write; of removed inventories with their consumers."""
+        finding, changes, stored = Finding.of(attempt.host, error), attempt.changes, attempt.stored
+        if finding.kind is not FindingKind.IN_USE or stored is None or changes is None:
+            return finding
+        removed = {(removal.name, None) for removal in changes.removals} | {
+            (update.definition.name, name) for update in changes.updates for name in update.removed
         }
-        if with_devices:
-            for devices in read_devices(self._ledger, *with_devices):
-                self._try(with_devices[devices.host], functools.partial(self._beside, devices))
+        uses = tuple(
+            use
+            for use in usage_of(self._ledger.backend.read(stored.uuid or ""))
+            if use.holders
+            and not removed.isdisjoint({(use.provider, None), (use.provider, use.resource_class)})
+        )
+        return Finding.of(attempt.host, error, uses)
 
-    def _beside(self, kept: HostDevices, look: _Look) -> None:
-        if look.moves:  # what is held of a device that is counted elsewhere goes there
-            gone = {move.from_ for move in look.moves} - {
-                one.name for one in look.tree.walk() if DEVICES in one.inventories
-            }
-            kept = kept.without(gone)
-        held = beside_held(self._ledger, look.tree, kept=kept)
-        look.tree, look.staying = held.tree, held.staying
+    def _over_capacity(self, attempts: Sequence[Attempt]) -> dict[str, list[InventoryUsage]]:
+        """Return the inventories whose usage exceeds the capacity, by host.
 
-    def _compare(self, look: _Look) -> None:
-        """Say what is to be written of a host, unless somebody undoes that again and again."""
-        changes = diff(look.kept, look.tree)
-        if look.kept is not None and not look.moves:
-            look.retained = _retain(look.kept, look.tree, changes)
-            changes = diff(look.kept, look.tree) if look.retained else changes
-        known = look.known
-        if known is not None and known.said == look.said:
-            look.restored = before = known.restored
-            if changes and known.is_foreign:
-                if before is not None and before.changes == str(changes) and before.is_recent:
-                    if not known.is_contested:
-                        known.restored = _Restored(before.changes, clock.monotonic())
-                    said = _by(known.by, changes)
-                    look.finding = Finding(look.host, FindingKind.CONTESTED, said=said)
-                    return
-                look.restored = _Restored(str(changes), clock.monotonic())
-        look.changes = changes
-        if changes and look.moves:
-            # if somebody changed the tree meanwhile, the write sees it too, and all is done again
-            with contextlib.suppress(exceptions.Stale):
-                look.reshaped = self._ledger.definitions.compare_moving([look.tree], look.moves)
-                [look.changes] = look.reshaped.changes
+        The inventories of retained devices are left out.
+        """
+        over: dict[str, list[InventoryUsage]] = {}
+        if not attempts:
+            return over
+        uuids = [one.stored.uuid or "" for one in attempts if one.stored is not None]
+        usage = usage_of(self._ledger.backend.read(*uuids))
+        host_of = {one.name: root.name for root in usage.providers for one in root.walk()}
+        retained = set()
+        for attempt in attempts:
+            addresses = {device.address for device in attempt.retained_devices}
+            for child in attempt.tree.children if addresses else ():
+                if any(device.address in addresses for device in _devices(child)):
+                    retained.add(child.name)
+        for use in usage.over_capacity:
+            if use.provider not in retained:
+                over.setdefault(host_of[use.provider], []).append(use)
+        return over
+
+    def _finish(self, attempt: Attempt, over_capacity: Sequence[InventoryUsage]) -> HostReport:
+        """Remember the state of a host, and return its report."""
+        host, state, finding = attempt.host, attempt.state, attempt.finding
+        if finding is not None:
+            if state is not None:
+                is_contested = finding.kind is FindingKind.CONTESTED
+                self._states[host] = dataclasses.replace(
+                    state,
+                    findings=(finding,),
+                    is_due=not is_contested,
+                    is_contested=is_contested,
+                    reversal=attempt.reversal if is_contested else state.reversal,
+                )
+            return HostReport(host, findings=(finding,))
+        findings = [
+            Finding(host, FindingKind.DEVICE_RETAINED, detail=str(device))
+            for device in attempt.retained_devices
+        ]
+        retained: list[InventoryUsage] = []
+        others: list[InventoryUsage] = []
+        for use in over_capacity:
+            key = use.provider, use.resource_class
+            (retained if key in attempt.retained else others).append(use)
+        if retained:
+            first = retained[0]
+            error = exceptions.InUse("inventory", first.provider, first.resource_class)
+            findings.append(Finding.of(host, error, tuple(retained)))
+        if others:
+            findings.append(Finding.over_capacity(host, tuple(others)))
+        is_due = bool(findings or attempt.retained)
+        findings += attempt.warnings
+        uuids = set() if attempt.stored is None else {p.uuid or "" for p in attempt.stored.walk()}
+        if attempt.changes is not None:
+            uuids |= {created.uuid for created in attempt.changes.creates}
+            uuids -= {removal.uuid for removal in attempt.changes.removals}
+        self.forget([host])
+        self._host_of.update(dict.fromkeys(uuids, host))
+        self._states[host] = HostState(
+            attempt.report,
+            frozenset(uuids),
+            attempt.shard,
+            tuple(findings),
+            is_due,
+            reversal=attempt.reversal,
+        )
+        if not attempt.retained:  # a retained class may be one of the previous configuration
+            self._configuration.record(host, attempt.tree)
+        orders = () if attempt.reshape is None else attempt.reshape.orders
+        reshaped = tuple(order.consumer for order in orders)
+        return HostReport(host, attempt.changes or None, tuple(findings), reshaped)
 
 
-class _DriverFailed(Exception):
-    """A driver raised something, be it an error of the library: it is no error of the ledger."""
+class _Rejected(Exception):
+    """The end of an attempt with a finding about its host."""
 
-    def __init__(self, error: Exception) -> None:
-        super().__init__(error)
-        self.error = error
+    def __init__(
+        self, host: str, kind: FindingKind, error: Exception | None = None, detail: str = ""
+    ) -> None:
+        super().__init__(detail)
+        self.finding = Finding(host, kind, error, detail)
 
 
 @contextlib.contextmanager
-def _asking() -> Iterator[None]:
-    """Ask a driver, which may fail in any way; what it said and cannot be goes through."""
+def _calling_driver(host: str) -> Iterator[None]:
+    """Reject a host whose driver fails; ``InvalidInput`` describes a value and passes through."""
     try:
         yield
     except exceptions.InvalidInput:
         raise
     except Exception as error:
-        raise _DriverFailed(error) from error
+        raise _Rejected(host, FindingKind.DRIVER_FAILED, error) from error
 
 
-def _parted(
-    looks: Sequence[_Look], error: exceptions.ResourceObjectsError
-) -> tuple[Sequence[_Look], Sequence[_Look]]:
-    """Return the hosts that an error is not about, and those it names; or two halves."""
-    subject = error.name if isinstance(error, exceptions.LedgerError) else None
-    named = [look for look in looks if look.has(subject)]
-    if 0 < len(named) < len(looks):
-        return [look for look in looks if not look.has(subject)], named
-    half = len(looks) // 2
-    return looks[:half], looks[half:]
+def _step(step: Callable[..., Attempt], attempt: Attempt, *args: Any) -> Attempt:
+    """Take a step of an attempt without a finding; an error becomes its finding."""
+    if attempt.finding is not None:
+        return attempt
+    try:
+        return step(attempt, *args)
+    except _Rejected as rejection:
+        finding = rejection.finding
+    except exceptions.DatabaseError:
+        raise
+    except exceptions.ResourceObjectsError as error:
+        finding = Finding.of(attempt.host, error)
+    return dataclasses.replace(attempt, finding=finding)
 
 
-def _mistaken(look: _Look, kept: _Trees, before: str) -> Finding | None:
-    """Return what is wrong if a name or uuid is that of something else.
+def _difference(attempts: Iterable[Attempt]) -> Difference:
+    """Return the changes of the attempts without a finding, as one write.
 
-    :param before: the name by which the ledger keeps the host
+    :raises Stale: if two reshapes move allocations of one consumer: these hosts are written apart
     """
-    identity = look.said.identity
-    if before not in kept:
-        if identity is None or identity not in kept:
-            return None
-        said = f"its uuid {identity} is that of {kept[identity][1].name}"
-        return Finding(look.host, FindingKind.OTHER_TREE, said=said)
-    root, provider, _ = kept[before]
-    if root is not provider:
-        return Finding(look.host, FindingKind.OTHER_TREE, said=f"it is in the tree of {root.name}")
-    if identity in (None, root.uuid):
-        return None
-    said = f"the machine says uuid {identity}, the ledger keeps {root.uuid}"
-    return Finding(look.host, FindingKind.REPLACED, said=said)
+    attempts = [one for one in attempts if one.finding is None]
+    reshapes = [one.reshape for one in attempts if one.reshape is not None]
+    orders = {order.consumer: order for reshape in reshapes for order in reshape.orders}
+    if len(orders) < sum(len(reshape.orders) for reshape in reshapes):
+        raise exceptions.Stale("consumer", "consumer of two hosts", "while both are reshaped")
+    return Difference(
+        definitions_of(one.stored for one in attempts if one.stored is not None and one.changes),
+        tuple(one.changes for one in attempts if one.changes is not None),
+        orders=tuple(orders.values()),
+        moves=tuple(move for one in attempts if one.changes for move in one.moves),
+        names={uuid: name for reshape in reshapes for uuid, name in reshape.names.items()},
+    )
 
 
-def _offered(tree: Provider) -> Provider:
-    """Return a tree without the devices that stay only because they are held."""
+def _contested(change: FeedEntry | None, changes: DefinitionChanges) -> str:
+    writer = "another process" if change is None else change.actor or "another process"
+    how = "" if change is None else f" ({change.kind} of {change.at:%Y-%m-%d %H:%M:%S})"
+    return f"{writer}{how} undid this twice, so it is not written again for an hour: {changes}"
+
+
+def _devices(provider: Provider) -> Sequence[Device]:
+    inventory = provider.inventories.get(DEVICES)
+    return inventory.devices if isinstance(inventory, PCIInventory) else ()
+
+
+def _without_removed_devices(tree: Provider) -> Provider:
+    """Remove the devices from a tree that stay only because they are allocated."""
     children = []
     for child in tree.children:
-        inventory = child.inventories.get(DEVICES)
-        if isinstance(inventory, PCIInventory):
-            there = [device for device in inventory.devices if not device.withdrawn]
-            if not there:
+        devices = _devices(child)
+        present = [device for device in devices if not device.withdrawn]
+        if len(present) < len(devices):
+            if not present:
                 continue
-            if len(there) < len(inventory.devices):
-                own = dict(child.inventories.by_name())
-                now = {**own, DEVICES.name: PCIInventory(there)}
-                child.update(inventories=Inventories(now))
+            inventories = dict(child.inventories.by_name())
+            inventories[DEVICES.name] = PCIInventory(present)
+            child.update(inventories=Inventories(inventories))
         children.append(child)
     if len(children) < len(tree.children):
         tree.update(children=children)
     return tree
 
 
-def _retain(
-    kept: Provider, tree: Provider, changes: DefinitionChanges
-) -> frozenset[tuple[str, str]]:
-    """Keep in a tree what changes would remove although it is in use, and reserve all of it.
+def _retain_used(stored: Provider, tree: Provider) -> frozenset[tuple[str, str]]:
+    """Retain used inventories that the driver removed from a tree, completely reserved.
 
-    Not where the class is reported above or below from now on, which is a reshape without its
-    moves; nor cells, and what shares with other inventories. The ledger refuses to remove these.
+    Three cases are left to the ledger, which refuses to remove them: cells and devices; a class
+    that grows above or below, which is a reshape without its moves; providers with shares.
 
-    :returns: the inventories that stay, by provider and class
+    :returns: the retained inventories, by provider and class
     """
-    gone = {one.uuid for one in changes.removals}
-    removed = {one.definition.uuid: one.removed for one in changes.updates}
-    if not gone and not any(removed.values()):
-        return frozenset()
-    parents = {one.name: parent for one, parent in kept.parents()}
-    there = {key: one for one in tree.walk() for key in (one.uuid, one.name) if key}
-
-    def place(before: Provider) -> Provider:
-        """Return a provider in the tree; one that was removed is added again."""
-        found = there.get(before.uuid or "") or there.get(before.name)
-        if found is None:
-            above = parents[before.name]
-            assert above is not None, "the root stays"
-            found = there[before.name] = place(above).add(
-                before.name, traits=before.traits, uuid=before.uuid, aggregates=before.aggregates
-            )
-        return found
-
-    grown = _grown(kept, changes)
+    before, present = _by_key(stored), _by_key(tree)
+    parents = {provider.name: parent for provider, parent in stored.parents()}
     retained: set[tuple[str, str]] = set()
-    for before in kept.walk():
-        counts = dict(before.inventories.by_name())
-        names = counts if before.uuid in gone else removed.get(before.uuid or "", ())
-        in_use = {name: one for name in names if _is_in_use(one := counts.get(name))}
-        if not in_use or before.shares:
-            continue
-        near = {one.name for one in _above(before, parents)}
-        near |= {one.name for one in (there.get(before.uuid or "") or before).walk()}
-        for name, inventory in in_use.items():
-            if not any((one, name) in grown for one in near):
-                stays = inventory.obj_clone()
-                stays.update(reserved=inventory.total)
-                provider = place(before)
-                own = dict(provider.inventories.by_name())
-                provider.update(inventories=Inventories({**own, name: stays}))
-                retained.add((provider.name, name))
+    for provider in stored.walk():
+        now = _find(present, provider)
+        for name, inventory in provider.inventories.by_name():
+            if not isinstance(inventory, IntegerInventory) or not inventory.used or provider.shares:
+                continue
+            if now is not None and name in now.inventories:
+                continue
+            path = [provider]
+            while (parent := parents[path[-1].name]) is not None:
+                path.append(parent)
+            related = [one for above in path[1:] if (one := _find(present, above))]
+            related += [] if now is None else now.walk()
+            if any(_total(one, name) > _total(_find(before, one), name) for one in related):
+                continue
+            now = tree
+            for above in reversed(path[:-1]):  # the root stays
+                if (placed := _find(present, above)) is None:
+                    placed = now.add(
+                        above.name,
+                        traits=above.traits,
+                        uuid=above.uuid,
+                        aggregates=above.aggregates,
+                    )
+                    present[above.name] = placed
+                now = placed
+            reserved = inventory.obj_clone()
+            reserved.update(reserved=inventory.total)
+            now.update(inventories=Inventories({**dict(now.inventories.by_name()), name: reserved}))
+            retained.add((now.name, name))
     return frozenset(retained)
 
 
-def _is_in_use(inventory: object) -> TypeGuard[IntegerInventory]:
-    return isinstance(inventory, IntegerInventory) and inventory.used > 0
+def _by_key(tree: Provider) -> dict[str, Provider]:
+    return {key: one for one in tree.walk() for key in (one.uuid, one.name) if key}
 
 
-def _above(provider: Provider, parents: Mapping[str, Provider | None]) -> Iterator[Provider]:
-    above = parents[provider.name]
-    while above is not None:
-        yield above
-        above = parents[above.name]
+def _find(providers: Mapping[str, Provider], like: Provider) -> Provider | None:
+    return providers.get(like.uuid or "") or providers.get(like.name)
 
 
-def _grown(kept: Provider, changes: DefinitionChanges) -> frozenset[tuple[str, str]]:
-    """Return the inventories that are new or larger, by provider and class."""
-    before = {
-        (provider.uuid, record.resource_class): record.total
-        for provider in kept.walk()
-        for _, inventory in provider.inventories.by_name()
-        for record in inventory.to_records()
-    }
-    made = [(one, one.inventories) for one in changes.creates]
-    made += [(one.definition, one.changed) for one in changes.updates]
-    return frozenset(
-        (provider.name, record.resource_class)
-        for provider, records in made
-        for record in records
-        if record.total > before.get((provider.uuid, record.resource_class), 0)
-    )
-
-
-def _staying(look: _Look) -> Iterator[str]:
-    """Yield the names of the providers of devices that stay."""
-    addresses = {one.address for one in look.staying}
-    for child in look.tree.children if addresses else ():
-        inventory = child.inventories.get(DEVICES)
-        devices = inventory.devices if isinstance(inventory, PCIInventory) else ()
-        if any(device.address in addresses for device in devices):
-            yield child.name
-
-
-def _uuids_of(look: _Look) -> frozenset[str]:
-    """Return the uuids of the tree of a host that was written."""
-    uuids = {one.uuid or "" for one in look.kept.walk()} if look.kept is not None else set()
-    if look.changes is not None:
-        uuids |= {one.uuid for one in look.changes.creates}
-        uuids -= {one.uuid for one in look.changes.removals}
-    return frozenset(uuids)
-
-
-def _by(entry: FeedEntry | None, changes: DefinitionChanges) -> str:
-    """Return who undoes what is written, and what."""
-    who = "somebody" if entry is None else entry.actor or "somebody"
-    how = "" if entry is None else f" ({entry.kind} of {entry.at:%Y-%m-%d %H:%M:%S})"
-    return f"{who}{how} undid this twice, so it is not written again for an hour: {changes}"
+def _total(provider: Provider | None, name: str) -> int:
+    inventories = () if provider is None else provider.inventories.by_name()
+    records = (record for _, inventory in inventories for record in inventory.to_records())
+    return sum(record.total for record in records if record.resource_class == name)

@@ -7,20 +7,25 @@ import dataclasses
 import datetime
 import logging
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, names
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.host.tracker.adopting import Adopter, OldRecords
-from resource_objects.host.tracker.claims import HostClaim, HostClaims, Said
+from resource_objects.host.tracker.claims import ClaimOptions, HostClaim, HostClaims
 from resource_objects.host.tracker.configuration import ProviderConfiguration
 from resource_objects.host.tracker.drift import HostDrift, drift_of
 from resource_objects.host.tracker.driver import Driver
-from resource_objects.host.tracker.findings import Finding, FindingKind, HostReport, Report
 from resource_objects.host.tracker.moves import Migration, MigrationKind, migration_id
 from resource_objects.host.tracker.reconcile import Reconciler
-from resource_objects.host.tracker.reporting import Reporting
+from resource_objects.host.tracker.report import (
+    Finding,
+    FindingKind,
+    HostReport,
+    Report,
+    StatisticsReporter,
+)
 from resource_objects.host.tracker.settings import HostSettings
 from resource_objects.providers import Claim
 from resource_objects.providers.plan import Plan
@@ -30,41 +35,41 @@ from resource_objects.resources import Amounts, AmountsLike, Inventories, Limits
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger, SyncResult
 
-#: What a caller is not told by an error: that a record could not be brought up to the ledger, or
-#: nobody be told of a change.
+#: Logs what errors do not report: a record that could not be written, a listener that failed.
 LOG = logging.getLogger("resource_objects.host.tracker")
 
 
 class ResourceTracker:
-    """Keeps the hosts of an agent and a ledger in step, and claims on those hosts.
+    """Keeps the hosts of an agent in step with a ledger, and allocates their resources.
 
     =======  ======================================================================================
-    look     :meth:`update_available_resource`, :meth:`configure`, :meth:`dry_run`, :meth:`remove`
+    update   :meth:`update_available_resource`, :meth:`configure`, :meth:`dry_run`, :meth:`remove`
     read     :meth:`compute_node`, :meth:`inventories`, :meth:`drift`
     use      :meth:`update_usage`
-    claim    :meth:`plan`, :meth:`claim`, :meth:`claimed`, :meth:`release`
-    move     :meth:`move`, :meth:`confirm_move`, :meth:`revert_move`, :meth:`moving`, :meth:`moves`
+    claim    :meth:`plan`, :meth:`claim`, :meth:`get_claim`, :meth:`release`
+    move     :meth:`move`, :meth:`confirm_move`, :meth:`revert_move`, :meth:`get_move`,
+             :meth:`moves`
     =======  ======================================================================================
 
-    The ledger is the truth of what is used; the tracker only remembers what the driver said last.
-    Any number of threads may call it: one of them looks at the hosts at a time; the rest is the
-    ledger's, which needs no lock. Who forks makes a tracker in each process.
+    The ledger alone records usage; the tracker remembers only the last reports of the driver.
+    Thread-safe: one thread at a time updates hosts, and the ledger needs no lock for the rest. A
+    process that forks makes a tracker in each child.
 
-    :param driver: what the agent says of its hosts
-    :param ratios: allocation ratios that count whatever the driver says, such as ``"VCPU=16"``;
-        None for a class (``{"VCPU": None}``) keeps what the ledger has
-    :param initial_ratios: ratios of inventories that are new, kept from then on
-    :param reserved: what of each host is reserved, whatever the driver says
-    :param report_every: how often looks at all hosts keep that these reported, at least a minute:
-        one write for all of them (``Provider.reported_at``). None: never
-    :param configuration: what provider configuration files add to the providers of the hosts
-        (:mod:`resource_objects.host.tracker.configuration`); :meth:`configure` takes another
+    :param driver: reports the resources of the hosts
+    :param ratios: allocation ratios in place of those that the driver reports, such as
+        ``"VCPU=16"``; None for a class (``{"VCPU": None}``) retains the stored one
+    :param initial_ratios: ratios of new inventories, retained from then on
+    :param reserved: amounts reserved on each host, in place of those that the driver reports
+    :param report_every: how often an update of all hosts records that they reported
+        (``Provider.reported_at``), in one write for all; at least a minute. None: never
+    :param configuration: provider configuration files
+        (:mod:`resource_objects.host.tracker.configuration`); :meth:`configure` replaces them
     :param on_change: called with a :class:`HostReport` when the definition of a host was changed;
-        what it raises is a finding
-    :param records: where hosts are looked up that the ledger does not know: they are read as their
-        records say, and adopted by the first write (:mod:`.adopting`). Claims, moves and usage of
-        this tracker, and each look, bring the records up to what the ledger says
-    :raises InvalidInput: if ratios or amounts are none
+        an exception of it is a finding
+    :param records: records of hosts that the ledger does not have: these are read from their
+        records, and adopted by the first write (:mod:`.adopting`). Claims, moves, usage and updates
+        of this tracker write the ledger's figures to the records
+    :raises InvalidInput: for invalid ratios or amounts
     """
 
     def __init__(
@@ -83,78 +88,97 @@ class ResourceTracker:
         self._ledger = ledger
         self._driver = driver
         self._on_change = on_change
-        self._claims = HostClaims(
-            ledger, driver, self._seen, None if records is None else self._writing
-        )
+        writing = None if records is None else self._writing
+        self._claims = HostClaims(ledger, driver, self._ledger_with, writing)
         settings = HostSettings.of(ratios, initial_ratios, reserved)
-        configured = ProviderConfiguration() if configuration is None else configuration
-        self._reconciler = Reconciler(ledger, driver, settings, configured)
-        self._reporting = Reporting(ledger, driver, report_every)
+        self._reconciler = Reconciler(
+            ledger, driver, settings, configuration or ProviderConfiguration()
+        )
+        self._statistics = StatisticsReporter(ledger, driver, report_every)
         self._adopter = None if records is None else Adopter(ledger, records)
-        self._looking = threading.Lock()
+        self._lock = threading.Lock()
 
     # --- hosts ---
 
     def update_available_resource(self, *hosts: str) -> Report:
-        """Look at hosts and bring the ledger in step; one wrong host stops no other.
+        """Bring hosts in step with the reports of their driver. An invalid host stops no other.
 
-        What is wrong with a host is a finding, in each report until it is so no more; the ledger
-        keeps the host as it was. What a report changed in a host it tells once, and so does
-        ``on_change``. Cost: one small statement if the driver says what it said before and nobody
-        else changed a host; else one read and one write for some hundred hosts.
+        A fault of a host is a finding, in every report until it is corrected; the ledger keeps the
+        host as it was. A change is in one report, and passed to ``on_change`` once. Cost: one
+        small statement if the driver reports the same as before and no other process changed a
+        host; else one read and one write for some hundred hosts.
 
-        :param hosts: only these; by default all that the driver names
-        :raises LedgerError: if the ledger cannot be reached: the look ends there. What was in step
-            still is, and what is not is looked at the next time
-        :raises Exception: whatever ``Driver.hosts`` raises: nobody knows which hosts there are
+        :param hosts: only these; by default all hosts of the driver
+        :raises LedgerError: if the ledger cannot be reached. The update ends there; the next one
+            continues with the remaining hosts
+        :raises Exception: any exception of ``Driver.hosts``
         """
-        done: dict[str, HostReport] = {}
+        reports: dict[str, HostReport] = {}
+        unused: list[HostReport] = []
         try:
-            with self._looking:
-                named = self._reconciler.named()
-                if hosts:
-                    given = dict.fromkeys(map(names.provider_name, hosts))
-                    named = {host: named.get(host, _unknown(host)) for host in given}
-                else:
-                    self._reconciler.forget_others(named)
-                right = [host for host, finding in named.items() if _is_looked_at(finding)]
-                changed = self._reconciler.follow()
-                if self._adopter is not None:
-                    self._adopter.forget(*changed)  # somebody may have removed it
-                done |= self._not_adopted(right)
-                for report in self._reconciler.look([host for host in right if host not in done]):
-                    done[report.host] = report
-                self._tell(right, done, all_of_them=not hosts)
-                for finding in self._write_back(*right):
-                    done[finding.host] = _with(done.get(finding.host), finding.host, finding)
-                absent = [] if hosts else list(self._reconciler.unconfigured(right))
-        finally:  # also of what was done before the ledger was gone
-            for report in list(done.values()):
-                done[report.host] = self._update(report)
-        reports = (_with(done.get(host), host, finding) for host, finding in named.items())
-        return Report((*(report for report in reports if report), *absent))
+            with self._lock:
+                named = self._named_hosts(hosts)
+                valid = [host for host, finding in named.items() if _is_updated(finding)]
+                changed = self._reconciler.poll_feed()
+                _add_findings(reports, self._adopt_all(valid, changed))
+                adopted = [host for host in valid if host not in reports]
+                for report in self._reconciler.update(adopted):
+                    reports[report.host] = report
+                missing = {host for host, report in reports.items() if not report.is_reported}
+                reported = [host for host in valid if host not in missing]
+                _add_findings(reports, self._statistics.write(reported, are_all=not hosts))
+                _add_findings(reports, self._write_back(*valid))
+                if not hosts:
+                    unused += self._reconciler.unused_configuration(valid)
+        finally:  # also for the hosts that were changed before the ledger was lost
+            _add_findings(reports, [*filter(None, map(self._notify, reports.values()))])
+        _add_findings(reports, filter(None, named.values()))
+        return Report((*(reports[host] for host in named if reports.get(host)), *unused))
 
-    def _not_adopted(self, hosts: list[str]) -> dict[str, HostReport]:
-        """Adopt hosts that nobody did; return what is wrong with those that cannot be."""
-        found: dict[str, HostReport] = {}
+    def _named_hosts(self, hosts: Collection[str]) -> dict[str, Finding | None]:
+        """Return the hosts to update, each with the finding about its name, if any."""
+        named = self._reconciler.named_hosts()
+        if not hosts:
+            self._reconciler.forget_others(named)
+            return named
+        kind, detail = FindingKind.UNKNOWN_HOST, "the driver does not name it"
+        return {
+            host: named.get(host, Finding(host, kind, detail=detail))
+            for host in dict.fromkeys(map(names.provider_name, hosts))
+        }
+
+    def _adopt_all(self, hosts: list[str], changed: Iterable[str]) -> list[Finding]:
+        """Adopt hosts; return the findings of failures.
+
+        :param changed: hosts that another process changed, and may have removed
+        """
+        findings: list[Finding] = []
+        if self._adopter is None:
+            return findings
+        self._adopter.forget(*changed)
         for host in hosts:
             try:
-                self._adopt(host)
+                self._adopter.adopt(host)
             except exceptions.DatabaseError:
                 raise
-            except Exception as error:  # the records are somebody else's: it is told with its host
-                wrong = Finding(host, FindingKind.NOT_ADOPTED, error)
-                found[host] = HostReport(host, None, (wrong,))
-        return found
+            except Exception as error:  # records are foreign: the finding names the host
+                findings.append(Finding(host, FindingKind.NOT_ADOPTED, error))
+        return findings
 
-    def _adopt(self, host: str) -> None:
-        """Adopt a host with whatever is in use of it, before it is written for the first time."""
-        if self._adopter is not None:
-            self._adopter.adopt(names.provider_name(host))
+    def _notify(self, report: HostReport) -> Finding | None:
+        """Pass the report of a changed host to the listener; return the finding of its failure."""
+        try:
+            if report.changes:
+                self._on_change(report)
+        except Exception as error:  # a listener may fail in any way
+            finding = Finding(report.host, FindingKind.NOTIFICATION, error)
+            LOG.warning("%s", finding)
+            return finding
+        return None
 
     @contextlib.contextmanager
-    def _seen(self, host: str) -> Iterator[Ledger]:
-        """Yield the ledger, or one in memory where a host is as it will be when it is adopted."""
+    def _ledger_with(self, host: str) -> Iterator[Ledger]:
+        """Yield the ledger, or one in memory with a host as it will be after its adoption."""
         if self._adopter is None:
             yield self._ledger
         else:
@@ -163,80 +187,62 @@ class ResourceTracker:
 
     @contextlib.contextmanager
     def _writing(self, *hosts: str) -> Iterator[None]:
-        """Adopt hosts before a block writes them, and bring their records up to it afterwards."""
-        for host in hosts:
-            self._adopt(host)
+        """Adopt hosts before a block writes them; write their figures to the records after it."""
+        if self._adopter is not None:
+            for host in hosts:
+                self._adopter.adopt(names.provider_name(host))
         try:
             yield
         finally:
             self._write_back(*hosts)
 
     def _write_back(self, *hosts: str) -> list[Finding]:
-        """Bring the records of hosts up to what the ledger says; return which could not be.
+        """Write the ledger's figures to the records of hosts; return the findings of failures.
 
-        What was written to the ledger stays: the next look tries again, and tells.
+        The next update repeats a failed write.
         """
-        wrong: list[Finding] = []
+        findings: list[Finding] = []
         if self._adopter is None:
-            return wrong
+            return findings
         for host in hosts:
             try:
                 self._adopter.write_back(names.provider_name(host))
             except exceptions.DatabaseError:
                 raise
-            except Exception as error:  # the records are somebody else's: it is told with its host
-                wrong.append(Finding(host, FindingKind.RECORDS, error))
-                LOG.warning("%s", wrong[-1])
-        return wrong
-
-    def _tell(self, hosts: list[str], done: dict[str, HostReport], *, all_of_them: bool) -> None:
-        """Tell the statistics of the hosts that answered, and that they did."""
-        heard = [host for host in hosts if host not in done or done[host].is_reported]
-        for finding in self._reporting.tell(heard, all_of_them=all_of_them):
-            done[finding.host] = _with(done.get(finding.host), finding.host, finding)
-
-    def _update(self, report: HostReport) -> HostReport:
-        """Call the listeners for a changed host; return the report with their exceptions."""
-        if not report.changes:
-            return report
-        try:
-            self._on_change(report)
-        except Exception as error:  # it may fail in any way: others are told of their hosts
-            wrong = Finding(report.host, FindingKind.NOTIFICATION, error)
-            LOG.warning("%s", wrong)
-            return _with(report, report.host, wrong)
-        return report
+            except Exception as error:  # records are foreign: the finding names the host
+                findings.append(Finding(host, FindingKind.RECORDS, error))
+                LOG.warning("%s", findings[-1])
+        return findings
 
     def dry_run(self, host: str) -> Plan:
-        """Return what a look at a host would write now: definitions, and what goes along.
+        """Return the plan that an update of a host would write now. Nothing is written.
 
-        Nothing is written. Printed, it is a line for each provider and each consumer that changes.
-
-        :raises ResourceObjectsError: what the look would find wrong, such as ``InvalidPlan`` where
-            moves would lose or invent an allocation
-        :raises Exception: whatever the driver raises
+        :raises ResourceObjectsError: the error that the update would report as a finding, such as
+            ``InvalidPlan`` if moves would lose or invent an allocation
+        :raises Exception: any exception of the driver
         """
-        with self._looking:
+        with self._lock:
             return self._reconciler.dry_run(names.provider_name(host))
 
     def configure(self, configuration: ProviderConfiguration) -> None:
-        """Take another provider configuration, as when its files were changed.
+        """Replace the provider configuration, for example when its files were changed.
 
-        The next look at a host adds what it says, and takes away what the one before said alone.
+        The next update of a host adds what it describes, and removes what only the previous one
+        added.
         """
-        with self._looking:
+        with self._lock:
             self._reconciler.configure(configuration)
 
     def remove(self, host: str) -> SyncResult:
-        """Remove a host from the ledger, with all below it: it is gone for good.
+        """Remove a host with its whole tree from the ledger, permanently.
 
-        A host that the driver names no more is not removed by itself, for another agent may name it
-        now. One that the driver still names comes back with the next look.
+        A host that the driver no longer names is never removed automatically, because another agent
+        may name it now. A host that the driver still names is created again by the next update.
 
-        :raises NotFound: if it is not there
-        :raises InUse: if somebody holds something of it
+        :raises NotFound: if the ledger does not have the host
+        :raises InUse: if a consumer has allocations there
         """
-        with self._looking:
+        with self._lock:
             self._reconciler.forget([names.provider_name(host)])
             removed = self._ledger.remove(host)
             if self._adopter is not None:
@@ -244,41 +250,39 @@ class ResourceTracker:
             return removed
 
     def drift(self, *hosts: str, older_than: datetime.timedelta | None = None) -> HostDrift:
-        """Return what differs between who holds something of hosts and who runs there.
+        """Compare the allocations of hosts with the consumers that run there.
 
-        Nothing is changed: ``ledger.apply`` of its plan mends it, if somebody decides so. Cost: a
-        read of the hosts; if somebody has drifted another one of these consumers, and the driver
+        Nothing is changed; ``ledger.apply`` of the returned plan corrects the differences. Cost: a
+        read of the hosts. If consumers seem to have drifted, another read of these, and the driver
         is asked again.
 
-        :param hosts: only these; by default all that the driver names
-        :param older_than: a claim that is not confirmed is on its way, and no drift, unless it is
-            older than this; None: it is none however old it is
+        :param hosts: only these; by default all hosts of the driver
+        :param older_than: unconfirmed claims count only if they are older than this; None: never
         :raises LedgerError: if the ledger cannot be reached
         """
-        named = self._reconciler.named() if not hosts else dict.fromkeys(hosts)
-        right = [names.provider_name(host) for host, found in named.items() if _is_looked_at(found)]
-        return drift_of(self._ledger, self._driver, right, older_than)
+        named = self._reconciler.named_hosts() if not hosts else dict.fromkeys(hosts)
+        valid = [names.provider_name(host) for host, found in named.items() if _is_updated(found)]
+        return drift_of(self._ledger, self._driver, valid, older_than)
 
     def inventories(self, host: str) -> Inventories:
-        """Return what a host has and what of it is used, as ``ledger.inventories`` does.
+        """Return the inventories of a host with their usage, as ``ledger.inventories``.
 
-        :raises NotFound: if it is not in the ledger, and has no record
+        :raises NotFound: if the ledger does not have the host, and there is no record of it
         """
         try:
             return self._ledger.inventories(host)
         except exceptions.NotFound as error:
-            if not error.is_about("provider"):
-                raise
-            if self._adopter is None:
+            if self._adopter is None or not error.is_about("provider"):
                 raise
             return self._adopter.view(names.provider_name(host)).inventories
 
     def compute_node(self, host: str, consumer: str | None = None) -> ComputeNode:
-        """Return a host as a record in the words of the field, bound to the ledger.
+        """Return a host as a compute node, bound to the ledger.
 
-        :param consumer: for whom it consumes; None: for nobody in particular, as
-            ``ComputeNode.bind`` says. One that only its record knows is bound to nothing yet
-        :raises NotFound: if it is not in the ledger, and has no record
+        A host of which there is only a record is not bound.
+
+        :param consumer: the consumer of the node's usage; None: as ``ComputeNode.bind``
+        :raises NotFound: if the ledger does not have the host, and there is no record of it
         """
         if self._adopter is not None:
             return self._adopter.view(names.provider_name(host), consumer)
@@ -289,14 +293,14 @@ class ResourceTracker:
     def update_usage(
         self, host: str, amounts: AmountsLike, consumer: str | None = None
     ) -> ComputeNode:
-        """Add amounts to what is used of a host; negative ones give back. All or nothing.
+        """Add amounts to the usage of a host; negative ones are released. All or nothing.
 
-        For an agent that knows how much is used and not by whom; who does, claims. It is about what
-        a compute node has a column for; of other resources it has none.
+        For an agent that knows the usage and not its consumers; others use :meth:`claim`. Only
+        resources for which a compute node has columns can be updated.
 
-        :param consumer: as :meth:`compute_node`
-        :returns: the node as it is now
-        :raises CapacityException: if it does not fit, or more is given back than is used
+        :param consumer: as for :meth:`compute_node`
+        :returns: the node with its new usage
+        :raises CapacityException: if it does not fit, or more is released than is used
 
         >>> import resource_objects as ro
         >>> ledger = ro.connect("memory://")
@@ -329,17 +333,18 @@ class ResourceTracker:
         limits: Limits | AmountsLike | None = None,
         ignore_maintenance: bool = False,
     ) -> HostClaim:
-        """Return where a request would go on a host; nothing is taken, and nothing written.
+        """Return a planned claim of a request on a host. Nothing is allocated or written.
 
-        Amounts, cells, devices, traits and groups are decided together. ``allocate()`` of the claim
-        that is returned takes just that. A host that only its record knows is planned as it will be
-        when it is adopted. Cost: one read of the tree of the host, and a search.
+        Amounts, cells, devices, traits and groups are decided together. ``allocate()`` of the
+        returned claim allocates exactly the planned candidate, under the same limits. A host of
+        which there is only a record is planned as it will be after its adoption. Cost: one read of
+        the tree of the host, and a search.
 
         :param request: as for :meth:`claim`
-        :param limits: as for :meth:`claim`; what is planned is taken under them too
-        :param ignore_maintenance: True to plan also on what is out of service
+        :param limits: as for :meth:`claim`
+        :param ignore_maintenance: True to plan also on disabled providers
         :raises NoCandidates: (a ``CapacityException``) if it does not fit, with the reasons
-        :raises NotFound: if the host is not there, and has no record
+        :raises NotFound: if the ledger does not have the host, and there is no record of it
         """
         name = names.provider_name(host)
         return self._claims.plan(consumer, name, request, ignore_maintenance, limits)
@@ -358,28 +363,28 @@ class ResourceTracker:
         limits: Limits | AmountsLike | None = None,
         ignore_maintenance: bool = False,
     ) -> HostClaim:
-        """Take a request of a host for a consumer: all together in one transaction, or none.
+        """Allocate a request on a host to a consumer, completely or not at all.
 
-        Asked again for the same, in whichever process, it is the same claim. So is what a scheduler
-        claimed for the consumer on this host, also as where a move goes: the host then looks at it
-        (:meth:`.Driver.admit`), may refuse it, or have other units of the same, and adds what it
-        takes besides (:meth:`.Driver.overhead`). What this call did not take stays when the host
-        refuses: whoever took it takes something else instead. In a ``with`` statement the claim is
-        given back if the block raises. Cost: one read of the tree of the host, if something is
-        located, and one write.
+        A repetition of the same request, in any process, returns the same claim. So does the
+        request of a claim that a scheduler made for the consumer on this host, also as the
+        destination of a move. Then the driver decides (:meth:`.Driver.admit`): it may refuse the
+        claim, or choose other units of the same amounts; and the overhead is added
+        (:meth:`.Driver.overhead`). If the driver refuses, only allocations of this call are
+        released: a scheduler moves its claim to another host. In a ``with`` statement the claim is
+        released if the block raises. Cost: one write; with placed amounts, one read of the tree.
 
-        :param request: text, amounts, a request, a claim, or a candidate of a search. What the host
-            does not have itself, such as disk, is taken of a pool that gives to it
+        :param request: text, amounts, a request, a claim, or a candidate of a search. Resources
+            that the host does not have itself, such as disk, are allocated from its pools
         :param project, user, consumer_type, expires_in, expires_at: as for ``ledger.claim``
-        :param limits: the most that may be used of the host itself after it, whatever its capacity:
-            totals that a scheduler worked out and sends along, such as ``"VCPU=48"``
+        :param limits: the maximum usage of the host itself after the claim, whatever its capacity,
+            such as the totals ``"VCPU=48"`` of a scheduler
         :param ignore_maintenance: as for ``ledger.claim``
         :raises NoCandidates: (a ``CapacityException``) if it does not fit, with the reasons
-        :raises HostRefused: (a ``CapacityException``) if the host does not accept it
-        :raises AlreadyExists: if the consumer holds something else, or elsewhere
-        :raises NotFound: if the host is not there
+        :raises HostRefused: (a ``CapacityException``) if the driver refuses it
+        :raises AlreadyExists: if the consumer has other allocations
+        :raises NotFound: if the ledger does not have the host
         """
-        said: Said = {
+        options: ClaimOptions = {
             "project": project,
             "user": user,
             "consumer_type": consumer_type,
@@ -388,22 +393,22 @@ class ResourceTracker:
             "limits": limits,
             "ignore_maintenance": ignore_maintenance,
         }
-        return self._claims.claim(consumer, names.provider_name(host), request, said)
+        return self._claims.claim(consumer, names.provider_name(host), request, options)
 
     def get_claim(self, consumer: str) -> HostClaim:
         """Return the claim of a consumer, whichever process made it. Cost: two small reads.
 
-        :raises NotFound: if it holds nothing
+        :raises NotFound: if the consumer has no allocations
         """
         return self._claims.get_claim(names.consumer_name(consumer))
 
     def release(self, consumer: str) -> Claim:
-        """Give back all that a consumer holds, and what its move holds, in one transaction.
+        """Release all allocations of a consumer and of its move, in one transaction.
 
-        The move counts as reverted then.
+        The move is reverted by that.
 
-        :returns: what the consumer held
-        :raises NotFound: if it holds nothing
+        :returns: the released claim of the consumer
+        :raises NotFound: if the consumer has no allocations
         """
         return self._claims.moves.release(names.consumer_name(consumer))
 
@@ -420,53 +425,54 @@ class ResourceTracker:
         limits: Limits | AmountsLike | None = None,
         ignore_maintenance: bool = False,
     ) -> Migration:
-        """Begin a move of a consumer to a host: it holds the destination from now on.
+        """Begin a move of a consumer to a host: the destination is allocated to it.
 
-        Its migration holds the source until :meth:`confirm_move` or :meth:`revert_move`, which any
-        process may call. Repeated with the same migration it is the same move, after a crash too.
-        A resize within a host holds both sizes until then. A rebuild and a shelving are done at
-        once: their move is confirmed when this returns. Who is unshelved holds the destination
-        alone. Cost: a few small reads, and then as :meth:`claim`.
+        The source stays allocated, to the consumer of the migration, until :meth:`confirm_move` or
+        :meth:`revert_move`, which any process may call. A repetition with the same migration
+        returns the same move, also after a crash. During a resize within a host both sizes are
+        allocated. A rebuild and a shelving are one step: their move is confirmed when this method
+        returns. An unshelving has no source. Cost: a few small reads, then as :meth:`claim`.
 
-        :param host: where it goes; None for a shelving
-        :param request: as for :meth:`claim`; None for what the consumer has, which a resize, a
-            rebuild and an unshelving cannot have. A live migration keeps the sizes of its pages
-        :param migration: its id, a uuid, or a name of which one is made; None: one is made up
-        :param limits: as for :meth:`claim`, of the host where it goes
+        :param host: the destination; None for a shelving
+        :param request: as for :meth:`claim`; None for the current one of the consumer, which is not
+            possible for a resize, a rebuild and an unshelving. A live migration keeps page sizes
+        :param migration: the id of the migration, a uuid, or a name from which one is made; None: a
+            new id
+        :param limits: as for :meth:`claim`, for the destination
         :param ignore_maintenance: as for ``ledger.move``
-        :raises InvalidInput: if the kind, the host, the request and where the consumer is do not go
-            together; or the migration began for something else
-        :raises Conflict: if it is moving by another migration
-        :raises NotFound: if it holds nothing
-        :raises AlreadyExists: if it holds something and is to be unshelved
-        :raises CapacityException: if it does not fit, with the reasons; nothing moved then
+        :raises InvalidInput: if kind, host, request and the current host of the consumer do not fit
+            together; if the migration began with other arguments
+        :raises Conflict: if the consumer is moving by another migration
+        :raises NotFound: if the consumer has no allocations
+        :raises AlreadyExists: if a consumer to be unshelved has allocations
+        :raises CapacityException: if it does not fit, with the reasons; then nothing is moved
         """
         name = names.consumer_name(consumer)
         to = None if host is None else names.provider_name(host)
-        of_host = None if limits is None or to is None else {to: limits}
-        said = {"ignore_maintenance": ignore_maintenance, "limits": of_host}
+        options = {
+            "ignore_maintenance": ignore_maintenance,
+            "limits": None if limits is None or to is None else {to: limits},
+        }
         return self._claims.moves.begin(
-            name, to, request, migration_id(name, migration), kind, said
+            name, to, request, migration_id(name, migration), kind, options
         )
 
     def confirm_move(self, consumer: str, migration: str) -> Migration:
-        """End a move at the destination: the source is released.
-
-        May be repeated; the second call changes nothing.
+        """End a move at the destination: the source is released. A repetition changes nothing.
 
         :raises Conflict: if it was reverted
-        :raises NotFound: if the migration is unknown, or its operation was forgotten
+        :raises NotFound: if the migration is unknown, or its operation was removed since
         """
         name = names.consumer_name(consumer)
         return self._claims.moves.confirm(name, migration_id(name, migration))
 
     def revert_move(self, consumer: str, migration: str) -> Migration:
-        """End a move at the source: the consumer holds that again, as before.
+        """End a move at the source: it is allocated to the consumer again.
 
-        May be repeated; the second call changes nothing.
+        A repetition changes nothing.
 
         :raises Conflict: if it was confirmed
-        :raises NotFound: if the migration is unknown, or its operation was forgotten
+        :raises NotFound: if the migration is unknown, or its operation was removed since
         """
         name = names.consumer_name(consumer)
         return self._claims.moves.revert(name, migration_id(name, migration))
@@ -474,33 +480,27 @@ class ResourceTracker:
     def get_move(self, consumer: str) -> Migration:
         """Return the move of a consumer that is in progress.
 
-        :raises NotFound: if it is not moving
+        :raises NotFound: if the consumer is not moving
         """
         return self._claims.moves.get_move(names.consumer_name(consumer))
 
     def moves(self, host: str | None = None) -> tuple[Migration, ...]:
         """Return the moves in progress, by consumer, for an agent that starts again.
 
-        Not who is being unshelved: that is a claim of a consumer that is not confirmed.
+        Unshelved consumers are not included: an unshelving is a claim that is not confirmed yet.
 
-        Cost: the consumers of the host, and two small reads.
+        Cost: a read of the consumers of the host, and two small reads.
 
-        :param host: only those from or to this one
+        :param host: only the moves from or to this one
         """
         return self._claims.moves.in_progress(host)
 
 
-def _unknown(host: str) -> Finding:
-    return Finding(host, FindingKind.UNKNOWN_HOST, said="the driver does not name it")
+def _add_findings(reports: dict[str, HostReport], findings: Iterable[Finding]) -> None:
+    for finding in findings:
+        report = reports.get(finding.host) or HostReport(finding.host)
+        reports[finding.host] = dataclasses.replace(report, findings=(*report.findings, finding))
 
 
-def _is_looked_at(finding: Finding | None) -> bool:
+def _is_updated(finding: Finding | None) -> bool:
     return finding is None or finding.kind is FindingKind.NAMED_TWICE
-
-
-def _with(report: HostReport | None, host: str, finding: Finding | None) -> HostReport:
-    """Return the report of a host with one more finding, if there is one."""
-    said = report or HostReport(host)
-    if finding is None:
-        return said
-    return dataclasses.replace(said, findings=(*said.findings, finding))
