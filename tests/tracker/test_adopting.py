@@ -17,7 +17,7 @@ from resource_objects import exceptions
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.host.tracker import FindingKind, ResourceTracker
-from resource_objects.host.tracker.adopting import Adopter, KnownConsumer, adoption_plan
+from resource_objects.host.tracker.adopting import Adopter, RecordedConsumer, adoption_plan
 from resource_objects.providers.plan import Plan
 from resource_objects.testing.refusals import raises_code
 from tests import conftest, databases
@@ -26,13 +26,13 @@ from tests.host.views import held
 from tests.tracker.agents import Agent
 
 NOBODY = "host1/unattributed"
-VM = KnownConsumer("vm-1", "VCPU=3,MEMORY_MB=4096,DISK_GB=10", project="p", user="u")
+VM = RecordedConsumer("vm-1", "VCPU=3,MEMORY_MB=4096,DISK_GB=10", project="p", user="u")
 
 
 class Rows:
     """Old records in a dictionary."""
 
-    def __init__(self, known: Iterable[KnownConsumer] = (), **rows: Any) -> None:
+    def __init__(self, known: Iterable[RecordedConsumer] = (), **rows: Any) -> None:
         self.rows = {name: dict(ComputeNode.read(one).to_row()) for name, one in rows.items()}
         self.known = tuple(known)
         self.writes: list[Mapping[str, Any]] = []
@@ -40,7 +40,7 @@ class Rows:
     def read(self, host: str) -> Any:
         return self.rows.get(host)
 
-    def consumers(self, host: str) -> Iterable[KnownConsumer]:
+    def consumers(self, host: str) -> Iterable[RecordedConsumer]:
         return self.known
 
     def write(self, host: str, columns: Mapping[str, Any]) -> None:
@@ -108,7 +108,7 @@ def test_cpus_by_name_go_to_whom_they_are_known_to_belong_and_count_once(
     connect: Callable[[], ro.Ledger],
 ) -> None:
     ledger = connect()
-    known = KnownConsumer("vm-1", {"PCPU": 4, "NUMA_TOPOLOGY": topology(cells())})
+    known = RecordedConsumer("vm-1", {"PCPU": 4, "NUMA_TOPOLOGY": topology(cells())})
     record, records = placed_row(), Rows([known])
     records.rows["host1"] = record  # with its devices, of which columns keep pools only
     Adopter(ledger, records).adopt("host1")
@@ -126,15 +126,15 @@ def test_cpus_by_name_go_to_whom_they_are_known_to_belong_and_count_once(
 
 
 def test_a_topology_that_nobody_says_where_is_put_where_there_is_room(ledger: ro.Ledger) -> None:
-    first = KnownConsumer("vm-1", {"NUMA_TOPOLOGY": topology(cells())})
-    second = KnownConsumer("vm-2", {"NUMA_TOPOLOGY": ro.numa(dedicated=3)})
+    first = RecordedConsumer("vm-1", {"NUMA_TOPOLOGY": topology(cells())})
+    second = RecordedConsumer("vm-2", {"NUMA_TOPOLOGY": ro.numa(dedicated=3)})
     Adopter(ledger, Rows([first, second], host1=placed_row())).adopt("host1")
     one, two = (ledger.get_claim(name).allocations for name in ("vm-1", "vm-2"))
     assert not {unit for a in one for unit in a.units} & {unit for a in two for unit in a.units}
 
 
 def test_what_is_known_counts_even_if_the_record_says_less(ledger: ro.Ledger) -> None:
-    known = KnownConsumer("vm-1", "VCPU=12,MEMORY_MB=20000")
+    known = RecordedConsumer("vm-1", "VCPU=12,MEMORY_MB=20000")
     Adopter(ledger, Rows([known], host1=row(vcpus_used=2))).adopt("host1")
     assert held(ledger, "vm-1") == "VCPU=12,MEMORY_MB=20000"
     assert held(ledger, NOBODY) == "DISK_GB=30"
@@ -149,7 +149,7 @@ def test_a_host_that_the_ledger_knows_already_is_adopted_beside_those_who_hold_o
     ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384,DISK_GB=100"))
     ledger.claim("job", {"host1": "VCPU=1"})
     ledger.claim("vm-1", {"host1": "VCPU=2"})  # known, and in the ledger already: it keeps that
-    new = KnownConsumer("vm-2", "VCPU=1,MEMORY_MB=1024")
+    new = RecordedConsumer("vm-2", "VCPU=1,MEMORY_MB=1024")
     before = ledger.provider("host1").generation
     Adopter(ledger, Rows([VM, new], host1=row())).adopt("host1")
     assert [held(ledger, name) for name in ("job", "vm-1", "vm-2")] == [
@@ -161,7 +161,9 @@ def test_a_host_that_the_ledger_knows_already_is_adopted_beside_those_who_hold_o
 
 @pytest.mark.law(2)
 def test_two_who_have_the_same_cpu_are_refused_and_nothing_is_written(ledger: ro.Ledger) -> None:
-    twice = [KnownConsumer(name, {"NUMA_TOPOLOGY": topology(cells())}) for name in ("vm-1", "vm-2")]
+    twice = [
+        RecordedConsumer(name, {"NUMA_TOPOLOGY": topology(cells())}) for name in ("vm-1", "vm-2")
+    ]
     cursor = ledger.feed.cursor()
     with raises_code("UnitTaken", match="vm-1"):
         Adopter(ledger, Rows(twice, host1=placed_row())).adopt("host1")
@@ -172,15 +174,15 @@ def test_two_who_have_the_same_cpu_are_refused_and_nothing_is_written(ledger: ro
     ("known", "record", "error", "said"),
     [
         ([VM, VM], USED, "DuplicateKey", "vm-1"),
-        ([KnownConsumer("a", "FPGA=1")], USED, "InventoryNotFound", "FPGA"),
+        ([RecordedConsumer("a", "FPGA=1")], USED, "InventoryNotFound", "FPGA"),
         (
-            [KnownConsumer("a", {"NUMA_TOPOLOGY": topology(cells())})],
+            [RecordedConsumer("a", {"NUMA_TOPOLOGY": topology(cells())})],
             USED,
             "InventoryNotFound",
             "NUMA_TOPOLOGY",
         ),
         (
-            [KnownConsumer("a", {"NUMA_TOPOLOGY": ro.numa(dedicated=99)})],
+            [RecordedConsumer("a", {"NUMA_TOPOLOGY": ro.numa(dedicated=99)})],
             placed_row().to_row(),
             exceptions.CapacityException,
             "99",
@@ -301,7 +303,7 @@ def test_a_host_is_never_freer_than_its_record_or_its_consumers_say(
             for number, count in enumerate(there):
                 ledger.claim(f"job-{number}", {"host1": f"VCPU={count}"})
         record = {"hypervisor_hostname": "host1", "vcpus": 32, "vcpus_used": used}
-        consumers = [KnownConsumer(f"vm-{n}", f"VCPU={count}") for n, count in enumerate(known)]
+        consumers = [RecordedConsumer(f"vm-{n}", f"VCPU={count}") for n, count in enumerate(known)]
         plan = adoption_plan(ledger, "host1", record, consumers)
         assert Plan.from_json(plan.to_json()) == plan
         ledger.apply(plan)
@@ -432,7 +434,7 @@ def test_a_move_adopts_the_host_that_it_leaves(ledger: ro.Ledger) -> None:
 
 def test_what_is_given_back_is_adopted_before(ledger: ro.Ledger) -> None:
     records = _records_of_two()
-    records.known = (KnownConsumer("vm-1", "VCPU=3"),)
+    records.known = (RecordedConsumer("vm-1", "VCPU=3"),)
     ledger.sync(ro.Provider("host1", HAS))
     ledger.claim("vm-1", {"host1": "VCPU=3"})
     ResourceTracker(ledger, Agent(host1=HAS), records=records).release("vm-1")

@@ -16,7 +16,7 @@ from hypothesis.stateful import initialize, rule
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.tracker import FindingKind, HostReport, ResourceTracker
-from resource_objects.host.tracker.adopting import KnownConsumer
+from resource_objects.host.tracker.adopting import RecordedConsumer
 from resource_objects.host.tracker.moves import migration_of
 from resource_objects.providers import Provider
 from resource_objects.providers.holders import unattributed
@@ -68,12 +68,12 @@ class Records:
 
     def __init__(self) -> None:
         self.rows: dict[str, dict[str, Any]] = {}
-        self.known: dict[str, KnownConsumer] = {}
+        self.known: dict[str, RecordedConsumer] = {}
 
     def read(self, host: str) -> Any:
         return self.rows.get(host)
 
-    def consumers(self, host: str) -> Iterable[KnownConsumer]:
+    def consumers(self, host: str) -> Iterable[RecordedConsumer]:
         return [self.known[host]] if host in self.known else []
 
     def write(self, host: str, columns: Mapping[str, Any]) -> None:
@@ -105,7 +105,7 @@ class WholeLife(Life):
                 "cpu_allocation_ratio": 1.0,
             }
             if is_known:
-                self.records.known[host] = KnownConsumer(f"{host}-old", "VCPU=1")
+                self.records.known[host] = RecordedConsumer(f"{host}-old", "VCPU=1")
         self.reshaping = Reshaping()
         return self.reshaping
 
@@ -177,7 +177,7 @@ class WholeLife(Life):
         row["vcpus_used"] = min(used, row["vcpus"])
         self.records.known.pop(name, None)
         if is_known:
-            self.records.known[name] = KnownConsumer(f"{name}-old", "VCPU=1")
+            self.records.known[name] = RecordedConsumer(f"{name}-old", "VCPU=1")
         if by == "agent, which claims":
             self.claim_next(host, 1, 0)
         self.records_say_what_the_ledger_says()

@@ -6,7 +6,7 @@ the ledger does not know gets a view of its record, and nothing is written. Whoe
 *adopts* the host: it is made with all that is in use of it, in one transaction. From then on the
 ledger is the truth, and the record is kept right for those who still read it.
 
-What is in use is held afterwards by the consumers that are known (:class:`KnownConsumer`); what
+What is in use is held afterwards by the consumers that are known (:class:`RecordedConsumer`); what
 the record says beyond them goes to the host's *unattributed* consumer
 (:mod:`resource_objects.host.adoption`), and ``ledger.attribute`` moves it to whoever turns up.
 
@@ -51,14 +51,14 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class KnownConsumer:
+class RecordedConsumer:
     """Who is known to run on a host that the ledger does not know yet, and what it has there.
 
     ``amounts`` is what ``Amounts`` takes. A topology and devices are assigned where it is known
     which they are (as :func:`~resource_objects.interop.nova.load_instance_numa_topology` reads
     them); else they are put where there is room beside the others.
 
-    >>> KnownConsumer("vm-1", "VCPU=2,MEMORY_MB=2048").amounts["VCPU"]
+    >>> RecordedConsumer("vm-1", "VCPU=2,MEMORY_MB=2048").amounts["VCPU"]
     IntegerAmount(2)
     """
 
@@ -74,13 +74,13 @@ class KnownConsumer:
         object.__setattr__(self, "amounts", Amounts.of(self.amounts))
 
 
-class OldRecords(Protocol):
+class LegacyRecords(Protocol):
     """Where hosts are looked up that the ledger does not know."""
 
     def read(self, host: str) -> Any:
         """Return the record of a host, what ``ComputeNode.read`` takes; None if there is none."""
 
-    def consumers(self, host: str) -> Iterable[KnownConsumer]:
+    def consumers(self, host: str) -> Iterable[RecordedConsumer]:
         """Return who is known to run there; whoever is missing is adopted without a name."""
 
     def write(self, host: str, columns: Mapping[str, Any]) -> None:
@@ -94,7 +94,7 @@ class Adopter:
     time. Several processes may adopt the same host, and one does.
     """
 
-    def __init__(self, ledger: Ledger, records: OldRecords) -> None:
+    def __init__(self, ledger: Ledger, records: LegacyRecords) -> None:
         self._ledger = ledger
         self._records = records
         self._adopted: set[str] = set()
@@ -150,7 +150,7 @@ class Adopter:
             return ComputeNode.read(record)
 
     @contextlib.contextmanager
-    def rehearsed(self, host: str) -> Iterator[Ledger | None]:
+    def rehearsal(self, host: str) -> Iterator[Ledger | None]:
         """Yield a ledger in memory in which a host is as it will be when it is adopted.
 
         None if it is adopted, or has no record. Nothing is written.
@@ -198,7 +198,7 @@ _FASTER = (
 
 
 def adoption_plan(
-    ledger: Ledger, name: str, record: Any, known: Iterable[KnownConsumer] = ()
+    ledger: Ledger, name: str, record: Any, known: Iterable[RecordedConsumer] = ()
 ) -> Plan:
     """Return the plan that adopts a host, which it makes if need be; empty if that was done.
 
@@ -216,7 +216,7 @@ def adoption_plan(
 
     >>> row = {"hypervisor_hostname": "old-1", "vcpus": 8, "vcpus_used": 6}
     >>> with connect("memory://") as ledger:
-    ...     print(adoption_plan(ledger, "old-1", row, [KnownConsumer("vm-1", "VCPU=4")]))
+    ...     print(adoption_plan(ledger, "old-1", row, [RecordedConsumer("vm-1", "VCPU=4")]))
     + old-1: VCPU=8:max_unit=8:allocation_ratio=4
     + vm-1 allocates VCPU=4 of old-1
     + old-1/unattributed allocates VCPU=2 of old-1
@@ -249,8 +249,8 @@ def adoption_plan(
     )
 
 
-def _once(known: Iterable[KnownConsumer]) -> dict[str, KnownConsumer]:
-    found: dict[str, KnownConsumer] = {}
+def _once(known: Iterable[RecordedConsumer]) -> dict[str, RecordedConsumer]:
+    found: dict[str, RecordedConsumer] = {}
     for one in known:
         if one.consumer in found:
             raise exceptions.InvalidInput(
@@ -280,7 +280,7 @@ def _as_built(tree: Provider) -> Provider:
 
 @contextlib.contextmanager
 def _rehearsed(
-    columns: Columns, name: str, record: Any, known: Iterable[KnownConsumer]
+    columns: Columns, name: str, record: Any, known: Iterable[RecordedConsumer]
 ) -> Iterator[Ledger]:
     """Yield a ledger in memory in which a host is as it will be when it is adopted.
 
@@ -308,7 +308,7 @@ def _hold(rehearsal: Ledger, held: Mapping[str, tuple[Use, ...]], **said: Any) -
         rehearsal.backend.commit(Write(Operation(), "adopt", subject_of(held), orders=orders))
 
 
-def _take(rehearsal: Ledger, name: str, one: KnownConsumer) -> None:
+def _take(rehearsal: Ledger, name: str, one: RecordedConsumer) -> None:
     """Let a known consumer take what it has, where it is assigned, else where there is room."""
     joint = split(one.amounts)
     said: dict[str, Any] = {

@@ -51,7 +51,7 @@ class FindingKind(enum.StrEnum):
     OTHER_TREE = "of another tree"
     #: The machine reports another uuid than the stored one: another machine has its name.
     REPLACED = "replaced"
-    #: The usage of a host that the ledger did not have cannot be adopted; see ``OldRecords``.
+    #: The usage of a host that the ledger did not have cannot be adopted; see ``LegacyRecords``.
     NOT_ADOPTED = "not adopted"
     #: In step: the ledger's figures could not be written to the record; the next update repeats it.
     RECORDS = "records"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, names
 from resource_objects.host.compute_node import ComputeNode
-from resource_objects.host.tracker.adopting import Adopter, OldRecords
+from resource_objects.host.tracker.adopting import Adopter, LegacyRecords
 from resource_objects.host.tracker.claims import ClaimOptions, HostClaim, HostClaims
 from resource_objects.host.tracker.configuration import ProviderConfiguration
 from resource_objects.host.tracker.drift import HostDrift, drift_of
@@ -83,7 +83,7 @@ class ResourceTracker:
         report_every: datetime.timedelta | None = None,
         configuration: ProviderConfiguration | None = None,
         on_change: Callable[[HostReport], object] = lambda report: None,
-        records: OldRecords | None = None,
+        records: LegacyRecords | None = None,
     ) -> None:
         self._ledger = ledger
         self._driver = driver
@@ -182,7 +182,7 @@ class ResourceTracker:
         if self._adopter is None:
             yield self._ledger
         else:
-            with self._adopter.rehearsed(names.provider_name(host)) as rehearsal:
+            with self._adopter.rehearsal(names.provider_name(host)) as rehearsal:
                 yield rehearsal or self._ledger
 
     @contextlib.contextmanager
