@@ -1,44 +1,48 @@
-"""The versioned-object base of everything that crosses a wire or a database.
+"""The base class of all versioned objects, and their registration.
 
 There are two kinds of objects:
 
 * *values* (amounts, requests, candidates), whose class is declared
-  ``class Amount(ResourceObject, frozen=True)``: hashable, equal when of the same class with equal
-  fields, without context and without change tracking, so that threads share them;
-* all others, which are entities (providers, compute nodes) and inventories: mutable through checked
-  setters, with change tracking, and a context where they need one.
+  ``class Amount(ResourceObject, frozen=True)``: hashable, equal to objects of the same class with
+  equal fields, without a context, so that threads can share them;
+* *entities* (providers, compute nodes) and inventories: mutable through setters that check.
 
-Both are genuine oslo.versionedobjects. What this base adds, because the library leaves it open:
+Both are oslo.versionedobjects. :func:`register` generates the constructor, the equality key and the
+wire form of a class from its fields, as :mod:`dataclasses` does, because the generic methods of
+oslo.versionedobjects take two to four times as long. ``tests/objects/test_generated.py`` compares
+each registered class with those generic methods. Further differences to oslo.versionedobjects:
 
-* wire names are qualified (``resource_objects.IntegerAmount``): the library's registry is one dict
-  of bare names per process, and nova registers ``ComputeNode`` and ``Resource`` too;
-* an object that exists is valid: constructors refuse unknown and missing fields, setters and
-  hydration run the same checks, and a refused change leaves the object as it was;
-* children inside mappings and sequences, of mixed kinds, are seen by change tracking and taken
-  along when an object is said in an older version. That works on primitives alone: the rule for a
-  child is found by its concrete wire name, in the receiver's manifest or in the parent's
-  :attr:`ResourceObject.CHILD_VERSIONS`;
-* a field that is not set raises :class:`~resource_objects.exceptions.FieldNotSet`, so that
-  ``hasattr`` answers instead of exploding.
+* Wire names are qualified (``resource_objects.IntegerAmount``), because the registry of
+  oslo.versionedobjects is one dict of bare names, and nova registers ``ComputeNode`` too.
+* An object that exists is valid. Constructors reject unknown and missing fields; setters and
+  :meth:`~ResourceObject.obj_from_primitive` run the same checks; a rejected change leaves the
+  object as it was.
+* Backporting also covers children of any class inside mappings and sequences. It works on wire
+  forms alone: the version of a child is looked up by its own wire name, in the receiver's manifest
+  or in :attr:`ResourceObject.CHILD_VERSIONS` of its parent.
+* Reading a field that is not set raises :class:`~resource_objects.exceptions.FieldNotSet`, which is
+  an ``AttributeError``, so that ``hasattr`` returns False.
+* Changes are not tracked: ``obj_what_changed()`` returns an empty set unless a class overrides it.
 
-What makes these objects fast is kept apart, in :mod:`resource_objects._fast`, and can be switched
-off; nothing here depends on it.
+A field is stored in the attribute ``_obj_<field>``, as oslo.versionedobjects has done since 2013.
 """
 
 from __future__ import annotations
 
 import abc
 import copy
+import decimal
 import functools
+import importlib
 import inspect
-import sys
+import operator
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar, NoReturn, Self, TypeVar
 
 from oslo_utils import versionutils
 
-from resource_objects import _fast, exceptions, fields
+from resource_objects import exceptions, fields
 from resource_objects._ovo import base as ovo
 from resource_objects._ovo import exception as ovo_exception
 from resource_objects._ovo import fields as ovo_fields
@@ -59,190 +63,151 @@ __all__ = [
 NAMESPACE = "resource_objects"
 
 _MISSING: Any = object()
+_set = object.__setattr__
 _BAD_VALUE = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError, RecursionError)
+#: Types whose instances are immutable, so that copies share them.
+_ATOMS = (int, str, bool, decimal.Decimal, type(None))
 
 _C = TypeVar("_C", bound="type[ResourceObject]")
-_O = TypeVar("_O", bound="ResourceObject")
 
 
 class ReadOnlyField(ovo_exception.ReadOnlyFieldError, exceptions.FrozenValue):
-    """A read-only field that is set already was asked to change."""
+    """A change of a read-only field that is already set."""
 
 
 class _Signature:
-    """The signature of a class: the fields, unless it has a constructor of its own."""
+    """The signature of a class: that of its own constructor, or its fields."""
 
     def __get__(self, instance: object, owner: type[ResourceObject]) -> inspect.Signature:
-        if owner.__init__ is not ResourceObject.__init__:
-            own = inspect.signature(owner.__init__)
-            return own.replace(parameters=[*own.parameters.values()][1:])
-        by_place = dict.fromkeys(owner._BY_PLACE, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-        found = [
-            inspect.Parameter(
-                name,
-                by_place.get(name, inspect.Parameter.KEYWORD_ONLY),
-                default=_shown_default(name, owner),
-            )
-            for name in (*by_place, *(one for one in owner.fields if one not in by_place))
+        method: Any = owner.__init__
+        signature = inspect.signature(
+            owner._init_fields if method is ResourceObject.__init__ else method
+        )
+        empty = inspect.Parameter.empty
+        parameters = [
+            parameter.replace(default=empty) if parameter.default is _MISSING else parameter
+            for name, parameter in signature.parameters.items()
+            if name not in ("self", "_unknown")
         ]
-        return inspect.Signature(found)
-
-
-def _shown_default(name: str, cls: type[ResourceObject]) -> Any:
-    if name in cls._FACTORIES:
-        return None
-    default = cls.fields[name].default
-    return inspect.Parameter.empty if default is ovo_fields.UnspecifiedDefault else default
+        return signature.replace(parameters=parameters)
 
 
 class ResourceObject(ovo.VersionedObject):
-    """Base of all objects of the library; see the module for what it adds.
+    """Base of all objects of the library; the docstring of the module describes it.
 
-    Subclasses state their fields and are decorated with :func:`register`. A subclass of another
+    Subclasses declare their fields and are decorated with :func:`register`. A subclass of another
     distribution sets :attr:`WIRE_PREFIX` to its own name, so that two plug-ins never collide.
 
-    A subclass that is declared with ``frozen=True`` makes values, and so do those derived from it:
-    frozen, hashable, equal when of the same class with equal fields, their own ``copy``.
+    Instances of a subclass that is declared with ``frozen=True``, and of its subclasses, are values,
+    which are hashable, equal to values of the same class with equal fields, and their own copies.
     """
 
     OBJ_PROJECT_NAMESPACE = NAMESPACE
 
-    #: First part of the wire name.
+    #: The first part of the wire name.
     WIRE_PREFIX: ClassVar[str] = NAMESPACE
-    #: Whether it is a value: its class, or one that it is derived from, says ``frozen=True``.
+    #: Whether instances are values: the class or one of its bases is declared ``frozen=True``.
     FROZEN: ClassVar[bool] = False
-    #: Whether fields may be left unset (a record that is read in part).
+    #: Whether fields may be left unset, as in a record of which some columns were read.
     PARTIAL: ClassVar[bool] = False
-    #: ``{wire name of a child: [(own version, child's version), ...]}``, oldest first: what an
-    #: own version carried. Needed from the day a child's version leaves 1.0.
+    #: ``{wire name of a child: [(own version, version of the child), ...]}``, oldest first.
+    #: Required from the first version of a child after 1.0.
     CHILD_VERSIONS: ClassVar[Mapping[str, list[tuple[str, str]]]] = {}
-    #: Fields that play no part in equality.
+    #: Fields that equality ignores.
     NOT_COMPARED: ClassVar[frozenset[str]] = frozenset()
 
-    #: The constructor's signature, as type checkers and :mod:`inspect` see it.
+    #: The signature of the constructor for :mod:`inspect`.
     __signature__ = _Signature()
-    #: The fields that the constructor also takes by place, in that order.
-    _BY_PLACE: ClassVar[tuple[str, ...]] = ()
-    #: What makes a field of the others where the constructor is not given it.
-    _FACTORIES: ClassVar[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {}
+    # What register() derives from the fields:
+    #: the attribute of each field,
+    _STORAGE: ClassVar[Mapping[str, str]] = {}
+    #: the functions that convert values to their wire form, where it differs,
+    _CONVERTED: ClassVar[Mapping[str, Callable[[Any, str, Any], Any]]] = {}
+    #: and functions that read all values, and those that are compared.
+    _read_fields: ClassVar[Any] = staticmethod(lambda self: ())
+    _read_key: ClassVar[Any] = staticmethod(lambda self: ())
+    _context: Any = None
+    _hashed: int | None = None
 
     def __init_subclass__(cls, *, frozen: bool = False, **options: Any) -> None:
         super().__init_subclass__(**options)
         if frozen:
             cls.FROZEN = True
-            for name, one in _OF_FROZEN.items():
-                if name not in vars(cls):
-                    setattr(cls, name, one)
+            for name, method in vars(_FrozenMethods).items():
+                if callable(method) and name not in vars(cls):
+                    setattr(cls, name, method)
 
-    def __init__(self, *given: Any, **values: Any) -> None:
-        if not self.FROZEN:  # as _prepare does, whose call costs more than all of this
-            self._context = None
-            self._changed_fields = set()
-        self._fill(self._by_name(given, values) if given or self._FACTORIES else values)
+    def __init__(self, *arguments: Any, **values: Any) -> None:
+        self._init_fields(*arguments, **values)
 
     @classmethod
     def obj_name(cls) -> str:
         """Return the wire name, ``<prefix>.<class name>``."""
         return f"{cls.WIRE_PREFIX}.{cls.__name__}"
 
-    # --- being valid ---
+    # --- checks ---
 
-    def _by_name(self, given: Sequence[Any], values: dict[str, Any]) -> dict[str, Any]:
-        """Return the constructor's arguments by name, with what follows from the others."""
-        if len(given) > len(self._BY_PLACE):
-            raise TypeError(
-                f"{type(self).__name__} takes {len(self._BY_PLACE)} arguments by place,"
-                f" got {len(given)}"
-            )
-        named = dict(zip(self._BY_PLACE, given))  # noqa: B905  # to say strict takes half as long
+    def _init_fields(self, *arguments: Any, **values: Any) -> None:
+        """Set all fields, checked; :func:`register` generates it for each class."""
         if values:
-            for name in named.keys() & values.keys():
-                raise TypeError(f"{type(self).__name__} got {name} twice")
-            named |= values
-        for name, factory in self._FACTORIES.items():
-            if named.get(name) is None:
-                named[name] = factory(named)
-        return named
-
-    def _validate(self) -> None:
-        """Check what concerns several fields together; raise on contradiction."""
-
-    def _fill(self, values: Mapping[str, Any]) -> None:
-        """Set every field from ``values`` or its default, or raise and leave nothing usable."""
-        for name in values:
-            self._refuse_unknown(name, values[name])
-        for name, field in self.fields.items():
-            value = values.get(name, _MISSING)
-            if value is _MISSING:
-                if field.default is ovo_fields.UnspecifiedDefault:
-                    if self.PARTIAL:
-                        continue
-                    raise exceptions.InvalidInput(
-                        "field",
-                        f"{type(self).__name__}.{name}",
-                        None,
-                        f"{field.describe()}, required",
-                    )
-                value = copy.deepcopy(field.default)
-            self._store(name, self._coerce(name, value))
+            self._refuse_unknown(values)
         self._validate()
 
-    def _refuse_unknown(self, name: str, value: Any) -> None:
-        if name not in self.fields:
-            raise exceptions.InvalidInput(
-                "field name",
-                f"{type(self).__name__}.{name}",
-                value,
-                f"one of {sorted(self.fields)}",
-            )
+    def _validate(self) -> None:
+        """Check conditions on several fields together; raise if they contradict each other."""
+
+    def _refuse_unknown(self, values: Mapping[str, Any]) -> NoReturn:
+        name, value = next(iter(values.items()))
+        what = f"{type(self).__name__}.{name}"
+        raise exceptions.InvalidInput("field name", what, value, f"one of {sorted(self.fields)}")
+
+    def _refuse_value(self, name: str, value: Any, error: Exception) -> NoReturn:
+        """Raise ``InvalidInput`` for a value of a field, or the error if it is more specific."""
+        expected = _describe(self.fields[name])
+        if value is _MISSING:
+            value, expected = None, f"{expected}, required"
+        is_ours = isinstance(error, exceptions.ResourceObjectsError)
+        if value is not None and (is_ours or not isinstance(error, _BAD_VALUE)):
+            raise error
+        what = f"{type(self).__name__}.{name}"
+        raise exceptions.InvalidInput("field", what, value, expected) from error
+
+    def _key(self) -> tuple[Any, ...]:
+        """Return the compared values."""
+        if self.PARTIAL:
+            names = self.fields.keys() - self.NOT_COMPARED
+            return tuple([getattr(self, f"_obj_{name}", _MISSING) for name in sorted(names)])
+        key: tuple[Any, ...] = self._read_key(self)
+        return key
 
     def _coerce(self, name: str, value: Any) -> Any:
-        """Return the value as the field keeps it, or raise one clear error."""
+        """Return a value as its field stores it.
+
+        :raises InvalidInput: naming the field, the value and what is allowed
+        """
         field = self.fields[name]
         try:
             if value is None and not field.nullable:
-                raise ValueError("None")
+                raise ValueError(name)
             return field.coerce(self, name, value)
         except Exception as error:
             self._refuse_value(name, value, error)
 
-    def _refuse_value(self, name: str, value: Any, error: Exception) -> NoReturn:
-        """Raise the one clear error for what a field did not take, given what it raised."""
-        is_ours = isinstance(error, exceptions.ResourceObjectsError)
-        if value is not None and (is_ours or not isinstance(error, _BAD_VALUE)):
-            raise error
-        raise exceptions.InvalidInput(
-            "field", f"{type(self).__name__}.{name}", value, self.fields[name].describe()
-        ) from error
-
     def _store(self, name: str, value: Any) -> None:
-        """Write the raw storage of a field and mark it changed."""
-        object.__setattr__(self, f"_obj_{name}", value)
-        self._mark((name,))
-
-    def _mark(self, names: Iterable[str]) -> None:
-        """Note that fields changed."""
-        self._changed_fields.update(names)
-
-    def _key(self) -> tuple[Any, ...]:
-        """Return what equality is about."""
-        return tuple(
-            getattr(self, f"_obj_{name}", _MISSING)
-            for name in self.fields
-            if name not in self.NOT_COMPARED
-        )
+        """Store a value that was checked."""
+        _set(self, f"_obj_{name}", value)
 
     def update(self, **values: Any) -> bool:
         """Set several fields at once, checked together; return whether anything changed.
 
-        Refused: nothing changed. Cost: a copy of the object's attributes and one check of each
-        value.
+        After an error nothing has changed. Cost: a copy of the object's attributes and one check of
+        each value.
         """
         before = dict(self.__dict__)
-        self._changed_fields = set(self._changed_fields)
         try:
             for name, value in values.items():
-                self._refuse_unknown(name, value)
+                if name not in self.fields:
+                    self._refuse_unknown({name: value})
                 coerced = self._coerce(name, value)
                 if self.fields[name].read_only and f"_obj_{name}" in before:
                     if coerced != before[f"_obj_{name}"]:
@@ -259,10 +224,17 @@ class ResourceObject(ovo.VersionedObject):
         )
 
     def obj_load_attr(self, attrname: str) -> None:
-        """Refuse to invent a field that is not set (loading never happens behind a read)."""
+        """Raise ``FieldNotSet``: reading a field never loads it."""
         raise exceptions.FieldNotSet(f"{type(self).__name__}.{attrname} is not set")
 
-    # --- there and back ---
+    def obj_what_changed(self) -> set[str]:
+        """Return an empty set: changes are not tracked."""
+        return set()
+
+    def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
+        """Do nothing: changes are not tracked."""
+
+    # --- wire form ---
 
     @classmethod
     def obj_from_primitive(cls, primitive: Any, context: Any = None) -> Self:
@@ -273,7 +245,7 @@ class ResourceObject(ovo.VersionedObject):
         """
         name, version = _read_header(cls, primitive)
         try:
-            found = _class_for(cls, name, version)._obj_from_primitive(context, version, primitive)
+            result = _class_for(cls, name, version)._obj_from_primitive(context, version, primitive)
         except exceptions.ResourceObjectsError:
             raise
         except ovo_exception.IncompatibleObjectVersion as error:
@@ -285,60 +257,62 @@ class ResourceObject(ovo.VersionedObject):
                 primitive,
                 f"a readable {cls.obj_name()}: {error}",
             ) from error
-        return typing.cast(Self, found)
+        return typing.cast(Self, result)
 
     @classmethod
     def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
-        """Hydrate without ever having an object whose fields are not all checked.
+        """Return the object, whose fields are all checked before anybody sees it.
 
-        Unlike the library's own method it does not stamp the old version on the object: fields
-        that an older version lacks take their defaults, so the object *is* of this version.
+        Unlike the method of oslo.versionedobjects this one does not set the old version on the
+        object: fields that an older version lacks have their defaults.
         """
-        self = cls.__new__(cls)
-        self._prepare(context)
-        data = primitive[cls._obj_primitive_key("data")]
+        data = primitive[_DATA]
         _check_fields(cls, objver, data)
-        reader: Any = _PrimitiveReader(ResourceObject, context)
+        reader: Any = _PrimitiveReader(context)
         values = {
             name: field.from_primitive(reader, name, data[name])
             for name, field in cls.fields.items()
             if name in data
         }
-        self._fill(values)
-        changes = primitive.get(cls._obj_primitive_key("changes"), ())
-        self._reset_to({name for name in changes if name in cls.fields})
+        self = cls.__new__(cls)
+        if context is not None and not cls.FROZEN:
+            self._context = context
+        self._init_fields(**values)
         return self
-
-    def _prepare(self, context: Any) -> None:
-        """Give a bare instance what ``__init__`` gives it before the fields."""
-        self._context = context
-        self._changed_fields = set()
-
-    def _reset_to(self, changes: set[str]) -> None:
-        self._changed_fields = changes
 
     def obj_to_primitive(
         self, target_version: str | None = None, version_manifest: dict[str, str] | None = None
     ) -> dict[str, Any]:
-        """Return the wire form, in an older version where one is asked for.
+        """Return the wire form, in an older version if one is requested.
 
-        :param version_manifest: ``{wire name: version}`` that the receiver reads; what it does
-            not name follows :attr:`CHILD_VERSIONS`
-        :raises CannotDowngrade: if the older version cannot say it
-        :raises IncompatibleVersion: if the version asked for is newer than this one
+        :param version_manifest: ``{wire name: version}`` that the receiver can read; the versions
+            of other objects follow :attr:`CHILD_VERSIONS`
+        :raises CannotDowngrade: if the older version cannot express it
+        :raises IncompatibleVersion: if the requested version is newer than this one
         """
-        if target_version is not None:
-            self._refuse_target(target_version)
-        primitive = super().obj_to_primitive(target_version, version_manifest)
-        changes = self._obj_primitive_key("changes")
-        if changes in primitive:
-            order = list(self.fields)
-            primitive[changes] = sorted(primitive[changes], key=order.index)
+        cls: Any = type(self)
+        data = self._set_fields()
+        for name, convert in self._CONVERTED.items():
+            if name in data:
+                data[name] = convert(self, name, data[name])
+        version = self.VERSION if target_version is None else target_version
+        if version != self.VERSION or version_manifest:
+            self._check_target(version)
+            _make_compatible(type(self), data, version, version_manifest)
+        primitive = {
+            _NAME: _wire_name(cls),
+            _NAMESPACE: self.OBJ_PROJECT_NAMESPACE,
+            _VERSION: version,
+            _DATA: data,
+        }
+        changed = self.obj_what_changed()
+        if changed and (changes := [name for name in self.fields if name in changed & data.keys()]):
+            primitive[_CHANGES] = changes
         return primitive
 
-    def _refuse_target(self, target_version: str) -> None:
+    def _check_target(self, target_version: str) -> None:
         target = _version_tuple(target_version)
-        if target < _FIRST:
+        if target < _FIRST_VERSION:
             raise exceptions.CannotDowngrade(
                 self.obj_name(), target_version, "the first version is 1.0"
             )
@@ -347,236 +321,138 @@ class ResourceObject(ovo.VersionedObject):
                 objname=self.obj_name(), objver=target_version, supported=self.VERSION
             )
 
-    def obj_make_compatible_from_manifest(
-        self,
-        primitive: dict[str, Any],
-        target_version: str,
-        version_manifest: dict[str, str] | None,
-    ) -> None:
-        """Rewrite ``primitive`` as an older version, children by the receiver's manifest."""
-        _make_compatible(type(self), primitive, target_version, version_manifest)
-
     def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
         """Rewrite ``primitive`` (the data of a wire form) as ``target_version``.
 
-        Overrides undo their own changes, newest version first, and call this one, which takes
-        the children along. ``self`` is bare: read ``primitive``, never the fields.
+        Overrides undo their own changes, newest version first, and call this method, which rewrites
+        the children. ``self`` has no fields: read ``primitive``.
         """
         manifest = getattr(self, "_obj_version_manifest", None)
         _downgrade_children(type(self), primitive, target_version, manifest)
 
-    # --- change tracking that sees children ---
-
-    def obj_what_changed(self) -> set[str]:
-        """Return the names of the fields that changed, also deep inside their containers."""
-        changed = {name for name in self._changed_fields if name in self.fields}
-        for name in self.fields:
-            value = getattr(self, f"_obj_{name}", None)
-            if name not in changed and any(c.obj_what_changed() for c in _children_of(value)):
-                changed.add(name)
-        return changed
-
-    def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
-        """Forget what changed; ``recursive`` also in children, wherever they are held."""
-        names = set(self.fields if fields is None else fields)
-        if recursive:
-            for name in names:
-                for child in _children_of(getattr(self, f"_obj_{name}", None)):
-                    child.obj_reset_changes(recursive=True)
-        self._changed_fields -= names
-
     # --- copies ---
 
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with other values of some fields, checked."""
+        twin = type(self).__new__(type(self))
+        twin._init_fields(**{**self._set_fields(), **changes})
+        return twin
+
+    @classmethod
+    def _construct(cls, /, **values: Any) -> Self:
+        """Return an object of all its fields, without a check.
+
+        The values must be those that the fields would store. For results of a search on checked
+        values, where checking takes longer than the search.
+        """
+        made = cls.__new__(cls)
+        for name, attribute in cls._STORAGE.items():
+            _set(made, attribute, values[name])
+        return made
+
+    def _evolve(self, **changes: Any) -> Self:
+        """Return a copy with other values of some fields, as :meth:`_construct` without a check.
+
+        Values of fields are shared, not copied.
+        """
+        twin = type(self).__new__(type(self))
+        if self._context is not None:
+            twin._context = self._context
+        for name, attribute in self._STORAGE.items():
+            value = changes[name] if name in changes else getattr(self, attribute)
+            _set(twin, attribute, value)
+        twin._after_copy()
+        return twin
+
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy the fields and what changed; the context is shared."""
+        """Return a copy of the object and its fields with the same context."""
         twin = type(self).__new__(type(self))
         memo[id(self)] = twin
-        twin._prepare(self._context)
-        for name, value in self._set_fields().items():
-            if type(value) not in _fast.ATOMS:  # asked here, for a call of deepcopy costs more
+        if self._context is not None:
+            twin._context = self._context
+        for attribute in self._STORAGE.values():
+            value = getattr(self, attribute, _MISSING)
+            if type(value) not in _ATOMS:  # checked here, because a call of deepcopy costs more
+                if value is _MISSING:
+                    continue
                 value = copy.deepcopy(value, memo)
-            object.__setattr__(twin, f"_obj_{name}", value)
+            _set(twin, attribute, value)
         twin._after_copy()
-        twin._reset_to(set(self._changed_fields))
         return twin
 
     def _after_copy(self) -> None:
-        """Derive again what is kept beside the fields."""
+        """Compute attributes that depend on the fields."""
 
     def __copy__(self) -> Self:
         return copy.deepcopy(self)
 
-    def _copied(self, **changes: Any) -> Self:
-        """Return a copy whose fields are these very ones but for ``changes``, given as they are
-        kept: for fields that are values, where copying what is in them costs more than deciding.
-
-        Nothing is checked again, but without :mod:`resource_objects._fast`.
-        """
-        kind: Any = type(self)
-        twin: Self = kind.__new__(kind)
-        twin._prepare(self._context)
-        kept = self.__dict__
-        for name, attribute in _storage(kind):
-            object.__setattr__(twin, attribute, changes.get(name, kept[attribute]))
-        twin._reset_to(set(self._changed_fields))
-        twin._after_copy()
-        if not _fast.ENABLED:
-            twin._validate()
-        return twin
-
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle everything but the context, which belongs to a process."""
+        """Return the attributes without the context, which belongs to a process."""
         return {**self.__dict__, "_context": None}
 
     def _set_fields(self) -> dict[str, Any]:
         """Return the values of the fields that are set, by name."""
-        found: dict[str, Any] = {}
-        for name in self.fields:
-            value = getattr(self, f"_obj_{name}", _MISSING)
-            if value is not _MISSING:
-                found[name] = value
-        return found
-
-    if typing.TYPE_CHECKING:  # of values alone, see _OF_FROZEN
-
-        def replace(self, **changes: Any) -> Self: ...
-
-        @classmethod
-        def _as_kept(cls, **values: Any) -> Self: ...
-
-        def _altered(self, **changes: Any) -> Self: ...
+        if not self.PARTIAL:
+            return dict(zip(self._STORAGE, self._read_fields(self), strict=True))
+        values = {name: getattr(self, key, _MISSING) for name, key in self._STORAGE.items()}
+        return {name: value for name, value in values.items() if value is not _MISSING}
 
     def __repr__(self) -> str:
-        shown = ", ".join(f"{name}={_shown(value)}" for name, value in self._set_fields().items())
-        return f"{type(self).__name__}({shown})"
+        values = ", ".join(f"{name}={_show(value)}" for name, value in self._set_fields().items())
+        return f"{type(self).__name__}({values})"
 
 
-def _shown(value: Any) -> str:
-    """Return a value as Python says it, sets in order: what is equal looks equal."""
+def _show(value: Any) -> str:
+    """Return the ``repr`` of a value with sets in order, so that equal values look equal."""
     if isinstance(value, frozenset):
-        told = ", ".join(sorted(map(_shown, value)))
-        return f"frozenset({{{told}}})" if value else "frozenset()"
+        items = ", ".join(sorted(map(_show, value)))
+        return f"frozenset({{{items}}})" if value else "frozenset()"
     if type(value) is tuple:
-        told = ", ".join(map(_shown, value))
-        return f"({told},)" if len(value) == 1 else f"({told})"
+        items = ", ".join(map(_show, value))
+        return f"({items},)" if len(value) == 1 else f"({items})"
     return repr(value)
 
 
-# --- frozen ---------------------------------------------------------------------------------------
-# What a class has of its own that is declared ``frozen=True``, and that it does not write itself:
-# no layer of classes lies between, as with ``dataclasses.dataclass(frozen=True)``.
+class _FrozenMethods:
+    """The methods that ``frozen=True`` adds to a class, unless the class defines them.
 
-
-def _replace(self: _O, **changes: Any) -> _O:
-    """Return a value like this one but for ``changes``."""
-    twin = type(self).__new__(type(self))
-    twin._fill({**self._set_fields(), **changes})
-    return twin
-
-
-def _as_kept(cls: type[_O], /, **values: Any) -> _O:
-    """Return the value of all its fields, given as they are kept; nothing is checked again.
-
-    For what is decided from checked values, where checking costs more than deciding. Without
-    :mod:`resource_objects._fast` everything is checked, and found right.
+    They are copied, as by ``dataclasses.dataclass(frozen=True)``, so that no base class is added.
     """
-    made = cls.__new__(cls)
-    if not _fast.ENABLED:
-        made._fill(values)
-        return made
-    kind: Any = cls
-    for name, attribute in _storage(kind):
-        object.__setattr__(made, attribute, values[name])
-    return made
+
+    def __eq__(self: Any, other: Any) -> Any:
+        return self._key() == other._key() if type(other) is type(self) else NotImplemented
+
+    def __hash__(self: Any) -> int:
+        hashed: int | None = self._hashed
+        if hashed is None:  # computed once, because requests are keys of caches
+            hashed = hash((type(self).__name__, self._key()))
+            _set(self, "_hashed", hashed)
+        return hashed
+
+    def __setattr__(self: Any, name: str, value: Any) -> NoReturn:
+        raise exceptions.FrozenValue(f"{type(self).__name__}.{name} cannot change; use replace()")
+
+    def __delattr__(self: Any, name: str) -> NoReturn:
+        raise exceptions.FrozenValue(f"{type(self).__name__}.{name} cannot change; use replace()")
+
+    def update(self: Any, **values: Any) -> NoReturn:
+        """Raise ``FrozenValue``; use :meth:`replace`."""
+        raise exceptions.FrozenValue(f"{type(self).__name__} is a value; use replace()")
+
+    def __copy__(self: Any) -> Any:
+        return self
+
+    def __deepcopy__(self: Any, memo: object) -> Any:
+        return self
+
+    def __reduce__(self: Any) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self._set_fields())
 
 
-def _altered(self: _O, **changes: Any) -> _O:
-    """Return a value like this one but for ``changes``, which are as for ``_as_kept``."""
-    kind: Any = type(self)
-    if not _fast.ENABLED:
-        return self._as_kept(**{**self._set_fields(), **changes})
-    made: _O = kind.__new__(kind)
-    kept = self.__dict__
-    for name, attribute in _storage(kind):
-        object.__setattr__(made, attribute, changes[name] if name in changes else kept[attribute])
-    return made
-
-
-def _nothing(self: Any, ignored: Any) -> None:
-    """Do nothing: a value has no context and no changes."""
-
-
-def _no_change(self: Any, **values: Any) -> NoReturn:
-    """Refuse: a value does not change; use :meth:`replace`."""
-    raise exceptions.FrozenValue(f"{type(self).__name__} is a value; use replace()")
-
-
-def _no_changes(self: Any) -> set[str]:
-    """Return nothing: a value has no changes."""
-    return set()
-
-
-def _keep_changes(self: Any, fields: list[str] | None = None, recursive: bool = False) -> None:
-    """Do nothing: a value has no changes."""
-
-
-def _refuse(self: Any, name: str, *value: Any) -> NoReturn:
-    raise exceptions.FrozenValue(f"{type(self).__name__}.{name} cannot change; use replace()")
-
-
-def _is_equal(self: Any, other: Any) -> Any:
-    return self._key() == other._key() if type(other) is type(self) else NotImplemented
-
-
-def _hash(self: Any) -> int:
-    found: int | None = self._hashed
-    if found is None:  # once: a request is what caches go by
-        found = hash((type(self).__name__, self._key()))
-        object.__setattr__(self, "_hashed", found)
-    return found
-
-
-def _itself(self: _O, *memo: Any) -> _O:
-    return self
-
-
-def _reduce(self: Any) -> tuple[Any, ...]:
-    return _rebuild, (type(self), self._set_fields())
-
-
-def _rebuild(cls: type[_O], values: dict[str, Any]) -> _O:
-    self = cls.__new__(cls)
-    self._fill(values)
-    return self
-
-
-_OF_FROZEN: Mapping[str, Any] = {
-    "_context": None,
-    "_hashed": None,
-    "_changed_fields": frozenset(),
-    "_mark": _nothing,
-    "_prepare": _nothing,
-    "_reset_to": _nothing,
-    "replace": _replace,
-    "_as_kept": classmethod(_as_kept),
-    "_altered": _altered,
-    "update": _no_change,
-    "obj_what_changed": _no_changes,
-    "obj_reset_changes": _keep_changes,
-    "__eq__": _is_equal,
-    "__hash__": _hash,
-    "__setattr__": _refuse,
-    "__delattr__": _refuse,
-    "__copy__": _itself,
-    "__deepcopy__": _itself,
-    "__reduce__": _reduce,
-}
-
-
-@functools.cache
-def _storage(cls: type[ResourceObject]) -> tuple[tuple[str, str], ...]:
-    """Return where each field of a class is kept."""
-    return tuple((name, sys.intern(f"_obj_{name}")) for name in cls.fields)
+def _rebuild(cls: type[ResourceObject], values: dict[str, Any]) -> ResourceObject:
+    value = cls.__new__(cls)
+    value._init_fields(**values)
+    return value
 
 
 class ResourceObjectSerializer(ovo.VersionedObjectSerializer):
@@ -585,9 +461,10 @@ class ResourceObjectSerializer(ovo.VersionedObjectSerializer):
     OBJ_BASE_CLASS: type[ovo.VersionedObject] = ResourceObject
 
     def _do_backport(self, context: Any, objprim: Any, objclass: Any) -> Any:
-        """Ask for a form that this side reads, naming every kind that may be inside.
+        """Request a form that this side can read, with the versions of all classes.
 
-        The library names only the kinds that fields declare; what is held is of derived ones.
+        oslo.versionedobjects names only the classes that fields declare; the children may be of
+        subclasses.
         """
         api: Any = self.OBJ_BASE_CLASS.indirection_api
         try:
@@ -630,37 +507,147 @@ class ResourceObjectSerializer(ovo.VersionedObjectSerializer):
 def register(cls: _C) -> _C:
     """Register a versioned object under its qualified wire name (class decorator).
 
-    The fields are the class's attributes that are made by :mod:`resource_objects.fields`, after
-    them those it inherits; fields whose names are computed stand in a mapping named ``fields``. The
-    constructor takes the fields. Where its arguments are something else (text that is parsed, say)
-    a class writes its own, which those derived from it inherit.
+    The fields are the attributes of the class that :mod:`resource_objects.fields` makes, followed
+    by those of its bases; fields with computed names are declared in a mapping named ``fields``.
+    The constructor takes the fields. A class whose constructor takes something else, such as text
+    to parse, defines its own, which its subclasses inherit.
 
-    :raises InvalidInput: if another class holds that name and version already, or a class of
-        another distribution claims a name of this one
+    :raises InvalidInput: if another class has that name and version already, or a class of another
+        distribution uses the prefix of this one
     """
-    _refuse_foreign(cls)
-    _refuse_collision(cls)
-    cls.fields = {**vars(cls).get("fields", {}), **_stated(cls)}
+    _check_prefix(cls)
+    _check_collision(cls)
+    declared = {
+        name: field
+        for base in reversed(cls.__mro__)
+        for name, field in vars(base).items()
+        if isinstance(field, fields.Field)
+    }
+    cls.fields = {**vars(cls).get("fields", {}), **declared}
     ovo.VersionedObjectRegistry.register(cls)
     for name in cls.fields:
-        setattr(cls, name, _guarded(cls, name))
-    options = {name: one for name, one in cls.fields.items() if isinstance(one, fields.Field)}
-    cls._BY_PLACE = tuple(name for name, one in options.items() if not one.kw_only)
-    cls._FACTORIES = {name: one.factory for name, one in options.items() if one.factory}
+        setattr(cls, name, _property(cls, name))
+    cls._init_fields = _generate_constructor(cls)  # type: ignore[method-assign]
+    cls._STORAGE = {name: f"_obj_{name}" for name in cls.fields}
+    cls._read_fields = _reader(list(cls._STORAGE.values()))
+    cls._read_key = _reader([f"_obj_{name}" for name in cls.fields if name not in cls.NOT_COMPARED])
+    cls._CONVERTED = {
+        name: field.to_primitive if field.nullable else field._type.to_primitive
+        for name, field in cls.fields.items()
+        if type(field._type).to_primitive is not ovo_fields.FieldType.to_primitive
+    }
     abc.update_abstractmethods(cls)
-    if _fast.ENABLED:
-        _fast.accelerate(cls, ResourceObject)
     return cls
 
 
-def _stated(cls: type) -> dict[str, fields.Field[Any]]:
-    """Return the fields that a class, or what it is derived from unregistered, states."""
-    return {
-        name: one
-        for made_of in reversed(cls.__mro__)
-        for name, one in vars(made_of).items()
-        if isinstance(one, fields.Field)
-    }
+def _reader(attributes: list[str]) -> Any:
+    """Return a function that reads some attributes of an object at once, as a tuple."""
+    if len(attributes) > 1:
+        return operator.attrgetter(*attributes)
+    return staticmethod(lambda self: tuple([getattr(self, name) for name in attributes]))
+
+
+def _property(cls: type[ResourceObject], name: str) -> property:
+    """Return the property of a field, whose setter checks."""
+    getter: Any = operator.attrgetter(f"_obj_{name}")
+    if (
+        cls.PARTIAL
+    ):  # the field may be unset: the getter of oslo.versionedobjects calls obj_load_attr
+        getter = vars(cls)[name].fget
+
+    def setter(self: ResourceObject, value: Any) -> None:
+        self.update(**{name: value})
+
+    def deleter(self: ResourceObject) -> None:
+        if not self.PARTIAL or self.fields[name].read_only:
+            raise exceptions.InvalidInput("field", f"{cls.__name__}.{name}", "del", "a value")
+        if not self.obj_attr_is_set(name):
+            self.obj_load_attr(name)
+        object.__delattr__(self, f"_obj_{name}")
+
+    return property(getter, setter, deleter, doc=f"{name}: {_describe(cls.fields[name])}")
+
+
+def _describe(field: Any) -> str:
+    text: str = field.describe()
+    return text
+
+
+def _generate_constructor(cls: type[ResourceObject]) -> Any:
+    """Compile ``_init_fields`` of a class.
+
+    For ``total: int = fields.integer(0)`` and ``traits = fields.traits(default=frozenset())``::
+
+        def _init_fields(self, *, total=MISSING, traits=default_traits, **_unknown):
+            if _unknown: self._refuse_unknown(_unknown)
+            try:
+                _name = 'total'
+                if total is None or total is MISSING: raise ValueError(_name)
+                total = coerce_total(self, _name, total)
+                _name = 'traits'
+                if traits is None: raise ValueError(_name)
+                if traits is not default_traits: traits = coerce_traits(self, _name, traits)
+            except Exception as _error: self._refuse_value(_name, locals()[_name], _error)
+            store(self, '_obj_total', total)
+            store(self, '_obj_traits', traits)
+            self._validate()
+    """
+    scope: dict[str, Any] = {"MISSING": _MISSING, "store": _set, "deepcopy": copy.deepcopy}
+    by_position: list[str] = []
+    by_keyword: list[str] = []
+    checks: list[str] = []
+    stores: list[str] = []
+    for name in cls.fields:
+        field: Any = cls.fields[name]
+        is_stock = type(field).coerce is ovo_fields.Field.coerce
+        scope[f"coerce_{name}"] = field._type.coerce if is_stock else field.coerce
+        default = "MISSING"
+        refused = [] if field.nullable else ["None"]
+        unchecked = ["None"] if field.nullable else []
+        checks.append(f"_name = {name!r}")
+        if factory := getattr(field, "factory", None):
+            scope[f"factory_{name}"] = factory
+            checks.append(
+                f"if {name} is None or {name} is MISSING: {name} = factory_{name}(locals())"
+            )
+        elif field.default is None:
+            default = "None"
+        elif field.default is not ovo_fields.UnspecifiedDefault:
+            checked = field.coerce(None, name, copy.deepcopy(field.default))
+            scope[f"default_{name}"] = checked
+            if type(checked).__hash__ is None:  # it is mutable: each object has its own
+                checks.append(f"if {name} is MISSING: {name} = deepcopy(default_{name})")
+            else:
+                default = f"default_{name}"
+                unchecked.append(default)
+        elif cls.PARTIAL:
+            unchecked.append("MISSING")
+        else:
+            refused.append("MISSING")
+        if refused:
+            condition = " or ".join(f"{name} is {value}" for value in refused)
+            checks.append(f"if {condition}: raise ValueError(_name)")
+        condition = " and ".join(f"{name} is not {value}" for value in unchecked)
+        coerce = f"{name} = coerce_{name}(self, _name, {name})"
+        checks.append(f"if {condition}: {coerce}" if condition else coerce)
+        store = f"store(self, '_obj_{name}', {name})"
+        stores.append(f"if {name} is not MISSING: {store}" if cls.PARTIAL else store)
+        is_keyword = getattr(field, "kw_only", True)
+        (by_keyword if is_keyword else by_position).append(f"{name}={default}")
+    keywords = ["*", *by_keyword] if by_keyword else []
+    source = [
+        f"def _init_fields({', '.join(['self', *by_position, *keywords, '**_unknown'])}):",
+        "    if _unknown: self._refuse_unknown(_unknown)",
+        "    try:",
+        *(f"        {line}" for line in [*checks, "pass"]),
+        "    except Exception as _error: self._refuse_value(_name, locals()[_name], _error)",
+        *(f"    {line}" for line in stores),
+        "    self._validate()",
+    ]
+    exec(compile("\n".join(source), f"<constructor of {cls.__qualname__}>", "exec"), scope)
+    method = scope["_init_fields"]
+    method.__qualname__ = f"{cls.__qualname__}.__init__"
+    return method
 
 
 def register_all() -> None:
@@ -668,8 +655,6 @@ def register_all() -> None:
 
     Cost: the imports; nothing on the second call.
     """
-    import importlib
-
     for module in (
         "resources",
         "resources.numa",
@@ -684,7 +669,7 @@ def register_all() -> None:
 def object_classes() -> dict[str, type[ResourceObject]]:
     """Return ``{wire name: newest class}`` of the library's own objects.
 
-    Other projects' classes in the same process-global registry are left out, and so are plug-ins'.
+    Classes of plug-ins, and of other projects in the same process-global registry, are left out.
     """
     register_all()
     return {
@@ -695,16 +680,15 @@ def object_classes() -> dict[str, type[ResourceObject]]:
 
 
 def version_manifest() -> dict[str, str]:
-    """Return ``{wire name: version}``: what a receiver sends to be sent what it understands.
+    """Return ``{wire name: version}`` of all objects, which a receiver sends to its peers.
 
-    Objects of plug-ins that are loaded are in it.
+    It includes the objects of loaded plug-ins.
     """
     register_all()
     return _known_versions()
 
 
 def _known_versions() -> dict[str, str]:
-    """Return ``{wire name: newest version}`` of what is registered now."""
     return {
         name: classes[0].VERSION
         for name, classes in sorted(ovo.VersionedObjectRegistry.obj_classes().items())
@@ -712,9 +696,8 @@ def _known_versions() -> dict[str, str]:
     }
 
 
-def _refuse_foreign(cls: type[ResourceObject]) -> None:
-    distribution = cls.__module__.partition(".")[0]
-    if cls.WIRE_PREFIX == NAMESPACE != distribution:
+def _check_prefix(cls: type[ResourceObject]) -> None:
+    if cls.WIRE_PREFIX == NAMESPACE != cls.__module__.partition(".")[0]:
         raise exceptions.InvalidInput(
             "name",
             f"wire name of {cls.__module__}.{cls.__qualname__}",
@@ -722,7 +705,7 @@ def _refuse_foreign(cls: type[ResourceObject]) -> None:
             "a WIRE_PREFIX of its own, such as the name of its distribution",
         )
     slots = [slot for base in cls.__mro__ for slot in base.__dict__.get("__slots__", ())]
-    if slots and not cls.FROZEN:
+    if slots and not cls.FROZEN:  # update() could not restore them
         raise exceptions.InvalidInput(
             "name",
             f"{cls.__qualname__}.__slots__",
@@ -731,10 +714,13 @@ def _refuse_foreign(cls: type[ResourceObject]) -> None:
         )
 
 
-def _refuse_collision(cls: type[ResourceObject]) -> None:
+def _check_collision(cls: type[ResourceObject]) -> None:
     for other in ovo.VersionedObjectRegistry.obj_classes().get(cls.obj_name(), ()):
-        same_source = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
-        if other.VERSION == cls.VERSION and not same_source:
+        is_same_source = (other.__module__, other.__qualname__) == (
+            cls.__module__,
+            cls.__qualname__,
+        )
+        if other.VERSION == cls.VERSION and not is_same_source:
             raise exceptions.InvalidInput(
                 "name",
                 f"wire name of {cls.__module__}.{cls.__qualname__}",
@@ -743,47 +729,36 @@ def _refuse_collision(cls: type[ResourceObject]) -> None:
             )
 
 
-def _guarded(cls: type[ResourceObject], name: str) -> property:
-    """Return the property of a field: the library's getter, our checked setter."""
-    stock: property = cls.__dict__[name]
-
-    def setter(self: ResourceObject, value: Any) -> None:
-        self.update(**{name: value})
-
-    def deleter(self: ResourceObject) -> None:
-        if not self.PARTIAL or self.fields[name].read_only:
-            raise exceptions.InvalidInput("field", f"{cls.__name__}.{name}", "del", "a value")
-        if not self.obj_attr_is_set(name):
-            self.obj_load_attr(name)
-        object.__delattr__(self, f"_obj_{name}")
-        self._changed_fields.discard(name)
-
-    return property(stock.fget, setter, deleter, doc=f"{name}: {cls.fields[name].describe()}")
-
-
 # --- wire forms -----------------------------------------------------------------------------------
-# A wire form (*primitive*) is the nested dict that oslo.versionedobjects makes of an object. All
-# below is done to such dicts, not to objects, so that one may be rewritten for an older reader by
-# somebody who does not hold the object.
+# A wire form (*primitive*) is the nested dict that oslo.versionedobjects makes of an object. The
+# functions below work on such dicts, so that a service can rewrite a wire form for an older reader
+# without the object.
 
 
-#: The version every object starts with.
-_FIRST = (1, 0)
+_FIRST_VERSION = (1, 0)
 
-_KEY = ovo.VersionedObject._obj_primitive_key
-_NAME, _VERSION, _DATA, _CHANGES = (_KEY(part) for part in ("name", "version", "data", "changes"))
+_NAME, _NAMESPACE, _VERSION, _DATA, _CHANGES = (
+    ovo.VersionedObject._obj_primitive_key(part)
+    for part in ("name", "namespace", "version", "data", "changes")
+)
+
+
+@functools.cache
+def _wire_name(cls: Any) -> str:
+    name: str = cls.obj_name()
+    return name
 
 
 class IncompatibleVersion(exceptions.UnsupportedVersion, ovo_exception.IncompatibleObjectVersion):
-    """A wire form in a version this library does not know.
+    """A wire form in a version that this library does not know.
 
-    It is oslo.versionedobjects' own ``IncompatibleObjectVersion`` too, which its serializer
-    catches to ask the sender's side for an older version.
+    It is also the ``IncompatibleObjectVersion`` of oslo.versionedobjects, which its serializer
+    catches to request an older version from the sender.
     """
 
 
 def _version_tuple(version: str) -> tuple[int, ...]:
-    """Return the two numbers of a version (a third one changes nothing that is said)."""
+    """Return the two numbers of a version; a third one does not change the wire form."""
     try:
         major, minor, *_ = versionutils.convert_version_to_tuple(version)
     except (ValueError, TypeError, AttributeError) as error:
@@ -794,35 +769,36 @@ def _version_tuple(version: str) -> tuple[int, ...]:
 
 
 def _read_header(cls: type[ResourceObject], primitive: Any) -> tuple[str, str]:
-    """Return (name, version) of a wire form, or raise if it is not shaped like one."""
+    """Return (name, version) of a wire form.
+
+    :raises InvalidInput: if it does not have the structure of a wire form
+    """
     if not isinstance(primitive, dict):
         raise exceptions.InvalidInput(
             "primitive", "primitive", primitive, f"the dict of a {cls.obj_name()}"
         )
-    for part, kind in (("name", str), ("namespace", str), ("version", str), ("data", dict)):
-        key = cls._obj_primitive_key(part)
+    for key, kind in ((_NAME, str), (_NAMESPACE, str), (_VERSION, str), (_DATA, dict)):
         if not isinstance(primitive.get(key), kind):
             raise exceptions.InvalidInput(
                 "primitive", key, primitive.get(key), f"a {kind.__name__}"
             )
-    changes = primitive.get(cls._obj_primitive_key("changes"), [])
+    changes = primitive.get(_CHANGES, [])
     if not isinstance(changes, list) or not all(isinstance(name, str) for name in changes):
         raise exceptions.InvalidInput("primitive", "changes", changes, "a list of field names")
-    namespace = primitive[cls._obj_primitive_key("namespace")]
+    namespace = primitive[_NAMESPACE]
     if namespace != cls.OBJ_PROJECT_NAMESPACE:
         raise exceptions.InvalidInput(
             "primitive", "namespace", namespace, cls.OBJ_PROJECT_NAMESPACE
         )
-    version = primitive[cls._obj_primitive_key("version")]
-    _version_tuple(version)
-    return primitive[cls._obj_primitive_key("name")], version
+    _version_tuple(primitive[_VERSION])
+    return primitive[_NAME], primitive[_VERSION]
 
 
 def _check_fields(cls: type[ResourceObject], version: str, data: Mapping[str, Any]) -> None:
-    """Raise unless the data of a wire form have the fields of a version that is known.
+    """Raise ``InvalidInput`` unless the data have the fields of the version.
 
-    An older version may lack some. This tells what libraries before 0.1.0 wrote, whose versions
-    began at 1.0 too, from what is written now: it is refused, not read as something else.
+    The data of an older version may lack fields. Versions before 0.1.0 of this library also began
+    at 1.0, with other fields: their wire forms are refused here.
     """
     unknown = [name for name in data if name not in cls.fields]
     is_present = _version_tuple(version) == _version_tuple(cls.VERSION)
@@ -837,30 +813,29 @@ def _check_fields(cls: type[ResourceObject], version: str, data: Mapping[str, An
 
 
 def _class_for(cls: type[ResourceObject], name: str, version: str) -> Any:
-    """Return the registered class of a wire name that ``cls`` may stand for."""
+    """Return the registered class of a wire name, which is ``cls`` or a subclass of it."""
     if not ovo.VersionedObjectRegistry.obj_classes().get(name):
         raise exceptions.InvalidInput(
             "primitive", "primitive", name, "the wire name of a known object"
         )
-    found = cls.obj_class_from_name(name, version)
-    if not issubclass(found, cls) and (
-        found.obj_name() != cls.obj_name() or not hasattr(found, "WIRE_PREFIX")
+    objclass = cls.obj_class_from_name(name, version)
+    if not issubclass(objclass, cls) and (
+        objclass.obj_name() != cls.obj_name() or not hasattr(objclass, "WIRE_PREFIX")
     ):
         raise exceptions.InvalidInput("primitive", "primitive", name, f"a {cls.obj_name()}")
-    return found
+    return objclass
 
 
 class _PrimitiveReader:
-    """What fields see as their object while data is read: it reads objects of any kind."""
+    """The object that fields get while data is read: it reads objects of any class."""
 
-    __slots__ = ("_base", "_context")
+    __slots__ = ("_context",)
 
-    def __init__(self, base: type[ResourceObject], context: Any) -> None:
-        self._base = base
+    def __init__(self, context: Any) -> None:
         self._context = context
 
     def obj_from_primitive(self, primitive: Any, context: Any = None) -> ResourceObject:
-        return self._base.obj_from_primitive(primitive, context)
+        return ResourceObject.obj_from_primitive(primitive, context)
 
 
 def _make_compatible(
@@ -869,10 +844,10 @@ def _make_compatible(
     target_version: str,
     manifest: dict[str, str] | None,
 ) -> None:
-    """Run a class's own downgrade on the data of a wire form, with a bare instance as self."""
+    """Call ``obj_make_compatible`` of a class on data, with an instance that has no fields."""
     shell = objclass.__new__(objclass)
     if manifest is not None:
-        object.__setattr__(shell, "_obj_version_manifest", manifest)
+        _set(shell, "_obj_version_manifest", manifest)
     shell.obj_make_compatible(data, target_version)
 
 
@@ -882,11 +857,11 @@ def _downgrade_children(
     target_version: str,
     manifest: dict[str, str] | None,
 ) -> None:
-    """Rewrite the children inside a parent's data as what ``target_version`` of it carried.
+    """Rewrite the children inside a parent's data in the versions that ``target_version`` had.
 
-    :raises CannotDowngrade: if it is not known what that was, or a child cannot be said in it
+    :raises CannotDowngrade: if such a version is not known or cannot express the child
     """
-    for child in _children_of_primitive(data):
+    for child in _children(data):
         name, version = child[_NAME], child[_VERSION]
         if manifest and name in manifest:
             wanted = manifest[name]
@@ -896,18 +871,16 @@ def _downgrade_children(
         objclass = ovo.VersionedObject.obj_class_from_name(name, version)
         _make_compatible(objclass, child[_DATA], wanted, manifest)
         child[_VERSION] = wanted
-        if _CHANGES in child:
-            child[_CHANGES] = [field for field in child[_CHANGES] if field in child[_DATA]]
-            if not child[_CHANGES]:
-                del child[_CHANGES]
+        if changes := [field for field in child.pop(_CHANGES, ()) if field in child[_DATA]]:
+            child[_CHANGES] = changes
 
 
 def _child_version(
     parent: type[ResourceObject], name: str, version: str, target_version: str
 ) -> str:
-    """Return the version of child ``name`` that the parent's ``target_version`` carried."""
+    """Return the version of child ``name`` in ``target_version`` of the parent."""
     if name not in parent.CHILD_VERSIONS:
-        if _version_tuple(version) == _FIRST:
+        if _version_tuple(version) == _FIRST_VERSION:
             return version
         raise exceptions.CannotDowngrade(
             parent.obj_name(), target_version, f"no rule for its child {name} {version}"
@@ -921,26 +894,13 @@ def _child_version(
     return known[-1]
 
 
-def _children_of_primitive(value: Any) -> Iterator[dict[str, Any]]:
+def _children(value: Any) -> Iterator[dict[str, Any]]:
     """Yield the wire forms of the nearest objects inside a primitive."""
-    if isinstance(value, dict):
-        if _NAME in value:
-            yield value
-            return
+    if isinstance(value, dict) and _NAME in value:
+        yield value
+    elif isinstance(value, dict):
         for item in value.values():
-            yield from _children_of_primitive(item)
+            yield from _children(item)
     elif isinstance(value, list | tuple):
         for item in value:
-            yield from _children_of_primitive(item)
-
-
-def _children_of(value: Any) -> Iterator[ovo.VersionedObject]:
-    """Yield the nearest objects inside a field's value."""
-    if isinstance(value, ovo.VersionedObject):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _children_of(item)
-    elif isinstance(value, list | tuple | set | frozenset):
-        for item in value:
-            yield from _children_of(item)
+            yield from _children(item)

@@ -215,7 +215,7 @@ ROOMS = [
     "exceptions",
     "findings",
     "_ovo",
-    "_fast",
+    "_dataclass",
     "_lazy",
     "names",
     "ratio",
@@ -350,9 +350,9 @@ def test_no_class_is_more_than_three_deep() -> None:
 
 def test_imports_inside_functions_are_seen_and_those_for_type_checkers_are_not() -> None:
     assert "resource_objects.plugins" in {name for _, name in imports(PACKAGE / "cli" / "main.py")}
-    seen = {name for _, name in imports(PACKAGE / "_fast.py")}
+    seen = {name for _, name in imports(PACKAGE / "fields.py")}
     assert "resource_objects.base.ResourceObject" not in seen
-    assert seen == {"resource_objects._ovo.fields"}
+    assert "resource_objects._ovo.fields" in seen
 
 
 def late_imports(path: Path) -> set[str]:

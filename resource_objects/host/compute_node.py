@@ -182,6 +182,11 @@ class ComputeNode(base.ResourceObject):
     fields = {name: carried_field(read_only=name == "id") for name in CARRIED}
 
     _binding: Binding | None = None
+    _changed_fields: frozenset[str] = frozenset()  # type: ignore[assignment]
+
+    def _store(self, name: str, value: Any) -> None:
+        super()._store(name, value)
+        self._changed_fields |= {name}
 
     def __init__(
         self, *, reserved: Any = None, ratios: Any = None, other_columns: Any = None, **values: Any
@@ -659,7 +664,7 @@ class ComputeNode(base.ResourceObject):
             row = self.to_row()
             kept = {name: value for name, value in row.items() if name not in DERIVED}
             self._store("known", self._coerce("known", kept))
-        super().obj_reset_changes(fields, recursive)
+        self._changed_fields -= {*(self.fields if fields is None else fields)}
 
     def _is_touched(self) -> bool:
         return self.obj_attr_is_set("inventories") or bool(
@@ -889,6 +894,7 @@ class ComputeNode(base.ResourceObject):
         """Copy the record; the copy is a view of the same ledger."""
         twin = super().__deepcopy__(memo)
         twin._binding = self._binding
+        twin._changed_fields = self._changed_fields
         if twin.obj_attr_is_set("inventories"):
             twin._follow_report()
         return twin

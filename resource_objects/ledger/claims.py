@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects._fast import set_directly
+from resource_objects._dataclass import fast_init
 from resource_objects.ledger.assign import Assigner
 from resource_objects.ledger.context import LedgerContext, claim_of, written_claim_of
 from resource_objects.ledger.demand import (
@@ -86,7 +86,7 @@ _COMPARED = ("claim", "replace")
 _IF_GENERATION = "True for candidates of a snapshot, or {provider: generation}"
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClaimPlan:
     """A write that allocates: the choices of demands, and the orders that a choice becomes.

@@ -226,7 +226,7 @@ def written_claim_of(record: ConsumerRecord) -> Claim:
     A claim was checked when it was ordered. A release has already happened, whatever its rows
     contain: it must not look refused.
     """
-    return Claim._as_kept(**_fields_of(record, _written_allocation))
+    return Claim._construct(**_fields_of(record, _written_allocation))
 
 
 def consumer_of(record: ConsumerRecord) -> Consumer:
@@ -264,7 +264,7 @@ def _allocation(use: Use) -> Allocation:
 
 @functools.lru_cache(maxsize=4096)
 def _written_allocation(use: Use) -> Allocation:
-    return Allocation._as_kept(**_values_of(use))
+    return Allocation._construct(**_values_of(use))
 
 
 def _values_of(use: Use) -> dict[str, Any]:

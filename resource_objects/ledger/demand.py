@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects._fast import set_directly
+from resource_objects._dataclass import fast_init
 from resource_objects.fields import FrozenDict
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers.arguments import expiry, generation
@@ -59,7 +59,7 @@ class RequestedAmount(NamedTuple):
         return self.amount.locates and resource(self.resource_class).is_located
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class Demand:
     """One complete way to meet a request: what to use of which provider.
@@ -362,7 +362,7 @@ IfGeneration: TypeAlias = bool | Mapping[str, int]
 RequiredDefinitions: TypeAlias = tuple[tuple[str, int], ...]
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClaimOptions:
     """The options of a method that allocates, as :func:`claim_options` checks them.

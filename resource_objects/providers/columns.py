@@ -288,8 +288,6 @@ def trees(columns: Columns) -> list[Provider]:
             disabled=disabled.get(number),
             **dict(zip(TIMES, times, strict=True)),
         )
-        inventories.obj_reset_changes(recursive=True)
-        provider.obj_reset_changes()  # its children are reset already, other fields are frozen
         children[parent].append(provider)
     return sorted(children[None], key=lambda root: root.name)
 

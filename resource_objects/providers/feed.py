@@ -22,7 +22,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Self
 
 from resource_objects import exceptions
-from resource_objects._fast import set_directly
+from resource_objects._dataclass import fast_init
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.disabled import DisabledChange
 from resource_objects.providers.orders import Change
@@ -133,7 +133,7 @@ _EXPECTED = "a cursor, such as 7:0=1@5,63=2@8"
 _OTHER = "shard {} has another history: the database lost writes that were seen"
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class FeedEntry:
     """One write, as recorded in one shard.

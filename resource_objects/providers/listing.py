@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects._fast import set_directly
+from resource_objects._dataclass import fast_init
 from resource_objects.providers.definition import ProviderDefinition, inventories_of
 from resource_objects.providers.disabled import TRAIT, Disabled
 from resource_objects.resources import Inventories
@@ -74,7 +74,7 @@ class ProviderFilter:
     reported_before: datetime.datetime | None = None
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class ListedProvider:
     """A provider of a list, without its children. The next page starts after ``number``."""

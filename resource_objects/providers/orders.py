@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Self, TypeAlias
 
 from resource_objects import clock, exceptions, names
-from resource_objects._fast import set_directly
+from resource_objects._dataclass import fast_init
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.providers.allocation import CONFIRMED, HELD
 from resource_objects.providers.definition import DefinitionChanges
@@ -205,7 +205,7 @@ def _read_text(text: str) -> tuple[Request | None, tuple[Use, ...]]:
     return request, tuple(Use(*values[:3], *map(tuple, values[3:])) for values in shared)
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class Use:
     """An amount of one resource class at one provider, ordered or allocated, with its units.
@@ -254,7 +254,7 @@ class Expect(enum.StrEnum):
     ANY = "any"  #: it is created if it does not exist
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerOrder:
     """The allocations that one consumer shall have, and the fields of the consumer.
@@ -508,7 +508,7 @@ class GroupChange:
     group: ServerGroup | None
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class Write:
     """All changes of one operation, carried out completely or not at all, in this order.
@@ -576,7 +576,7 @@ def subject_of(consumers: Iterable[str]) -> str:
 # --- outcomes ---
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class Change:
     """The change of the allocation of one consumer in one inventory."""
@@ -589,7 +589,7 @@ class Change:
     released_units: tuple[str, ...] = ()
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerRecord:
     """A stored consumer with its claim, which has the same uuid: the outcome of every order.
@@ -650,7 +650,7 @@ class ConsumerRecord:
         return {"uses": remaining, "request": stored}
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
     """A recorded operation: its kind, its subject and the resulting claims."""

@@ -62,7 +62,7 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
     def __init__(self, given: AmountsLike = _NOTHING, /, **named: Any) -> None:
         if given is not _NOTHING and named:
             raise InvalidInput("repetition", self._WHAT, given, "either a mapping or keywords")
-        self._fill({"by_class": self._read(named or given)})
+        self._init_fields(by_class=self._read(named or given))
 
     @classmethod
     def of(cls, given: Self | AmountsLike) -> Self:

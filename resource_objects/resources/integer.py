@@ -282,7 +282,6 @@ class IntegerInventory(abstract.Inventory):
 
     def take(self, assigned: abstract.Amount) -> None:
         self._obj_used += assigned._obj_value  # type: ignore[attr-defined]
-        self._changed_fields.add("used")
 
     def _broken_rule(self, requested: int, limit: int | None) -> Rule | None:
         """Return the first rule that ``asked`` breaks: the one place where it is decided."""

@@ -35,9 +35,7 @@ def _labelled(resource: Resource, inventory: Any) -> Inventory:
     _check_kind(resource, inventory)
     copied: Inventory = inventory.obj_clone()
     if copied.resource_class is None:
-        changed = copied.obj_what_changed()
         copied.resource_class = resource.name
-        copied._changed_fields = changed
     return copied
 
 
@@ -210,7 +208,6 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
                 for field, value in inventory._set_fields().items():
                     object.__setattr__(own, f"_obj_{field}", value)
                 own._after_copy()
-                own._reset_to(set(inventory._changed_fields))
             kept[name] = own
         self._put(kept)
 

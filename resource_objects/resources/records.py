@@ -11,10 +11,10 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from resource_objects._fast import set_directly
+from resource_objects._dataclass import fast_init
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class InventoryRecord:
     """The figures of one (provider, resource class), integers only.
@@ -66,7 +66,7 @@ class KindRecord:
     body: str
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class AmountRecord:
     """A plain count of one resource class, with the units taken by name, if any."""

@@ -239,7 +239,7 @@ def candidate(
     allocations = [_allocation(fleet, count) for count in counts]
     if located or groups:
         allocations = _summed([*allocations, *(allocation for _, allocation in placed)])
-    return Candidate._as_kept(
+    return Candidate._construct(
         host=fleet.hosts[tree],
         allocations=tuple(allocations),
         generations=_generations(fleet, unnamed, groups),
@@ -297,7 +297,7 @@ def _free_units(
 
 def _allocation(fleet: Fleet, count: _Count) -> Allocation:
     provider, name, amount, requested, units = count
-    return Allocation._as_kept(
+    return Allocation._construct(
         provider=fleet.names[provider],
         provider_uuid=fleet.uuids[provider],
         resource_class=name,

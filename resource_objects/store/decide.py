@@ -38,7 +38,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from resource_objects import exceptions
-from resource_objects._fast import set_directly
+from resource_objects._dataclass import fast_init
 from resource_objects.exceptions import CapacityException
 from resource_objects.fields import FrozenDict
 from resource_objects.names import natural_order
@@ -146,7 +146,7 @@ class OrderRows(Protocol):
         return None
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class ConsumerEffect:
     """The effect of an order on its consumer.
@@ -167,7 +167,7 @@ class ConsumerEffect:
         return self.claim.state == RELEASED
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class Effects:
     """The effects of orders on consumers and inventories.

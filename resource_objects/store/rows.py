@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 import os_resource_classes
 
 from resource_objects import exceptions, names
-from resource_objects._fast import set_directly
+from resource_objects._dataclass import fast_init
 from resource_objects.providers.disabled import Disabled, DisabledChange, RemovedUnit
 from resource_objects.providers.feed import FeedEntry
 from resource_objects.providers.listing import ListedName
@@ -236,7 +236,7 @@ NameKey: TypeAlias = tuple[NameKind, str]
 _First = TypeVar("_First")
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProviderRow:
     """A provider. ``classes`` are those of its inventories, in the order of their creation.
@@ -261,7 +261,7 @@ class ProviderRow:
     disabled: Disabled | None = None  #: why the provider itself is disabled, also if that ended
 
 
-@set_directly
+@fast_init
 @dataclasses.dataclass(frozen=True, slots=True)
 class InventoryRow:
     """An inventory: its figures with everything that is used of it, and what is used directly.

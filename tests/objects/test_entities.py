@@ -76,7 +76,7 @@ def span(**values: Any) -> Span:
 
 def state(entity: base.ResourceObject) -> tuple[Any, ...]:
     """Return everything an entity is, but for its context."""
-    return entity.obj_to_primitive(), entity.obj_what_changed(), copy.copy(entity.__dict__)
+    return entity.obj_to_primitive(), copy.copy(entity.__dict__)
 
 
 # --- an object that exists is valid ---
@@ -150,7 +150,6 @@ def test_an_error_of_a_field_is_a_value_error_that_carries_its_data() -> None:
 )
 def test_a_refused_change_leaves_the_object_as_it_was(change: Callable[[Span], Any]) -> None:
     entity = span()
-    entity.obj_reset_changes()
     before = state(entity)
     with pytest.raises(exceptions.ResourceObjectsError):
         change(entity)
@@ -238,8 +237,7 @@ def test_a_field_of_a_partial_object_can_be_forgotten() -> None:
     sparse = Sparse(a=1)
     del sparse.a
     assert not hasattr(sparse, "a")
-    assert sparse.obj_what_changed() == {"b"}
-    assert sparse.obj_to_primitive()["versioned_object.changes"] == ["b"]
+    assert sparse.obj_to_primitive()["versioned_object.data"] == {"b": 5}
     with pytest.raises(exceptions.FieldNotSet):
         del sparse.a
     sparse.a = 2
@@ -251,7 +249,6 @@ def test_a_refused_change_of_an_unset_field_leaves_it_unset() -> None:
     with raises_code("InvalidField"):
         sparse.update(a=1, late="x")
     assert not hasattr(sparse, "a")
-    assert sparse.obj_what_changed() == {"b"}
 
 
 def test_a_field_that_can_be_loaded_is_loaded_when_it_is_read() -> None:
@@ -265,17 +262,15 @@ def test_a_field_that_can_be_loaded_is_loaded_when_it_is_read() -> None:
 # --- copies ---
 
 
-def test_a_copy_has_its_own_fields_and_changes_and_the_same_context() -> None:
+def test_a_copy_has_its_own_fields_and_the_same_context() -> None:
     entity = span()
     entity._context = context = object()
-    entity.obj_reset_changes()
     entity.note = "kept"
     for twin in (copy.copy(entity), copy.deepcopy(entity), entity.obj_clone()):
         assert twin.obj_context is context
         assert twin.obj_to_primitive() == entity.obj_to_primitive()
-        assert twin.obj_what_changed() == {"note"}
         twin.update(low=0)
-        assert (entity.low, entity.obj_what_changed()) == (1, {"note"})
+        assert entity.low == 1
 
 
 def test_a_copied_inventory_still_knows_its_capacity() -> None:
@@ -312,9 +307,10 @@ def test_the_words_of_the_library_work() -> None:
     assert "capacity" not in inventory
     inventory.obj_set_defaults()
     assert inventory == IntegerInventory(8)
-    inventory.obj_reset_changes()
     inventory.used = 2
-    assert inventory.obj_get_changes() == {"used": 2}
+    assert inventory.obj_what_changed() == set()  # changes are not tracked
+    assert inventory.obj_get_changes() == {}
+    inventory.obj_reset_changes()
     assert repr(inventory).startswith("IntegerInventory(total=8, reserved=0, ")
 
 

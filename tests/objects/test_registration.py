@@ -5,7 +5,6 @@ from __future__ import annotations
 import abc
 import itertools
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -253,12 +252,6 @@ def test_a_method_that_a_class_brings_itself_is_kept() -> None:
         def _key(self) -> tuple[object, ...]:
             return ("mine",)
 
-        def _coerce(self, name: str, value: Any) -> Any:
-            return super()._coerce(name, value * 2)
-
-        def _store(self, name: str, value: Any) -> None:
-            super()._store(name, value + 1)
-
     class Derived(Counting):
         pass
 
@@ -268,16 +261,16 @@ def test_a_method_that_a_class_brings_itself_is_kept() -> None:
     assert next(counter) == 2
     assert Counting().colour == "no colour"
     assert derived._key() == ("mine",)
-    assert (derived.a, Counting(a=3).a) == (1, 7)
 
 
-def test_a_class_that_is_derived_without_being_registered_keeps_its_own_ways() -> None:
-    class Loud(IntegerInventory):
-        NOT_COMPARED = frozenset({"used", "resource_class"})
+def test_a_class_that_is_derived_without_being_registered_checks_in_its_own_way() -> None:
+    class Even(IntegerInventory):
+        def _validate(self) -> None:
+            super()._validate()
+            if self.total % 2:
+                raise ValueError(self.total)
 
-        def _store(self, name: str, value: Any) -> None:
-            super()._store(name, 1000 if name == "total" else value)
-
-    loud = Loud(8)
-    assert (loud.total, loud.capacity) == (1000, 1000)
-    assert loud == Loud(9, used=3)
+    assert Even(8) == Even(8) != IntegerInventory(8)
+    assert Even(8).capacity == 8
+    with pytest.raises(ValueError, match="7"):
+        Even(7)

@@ -24,7 +24,7 @@ from typing import Any, Final, NoReturn, Protocol, TypeVar
 import os_resource_classes
 from oslo_utils import strutils
 
-from resource_objects import _fast, base, fields, names
+from resource_objects import base, fields, names
 from resource_objects.exceptions import CannotDowngrade, InvalidInput
 from resource_objects.interop.nova.cpus import parse_cpu_spec
 from resource_objects.resources.numa.cpuset import MAX_ID
@@ -356,25 +356,13 @@ def bounds(cls: type[base.ResourceObject], name: str) -> tuple[int, int]:
 
 
 def maker(cls: type[_V]) -> Callable[..., _V]:
-    """Return what makes an object of a class from all its fields, each as the field keeps it.
+    """Return a function that makes an object of a class from all its fields, checked already.
 
-    What :func:`ids` and :func:`number` return is that already, so it is not checked again, number
-    by number; what concerns several fields is. With ``RESOURCE_OBJECTS_FAST=0`` the constructor
-    does it all.
+    :func:`ids` and :func:`number` return checked values; only conditions on several fields remain.
     """
-    if not _fast.ENABLED:
-        return cls
-    stored = {name: f"_obj_{name}" for name in cls.fields}
-    new, store = cls.__new__, object.__setattr__
-    tracks_changes = not cls.FROZEN
 
     def make(**values: Any) -> _V:
-        made = new(cls)
-        if tracks_changes:
-            made._prepare(None)
-            made._mark(values)
-        for name, value in values.items():
-            store(made, stored[name], value)
+        made = cls._construct(**values)
         made._validate()
         return made
 

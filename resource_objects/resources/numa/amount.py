@@ -158,7 +158,7 @@ class NUMATopologyAmount(abstract.Amount):
 
     def with_beside(self, classes: Collection[str]) -> Self:
         """Return this where these classes are counted beside it."""
-        return self._altered(beside=frozenset(classes))
+        return self._evolve(beside=frozenset(classes))
 
     @property
     def pieces(self) -> int:
@@ -187,7 +187,7 @@ class NUMATopologyAmount(abstract.Amount):
             raise _invalid_unassigned_amount(
                 "topology", "one that is not assigned", "an assigned one: that is given back"
             )
-        return self._altered(gives_back=not self.gives_back)
+        return self._evolve(gives_back=not self.gives_back)
 
     def unassigned(self) -> Self:
         """Return what was asked, by itself and without where it went."""

@@ -438,7 +438,7 @@ def cell_of(facts: Facts, usage: CellUsage) -> Cell:
 
 def usage_of(cell: Cell) -> CellUsage:
     """Return the usage of a cell, as it is kept."""
-    return CellUsage._as_kept(
+    return CellUsage._construct(
         cell=cell.facts.id,
         shared=cell.shared_used,
         pinned=CPUSet.from_mask(cell.pinned),

@@ -259,7 +259,7 @@ def _assigned(problem: CellProblem, hosts: Sequence[int]) -> NUMATopologyAmount:
         cell, was = put(problem.amount, guest, need, problem.cells[host], found)
         placed.append(cell)
         emulator = was if was is not None else emulator
-    return problem.amount._altered(placed=tuple(placed), emulator_cpu=emulator)
+    return problem.amount._evolve(placed=tuple(placed), emulator_cpu=emulator)
 
 
 def put(
@@ -273,7 +273,7 @@ def put(
     requested, shared = amount.cells[guest], cell.facts.shared_ids
     if requested.shared and cell.serves_either_way:
         shared = CPUSet.from_mask(cell.shared_cpus(found.taken))
-    placed = PlacedCell._as_kept(
+    placed = PlacedCell._construct(
         cell=cell.facts.id,
         pins=tuple(zip(requested.dedicated, laid.vcpus, strict=True)),
         idle=laid.idle,

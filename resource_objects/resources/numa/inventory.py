@@ -306,7 +306,7 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
         for cell in working:  # most cells stay as they are from claim to claim
             if cell.choices is None:
                 cell.choices = {}
-        found = self._copied(usage=tuple(usage), room=fields.FrozenDict(room))
+        found = self._evolve(usage=tuple(usage), room=fields.FrozenDict(room))
         found._made = working
         return found
 

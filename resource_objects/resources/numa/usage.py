@@ -105,7 +105,7 @@ def refreshed(cells: Sequence[Cell], amount: NUMATopologyAmount) -> NUMATopology
         cell = cells[part.place]
         left = CPUSet.from_mask(cell.shared_cpus(part.cpus)) if cell.serves_either_way else ()
         placed.append(one.replace(shared=left) if part.shared and left else one)
-    return amount._altered(placed=tuple(placed))
+    return amount._evolve(placed=tuple(placed))
 
 
 def check(

@@ -177,7 +177,7 @@ class PCIAmount(abstract.Amount):
             raise _invalid_unassigned_amount(
                 "devices", "ones that are not assigned", "assigned ones: these are given back"
             )
-        return self._altered(gives_back=not self.gives_back)
+        return self._evolve(gives_back=not self.gives_back)
 
     def __add__(self, other: object) -> PCIAmount:
         """Return the requests of both, none of which is assigned."""

@@ -133,7 +133,7 @@ def with_devices(
 ) -> PCIAmount:
     """Return an amount that says which devices it has, by request."""
     placed = (
-        PlacedDevice._as_kept(
+        PlacedDevice._construct(
             request=request,
             address=device.address,
             resource_class=device.resource_class,
@@ -142,7 +142,7 @@ def with_devices(
         )
         for request, device in ours
     )
-    return amount._altered(placed=tuple(placed), gives_back=False)
+    return amount._evolve(placed=tuple(placed), gives_back=False)
 
 
 # --- an amount laid over device groups ------------------------------------------------------------

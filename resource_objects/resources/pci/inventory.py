@@ -343,7 +343,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
         if changed is None:
             return None
         shelf = self._shelf.with_uses(changed)
-        found = self._copied(usage=tuple([shelf.uses[one] for one in sorted(shelf.uses)]))
+        found = self._evolve(usage=tuple([shelf.uses[one] for one in sorted(shelf.uses)]))
         found._made, found._places = shelf, self._place_of
         return found
 

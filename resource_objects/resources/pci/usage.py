@@ -109,7 +109,7 @@ def after(shelf: Devices, amount: PCIAmount) -> dict[str, DeviceUse | None]:
     """Return what is taken of each device of an assigned amount after it; None for nothing."""
     if not amount.gives_back:
         return {
-            device.address: DeviceUse._as_kept(
+            device.address: DeviceUse._construct(
                 address=device.address, state=CLAIMED, then=None, gone=False
             )
             for device in amount.placed

@@ -34,7 +34,6 @@ def test_what_a_decision_makes_is_what_checking_makes(first: int) -> None:
 def test_what_it_makes_cannot_change_either() -> None:
     host = NUMATopologyInventory([HostCell(0, dedicated=[0, 1], memory_mb=64)])
     taken = host.consume(numa(dedicated=1, memory_mb=64))
-    assert taken.obj_what_changed() == set()
     with pytest.raises(AttributeError):
         taken.placed = ()
     assert type(taken).obj_from_primitive(taken.obj_to_primitive()) == taken
