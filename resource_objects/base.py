@@ -98,8 +98,8 @@ class ResourceObject(ovo.VersionedObject):
     Subclasses declare their fields and are decorated with :func:`register`. A subclass of another
     distribution sets :attr:`WIRE_PREFIX` to its own name, so that two plug-ins never collide.
 
-    Instances of a subclass that is declared with ``frozen=True``, and of its subclasses, are values,
-    which are hashable, equal to values of the same class with equal fields, and their own copies.
+    Instances of a subclass that is declared with ``frozen=True`` are values: hashable, equal to
+    values of the same class with equal fields, and their own copies. Subclasses inherit this.
     """
 
     OBJ_PROJECT_NAMESPACE = NAMESPACE
