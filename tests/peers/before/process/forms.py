@@ -16,6 +16,7 @@ _UUID = re.compile(r"\b[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\b")
 _MOMENT = re.compile(r"\b\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d:\d\d(?:\.\d+)?(?:\+00:00|Z)?)?")
 #: Of a reason, what is a sentence.
 _SENTENCES = ("text",)
+_CHANGES = "versioned_object.changes"
 
 
 def plain(value: Any) -> Any:
@@ -32,7 +33,8 @@ def plain(value: Any) -> Any:
     if isinstance(value, datetime.datetime):
         return "<moment>"
     if isinstance(value, Mapping):
-        return {_text(str(key)): plain(value[key]) for key in value}
+        # the version before tracked changes of objects, and its wire forms named them
+        return {_text(str(key)): plain(value[key]) for key in value if key != _CHANGES}
     if isinstance(value, (set, frozenset)):
         return sorted(map(plain, value), key=json.dumps)
     if isinstance(value, (list, tuple)):
