@@ -244,7 +244,7 @@ class SetAllocations(Lister):
                 raise exceptions.InvalidInput(
                     "text", "allocation", given, "rp=PROVIDER,CLASS=AMOUNT,..."
                 )
-            more = Amounts.of(amounts)
+            more = Amounts.from_value(amounts)
             wanted[name] = wanted[name] + more if name in wanted else more
         overrides = parsed_args.override_disabled
         with self.open_ledger(parsed_args.actor) as ledger:
@@ -659,7 +659,7 @@ def request_again(ledger: Ledger, consumer: str) -> Request:
     total = Amounts()
     for amounts in assigned.values():
         total += Amounts({name: amount.unassigned() for name, amount in amounts.by_name()})
-    if claim.request is not None and claim.request.resources == total.counted():
+    if claim.request is not None and claim.request.resources == total.with_implied_counts():
         return claim.request
     return Request(total)  # it was changed since, or never searched
 
@@ -667,13 +667,13 @@ def request_again(ledger: Ledger, consumer: str) -> Request:
 def _units_taken(ledger: Ledger, assigned: Mapping[str, Amounts]) -> set[str]:
     """Return the units that assigned amounts of hosts take."""
     from resource_objects.providers.composite import located_amounts
-    from resource_objects.resources.located import Located
+    from resource_objects.resources.placed import PlacedInventory
 
     return {
         unit
         for host, amounts in assigned.items()
         for name, amount in located_amounts(amounts).items()
-        if isinstance(inventory := ledger.inventories(host)[name], Located)
+        if isinstance(inventory := ledger.inventories(host)[name], PlacedInventory)
         for _, records in inventory.to_allocations(-amount)
         for record in records
         for unit in record.units

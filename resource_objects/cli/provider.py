@@ -444,7 +444,7 @@ _HOW = (
 
 def _parts(provider: Provider) -> dict[Resource, Inventory]:
     """Return what a provider keeps of inventories that lie over a whole tree."""
-    return {kind: one for kind, one in provider.inventories.items() if kind.is_located}
+    return {kind: one for kind, one in provider.inventories.items() if kind.is_placed}
 
 
 def _check_counts(provider: Provider, wanted: Inventories) -> None:

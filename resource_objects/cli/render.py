@@ -234,7 +234,7 @@ def definition(provider: Provider | ListedProvider) -> str:
     return str(
         Inventories(
             {
-                name: resource(name).inventory_from_kept(
+                name: resource(name).inventory_from_storage(
                     [record.definition() for record in kept.to_records()], kept.describe()
                 )
                 for name, kept in provider.inventories.by_name()

@@ -38,7 +38,7 @@ from resource_objects.providers import Provider
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.orders import Key, Use
 from resource_objects.resources import IntegerInventory, Inventories, Inventory
-from resource_objects.resources.located import Located, unit_count
+from resource_objects.resources.placed import PlacedInventory, unit_count
 from resource_objects.resources.records import AmountRecord
 
 
@@ -141,7 +141,7 @@ def _of_parts(
     """Yield what of the cells and devices of a record nobody holds."""
     taken = _Taken(columns)
     for kind, inventory in members(record.inventories).items():
-        if not isinstance(inventory, Located) or kind not in kept:
+        if not isinstance(inventory, PlacedInventory) or kind not in kept:
             continue
         by_part: dict[str, list[AmountRecord]] = defaultdict(list)
         for part, records in inventory.in_use():

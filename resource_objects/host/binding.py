@@ -44,7 +44,7 @@ from resource_objects.resources import (
     Inventory,
     resource,
 )
-from resource_objects.resources.located import Identified
+from resource_objects.resources.placed import HasNamedUnits
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -143,7 +143,7 @@ class Host:
             return {}  # a provider within a tree: cells and devices are the whole tree's
         # a device that was removed from the host is not offered: what a loop takes can be saved
         views = LocatedViews(self.columns, free_removed_units(self.columns))
-        kinds = [c.resource for c in columns() if resource(c.resource).is_located]
+        kinds = [c.resource for c in columns() if resource(c.resource).is_placed]
         found = ((kind, views.of_tree(root, kind)) for kind in kinds)
         return {kind: located for kind, located in found if located is not None}
 
@@ -296,9 +296,9 @@ def states(
         if kind not in now:
             raise CapacityException(_absent(kind, one, binding) for one in amounts)
         for amount in gives_back_first(amounts):
-            if amount.is_negative or isinstance(now[kind], Identified):
+            if amount.is_negative or isinstance(now[kind], HasNamedUnits):
                 _fit(now[kind], amount, binding)
-            now[kind].take(amount)
+            now[kind].apply(amount)
         now[kind].taken = amounts
     return Inventories(found), Inventories(now)
 
@@ -380,7 +380,7 @@ def of_host(amounts: Iterable[Amount]) -> Counter[str]:
     found: Counter[str] = Counter()
     for amount in amounts:
         sign = -1 if amount.is_negative else 1
-        found.update({name: sign * count for name, count in amount.of_host.items()})
+        found.update({name: sign * count for name, count in amount.host_usage.items()})
     return found
 
 
@@ -390,4 +390,4 @@ def _gives_back_too_much(name: str, change: int, used: int, binding: Binding) ->
 
 
 def _absent(kind: str, amount: Amount, binding: Binding) -> Reason:
-    return Reason(Rule.NO_INVENTORY, amount.pieces, 0, 0, kind, where=binding.provider)
+    return Reason(Rule.NO_INVENTORY, amount.item_count, 0, 0, kind, where=binding.provider)

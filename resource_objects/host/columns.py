@@ -402,7 +402,7 @@ def read_reserved(given: Any) -> Amounts:
     :raises InvalidInput: if they cannot be amounts; if one gives back
     :raises InvalidInventory: for a resource that a compute node does not count
     """
-    reserved = Amounts.of(given)
+    reserved = Amounts.from_value(given)
     for name, amount in reserved.by_name():
         counted_class(name, "reserved")
         if amount.is_negative:

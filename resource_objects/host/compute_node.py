@@ -355,7 +355,7 @@ class ComputeNode(base.ResourceObject):
         """Have other inventories: those that somebody has in hand stay this node's."""
         if self.obj_attr_is_set("inventories"):
             there = members(self.inventories)
-            self.inventories.become(now)
+            self.inventories.replace_contents(now)
             for name in set(there).difference(members(now)):
                 _close(name, there[name])
         else:
@@ -525,7 +525,7 @@ class ComputeNode(base.ResourceObject):
     def _follow_report(self) -> None:
         disk = count_of(self.inventories, _DISK)
         if disk is not None:
-            disk.ceiling = self.disk_limit_gb
+            disk.usage_limit = self.disk_limit_gb
 
     @property
     def limits(self) -> Limits:
@@ -953,6 +953,6 @@ def _close(name: str, inventory: Inventory) -> None:
     """Let an inventory that a node has no more provide nothing, whoever has it in hand."""
     column = column_of(name)
     if isinstance(inventory, IntegerInventory):
-        inventory.ceiling = 0
+        inventory.usage_limit = 0
     elif column is not None:
         column.close(inventory)

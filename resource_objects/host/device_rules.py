@@ -510,7 +510,7 @@ def _check_resource_class(name: object) -> None:
         kind = resource(name)
     except InvalidInput as error:
         raise _invalid("resource class", name, error.expected) from error
-    _require(not kind.is_located, "resource class", name, "one that is counted, such as PGPU")
+    _require(not kind.is_placed, "resource class", name, "one that is counted, such as PGPU")
     # a request for CPUs or disk space of the host would otherwise get a device
     is_of_devices = name not in os_resource_classes.STANDARDS or is_device(name)
     expected = "one of devices, such as PGPU, or a CUSTOM_ class"

@@ -62,7 +62,7 @@ from resource_objects.resources import (
     Inventory,
     resource,
 )
-from resource_objects.resources.located import Affine, Identified, cell_map_of
+from resource_objects.resources.placed import HasAffinity, HasNamedUnits, cell_map_of
 
 #: What tells that somebody changed what is adopted, so that it is worked out again.
 _FASTER = (
@@ -168,8 +168,8 @@ def _forget(view: NodeView, done: Pending) -> None:
             saved[name].update(used=saved[name].used + units(done.amounts, name))
     for kind, amounts in done.located.items():
         for amount in gives_back_first(amounts):
-            saved[kind].take(amount)  # alone: what it draws is in the counts
-            now[kind].note(-amount)
+            saved[kind].apply(amount)  # alone: what it draws is in the counts
+            now[kind].record_allocation(-amount)
     view._keep_saved(Inventories(saved))
 
 
@@ -314,7 +314,7 @@ def _definition_plan(
     host.inventories = merge(found.name, host.inventories, edits)
     decide(binding, dataclasses.replace(found, inventories=host.inventories), pending)
     for kind, amounts in pending.located.items():
-        if isinstance(_inventory(found, kind), Identified):
+        if isinstance(_inventory(found, kind), HasNamedUnits):
             decide_located(found, kind, amounts)
     return Plan(diff(kept, tree)), found.uuid
 
@@ -480,11 +480,11 @@ def decide_near(binding: Binding, host: Host, pending: Pending) -> None:
         return
     for kind, amount in taken:
         inventory = _inventory(host, kind)
-        if amount.is_negative or not isinstance(inventory, Affine):
+        if amount.is_negative or not isinstance(inventory, HasAffinity):
             continue
         near = inventory.affinity(amount, found)
         if near is not None and not near.is_met(cells):
-            reason = Reason(Rule.AFFINITY, amount.pieces, 0, 0, kind, where=host.name)
+            reason = Reason(Rule.AFFINITY, amount.item_count, 0, 0, kind, where=host.name)
             raise CapacityException([reason])
 
 
@@ -599,7 +599,7 @@ def changes_of(binding: Binding, what: Pending) -> Mapping[str, Any] | list[Allo
     found = list(_at_host(binding, rest.by_name()))
     for kind, amounts in located.items():
         # what stands beside an amount here is no part of what is kept of it
-        found += _at_parts(binding, kind, [one.with_beside(()) for one in amounts], rest)
+        found += _at_parts(binding, kind, [one.counting_separately(()) for one in amounts], rest)
     return found
 
 
@@ -622,7 +622,7 @@ def _at_parts(
     if binding.aggregate:
         return _of_parts(located, amounts)
     if cell_map_of(located.inventory) is None:
-        joined = located.inventory.joined(amounts)
+        joined = located.inventory.merged(amounts)
         return (
             _of_parts(located, amounts) if joined is None else _at_host(binding, [(kind, joined)])
         )
@@ -634,7 +634,7 @@ def _at_parts(
             [str(one) for one in taken],
             "one: several are held by a consumer for each",
         )
-    if set(rest.names()).intersection(*(one.located for one in amounts)):
+    if set(rest.names()).intersection(*(one.placed_counts for one in amounts)):
         return _of_parts(located, amounts)
     return _at_host(binding, ((kind, one) for one in amounts))
 

@@ -93,7 +93,7 @@ class HostSettings:
         values = {
             "shared": _cpus("shared CPUs", shared),
             "dedicated": _cpus("dedicated CPUs", dedicated),
-            "reserved": None if reserved is None else Amounts.of(reserved),
+            "reserved": None if reserved is None else Amounts.from_value(reserved),
             "ratios": _ratios("ratios", ratios),
             "initial_ratios": FrozenDict(
                 (name, ratio)

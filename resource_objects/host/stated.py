@@ -142,7 +142,7 @@ def check_located(inventories: Inventories, saved: Inventories) -> None:
         expected = before[name].obj_clone() if name in before else None
         for amount in gives_back_first(inventory.taken or ()):
             if expected is not None:
-                expected.take(amount)
+                expected.apply(amount)
         if expected is None or not column.is_same(inventory, expected):
             raise exceptions.InvalidInventory(
                 name, inventory, "what the ledger has: a sync of the host changes them"

@@ -45,7 +45,12 @@ from resource_objects.providers.tree_shape import free_removed_units
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, Amounts, Inventory, resource
 from resource_objects.resources.context import ChosenCells
-from resource_objects.resources.located import Located, cell_map_of, dependent_units, unit_count
+from resource_objects.resources.placed import (
+    PlacedInventory,
+    cell_map_of,
+    dependent_units,
+    unit_count,
+)
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.candidate import MOST_PARTS
 
@@ -337,7 +342,7 @@ class _Assignment:
         if not all(amount.is_assigned for amount in requested.values()):
             assigned = self._fit(requested, views, retained, consumer)
             for name, amount in assigned.items() if not is_last else ():
-                views[name].inventory.take(amount)
+                views[name].inventory.apply(amount)
             return {**released, **assigned}
         if len(requested) + len(retained) > 1:
             try:
@@ -544,7 +549,8 @@ class _PartUnits:
         self._units = {
             key: units
             for key, inventory in self._inventories.items()
-            if isinstance(inventory, Located) and (units := inventory.units(key[1])) is not None
+            if isinstance(inventory, PlacedInventory)
+            and (units := inventory.units(key[1])) is not None
         }
 
     def _key(self, use: Use) -> tuple[int, str]:

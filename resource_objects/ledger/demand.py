@@ -56,7 +56,7 @@ class RequestedAmount(NamedTuple):
     @property
     def is_placed(self) -> bool:
         """Whether it is a placed amount."""
-        return self.amount.locates and resource(self.resource_class).is_located
+        return self.amount.is_placed and resource(self.resource_class).is_placed
 
 
 @fast_init
@@ -183,7 +183,7 @@ def _required(candidate: Candidate, demand: Demand) -> tuple[tuple[str, int], ..
     counted = {use.resource_class for use in demand.uses}
     located: set[str] = set()
     for kind, amount in candidate.located.items():
-        located.update(amount.located, *resource(kind).lower_bounds(amount, counted))
+        located.update(amount.placed_counts, *resource(kind).lower_bounds(amount, counted))
     uuids = {
         use.provider_uuid
         for use in demand.uses
@@ -266,7 +266,7 @@ def _of_mapping(by_provider: Mapping[Any, Any], method: str) -> list[RequestedAm
         if key in seen:
             raise exceptions.InvalidInput("repetition", method, name, "each provider once")
         seen.add(key)
-        for kind, amount in Amounts.of(texts).bare().by_name():
+        for kind, amount in Amounts.from_value(texts).as_requested().by_name():
             requested.append(RequestedAmount(key, kind, amount))
     return requested
 
@@ -281,7 +281,7 @@ def _request(
     requested = {part.resource_class: part.amount for part in placed if not part.amount.is_negative}
     if not requested:
         return None
-    located = {name for amount in requested.values() for name in amount.located}
+    located = {name for amount in requested.values() for name in amount.placed_counts}
     for part in counted:
         name = part.resource_class
         if name not in located and not part.amount.is_negative:
@@ -295,9 +295,9 @@ def _without_located(parts: Sequence[RequestedAmount]) -> list[RequestedAmount]:
     located: set[tuple[str, str]] = set()
     for provider in dict.fromkeys(part.provider for part in parts):
         here = {part.resource_class: part.amount for part in parts if part.provider == provider}
-        joint = amounts.split(Amounts(here))
+        joint = amounts.split_placed(Amounts(here))
         if joint is not None:
-            located.update((provider, name) for name in joint.stated)
+            located.update((provider, name) for name in joint.stated_classes)
     return [
         part
         for part in parts
@@ -334,13 +334,13 @@ def merged_request(
     if before is None:
         return more
     group, added = before.unnamed, more.unnamed.resources
-    replaced = {*released, *(name for name, amount in added.by_name() if amount.locates)}
-    located = {name for amount in added.values() for name in amount.located}
-    joint = amounts.split(group.resources)
+    replaced = {*released, *(name for name, amount in added.by_name() if amount.is_placed)}
+    located = {name for amount in added.values() for name in amount.placed_counts}
+    joint = amounts.split_placed(group.resources)
     if joint is None:
         previous = dict(group.resources.by_name())
     else:
-        previous = {**joint.others, **joint.located}
+        previous = {**joint.others, **joint.placed}
     resources = added + Amounts(
         {
             name: amount

@@ -216,7 +216,7 @@ def stored_state(value: object) -> str:
 
 def counts_by_class(value: Any) -> tuple[tuple[str, int], ...]:
     """Return amounts, none of them negative, as counts by class; None: no counts."""
-    amounts = Amounts() if value is None else Amounts.of(value)
+    amounts = Amounts() if value is None else Amounts.from_value(value)
     for kind, amount in amounts.by_name():
         if amount.is_negative:
             raise exceptions.InvalidInput("negative amount", kind, amount, "0 or more")

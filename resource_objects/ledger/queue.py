@@ -265,7 +265,7 @@ class Queue:
         """
         counts: Counter[str] = Counter()
         for kind, amount in requested.by_name():
-            if not amount.locates:
+            if not amount.is_placed:
                 for record in amount.to_records(kind):
                     counts[record.resource_class] += record.amount
         stated = frozenset(counts)
@@ -292,13 +292,13 @@ class Queue:
         A device that is requested by its address, without a class, may be of any class of the
         inventory. Cost: a read of the tree in that case.
         """
-        if amount.located or not amount.locates:
-            return amount.located
+        if amount.placed_counts or not amount.is_placed:
+            return amount.placed_counts
         columns = self._context.backend.read(*([] if at is None else [at]), allocations=False)
         rows = zip(*columns.kinds, strict=True)
         located = (classes for _, stored, classes, _ in rows if stored == kind)
-        counts = {name: amount.pieces for classes in located for name in classes}
-        return counts or {kind: amount.pieces}
+        counts = {name: amount.item_count for classes in located for name in classes}
+        return counts or {kind: amount.item_count}
 
     def _root(self, at: str) -> str:
         """Return the uuid of the root of a provider's tree.

@@ -136,7 +136,7 @@ def limits(value: object) -> UseLimits:
             raise exceptions.InvalidInput(
                 "field", f"limits of {key}", text, "limits, such as 'VCPU=20'"
             )
-        for name, limit in Limits.of(text).by_name():
+        for name, limit in Limits.from_value(text).by_name():
             if not isinstance(limit, IntegerAmount):
                 expected = "a count: a placed resource is counted in other classes too"
                 raise exceptions.InvalidInput("amount", f"limit of {name}", limit, expected)

@@ -24,8 +24,13 @@ from resource_objects.providers.orders import ConsumerRecord
 from resource_objects.providers.pools import SHARES
 from resource_objects.providers.tree_shape import assembled
 from resource_objects.resources import Amount, Inventory, resource
-from resource_objects.resources.located import Identified, Located, dependent_units, unit_count
-from resource_objects.resources.records import KeptPart, KindRecord
+from resource_objects.resources.placed import (
+    HasNamedUnits,
+    PlacedInventory,
+    dependent_units,
+    unit_count,
+)
+from resource_objects.resources.records import KindRecord, StoredPart
 
 _T = TypeVar("_T")
 
@@ -417,7 +422,7 @@ def _placed_resources(rows: _Rows) -> Iterator[Finding]:
 
 def _is_placed(resource_class: str) -> bool:
     try:
-        return resource(resource_class).is_located
+        return resource(resource_class).is_placed
     except exceptions.InvalidInput:  # of a plug-in that is not installed
         return False
 
@@ -434,18 +439,18 @@ class _PlacedResource:
     name: str
     parts: Mapping[int, KindRecord]
     units: Sequence[_Unit]
-    inventories: dict[int, Located[Amount]] = dataclasses.field(default_factory=dict)
+    inventories: dict[int, PlacedInventory[Amount]] = dataclasses.field(default_factory=dict)
 
     def contradictions(self) -> Iterator[Finding]:
         """Build the inventories, and yield the parts that cannot be built."""
         units_of: dict[int, dict[str, tuple[str, ...]]] = defaultdict(dict)
         for (number, name), unit, _ in self.units:
             units_of[number][name] = (*units_of[number].get(name, ()), unit)
-        built: list[KeptPart] = []
+        built: list[StoredPart] = []
         for number, kind in self.parts.items():
             keys = [(number, name) for name in kind.classes]
             records = [self.rows.inventories[key] for key in keys if key in self.rows.inventories]
-            part = KeptPart(tuple(records), kind.body or None, units_of[number])
+            part = StoredPart(tuple(records), kind.body or None, units_of[number])
             try:
                 inventory = assembled(resource(self.name), [part])
                 differing = self._differing(part, kind, inventory)
@@ -459,11 +464,13 @@ class _PlacedResource:
             built.append(part)
         try:
             if built:
-                resource(self.name).from_parts(built)
+                resource(self.name).inventory_from_parts(built)
         except exceptions.InvalidInput as error:
             yield self._contradiction(self.root, str(error))
 
-    def _differing(self, part: KeptPart, kind: KindRecord, built: Located[Amount]) -> set[str]:
+    def _differing(
+        self, part: StoredPart, kind: KindRecord, built: PlacedInventory[Amount]
+    ) -> set[str]:
         """Return the classes of a part with figures that are missing or not as described."""
         stored = {record.definition() for record in part.records}
 
@@ -474,7 +481,7 @@ class _PlacedResource:
         missing = set(kind.classes).difference(record.resource_class for record in stored)
         classes = missing | differing(built)
         if classes:  # reserved amounts may be subtracted before the ratio, or after it
-            other = resource(self.name).inventory_from_kept(part.records, part.description)
+            other = resource(self.name).inventory_from_storage(part.records, part.description)
             classes &= missing | differing(other)
         return classes
 
@@ -483,7 +490,7 @@ class _PlacedResource:
 
     def units_of_two_parts(self) -> Iterator[Finding]:
         """Yield units that are allocated from two parts."""
-        is_of_devices = issubclass(resource(self.name).inventory_kind, Identified)
+        is_of_devices = issubclass(resource(self.name).inventory_kind, HasNamedUnits)
         first_of: dict[tuple[str, str], _Unit] = {}
         for unit in self.units:
             # a device is the same under every class that it can be allocated as
@@ -539,7 +546,7 @@ class _PlacedResource:
                     yield Finding(kind, *at, consumer, found=count, expected=amount)
 
 
-def _amount_of(inventory: Located[Amount], name: str, units: Collection[str]) -> int:
+def _amount_of(inventory: PlacedInventory[Amount], name: str, units: Collection[str]) -> int:
     """Return the amount of a class that units are; a unit that does not exist any more is one."""
     dependent = frozenset[str]().union(*dependent_units(inventory, name).values())
     missing = set(units).difference(inventory.units(name) or (), dependent)

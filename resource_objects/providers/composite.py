@@ -25,22 +25,27 @@ from resource_objects.providers.tree_shape import (
     TreeUsage,
 )
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources import Amount, Amounts, Inventory, located, resource
+from resource_objects.resources import Amount, Amounts, Inventory, placed, resource
 from resource_objects.resources.context import ChosenCells, Context
-from resource_objects.resources.located import Affine, Identified, Located, cell_map_of
+from resource_objects.resources.placed import (
+    HasAffinity,
+    HasNamedUnits,
+    PlacedInventory,
+    cell_map_of,
+)
 from resource_objects.resources.records import AmountRecord
 
 
 def located_amounts(amounts: Amounts) -> dict[str, Amount]:
     """Return the amounts of placed resources."""
-    return {kind.name: amount for kind, amount in amounts.items() if kind.is_located}
+    return {kind.name: amount for kind, amount in amounts.items() if kind.is_placed}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class LocatedView:
     """The inventory of a placed resource over one tree, with the provider of each part."""
 
-    inventory: Located[Amount]
+    inventory: PlacedInventory[Amount]
     shape: ResourceParts
 
     @property
@@ -71,7 +76,7 @@ class LocatedView:
 
         :param within: positions of the parts that may be used, None for all
         """
-        if not isinstance(self.inventory, Identified) or not self.is_about(reason):
+        if not isinstance(self.inventory, HasNamedUnits) or not self.is_about(reason):
             return {}
         return {
             self.parts[position]: units
@@ -238,7 +243,7 @@ class ShapeCache:
 
 # --- several resources at once: cells, and devices near them --------------------------------------
 #
-# ``resources.located`` makes the decision, for the search, for claims and for inventories without a
+# ``resources.placed`` makes the decision, for the search, for claims and for inventories without a
 # ledger. Here views are converted to its arguments.
 
 
@@ -261,14 +266,14 @@ def fit_together(
     """
     inventories: dict[str, Inventory] = {name: view.inventory for name, view in views.items()}
     for name, amount in retained.items():
-        inventories[name] = inventories[name].without(amount)
+        inventories[name] = inventories[name].without_allocation(amount)
     ids: dict[str, list[int]] = {}
     for name, positions in within.items():
         part_ids = views[name].inventory.part_ids()
         ids[name] = [part_ids[position] for position in sorted(positions)]
     requested = {**amounts, **retained}
     try:
-        assigned = located.fit_together(requested, inventories, within=ids)
+        assigned = placed.fit_together(requested, inventories, within=ids)
     except exceptions.CapacityException as refusal:
         more = _affinity_reasons(requested, inventories, ids, refusal)
         host = views[next(iter(amounts))].host
@@ -303,7 +308,7 @@ def _affinity_reasons(
         constraint
         for name, amount in amounts.items()
         if name != base
-        and isinstance(inventory := inventories[name], Affine)
+        and isinstance(inventory := inventories[name], HasAffinity)
         and (constraint := inventory.affinity(amount, cells, within.get(name))) is not None
     ]
     allowed = within.get(base, cells.sockets)

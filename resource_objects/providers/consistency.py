@@ -24,8 +24,8 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.orders import ConsumerOrder, Key, Mode, Use
 from resource_objects.resources import Inventory, resource
-from resource_objects.resources.located import Identified, Located
-from resource_objects.resources.records import KeptPart
+from resource_objects.resources.placed import HasNamedUnits, PlacedInventory
+from resource_objects.resources.records import StoredPart
 
 #: The placed inventories of the parts of a tree: by uuid of the provider, then by resource.
 _Parts = dict[str, Mapping[str, Inventory]]
@@ -89,7 +89,7 @@ def _retains(order: ConsumerOrder | None, key: Key, unit: str) -> bool:
 
 def has_devices(definition: ProviderDefinition) -> bool:
     """Return True if a provider has a part whose units are devices."""
-    return any(isinstance(inventory, Identified) for inventory in _parts_of(definition).values())
+    return any(isinstance(inventory, HasNamedUnits) for inventory in _parts_of(definition).values())
 
 
 # --- parts before and after -----------------------------------------------------------------------
@@ -134,19 +134,19 @@ def _changed_trees(stored: StoredDefinitions, changes: DefinitionChanges) -> Ite
 
 
 def _has_parts(definition: ProviderDefinition) -> bool:
-    return any(resource(kind.resource_class).is_located for kind in definition.kinds)
+    return any(resource(kind.resource_class).is_placed for kind in definition.kinds)
 
 
 def _parts_of(definition: ProviderDefinition) -> dict[str, Inventory]:
     inventories = inventories_of(definition.inventories, definition.kinds)
-    return {kind.name: inventory for kind, inventory in inventories.items() if kind.is_located}
+    return {kind.name: inventory for kind, inventory in inventories.items() if kind.is_placed}
 
 
-def _located(parts: _Parts) -> Iterator[tuple[str, Located[Any]]]:
+def _located(parts: _Parts) -> Iterator[tuple[str, PlacedInventory[Any]]]:
     """Yield the inventories of parts, each with the uuid of its provider."""
     for uuid, inventories in parts.items():
         for inventory in inventories.values():
-            if isinstance(inventory, Located):
+            if isinstance(inventory, PlacedInventory):
                 yield uuid, inventory
 
 
@@ -167,13 +167,13 @@ def _classes(parts: _Parts) -> dict[str, frozenset[str]]:
 
 def _assemble(tree: _ChangedTree) -> None:
     """Raise InvalidTree unless the parts of a tree make an inventory."""
-    by_kind: dict[str, list[KeptPart]] = defaultdict(list)
+    by_kind: dict[str, list[StoredPart]] = defaultdict(list)
     for parts in tree.after.values():
         for name, inventory in parts.items():
-            by_kind[name].append(KeptPart(inventory.to_records(), inventory.describe()))
+            by_kind[name].append(StoredPart(inventory.to_records(), inventory.describe()))
     for name, stored in by_kind.items():
         try:
-            resource(name).from_parts(stored)
+            resource(name).inventory_from_parts(stored)
         except exceptions.InvalidInput as error:
             raise exceptions.InvalidTree(
                 f"{name} of {tree.name}, {error.what}", error.value, error.expected
@@ -213,7 +213,7 @@ def _devices(parts: _Parts) -> dict[str, str]:
     return {
         unit: uuid
         for uuid, inventory in _located(parts)
-        if isinstance(inventory, Identified)
+        if isinstance(inventory, HasNamedUnits)
         for record in inventory.to_records()
         for unit in inventory.units(record.resource_class) or ()
     }

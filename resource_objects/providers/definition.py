@@ -259,12 +259,12 @@ def inventories_of(
     inventories: dict[str, Inventory] = {}
     for kind in kinds:
         parts = [by_class.pop(name) for name in kind.classes if name in by_class]
-        inventories[kind.resource_class] = resource(kind.resource_class).inventory_from_kept(
+        inventories[kind.resource_class] = resource(kind.resource_class).inventory_from_storage(
             parts, kind.body or None
         )
     for name, record in by_class.items():
         inventories[name] = resource(name).inventory_from_records([record])
-    return Inventories.owning(inventories)
+    return Inventories.from_owned(inventories)
 
 
 def to_definition(

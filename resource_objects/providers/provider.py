@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 from resource_objects import base, exceptions, fields, names
 from resource_objects.providers.disabled import Disabled, refuse_trait
 from resource_objects.resources import Inventories, InventoriesLike, Inventory, Resource, resource
-from resource_objects.resources.located import parts_of
+from resource_objects.resources.placed import parts_of
 from resource_objects.resources.records import InventoryPart
 from resource_objects.resources.traits import known_traits
 
@@ -307,12 +307,12 @@ def _part_provider(host: Provider, kind: Resource, part: InventoryPart) -> Provi
     name = f"{host.name}/{part.name}"
     of_host = [
         Share(resource_class=count, of=host.name, of_class=count)
-        for count in part.of_host
+        for count in part.host_classes
         if count in host.inventories
     ]
     within = [
         Share(resource_class=count, of=name, of_class=other, factor=factor)
-        for count, factor, other in part.within
+        for count, factor, other in part.uses
     ]
     return Provider(name, {kind: part.inventory}, traits=part.traits, shares=[*of_host, *within])
 

@@ -63,7 +63,7 @@ def _from_text(inventories: Any) -> Inventories:
     if isinstance(inventories, str) and inventories.startswith("{"):
         primitive = serialization.from_json(inventories, "inventories")
         return Inventories.obj_from_primitive(primitive)
-    return Inventories.of(inventories)
+    return Inventories.from_value(inventories)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class NewProvider:
     def __post_init__(self) -> None:
         inventories = _from_text(self.inventories)
         text = str(inventories)
-        if any(kind.is_located for kind in inventories):  # it has no text form
+        if any(kind.is_placed for kind in inventories):  # it has no text form
             text = json.dumps(inventories.obj_to_primitive(), sort_keys=True)
         _store(self, "inventories", text)
         _store(self, "shares", tuple(self.shares))

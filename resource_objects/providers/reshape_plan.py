@@ -34,7 +34,12 @@ from resource_objects.providers.plan import Plan, holdings
 from resource_objects.providers.reshape import Move, Part, Reshape
 from resource_objects.reasons import Rule
 from resource_objects.resources import Inventory, resource
-from resource_objects.resources.located import Identified, Located, dependent_units, unit_count
+from resource_objects.resources.placed import (
+    HasNamedUnits,
+    PlacedInventory,
+    dependent_units,
+    unit_count,
+)
 from resource_objects.resources.records import InventoryRecord
 
 _RULES = ("min_unit", "max_unit", "step_size", "ratio_millionths")
@@ -288,7 +293,9 @@ class _State:
             if name in kind.classes:
                 keys = [(uuid, part) for part in kind.classes if (uuid, part) in self.after]
                 records = [self.after[key] for key in keys]
-                return resource(kind.resource_class).inventory_from_kept(records, kind.body or None)
+                return resource(kind.resource_class).inventory_from_storage(
+                    records, kind.body or None
+                )
         return None
 
     def is_disabled(self, uuid: str) -> bool:
@@ -756,7 +763,7 @@ class _Assignment:
         inventory = self._state.structured_inventory(transfer.target)
         name = transfer.target[1]
         units = None if transfer.units else _units_of(inventory, name)
-        if units is None or not isinstance(inventory, Identified):
+        if units is None or not isinstance(inventory, HasNamedUnits):
             return transfer
         names = _with_dependent_units(inventory, name, units)
         if unit_count(inventory, name, names) == transfer.amount:
@@ -811,7 +818,7 @@ def _remainder(use: Use, transfers: Sequence[_Transfer]) -> Use | None:
 
 def _units_of(inventory: Inventory | None, name: str) -> frozenset[str] | None:
     """Return the names of the units of a class, None if units are not named."""
-    return inventory.units(name) if isinstance(inventory, Located) else None
+    return inventory.units(name) if isinstance(inventory, PlacedInventory) else None
 
 
 def _with_dependent_units(

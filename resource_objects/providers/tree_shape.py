@@ -23,8 +23,8 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.disabled import RemovedUnit
 from resource_objects.providers.orders import Key
 from resource_objects.resources import Amount, Resource, resource
-from resource_objects.resources.located import Identified, Located
-from resource_objects.resources.records import InventoryRecord, KeptPart
+from resource_objects.resources.placed import HasNamedUnits, PlacedInventory
+from resource_objects.resources.records import InventoryRecord, StoredPart
 
 
 class Exclusions(NamedTuple):
@@ -95,8 +95,8 @@ class CachedInventory(NamedTuple):
     """An assembled inventory with its parts and their usage. The inventory is never changed."""
 
     usage: TreeUsage
-    parts: Sequence[KeptPart]
-    inventory: Located[Amount]
+    parts: Sequence[StoredPart]
+    inventory: PlacedInventory[Amount]
 
 
 class ResourceParts:
@@ -132,7 +132,7 @@ class ResourceParts:
 
     def inventory(
         self, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS
-    ) -> Located[Amount]:
+    ) -> PlacedInventory[Amount]:
         """Return a new inventory of the parts; excluded amounts count as used.
 
         :raises InvalidInventory: if the parts contradict each other
@@ -140,7 +140,7 @@ class ResourceParts:
         remaining = _least(self._shared, usage, exclusions.total)
         return assembled(self.resource, self.all_parts(usage, exclusions), remaining)
 
-    def copy(self, usage: TreeUsage) -> Located[Amount] | None:
+    def copy(self, usage: TreeUsage) -> PlacedInventory[Amount] | None:
         """Return a copy of the cached inventory with the present usage; None if it has no copies.
 
         The cached inventory itself is never changed.
@@ -148,7 +148,7 @@ class ResourceParts:
         :raises InvalidInventory: if the parts contradict each other
         """
         cached, remaining = self.cached, _least(self._shared, usage)
-        inventory: Located[Amount] | None = None
+        inventory: PlacedInventory[Amount] | None = None
         if cached is None:
             parts = self.all_parts(usage)
         else:
@@ -161,7 +161,9 @@ class ResourceParts:
             self.cached = CachedInventory(usage, parts, inventory)
         return copy
 
-    def all_parts(self, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS) -> list[KeptPart]:
+    def all_parts(
+        self, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS
+    ) -> list[StoredPart]:
         """Return the stored forms of all parts; excluded amounts count as used."""
         positions = range(len(self.parts))
         if not exclusions.by_limits:
@@ -170,17 +172,17 @@ class ResourceParts:
         return [
             dataclasses.replace(
                 self._part(position, usage, limited),
-                unlimited=self._part(position, usage, exclusions),
+                without_limit=self._part(position, usage, exclusions),
             )
             for position in positions
         ]
 
     def _part(
         self, position: int, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS
-    ) -> KeptPart:
+    ) -> StoredPart:
         number, definition = self.parts[position].number, self._definitions[position]
         more = exclusions.amounts
-        return KeptPart(
+        return StoredPart(
             tuple(
                 record.using(usage.used[row] + more.get((number, record.resource_class), 0))
                 for row, record in definition.records
@@ -192,7 +194,7 @@ class ResourceParts:
             frozenset(exclusions.units.get(number, ())),
         )
 
-    def _parts_after(self, cached: CachedInventory, usage: TreeUsage) -> list[KeptPart]:
+    def _parts_after(self, cached: CachedInventory, usage: TreeUsage) -> list[StoredPart]:
         """Return the stored forms of all parts: the cached object of each part without a change."""
         before, parts = cached.usage, list(cached.parts)
         used_before, used = before.used, usage.used  # one pass: most hosts have many parts
@@ -208,22 +210,24 @@ class ResourceParts:
                 parts[position] = self._part(position, usage)
             elif definition.shared:
                 remaining = _least(definition.shared, usage)
-                if remaining != parts[position].left:
-                    parts[position] = dataclasses.replace(parts[position], left=remaining)
+                if remaining != parts[position].left_by_shares:
+                    parts[position] = dataclasses.replace(parts[position], left_by_shares=remaining)
         return parts
 
 
 def assembled(
-    placed: Resource, parts: Sequence[KeptPart], remaining: Mapping[str, int] = fields.FrozenDict()
-) -> Located[Amount]:
+    placed: Resource,
+    parts: Sequence[StoredPart],
+    remaining: Mapping[str, int] = fields.FrozenDict(),
+) -> PlacedInventory[Amount]:
     """Return the inventory of a resource that consists of parts.
 
     :param remaining: the capacity that the inventories shared by the parts have, by class of a part
     :raises InvalidInventory: if the parts contradict each other
     """
-    inventory = placed.from_parts(parts, remaining)
-    if not isinstance(inventory, Located):
-        expected = "one that has parts (Located)"
+    inventory = placed.inventory_from_parts(parts, remaining)
+    if not isinstance(inventory, PlacedInventory):
+        expected = "one that has parts (PlacedInventory)"
         raise exceptions.InvalidInventory(placed.name, inventory, expected)
     return inventory
 
@@ -256,7 +260,7 @@ class TreeShape:
         self.index = columns.index
         self.parts: dict[tuple[int, str], list[tuple[int, str]]] = defaultdict(list)
         self.classes: dict[tuple[int, str], set[str]] = defaultdict(set)
-        kinds = {kind for kind in set(columns.kinds.resource_class) if resource(kind).is_located}
+        kinds = {kind for kind in set(columns.kinds.resource_class) if resource(kind).is_placed}
         for number, kind, classes, description in zip(*columns.kinds, strict=True):
             if kind in kinds:
                 key = self.index.roots[number], kind
@@ -355,7 +359,7 @@ def removed_units(kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
     removed: dict[str, str] = {}
     for kind, body in kinds:
         inventory_kind = resource(kind).inventory_kind
-        if body and issubclass(inventory_kind, Identified):
+        if body and issubclass(inventory_kind, HasNamedUnits):
             removed.update(inventory_kind.removed_of_description(body))
     return removed
 
@@ -380,7 +384,9 @@ def removed_by_provider(columns: Columns) -> dict[int, tuple[RemovedUnit, ...]]:
     Cost: a look at each description; where there are such units, linear in the rows.
     """
     kinds = {*columns.kinds.resource_class}
-    identified = {kind for kind in kinds if issubclass(resource(kind).inventory_kind, Identified)}
+    identified = {
+        kind for kind in kinds if issubclass(resource(kind).inventory_kind, HasNamedUnits)
+    }
     described: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for number, kind, _, body in zip(*columns.kinds, strict=True):
         if kind in identified and removed_units([(kind, body)]):

@@ -15,7 +15,7 @@ from resource_objects import base, fields, names
 from resource_objects._ovo import fields as ovo_fields
 from resource_objects.exceptions import InvalidInput
 from resource_objects.resources import Amount, Amounts, AmountsLike, resource
-from resource_objects.resources.amounts import split
+from resource_objects.resources.amounts import split_placed
 from resource_objects.resources.catalog import generation
 from resource_objects.resources.records import AmountRecord
 from resource_objects.resources.traits import known_traits
@@ -202,16 +202,16 @@ class Request(base.ResourceObject, frozen=True):
         """The requested amounts of all groups, to be consumed one after the other.
 
         The counts that a placed amount implies are included, as often as the host as a whole
-        provides them (:meth:`Amounts.counted`).
+        provides them (:meth:`Amounts.with_implied_counts`).
 
         >>> for resource, amount in Request("NUMA_TOPOLOGY=2:shared=4").resources.items():
         ...     print(resource, amount)
         VCPU 4
         NUMA_TOPOLOGY 2:shared=4
         """
-        total = self.groups[0].resources.counted()
+        total = self.groups[0].resources.with_implied_counts()
         for group in self.groups[1:]:
-            total = total + group.resources.counted()
+            total = total + group.resources.with_implied_counts()
         return total
 
     def _validate(self) -> None:
@@ -405,7 +405,7 @@ class RequestGroup(base.ResourceObject, frozen=True):
         **arguments: Any,
     ) -> None:
         super().__init__(
-            resources=Amounts.of(resources).bare(),
+            resources=Amounts.from_value(resources).as_requested(),
             suffix=suffix,
             **_read(GROUP, arguments),
         )
@@ -442,7 +442,7 @@ class RequestGroup(base.ResourceObject, frozen=True):
     def placed(self) -> Mapping[str, Amount]:
         """The placed amounts, by class."""
         amounts = self.resources.by_name()
-        return {name: amount for name, amount in amounts if resource(name).is_located}
+        return {name: amount for name, amount in amounts if resource(name).is_placed}
 
     @functools.cached_property  # each search of the request reads it
     def counts(self) -> tuple[RequestedCount, ...]:
@@ -492,11 +492,11 @@ class RequestGroup(base.ResourceObject, frozen=True):
         for kind, amount in self.resources.items():
             if amount.is_negative:
                 raise _invalid_request(f"{label}{kind.name}", amount, "an amount above 0")
-            if self.suffix and (amount.locates or kind.is_located):
+            if self.suffix and (amount.is_placed or kind.is_placed):
                 expected = "a count: a placed amount belongs to the unnamed group"
                 raise _invalid_request(f"{label}{kind.name}", amount, expected)
         with _about_request(label):
-            self.resources.counted()
+            self.resources.with_implied_counts()
 
     def _check_classes(self, label: str) -> None:
         classes = set(self.resources.names())
@@ -524,14 +524,14 @@ class RequestGroup(base.ResourceObject, frozen=True):
 
 
 def _requested_counts(requested: Amounts) -> tuple[RequestedCount, ...]:
-    parts = split(requested)
+    parts = split_placed(requested)
     amounts: Iterable[tuple[str, Amount]] = requested.by_name()
     if parts is not None:  # of counts, those that placed amounts do not include
-        amounts = [*parts.others.items(), *parts.located.items()]
+        amounts = [*parts.others.items(), *parts.placed.items()]
     counts: dict[str, RequestedCount] = {}
     included: dict[str, RequestedCount] = {}
     for name, amount in amounts:
-        if resource(name).is_located:
+        if resource(name).is_placed:
             continue
         records = amount.to_records(name)
         if not records or min([record.amount for record in records]) < 1:

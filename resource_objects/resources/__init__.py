@@ -4,7 +4,7 @@
 ``abstract``        Resource, Amount, Inventory: the three classes a kind derives from
 ``integer``         the integer kind: memory, disk, CPUs, anything that is only counted; slots
 ``context``         what else binds one decision: room, parts, host cells
-``located``         what kinds over a tree of providers add; several of them decided at once
+``placed``          what kinds over a tree of providers add; several of them decided at once
 ``numa``            the NUMA kind: CPUs and memory that are near each other
 ``pci``             the kind of PCI devices
 ``catalog``         every resource class by name, standard, custom and from plug-ins
@@ -13,8 +13,7 @@
 ``parts``           what is the same of all parts as they are kept: cells, devices
 ``distances``       sets of host cells in the order of their distances
 ``matching``        the one matching; ``budget``: counted steps of a search or a decision
-``distances``       sets of host cells in the order of the distances between their cells
-``weakening``       how an amount that says where it goes may ask for less
+``relaxations``     how an amount of a placed resource may request less
 ``backtracking``    the one search by backtracking, within a budget of steps
 ``records``         what is kept of an inventory and of an amount
 ``text``            the text form

@@ -28,8 +28,8 @@ from resource_objects import base, fields
 from resource_objects.exceptions import CapacityException, InvalidInput, InvalidInventory
 from resource_objects.reasons import UNIT_RULES, Reason, Rule
 from resource_objects.resources.context import ANYWHERE, Context
-from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
-from resource_objects.resources.weakening import Weakening
+from resource_objects.resources.records import AmountRecord, InventoryRecord, StoredPart
+from resource_objects.resources.relaxations import RelaxationLadder
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -78,19 +78,19 @@ class Amount(base.ResourceObject, abc.ABC, frozen=True):
         return self
 
     @property
-    def names_affinity(self) -> bool:
+    def has_affinity(self) -> bool:
         """Whether this says how near it has to be to host cells, which something else asks for."""
         return False
 
     @property
-    def located(self) -> Mapping[str, int]:
+    def placed_counts(self) -> Mapping[str, int]:
         """The counts that this says where they are, by class; it adds nothing to them (D1)."""
         return {}
 
     @property
-    def locates(self) -> bool:
+    def is_placed(self) -> bool:
         """Whether this says where something is: it is then decided before what is only counted."""
-        return bool(self.located)
+        return bool(self.placed_counts)
 
     @property
     def host_cells(self) -> frozenset[int]:
@@ -98,49 +98,52 @@ class Amount(base.ResourceObject, abc.ABC, frozen=True):
         return frozenset()
 
     @property
-    def of_host(self) -> Mapping[str, int]:
+    def host_usage(self) -> Mapping[str, int]:
         """What of :attr:`located` the host as a whole gives, as far as that is known (D2)."""
         return {}
 
     @property
-    def said(self) -> Mapping[str, int]:
+    def requested_host_usage(self) -> Mapping[str, int]:
         """What of :attr:`of_host` goes with what was asked, wherever it goes."""
-        return self.unassigned().of_host
+        return self.unassigned().host_usage
 
     @property
-    def beside(self) -> frozenset[str]:
+    def counted_separately(self) -> frozenset[str]:
         """The classes of :attr:`said` that are counted beside this, and not by it.
 
-        :meth:`~.amounts.Amounts.counted` says so, and nobody else: what is by itself has none.
+        Only :meth:`~.amounts.Amounts.with_implied_counts` sets them.
         """
         return frozenset()
 
-    def with_beside(self, classes: Collection[str]) -> Self:
+    def counting_separately(self, classes: Collection[str]) -> Self:
         """Return this amount where these classes are counted beside it; of kinds that locate."""
         return self
 
     @property
-    def draws(self) -> Mapping[str, int]:
+    def net_host_usage(self) -> Mapping[str, int]:
         """What it takes of the host's counts itself, by class; negative if it gives back.
 
         All of :attr:`of_host`, less what is counted beside it: ``draws(-a) == -draws(a)``. It
         follows from the amount alone, so that taking one after the other has one result in any
         order.
         """
-        said, sign = self.said if self.beside else {}, -1 if self.is_negative else 1
+        said, sign = (
+            self.requested_host_usage if self.counted_separately else {},
+            -1 if self.is_negative else 1,
+        )
         result = {
-            name: sign * (count - (said.get(name, 0) if name in self.beside else 0))
-            for name, count in self.of_host.items()
+            name: sign * (count - (said.get(name, 0) if name in self.counted_separately else 0))
+            for name, count in self.host_usage.items()
         }
         return {name: count for name, count in result.items() if count}
 
     @property
-    def pieces(self) -> int:
+    def item_count(self) -> int:
         """Of how many pieces it is, as refusals count it: at least one."""
         return 1
 
     @property
-    def of_parts(self) -> Mapping[str, int]:
+    def parts_usage(self) -> Mapping[str, int]:
         """What of :attr:`located` all parts together have to have left, by class (as above)."""
         return {}
 
@@ -159,7 +162,7 @@ class Inventory(base.ResourceObject, abc.ABC):
 
     Asking: :meth:`can_provide`, :meth:`fit`. Taking and giving back: :meth:`consume`. All three
     ask the same pure decision, :meth:`fit`. How it is kept: :meth:`to_records`, :meth:`describe`.
-    What a kind over a tree of providers adds is in :mod:`~resource_objects.resources.located`.
+    What a kind over a tree of providers adds is in :mod:`~resource_objects.resources.placed`.
 
     Equal when the figures are equal; not hashable, because it changes. Not made for several threads
     at once: what they share, they lock.
@@ -192,12 +195,12 @@ class Inventory(base.ResourceObject, abc.ABC):
         return False
 
     @abc.abstractmethod
-    def take(self, assigned: Amount) -> None:
+    def apply(self, assigned: Amount) -> None:
         """Add an assigned amount that :meth:`fit` returned for the present state, unchecked."""
 
-    def _untake(self, assigned: Amount) -> None:
+    def _revert(self, assigned: Amount) -> None:
         """Undo :meth:`take` of a moment ago: nobody has used it meanwhile."""
-        self.take(-assigned)
+        self.apply(-assigned)
 
     def can_provide(self, amount: Amount, limit: Amount | None = None) -> bool:
         """Return whether ``amount`` fits. Nothing changes.
@@ -223,7 +226,7 @@ class Inventory(base.ResourceObject, abc.ABC):
         Refused: nothing changed. Parameters and errors are those of :meth:`fit`.
         """
         assigned = self.fit(amount, limit, context)
-        self.take(assigned)
+        self.apply(assigned)
         return assigned
 
     def update(self, **values: Any) -> bool:
@@ -237,10 +240,10 @@ class Inventory(base.ResourceObject, abc.ABC):
             raise InvalidInventory("resource_class", label, self.resource_class)
         return super().update(**values)
 
-    def without(self, assigned: Amount) -> Self:
+    def without_allocation(self, assigned: Amount) -> Self:
         """Return a copy as if an assigned amount that is taken had never been taken."""
         result = self.obj_clone()
-        result.take(-assigned)
+        result.apply(-assigned)
         return result
 
     @abc.abstractmethod
@@ -251,7 +254,7 @@ class Inventory(base.ResourceObject, abc.ABC):
         """Return what is kept of it beside the figures, as text (JSON), None for nothing.
 
         A kind that is kept as several records, or whose figures do not tell all, says it here;
-        :meth:`Resource.inventory_from_kept` reads it back.
+        :meth:`Resource.inventory_from_storage` reads it back.
         """
         return None
 
@@ -281,7 +284,7 @@ class Resource(base.ResourceObject, abc.ABC, frozen=True):
     #: The class of its limits, where that is another than the one of its amounts.
     limit_kind: ClassVar[type[Amount] | None] = None
     #: Whether its inventories lie over several providers of a tree.
-    is_located: ClassVar[bool] = False
+    is_placed: ClassVar[bool] = False
     #: The class of its inventories.
     inventory_kind: ClassVar[type[Inventory]] = Inventory  # type: ignore[type-abstract]
 
@@ -311,14 +314,14 @@ class Resource(base.ResourceObject, abc.ABC, frozen=True):
     def inventory_from_records(self, records: Sequence[InventoryRecord]) -> Inventory:
         """Return the inventory that was kept as ``records``."""
 
-    def inventory_from_kept(
+    def inventory_from_storage(
         self, records: Sequence[InventoryRecord], description: str | None
     ) -> Inventory:
         """Return the inventory kept as ``records`` with what :meth:`Inventory.describe` said."""
         return self.inventory_from_records(records)
 
-    def from_parts(
-        self, parts: Sequence[KeptPart], room: Mapping[str, int] | None = None
+    def inventory_from_parts(
+        self, parts: Sequence[StoredPart], room: Mapping[str, int] | None = None
     ) -> Inventory:
         """Return the inventory over all its parts as they are kept, a view (law 1).
 
@@ -338,7 +341,7 @@ class Resource(base.ResourceObject, abc.ABC, frozen=True):
         """
         return ()
 
-    def weaker(self, amount: Amount) -> Iterable[Weakening[Amount]]:
+    def relaxations(self, amount: Amount) -> Iterable[RelaxationLadder[Amount]]:
         """Yield how less could be asked than an amount that says where, each way by itself.
 
         Empty if the kind has nothing to say: then only all of it can be given up.
@@ -352,7 +355,7 @@ class Resource(base.ResourceObject, abc.ABC, frozen=True):
         """
         return None
 
-    def surely_fits(self, record: InventoryRecord, amount: int, used: int) -> bool:
+    def certainly_fits(self, record: InventoryRecord, amount: int, used: int) -> bool:
         """Return whether an amount certainly fits a stored inventory; False: not known.
 
         It is called before each write, which builds and compares an inventory only if it is False.
@@ -398,7 +401,7 @@ class Resource(base.ResourceObject, abc.ABC, frozen=True):
         if free_removed and (limit is None or record.capacity - free_removed <= limit):
             limit, limit_rule = max(0, record.capacity - free_removed), Rule.CAPACITY
         is_within = limit is None or used + requested <= limit
-        if is_within and self.surely_fits(record, requested, used):
+        if is_within and self.certainly_fits(record, requested, used):
             return ()
         remaining = dataclasses.replace(record, used=used)
         if aggregate:

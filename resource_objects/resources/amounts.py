@@ -65,7 +65,7 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
         self._init_fields(by_class=self._read(named or given))
 
     @classmethod
-    def of(cls, given: Self | AmountsLike) -> Self:
+    def from_value(cls, given: Self | AmountsLike) -> Self:
         """Return ``given`` itself if it is one already, else one made from it."""
         return given if isinstance(given, cls) else cls(given)
 
@@ -151,28 +151,28 @@ class Amounts(_AmountMapping):
         """Whether this is nothing at all."""
         return not self
 
-    def counted(self) -> Amounts:
+    def with_implied_counts(self) -> Amounts:
         """Return these amounts with the counts that structured ones imply, each stated once (D1).
 
         A topology of 4 shared vCPUs implies ``VCPU=4``, stated or not. Memory that it asks for in
         huge pages is not the host's ordinary memory: a count of it goes. The structured amounts
-        then know which counts stand beside them (:attr:`Amount.beside`) and do not take these too,
-        so that whoever takes one amount after the other comes to the same in any order.
+        then know which counts are requested in addition (:attr:`Amount.counted_separately`) and do
+        not use these too, so that consuming one amount after the other has one result in any order.
 
         :raises InvalidInput: if a count does not agree with what locates it
 
         >>> asked = Amounts("NUMA_TOPOLOGY=1:shared=4:memory=512").counted()
-        >>> print(asked, *sorted(asked["NUMA_TOPOLOGY"].beside))
+        >>> print(asked, *sorted(asked["NUMA_TOPOLOGY"].counted_separately))
         VCPU=4,MEMORY_MB=512,NUMA_TOPOLOGY=1:shared=4:memory=512 MEMORY_MB VCPU
         """
-        joint = split(self)
-        return self if joint is None else Amounts(joint.counted())
+        joint = split_placed(self)
+        return self if joint is None else Amounts(joint.with_implied_counts())
 
-    def bare(self) -> Amounts:
+    def as_requested(self) -> Amounts:
         """Return these amounts, of which none knows of counts beside it: as somebody asks."""
-        if not any(amount.beside for amount in self.values()):
+        if not any(amount.counted_separately for amount in self.values()):
             return self
-        return Amounts({name: amount.with_beside(()) for name, amount in self.by_name()})
+        return Amounts({name: amount.counting_separately(()) for name, amount in self.by_name()})
 
     def _combine(
         self, other: object, both: Callable[[Any, Any], Any], alone: Callable[[Any], Any]
@@ -186,7 +186,7 @@ class Amounts(_AmountMapping):
         combined = dict(self._obj_by_class)
         for name, theirs in other.by_name():
             mine = combined.get(name)
-            if mine is not None and mine.locates:
+            if mine is not None and mine.is_placed:
                 raise _invalid_kind_of_amount(name, theirs, "amounts that add up")
             combined[name] = alone(theirs) if mine is None else both(mine, theirs)
         return Amounts(combined)
@@ -234,27 +234,30 @@ class Limits(_AmountMapping):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Joint:
+class PlacementSplit:
     """Amounts, sorted by who decides about them."""
 
-    located: Mapping[str, Amount]  #: what says where
-    stated: frozenset[str]  #: classes that it locates and that are stated as counts besides
+    placed: Mapping[str, Amount]  #: what says where
+    stated_classes: frozenset[str]  #: classes that it locates and that are stated as counts besides
     others: Mapping[str, Amount]  #: everything else, and counts beyond those that are located
 
-    def counted(self) -> dict[str, Amount]:
-        """Return all of them by class, each count stated once (:meth:`Amounts.counted`)."""
-        located = {name: one.with_beside(one.said) for name, one in self.located.items()}
-        counts = dict(said(self))
+    def with_implied_counts(self) -> dict[str, Amount]:
+        """Return all amounts by class, each count once (:meth:`Amounts.with_implied_counts`)."""
+        located = {
+            name: one.counting_separately(one.requested_host_usage)
+            for name, one in self.placed.items()
+        }
+        counts = dict(implied_counts(self))
         others = {name: one for name, one in self.others.items() if name not in counts}
         return {**counts, **others, **located}
 
 
-def split(amounts: Amounts) -> Joint | None:
+def split_placed(amounts: Amounts) -> PlacementSplit | None:
     """Return amounts, sorted; None if nothing says where anything is.
 
     :raises InvalidInput: if a count does not agree with what locates it
     """
-    located = {name: amount for name, amount in amounts.by_name() if amount.locates}
+    located = {name: amount for name, amount in amounts.by_name() if amount.is_placed}
     if not located:
         return None
     counts: dict[str, tuple[str, set[int]]] = {}
@@ -273,7 +276,7 @@ def split(amounts: Amounts) -> Joint | None:
                 others[name] = more
         elif name not in located:
             others[name] = amount
-    return Joint(located, frozenset(counts).intersection(amounts.names()), others)
+    return PlacementSplit(located, frozenset(counts).intersection(amounts.names()), others)
 
 
 def _beyond(name: str, amount: Amount, by: Amount) -> IntegerAmount | None:
@@ -281,19 +284,21 @@ def _beyond(name: str, amount: Amount, by: Amount) -> IntegerAmount | None:
 
     A sum over several groups has more than the group that says where.
     """
-    if name not in by.beside or not isinstance(amount, IntegerAmount):
+    if name not in by.counted_separately or not isinstance(amount, IntegerAmount):
         return None
-    more = amount - IntegerAmount((-1 if by.is_negative else 1) * by.said.get(name, 0))
+    more = amount - IntegerAmount(
+        (-1 if by.is_negative else 1) * by.requested_host_usage.get(name, 0)
+    )
     return more if more.is_zero or more.is_negative is by.is_negative else None
 
 
 def _possible(amount: Amount) -> dict[str, set[int]]:
     """Return which counts agree with a located amount: as asked, or as taken of the host."""
     sign = -1 if amount.is_negative else 1
-    result = {kind: {sign * count} for kind, count in amount.located.items()}
+    result = {kind: {sign * count} for kind, count in amount.placed_counts.items()}
     if amount.is_assigned:
         for kind in result:
-            result[kind].add(sign * amount.of_host.get(kind, 0))
+            result[kind].add(sign * amount.host_usage.get(kind, 0))
     return result
 
 
@@ -303,19 +308,19 @@ def _check(name: str, amount: Amount, by: str, possible: set[int]) -> None:
         raise _invalid_amount(name, amount, f"{expected}, as {by} says")
 
 
-def said(joint: Joint) -> Iterator[tuple[str, Amount]]:
+def implied_counts(joint: PlacementSplit) -> Iterator[tuple[str, Amount]]:
     """Yield the counts that go with what was asked; negative if it gives back.
 
     With what is asked of the same classes beyond them.
     """
-    for amount in joint.located.values():
-        for name, count in amount.said.items():
+    for amount in joint.placed.values():
+        for name, count in amount.requested_host_usage.items():
             whole = IntegerAmount(-count if amount.is_negative else count)
             more = joint.others.get(name)
             yield name, whole + more if isinstance(more, IntegerAmount) else whole
 
 
-def absent(name: str, amount: Amount) -> Reason:
+def no_inventory(name: str, amount: Amount) -> Reason:
     """Return why an amount does not fit where there is no inventory of its class."""
     requested = int(amount) if hasattr(amount, "__int__") else 1
     if amount.is_negative:

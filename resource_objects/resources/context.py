@@ -88,8 +88,8 @@ class Context:
 
     ============  ==================================================================================
     ``room``      units that the host as a whole has left, by class; absent: unbounded here
-    ``allowed``   ids of the parts that may be used (:meth:`~.located.Located.part_ids`), None for
-                  all; what is assigned already is checked as it is
+    ``allowed``   ids of the parts that may be used (:meth:`~.placed.PlacedInventory.part_ids`),
+                  None for all; an assigned amount is checked as it is
     ``near``      constraints that the chosen host cells have to meet
     ``chosen``    the host cells that were chosen, for what has to be near them; None: there are
                   none, and affinity has no meaning

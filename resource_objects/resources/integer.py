@@ -77,7 +77,7 @@ class IntegerAmount(abstract.Amount):
         return self._obj_value < 0
 
     #: a count is nowhere
-    locates = False
+    is_placed = False
 
     def __int__(self) -> int:
         return self._obj_value
@@ -191,7 +191,7 @@ class IntegerInventory(abstract.Inventory):
 
     #: What may be used in all besides the capacity, None for no bound: a limit of whoever holds
     #: this inventory, which is in no copy of it.
-    ceiling = _NO_BOUND
+    usage_limit = _NO_BOUND
 
     def _validate(self) -> None:
         if self._obj_reserved > self._obj_total:
@@ -249,13 +249,13 @@ class IntegerInventory(abstract.Inventory):
         requested = amount._obj_value
         if requested < 0:
             raise _invalid_negative_amount("amount", requested, "0 or more; give back by consume")
-        bound = self.ceiling if limit is None else self._bound(limit)
+        bound = self.usage_limit if limit is None else self._bound(limit)
         return self._broken_rule(requested, bound) is None
 
     def _bound(self, limit: abstract.Amount) -> int:
         """Return the tighter one of a limit and the ceiling; most ask without a limit."""
         bound = _limit_of(limit)
-        return bound if self.ceiling is None else min(bound, self.ceiling)
+        return bound if self.usage_limit is None else min(bound, self.usage_limit)
 
     def fit(
         self,
@@ -271,7 +271,7 @@ class IntegerInventory(abstract.Inventory):
         if amount.__class__ is not IntegerAmount:
             raise _wrong_kind(amount)
         requested = amount._obj_value
-        bound = self.ceiling if limit is None else self._bound(limit)
+        bound = self.usage_limit if limit is None else self._bound(limit)
         if context is ANYWHERE or not context.in_part:  # the first is the cheaper question
             rule = self._broken_rule(requested, bound)
         else:
@@ -280,7 +280,7 @@ class IntegerInventory(abstract.Inventory):
             raise CapacityException([self._reason(rule, requested, bound)])
         return amount
 
-    def take(self, assigned: abstract.Amount) -> None:
+    def apply(self, assigned: abstract.Amount) -> None:
         self._obj_used += assigned._obj_value  # type: ignore[attr-defined]
 
     def _broken_rule(self, requested: int, limit: int | None) -> Rule | None:
@@ -421,7 +421,7 @@ class IntegerResource(abstract.Resource):
         """Return the inventory of one record."""
         return _inventory_of_records(records)
 
-    def surely_fits(self, record: InventoryRecord, amount: int, used: int) -> bool:
+    def certainly_fits(self, record: InventoryRecord, amount: int, used: int) -> bool:
         """Return whether ``amount`` breaks no rule: what the inventory itself would say."""
         if type(self) is not IntegerResource:  # it may make inventories of a kind of its own
             return False

@@ -14,11 +14,18 @@ from resource_objects.exceptions import CapacityException, InvalidInput, Invalid
 from resource_objects.reasons import Reason
 from resource_objects.resources import catalog, text
 from resource_objects.resources.abstract import Amount, Inventory, Resource
-from resource_objects.resources.amounts import Amounts, AmountsLike, Joint, Limits, absent, split
+from resource_objects.resources.amounts import (
+    Amounts,
+    AmountsLike,
+    Limits,
+    PlacementSplit,
+    no_inventory,
+    split_placed,
+)
 from resource_objects.resources.catalog import ByResource, by_name, key_name, load_kinds
 from resource_objects.resources.context import ANYWHERE, IN_PART
 from resource_objects.resources.integer import IntegerAmount, IntegerInventory
-from resource_objects.resources.located import Located, fit_together
+from resource_objects.resources.placed import PlacedInventory, fit_together
 
 _NOTHING: Any = {}
 _NO_LIMITS = Limits()
@@ -95,12 +102,12 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         super().__init__(by_class=_present(_read(named or given)))
 
     @classmethod
-    def of(cls, given: InventoriesLike) -> Self:
+    def from_value(cls, given: InventoriesLike) -> Self:
         """Return ``given`` itself if it is one already, else one made from it."""
         return given if isinstance(given, cls) else cls(given)
 
     @classmethod
-    def owning(cls, made: Mapping[str, Inventory]) -> Self:
+    def from_owned(cls, made: Mapping[str, Inventory]) -> Self:
         """Return inventories of ones that nobody else has, by name: they are not copied."""
         result = cls.__new__(cls)
         base.ResourceObject.__init__(result, by_class=made)
@@ -156,8 +163,8 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
     def _after_copy(self) -> None:
         """Let what locates draw on the counts that are here."""
         for inventory in self._obj_by_class.values():
-            if isinstance(inventory, Located):
-                inventory.draw_on(self._obj_by_class)
+            if isinstance(inventory, PlacedInventory):
+                inventory.link_counts(self._obj_by_class)
 
     def __getitem__(self, key: Resource | str) -> Any:
         """Return the inventory of a resource, an empty one if there is none here.
@@ -193,11 +200,11 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         before = self._obj_by_class
         self._store("by_class", self.fields["by_class"].coerce(self, "by_class", by_class))
         for name, inventory in before.items():
-            if isinstance(inventory, Located) and by_class.get(name) is not inventory:
-                inventory.draw_on({})
+            if isinstance(inventory, PlacedInventory) and by_class.get(name) is not inventory:
+                inventory.link_counts({})
         self._after_copy()
 
-    def become(self, other: Inventories) -> None:
+    def replace_contents(self, other: Inventories) -> None:
         """Have what another one has; an inventory that somebody has in hand stays the one here."""
         kept: dict[str, Inventory] = {}
         for name, inventory in other.by_name():
@@ -227,7 +234,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         :raises InvalidInput: for an amount that gives back; for an amount of another kind than its
             inventory
         """
-        wanted = Amounts.of(amounts)
+        wanted = Amounts.from_value(amounts)
         for name, amount in wanted.by_name():
             if amount.is_negative:
                 raise InvalidInput(
@@ -254,18 +261,18 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         taken: list[tuple[Inventory, Amount]] = []
         try:
             for name, amount in assigned.by_name():
-                self._obj_by_class[name].take(amount)
+                self._obj_by_class[name].apply(amount)
                 taken.append((self._obj_by_class[name], amount))
         except BaseException:  # a plug-in's kind may fail here, or an interrupt arrive
             for inventory, amount in reversed(taken):
-                inventory._untake(amount)
+                inventory._revert(amount)
             raise
         return assigned
 
     def _decide(self, amounts: Any, limits: Any) -> tuple[dict[str, Amount], tuple[Reason, ...]]:
-        bounds = _NO_LIMITS if limits is None else Limits.of(limits)
-        wanted = Amounts.of(amounts)
-        joint = split(wanted)
+        bounds = _NO_LIMITS if limits is None else Limits.from_value(limits)
+        wanted = Amounts.from_value(amounts)
+        joint = split_placed(wanted)
         decision = _Decision(self._obj_by_class, bounds)
         if joint is None:
             decision.of_each(wanted.by_name())
@@ -313,7 +320,7 @@ class _Decision:
         for name, amount in amounts:
             inventory = self._inventories.get(name)
             if inventory is None:
-                self.reasons.append(absent(name, amount))
+                self.reasons.append(no_inventory(name, amount))
                 continue
             try:
                 self.assigned[name] = inventory.fit(
@@ -322,15 +329,15 @@ class _Decision:
             except CapacityException as refusal:
                 self.reasons += refusal.reasons
 
-    def of_joint(self, joint: Joint) -> None:
+    def of_joint(self, joint: PlacementSplit) -> None:
         """Decide amounts of which some say where others are: what locates comes first (D1), all of
         it at once (D13).
 
         What it takes of the host as a whole is taken of the counts that are here; a count that is
         not here is missed only if it was stated.
         """
-        counted = joint.counted()
-        located = {name: counted[name] for name in joint.located}
+        counted = joint.with_implied_counts()
+        located = {name: counted[name] for name in joint.placed}
         limits = {n: limit for n in located if (limit := self._limit(n)) is not None}
         room = {n: left for one in located.values() for n, left in self._room(one, joint)}
         try:
@@ -344,11 +351,13 @@ class _Decision:
         self.of_each((n, one) for n, one in joint.others.items() if n not in self.assigned)
         self.assigned.update(result)
 
-    def _count(self, assigned: Amount, joint: Joint, counted: Mapping[str, Amount]) -> None:
+    def _count(
+        self, assigned: Amount, joint: PlacementSplit, counted: Mapping[str, Amount]
+    ) -> None:
         """Decide the counts beside an assigned amount with what it draws on them itself."""
-        draws = assigned.draws
-        for name in dict.fromkeys((*assigned.said, *draws)):
-            if name in self._inventories or name in joint.stated:
+        draws = assigned.net_host_usage
+        for name in dict.fromkeys((*assigned.requested_host_usage, *draws)):
+            if name in self._inventories or name in joint.stated_classes:
                 stated = counted.get(name)
                 said = int(stated) if isinstance(stated, IntegerAmount) else 0
                 self.of_each([(name, IntegerAmount(said + draws.get(name, 0)))], are_located=True)
@@ -356,8 +365,8 @@ class _Decision:
                 if said:
                     self.assigned[name] = IntegerAmount(said)
 
-    def _room(self, amount: Amount, joint: Joint) -> Iterator[tuple[str, int]]:
-        for name in amount.located:
+    def _room(self, amount: Amount, joint: PlacementSplit) -> Iterator[tuple[str, int]]:
+        for name in amount.placed_counts:
             inventory, limit = self._inventories.get(name), self._limit(name)
             if isinstance(inventory, IntegerInventory):
                 bound = inventory.capacity if limit is None else min(inventory.capacity, int(limit))

@@ -10,7 +10,7 @@ from typing import Any
 from resource_objects import ratio
 from resource_objects.exceptions import InvalidInventory
 from resource_objects.resources.abstract import Amount
-from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
+from resource_objects.resources.records import AmountRecord, InventoryRecord, StoredPart
 
 
 def part_record(
@@ -50,18 +50,18 @@ def reading(what: str, description: str | None) -> Iterator[Any]:
         ) from error
 
 
-def units_taken(parts: Iterable[KeptPart]) -> frozenset[str]:
+def units_taken(parts: Iterable[StoredPart]) -> frozenset[str]:
     """Return the units that somebody has, of whichever part they were when they were taken."""
     return frozenset(unit for part in parts for units in part.units.values() for unit in units)
 
 
 def used_otherwise(
-    before: Sequence[KeptPart], parts: Sequence[KeptPart]
+    before: Sequence[StoredPart], parts: Sequence[StoredPart]
 ) -> tuple[list[int], frozenset[str]]:
     """Return the places of the parts of which something else is used, and units that somebody may
     have taken or given back.
 
-    >>> one, two = KeptPart((), None), KeptPart((), None, {"LAMP": ("lamp4",)})
+    >>> one, two = StoredPart((), None), StoredPart((), None, {"LAMP": ("lamp4",)})
     >>> used_otherwise([one, one], [one, two])
     ([1], frozenset({'lamp4'}))
     """

@@ -1,7 +1,7 @@
 """How inventories and amounts are kept: flat records that every backend understands.
 
 A kind turns itself into records and back, purely (``Inventory.to_records`` and ``describe``,
-``Resource.inventory_from_kept``); the rooms above ask the kind and name none, so a plug-in's
+``Resource.inventory_from_storage``); the rooms above ask the kind and name none, so a plug-in's
 kind is kept like ours.
 """
 
@@ -88,13 +88,13 @@ class InventoryPart:
 
     name: str
     inventory: Any
-    of_host: tuple[str, ...] = ()
+    host_classes: tuple[str, ...] = ()
     traits: frozenset[str] = frozenset()
-    within: tuple[tuple[str, int, str], ...] = ()
+    uses: tuple[tuple[str, int, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class KeptPart:
+class StoredPart:
     """A part as it is kept: its figures with what is used, what was described, units taken.
 
     ``units`` are those taken, by class; ``traits`` those of its provider; ``left`` is what its
@@ -109,6 +109,6 @@ class KeptPart:
     description: str | None
     units: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     traits: frozenset[str] | None = None
-    left: Mapping[str, int] = dataclasses.field(default_factory=dict)
-    out: frozenset[str] = frozenset()
-    unlimited: KeptPart | None = None
+    left_by_shares: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    unavailable: frozenset[str] = frozenset()
+    without_limit: StoredPart | None = None

@@ -18,7 +18,7 @@ from resource_objects.providers import Allocation
 from resource_objects.providers.composite import LocatedView, fit_together
 from resource_objects.resources import Amount
 from resource_objects.resources.budget import Budget
-from resource_objects.resources.located import cell_map_of
+from resource_objects.resources.placed import cell_map_of
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import View, view_of, view_with_use
 from resource_objects.search.relations import Link, Parts

@@ -24,7 +24,7 @@ from resource_objects.providers.holders import Blocked, count_units_by_consumer
 from resource_objects.providers.orders import Change, UseLimits
 from resource_objects.reasons import Rule
 from resource_objects.resources import resource
-from resource_objects.resources.located import Identified
+from resource_objects.resources.placed import HasNamedUnits
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.arrays import (
     Booleans,
@@ -498,7 +498,7 @@ class Fleet(Shared):
     def parts(self) -> Mapping[str, Parts]:
         """The parts of placed resources, by name in order."""
         parts = self.stored_parts.items()
-        return {name: of_resource for name, of_resource in parts if resource(name).is_located}
+        return {name: of_resource for name, of_resource in parts if resource(name).is_placed}
 
     @shared_property
     def device_parts(self) -> Mapping[str, Parts]:
@@ -506,7 +506,7 @@ class Fleet(Shared):
         return {
             name: parts
             for name, parts in self.parts.items()
-            if issubclass(resource(name).inventory_kind, Identified)
+            if issubclass(resource(name).inventory_kind, HasNamedUnits)
         }
 
     def parts_of(self, name: str) -> Parts:

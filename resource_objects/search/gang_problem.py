@@ -19,7 +19,7 @@ from resource_objects import exceptions
 from resource_objects.requests.gang import HOST, Gang, Member
 from resource_objects.resources import Amount
 from resource_objects.resources.budget import Budget
-from resource_objects.resources.located import Identified, PartialRequest
+from resource_objects.resources.placed import HasNamedUnits, PartialRequest
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.bounds import CapacityByHost, totals_of, upper_bounds
 from resource_objects.search.candidate import Candidate
@@ -436,7 +436,7 @@ class GangProblem:
         if view is None:
             return True
         inventory = view.located.inventory
-        assert isinstance(inventory, Identified), "an inventory of devices"
+        assert isinstance(inventory, HasNamedUnits), "an inventory of devices"
         return inventory.may_provide_all(
             request._replace(times=request.times * count)
             for kind, count in zip(self.kinds, counts, strict=True)

@@ -252,7 +252,7 @@ def _part_sets(problem: Problem, tree: int) -> Iterator[tuple[int, ...]]:
     sets = []
     for demand in problem.located_of_tree(tree):
         parts = [part for part in range(len(demand.places)) if demand.allowed >> part & 1]
-        sizes = range(1, min(len(parts), demand.amount.pieces) + 1)
+        sizes = range(1, min(len(parts), demand.amount.item_count) + 1)
         choices = (chosen for size in sizes for chosen in itertools.combinations(parts, size))
         sets.append([sum(1 << part for part in chosen) for chosen in choices])
     return itertools.product(*sets)

@@ -307,7 +307,7 @@ class Preference:
     def _counts(self) -> dict[str, int]:
         """The requested counts, over all groups."""
         amounts: Any = self._request.resources.items()
-        return {kind.name: int(amount) for kind, amount in amounts if not kind.is_located}
+        return {kind.name: int(amount) for kind, amount in amounts if not kind.is_placed}
 
     @functools.cached_property
     def _weights(self) -> dict[str, float]:

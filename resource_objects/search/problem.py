@@ -18,7 +18,7 @@ import numpy as np
 from resource_objects import exceptions
 from resource_objects.requests import Request
 from resource_objects.resources import Amount, resource
-from resource_objects.resources.located import cell_map_of
+from resource_objects.resources.placed import cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.conditions.disabled import (
@@ -195,7 +195,7 @@ def _check_affinity(amounts: Mapping[str, Amount], near: str | None) -> None:
     :param near: the topology level of the request, which is another condition
     """
     for name, amount in amounts.items():
-        if amount.names_affinity and not amount.is_assigned:
+        if amount.has_affinity and not amount.is_assigned:
             cells = (cell_map_of(resource(other).make_inventory()) for other in amounts)
             if all(cell_map is None for cell_map in cells):
                 instead = "" if near else "near='numa' in the request (--near numa) instead, "

@@ -36,7 +36,7 @@ from resource_objects.ratio import MAX_RATIO, MILLION, from_millionths
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.catalog import is_device
-from resource_objects.resources.weakening import Step, Weakening
+from resource_objects.resources.relaxations import RelaxationLadder, RelaxationStep
 from resource_objects.search import fleet_io
 from resource_objects.search.arrays import Booleans, integers, sums_by
 from resource_objects.search.candidate import Candidate
@@ -341,14 +341,14 @@ class RelaxationSearch:
 
     def _reduce(
         self,
-        reduction: Weakening[Amount],
-        make: Callable[[Step[Amount]], Request],
-        step: Step[Amount],
+        reduction: RelaxationLadder[Amount],
+        make: Callable[[RelaxationStep[Amount]], Request],
+        step: RelaxationStep[Amount],
     ) -> Relaxation | None:
         return self._attempt(
             reduction.kind,
             reduction.subject,
-            step.told,
+            step.description,
             step.size,
             partial(make, step),
             is_smallest=reduction.is_ordered or reduction.steps <= FEW_AMOUNTS,
@@ -356,10 +356,10 @@ class RelaxationSearch:
 
     def _smaller_counts(self) -> Iterator[_Trial]:
         for group in self.request.groups:
-            implied = {name for amount in group.resources.values() for name in amount.located}
+            implied = {name for amount in group.resources.values() for name in amount.placed_counts}
             for name, amount in group.resources.by_name():
                 records = amount.to_records(name)
-                if not amount.locates and name not in implied and len(records) == 1:
+                if not amount.is_placed and name not in implied and len(records) == 1:
                     requested = records[0].amount
                     run = partial(self._largest_count, group, name, requested)
                     cost = self.cost("amount", Fraction(1, requested))
@@ -478,8 +478,8 @@ class RelaxationSearch:
         fleet = self.fleet.as_of_now()
         amounts: dict[str, list[int]] = {}
         for group in self.request.groups:
-            for name, amount in group.resources.counted().by_name():
-                if not resource(name).is_located and not amount.locates:
+            for name, amount in group.resources.with_implied_counts().by_name():
+                if not resource(name).is_placed and not amount.is_placed:
                     for record in amount.to_records(name):
                         amounts.setdefault(record.resource_class, []).append(record.amount)
         requested = {name: sum(parts) for name, parts in amounts.items()}
@@ -487,7 +487,7 @@ class RelaxationSearch:
             name
             for group in self.request.groups
             for amount in group.resources.values()
-            for name in amount.located
+            for name in amount.placed_counts
         }
         parts = {
             (place, name)
@@ -711,7 +711,7 @@ def _least(low: int, high: int, attempt: Callable[[int], _T | None]) -> _T | Non
 
 
 def first_step(
-    reduction: Weakening[Amount], attempt: Callable[[Step[Amount]], _T | None]
+    reduction: RelaxationLadder[Amount], attempt: Callable[[RelaxationStep[Amount]], _T | None]
 ) -> _T | None:
     """Return the outcome of the first step of a reduction that succeeds, None if none does.
 

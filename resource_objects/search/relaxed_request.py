@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import Amount, Amounts, resource
-from resource_objects.resources.weakening import Step, Weakening
+from resource_objects.resources.relaxations import RelaxationLadder, RelaxationStep
 
 
 def amounts_of(request: Request) -> dict[str, int]:
@@ -20,7 +20,7 @@ def amounts_of(request: Request) -> dict[str, int]:
     for group in request.groups:
         for name, amount in group.resources.by_name():
             records = ((record.resource_class, record.amount) for record in amount.to_records(name))
-            for resource_class, count in amount.located.items() or records:
+            for resource_class, count in amount.placed_counts.items() or records:
                 amounts[resource_class] = amounts.get(resource_class, 0) + count
     return amounts
 
@@ -96,10 +96,10 @@ def _group_conditions(group: RequestGroup) -> Iterator[tuple[str, str, str, dict
     if group.in_tree is not None:
         yield "tree", group.in_tree, f"also outside {group.in_tree}", {"in_tree": None}
     for name, amount in group.resources.by_name():
-        if resource(name).is_located or amount.locates:
+        if resource(name).is_placed or amount.is_placed:
             counts = {
-                counted: count.with_beside(())
-                for counted, count in group.resources.counted().by_name()
+                counted: count.counting_separately(())
+                for counted, count in group.resources.with_implied_counts().by_name()
                 if counted != name
             }
             yield "topology", name, f"the counts of {name} alone", {"resources": Amounts(counts)}
@@ -146,7 +146,7 @@ def with_count(request: Request, group: RequestGroup, name: str, count: int) -> 
 
 def placed_reductions(
     request: Request,
-) -> Iterator[tuple[Weakening[Amount], Callable[[Step[Amount]], Request]]]:
+) -> Iterator[tuple[RelaxationLadder[Amount], Callable[[RelaxationStep[Amount]], Request]]]:
     """Yield each way to reduce a placed amount, with a function that makes the request of a step.
 
     The counts that the amount implies are reduced with it. The function raises ``InvalidInput`` if
@@ -159,14 +159,16 @@ def placed_reductions(
     """
     for group in request.groups:
         for name, amount in group.resources.by_name():
-            for reduction in resource(name).weaker(amount) if amount.locates else ():
+            for reduction in resource(name).relaxations(amount) if amount.is_placed else ():
                 yield reduction, partial(_with_step, request, group, name)
 
 
-def _with_step(request: Request, group: RequestGroup, name: str, step: Step[Amount]) -> Request:
-    amounts, reduced = dict(group.resources.by_name()), step.made()
-    implied = {} if reduced is None else reduced.located
-    for counted in amounts.pop(name).located:
+def _with_step(
+    request: Request, group: RequestGroup, name: str, step: RelaxationStep[Amount]
+) -> Request:
+    amounts, reduced = dict(group.resources.by_name()), step.make()
+    implied = {} if reduced is None else reduced.placed_counts
+    for counted in amounts.pop(name).placed_counts:
         if amounts.pop(counted, None) is not None and implied.get(counted):  # it is stated, too
             amounts[counted] = resource(counted).make_amount(implied[counted])
     if reduced is not None:

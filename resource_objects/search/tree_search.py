@@ -16,7 +16,7 @@ from resource_objects.fields import FrozenDict
 from resource_objects.providers import Allocation
 from resource_objects.resources import Amount, Amounts, resource
 from resource_objects.resources.budget import Budget
-from resource_objects.resources.located import Identified
+from resource_objects.resources.placed import HasNamedUnits
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.near import UNCONSTRAINED, TopologyConstraint, TreeDomains
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
@@ -288,8 +288,8 @@ def _free_units(
         raise few from None
     assert view is not None, "a part is of a view"
     inventory, part = view.located.inventory, view.places.index(provider)
-    assert isinstance(inventory, Identified), "devices are known one by one"
-    units = inventory.some_units(part, name, amount, frozenset(allocated))
+    assert isinstance(inventory, HasNamedUnits), "devices are known one by one"
+    units = inventory.select_units(part, name, amount, frozenset(allocated))
     if units is None:
         raise few
     return units

@@ -38,8 +38,8 @@ from resource_objects.exceptions import SearchLimitReached
 from resource_objects.resources import resource
 from resource_objects.resources.backtracking import CutShort, Solution, solutions
 from resource_objects.resources.budget import Budget
-from resource_objects.resources.located import Identified
 from resource_objects.resources.matching import Matching
+from resource_objects.resources.placed import HasNamedUnits
 from resource_objects.search.demands import (
     Assigned,
     LocatedTreeDemand,
@@ -885,9 +885,9 @@ def _parts_without(used: Sequence[int], demand: LocatedTreeDemand) -> int:
     :param used: the inventories that groups use, other than through shares
     """
     kind, fleet = resource(demand.resource_class).inventory_kind, demand.fleet
-    if not used or not demand.places or issubclass(kind, Identified):
+    if not used or not demand.places or issubclass(kind, HasNamedUnits):
         return demand.allowed
-    inventory, names = demand.view.located.inventory, demand.amount.located
+    inventory, names = demand.view.located.inventory, demand.amount.placed_counts
     excluded = {
         int(fleet.inventories.provider[number])
         for number in used

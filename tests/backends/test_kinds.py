@@ -73,7 +73,7 @@ class TrayInventory(Inventory):
     ) -> Amount:
         return amount
 
-    def take(self, assigned: Any) -> None:
+    def apply(self, assigned: Any) -> None:
         raise NotImplementedError
 
     def to_records(self) -> tuple[InventoryRecord, ...]:
@@ -107,7 +107,7 @@ class TrayResource(Resource):
     def inventory_from_records(self, records: Sequence[InventoryRecord]) -> TrayInventory:
         raise NotImplementedError
 
-    def inventory_from_kept(
+    def inventory_from_storage(
         self, records: Sequence[InventoryRecord], description: str | None
     ) -> TrayInventory:
         total = {record.resource_class: record.total for record in records}

@@ -235,7 +235,7 @@ COUNTED = {
 def amounts_of(name: str) -> ro.Amounts:
     if name == "mixed":
         guest = ro.GuestCell(shared=[0], dedicated=[1, 2], memory_mb=512)
-        return ro.Amounts({NUMA: ro.NUMATopologyAmount([guest])}).counted()
+        return ro.Amounts({NUMA: ro.NUMATopologyAmount([guest])}).with_implied_counts()
     return ro.Request(REQUESTS[name]).resources
 
 
@@ -436,7 +436,7 @@ def test_dedicated_cpus_are_used_vcpus_also_where_none_are_shared() -> None:
     given = NUMATopologyInventory([cell(0, shared=())])
     ours = node(vcpus=0, numa_topology=dump_host_numa_topology(given))
     before = ours.to_row()
-    amounts = ro.Amounts({NUMA: numa(dedicated=2)}).counted()
+    amounts = ro.Amounts({NUMA: numa(dedicated=2)}).with_implied_counts()
     assigned = ours.inventories.consume(amounts)
     assert (ours.vcpus, ours.vcpus_used) == (0, 2)
     ours.inventories.consume(-assigned)
@@ -736,7 +736,7 @@ def test_a_node_decides_like_its_inventories_and_its_column_follows(question, in
         assert ComputeNode.obj_from_primitive(wire) == compute_node
         if isinstance(found, ro.NUMATopologyAmount):
             compute_node.save() if compute_node._binding else None
-            back = ro.Amounts({NUMA: found.unassigned()}).counted()
+            back = ro.Amounts({NUMA: found.unassigned()}).with_implied_counts()
             compute_node.inventories.consume(-ro.Amounts({**dict(back.by_name()), NUMA: found}))
         compute_node.save() if compute_node._binding else None
         assert compute_node.to_row() == before.to_row() and compute_node.changes() == {}

@@ -208,7 +208,7 @@ def test_several_topologies_are_one_claim(host) -> None:
     before = node.to_row()
     assert node.save() and node.to_row() == before
     assert used(host)["PCPU"] == 4 and node.inventories["PCPU"].used == 4
-    node.inventories.consume(-ro.Amounts({NUMA: taken[1]}).counted())
+    node.inventories.consume(-ro.Amounts({NUMA: taken[1]}).with_implied_counts())
     node.inventories.consume({NUMA: numa(cells=2, shared=2)})
     before = node.to_row()
     assert node.save() and node.to_row() == before
@@ -223,7 +223,7 @@ def test_a_consumer_with_a_name_has_one_topology(host) -> None:
     with raises_code("InvalidAmount", match=r"topologies of job-1.*a consumer for each"):
         node.save()
     assert node == view and held(host, "job-1") == "nothing"
-    node.inventories.consume(-ro.Amounts({NUMA: first}).counted())
+    node.inventories.consume(-ro.Amounts({NUMA: first}).with_implied_counts())
     node.save()
     place(node, dedicated=1)
     view = copy.deepcopy(node)
@@ -243,7 +243,7 @@ def test_a_consumer_with_a_name_exchanges_its_topology(host, cells_of_both) -> N
     node.save()
     second = node.inventories[NUMA].fit(numa(dedicated=2), context=Context(allowed=[after]))
     node.inventories.consume({NUMA: second})
-    node.inventories.consume(-ro.Amounts({NUMA: first}).counted())
+    node.inventories.consume(-ro.Amounts({NUMA: first}).with_implied_counts())
     row = node.to_row()
     node.save()
     assert node.to_row() == row and used(host)["PCPU"] == 2
@@ -259,7 +259,7 @@ def test_what_is_given_back_and_taken_by_another_name_is_nothing_to_send(host) -
     (first,) = pending_topologies(node)
     node.save()
     same = first.replace(thread_policy="prefer")
-    node.inventories.consume(-ro.Amounts({NUMA: first}).counted())
+    node.inventories.consume(-ro.Amounts({NUMA: first}).with_implied_counts())
     node.inventories.consume({NUMA: same})
     assert pending_topologies(node) == (-first, same) and not node.pending
     assert not node.save() and not pending_topologies(node) and used(host)["PCPU"] == 1
@@ -268,7 +268,7 @@ def test_what_is_given_back_and_taken_by_another_name_is_nothing_to_send(host) -
 def test_what_is_taken_and_given_back_is_nothing_to_save(host) -> None:
     node = ComputeNode.load(host, "host0")
     taken = place(node, dedicated=2, memory_mb=64)
-    node.inventories.consume(-ro.Amounts({NUMA: taken}).counted())
+    node.inventories.consume(-ro.Amounts({NUMA: taken}).with_implied_counts())
     assert node.changes() == {} and not node.save()
 
 
@@ -296,7 +296,7 @@ def moving(host: ro.Ledger) -> ComputeNode:
     node.save()
     second = node.inventories[NUMA].fit(numa(dedicated=1), context=Context(allowed=[0]))
     node.inventories.consume({NUMA: second})
-    node.inventories.consume(-ro.Amounts({NUMA: first}).counted())
+    node.inventories.consume(-ro.Amounts({NUMA: first}).with_implied_counts())
     return node
 
 
@@ -353,7 +353,7 @@ def test_somebody_else_s_topology_is_never_given_back(host) -> None:
     taken = place(owner := ComputeNode.load(host, "host0", "job-1"), dedicated=2)
     owner.save()
     node = ComputeNode.load(host, "host0")
-    node.inventories.consume(-ro.Amounts({NUMA: taken}).counted())
+    node.inventories.consume(-ro.Amounts({NUMA: taken}).with_implied_counts())
     view = copy.deepcopy(node)
     with pytest.raises(ro.ResourceObjectsError):
         node.save()
@@ -411,7 +411,7 @@ def test_what_is_promised_to_others_is_not_located_for_a_topology_alone(host) ->
             fits = node.inventories.can_provide({NUMA: asked})
             assert node.inventories[NUMA].can_provide(asked) is fits
             assert host.inventories("host0")[NUMA].can_provide(asked) is fits
-            assert fits is (asked.vcpus < 3 or asked.located["PCPU"] < 3)
+            assert fits is (asked.vcpus < 3 or asked.placed_counts["PCPU"] < 3)
         with pytest.raises(ro.CapacityException, match="PCPU requested 3, free 2"):
             node.inventories[NUMA].consume(numa(dedicated=3))
     holder = ComputeNode.load(host, "host0", "batch")
@@ -573,7 +573,7 @@ def test_what_is_held_back_in_pages_is_not_lost_by_a_definition(host) -> None:
     kept = host.provider("host0").inventories["MEMORY_MB"]
     assert (kept.total, kept.reserved, kept.used) == (20480, 4608, 0)
     node.inventories["VCPU"].total = 6
-    node.inventories.consume(-ro.Amounts({NUMA: taken}).counted())
+    node.inventories.consume(-ro.Amounts({NUMA: taken}).with_implied_counts())
     before = node.to_row()
     assert node.save() and node.to_row() == before and used(host)["PCPU"] == 0
 

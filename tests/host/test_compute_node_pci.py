@@ -177,7 +177,9 @@ def test_devices_add_nothing_to_counts() -> None:
 def test_there_and_back_is_no_change(together: bool) -> None:
     compute_node = agent(numa_topology=ComputeNode(numa_topology=cells()).numa_topology, vcpus=16)
     before = copy.deepcopy(compute_node)
-    asked = ro.Amounts({"VCPU": 1, NUMA: numa(dedicated=2), PCI: devices("PGPU")}).counted()
+    asked = ro.Amounts(
+        {"VCPU": 1, NUMA: numa(dedicated=2), PCI: devices("PGPU")}
+    ).with_implied_counts()
     if together:
         taken = compute_node.inventories.consume(asked)
     else:
@@ -505,7 +507,7 @@ def test_when_something_else_fails_devices_stay_as_they_were(
         raise RuntimeError
 
     kind = type(compute_node.inventories["MEMORY_MB"])
-    monkeypatch.setattr(kind, "take", fail)
+    monkeypatch.setattr(kind, "apply", fail)
     for back in (taken[PCI], only(given_amount(taken[PCI]), ["0000:5e:00.0"])):
         with pytest.raises(RuntimeError):
             compute_node.inventories.consume(ro.Amounts({PCI: -back, "MEMORY_MB": 1}))

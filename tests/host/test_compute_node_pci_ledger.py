@@ -885,4 +885,4 @@ def anything(chance: random.Random) -> ro.Amounts:
     }
     if chance.random() < 0.5:
         amounts[NUMA] = numa(dedicated=chance.choice([1, 2]))
-    return ro.Amounts(amounts).counted()
+    return ro.Amounts(amounts).with_implied_counts()

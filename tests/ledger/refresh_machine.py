@@ -210,8 +210,8 @@ class RefreshMachine(RuleBasedStateMachine):
         """Return a little of what somebody has; of devices, what the host has."""
         name = self._name(which)
         kept = self.other.provider(name)
-        kinds = sorted(key.name for key in kept.inventories if not key.is_located)
-        if not kinds or any(key.is_located for key in kept.inventories):
+        kinds = sorted(key.name for key in kept.inventories if not key.is_placed)
+        if not kinds or any(key.is_placed for key in kept.inventories):
             root = next(self.other.trees(name))
             return {root.name: "DEVICES=" + ("PGPU" if which % 2 else "SRIOV_NET_VF")}
         return {name: f"{kinds[which % len(kinds)]}=1"}

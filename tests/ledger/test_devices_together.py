@@ -72,7 +72,9 @@ def test_devices_choose_the_cells(lab: ro.Ledger) -> None:
     found = lab.snapshot().candidates(near(2))
     assert found[0].located[TOPOLOGY].host_cells == {1}
     assert chosen(found[0]).addresses == ("0000:20:00.0", "0000:21:00.0")
-    assert lab.inventories("host0").fit(near(2)).bare()[TOPOLOGY] == found[0].located[TOPOLOGY]
+    assert (
+        lab.inventories("host0").fit(near(2)).as_requested()[TOPOLOGY] == found[0].located[TOPOLOGY]
+    )
     lab.claim("searched", found)
     assert told(lab, "searched") == found[0].located[DEVICES]
     before = lab.assigned_amounts("searched")

@@ -66,7 +66,7 @@ def test_what_fit_said_is_what_the_ledger_tells_afterwards(
         for name, amount in said.items():
             request = ledger.get_claim(name).request
             assert request is not None
-            assert request.resources.bare()[TOPOLOGY] == amount.unassigned()
+            assert request.resources.as_requested()[TOPOLOGY] == amount.unassigned()
 
 
 def _with_siblings(cell: HostCell, siblings: Any) -> HostCell:

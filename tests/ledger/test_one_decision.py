@@ -152,7 +152,7 @@ class Tried:
         }
 
     @property
-    def is_located(self) -> bool:
+    def is_placed(self) -> bool:
         """Whether a claim can be asked of the host, and is placed there."""
         return "=" in self.case.asked and self.case.asked.split("=")[0] in (DEVICES, TOPOLOGY)
 
@@ -202,8 +202,8 @@ def check(case: Case, ledger: ro.Ledger, numbers: Iterator[int]) -> None:
         ledger.claim("job", candidate, limits=one.limits)
         ledger.release("job")
     told = [] if one.candidates else [one.candidates.explain().reasons]
-    refused = one.refusal() if one.is_located else None
-    assert one.is_located is False or (refused is None) == bool(one.candidates)
+    refused = one.refusal() if one.is_placed else None
+    assert one.is_placed is False or (refused is None) == bool(one.candidates)
     told += [] if refused is None else [refused.reasons]
     if not told:
         return

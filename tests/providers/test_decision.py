@@ -48,7 +48,7 @@ def test_a_kept_record_is_decided_on_as_its_inventory(
 ) -> None:
     (record,) = inventory.to_records()
     expected = refused_by(inventory, amount)
-    assert resource("VCPU").surely_fits(record, amount, record.used) is not bool(expected)
+    assert resource("VCPU").certainly_fits(record, amount, record.used) is not bool(expected)
     assert [reason.rule for reason in resource("VCPU").refusals(record, amount, "h")] == expected
 
 
@@ -77,5 +77,5 @@ def test_an_aggregate_is_bound_by_the_capacity_alone(
 
 def test_a_kind_of_its_own_is_asked_itself() -> None:
     slot, record = SlotResource("CUSTOM_SLOT"), InventoryRecord("VCPU", 8, 0, 1, None, 1, 10**6, 8)
-    assert not slot.surely_fits(dataclasses.replace(record, resource_class="CUSTOM_SLOT"), 1, 0)
-    assert resource("VCPU").surely_fits(record, 1, 0)
+    assert not slot.certainly_fits(dataclasses.replace(record, resource_class="CUSTOM_SLOT"), 1, 0)
+    assert resource("VCPU").certainly_fits(record, 1, 0)

@@ -16,10 +16,10 @@ from resource_objects.providers.dry_run import held_in, with_taken, without_cons
 from resource_objects.providers.holders import Blocked, count_units_by_consumer
 from resource_objects.providers.orders import Use
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources import Amount, located
+from resource_objects.resources import Amount, placed
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.pci import PCIInventory
-from resource_objects.resources.records import KeptPart
+from resource_objects.resources.records import StoredPart
 
 DEVICES, TOPOLOGY = "DEVICES", "NUMA_TOPOLOGY"
 CARD, FUNCTION = "CUSTOM_CARD", "SRIOV_NET_VF"
@@ -72,7 +72,7 @@ def near(count: int = 1, affinity: str = "required") -> dict[str, Amount]:
 def test_views_are_decided_as_the_inventories_are() -> None:
     ledger = lab()
     found = fit_together(near(2, "legacy"), views_of(ledger.backend.read()))
-    expected = ledger.inventories("host0").fit(near(2, "legacy")).bare()
+    expected = ledger.inventories("host0").fit(near(2, "legacy")).as_requested()
     assert found == {name: expected[name] for name in found}
 
 
@@ -146,7 +146,9 @@ def read(units: Mapping[str, tuple[str, ...]], **used: int) -> PCIInventory:
         for one in part.inventory.to_records()
     )
     share = {CARD: (3 - used.get(FUNCTION, 0)) // 3}
-    return ro.DEVICES.from_parts([KeptPart(records, part.inventory.describe(), units, None, share)])
+    return ro.DEVICES.inventory_from_parts(
+        [StoredPart(records, part.inventory.describe(), units, None, share)]
+    )
 
 
 @pytest.mark.law(1, 4)
@@ -176,22 +178,22 @@ def test_a_device_is_taken_of_whichever_part_it_was_taken() -> None:
     """Firmware may call it otherwise: who has it has it."""
     first, second = PCIInventory([gpu(1), gpu(2)], resource_class=DEVICES).parts()
     kept = [
-        KeptPart(first.inventory.to_records(), first.inventory.describe(), {}),
-        KeptPart(
+        StoredPart(first.inventory.to_records(), first.inventory.describe(), {}),
+        StoredPart(
             second.inventory.to_records(),
             second.inventory.describe(),
             {"PGPU": ("0000:01:00.0",)},
         ),
     ]
-    assert ro.DEVICES.from_parts(kept).state("0000:01:00.0") == "allocated"
+    assert ro.DEVICES.inventory_from_parts(kept).state("0000:01:00.0") == "allocated"
 
 
 def test_something_else_uses_up_a_device() -> None:
     (part,) = PCIInventory([gpu(1)], resource_class=DEVICES).parts()
     records, body = part.inventory.to_records(), part.inventory.describe()
     for left, state in ((0, "unavailable"), (1, "available")):
-        kept = KeptPart(records, body, {}, None, {"PGPU": left})
-        assert ro.DEVICES.from_parts([kept]).state("0000:01:00.0") == state
+        kept = StoredPart(records, body, {}, None, {"PGPU": left})
+        assert ro.DEVICES.inventory_from_parts([kept]).state("0000:01:00.0") == state
 
 
 # --- supposed ---
@@ -252,7 +254,7 @@ def test_who_has_units_and_who_did_not_say_which() -> None:
 def test_which_devices_are_in_the_way(asked: Any, rule: Rule, expected: set[str]) -> None:
     inventory = PCIInventory([*card(), gpu(0x40)], resource_class=DEVICES)
     inventory.consume(ro.devices(CARD))
-    name = DEVICES if rule is Rule.AT_ONCE else next(iter(asked.located))
+    name = DEVICES if rule is Rule.AT_ONCE else next(iter(asked.placed_counts))
     found = inventory.blocking_units(asked, Reason(rule, 1, 0, 0, name))
     assert _in_the_way(found) == expected
 
@@ -299,18 +301,18 @@ def test_how_many_of_a_class_some_units_are() -> None:
     assert inventory.unit_count(FUNCTION, PARTS[:2]) == 2
     assert inventory.dependent_units(CARD) == {ONE: frozenset(PARTS)}
     assert inventory.dependent_units(FUNCTION) == inventory.dependent_units("PGPU") == {}
-    assert located.unit_count(ro.IntegerInventory(4), "VCPU", ("a", "b")) == 2
-    assert located.dependent_units(ro.IntegerInventory(4), "VCPU") == {}
+    assert placed.unit_count(ro.IntegerInventory(4), "VCPU", ("a", "b")) == 2
+    assert placed.dependent_units(ro.IntegerInventory(4), "VCPU") == {}
 
 
 def test_some_units_that_are_free() -> None:
     inventory = PCIInventory([*card(), gpu(0x40)])
-    assert inventory.some_units(0, FUNCTION, 2) == PARTS[:2]
-    assert inventory.some_units(0, FUNCTION, 2, taken=PARTS[:1]) == PARTS[1:]
-    assert inventory.some_units(0, FUNCTION, 4) is None
-    assert inventory.some_units(0, CARD, 1) == (ONE, *PARTS)
-    assert inventory.some_units(0, CARD, 1, taken=PARTS[2:]) is None
-    assert inventory.some_units(1, "PGPU", 1) == ("0000:40:00.0",)
+    assert inventory.select_units(0, FUNCTION, 2) == PARTS[:2]
+    assert inventory.select_units(0, FUNCTION, 2, taken=PARTS[:1]) == PARTS[1:]
+    assert inventory.select_units(0, FUNCTION, 4) is None
+    assert inventory.select_units(0, CARD, 1) == (ONE, *PARTS)
+    assert inventory.select_units(0, CARD, 1, taken=PARTS[2:]) is None
+    assert inventory.select_units(1, "PGPU", 1) == ("0000:40:00.0",)
     inventory.consume(ro.devices(FUNCTION))
-    assert inventory.some_units(0, CARD, 1) is None
-    assert inventory.some_units(0, FUNCTION, 1) == (PARTS[1],)
+    assert inventory.select_units(0, CARD, 1) is None
+    assert inventory.select_units(0, FUNCTION, 1) == (PARTS[1],)

@@ -17,11 +17,11 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedViews, ShapeCache, fit_together
 from resource_objects.providers.tree_shape import Exclusions, TreeShape
 from resource_objects.resources import Amount, resource
-from resource_objects.resources.located import Located
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, problem
 from resource_objects.resources.numa.cells import Cell
 from resource_objects.resources.pci import DeviceUse, PCIInventory
-from resource_objects.resources.records import KeptPart
+from resource_objects.resources.placed import PlacedInventory
+from resource_objects.resources.records import StoredPart
 from tests.ledger.device_hosts import CARD, DEVICES, FUNCTION, TOPOLOGY, card, gpu, host_of
 
 #: What is asked of the views, alone and together.
@@ -109,7 +109,7 @@ def check_same(kept: ShapeCache, columns: Columns) -> None:
         assert found == answer(LocatedViews(columns), root, asked)
         over = views.of_host(root)
         for name, amount in found.items() if isinstance(found, dict) else ():
-            over[name].inventory.take(amount[0])
+            over[name].inventory.apply(amount[0])
 
 
 OPERATIONS = st.one_of(
@@ -153,12 +153,12 @@ MADE = PCIInventory([gpu(0x10, 0), gpu(0x20, 1), *card(0x50, node=1)])
 
 
 @st.composite
-def uses(draw: st.DrawFn, located: Any, names: Sequence[str]) -> list[KeptPart]:
+def uses(draw: st.DrawFn, located: Any, names: Sequence[str]) -> list[StoredPart]:
     """Return the parts of an inventory, any units of the tree counted at any of them.
 
     That is how it is when devices or CPUs become those of another part while they are held.
     """
-    found: list[KeptPart] = []
+    found: list[StoredPart] = []
     for part in located.parts():
         records = part.inventory.to_records()
         used = [one.using(draw(st.integers(0, one.capacity))) for one in records]
@@ -169,7 +169,7 @@ def uses(draw: st.DrawFn, located: Any, names: Sequence[str]) -> list[KeptPart]:
             for one in records
         }
         traits = None if located is CELLS else part.traits
-        found.append(KeptPart(tuple(used), part.inventory.describe(), units, traits))
+        found.append(StoredPart(tuple(used), part.inventory.describe(), units, traits))
     return found
 
 
@@ -193,8 +193,8 @@ def test_a_kind_makes_of_parts_what_it_makes_of_them_anew(
     room = data.draw(st.sampled_from([{}, {"PCPU": 3}, {"PCPU": 5, "MEMORY_MB": 7}]))
     made = resource(kind)
     try:
-        fresh: Any = made.from_parts(parts, room)
-        first: Any = made.from_parts(before)
+        fresh: Any = made.inventory_from_parts(parts, room)
+        first: Any = made.inventory_from_parts(before)
     except exceptions.InvalidInventory:
         assume(False)
     shown = first._key()
@@ -206,7 +206,7 @@ def test_a_kind_makes_of_parts_what_it_makes_of_them_anew(
         assert state_of(changed) == state_of(fresh)
         again = changed.with_use(parts, parts, room)
         assert again is not changed and again._key() == fresh._key()
-    assert first._key() == shown and state_of(first) == state_of(made.from_parts(before))
+    assert first._key() == shown and state_of(first) == state_of(made.inventory_from_parts(before))
 
 
 def state_of(inventory: Any) -> Any:
@@ -221,7 +221,7 @@ def state_of(inventory: Any) -> Any:
 def test_devices_are_made_of_the_changed_part_where_a_unit_is_one_of_it() -> None:
     """Else the test above would hold for a kind that makes nothing."""
     parts = [
-        KeptPart(one.inventory.to_records(), one.inventory.describe(), traits=one.traits)
+        StoredPart(one.inventory.to_records(), one.inventory.describe(), traits=one.traits)
         for one in MADE.parts()
     ]
     taken = dataclasses.replace(
@@ -229,7 +229,7 @@ def test_devices_are_made_of_the_changed_part_where_a_unit_is_one_of_it() -> Non
         records=(parts[0].records[0].using(1),),
         units={"PGPU": ("0000:10:00.0",)},
     )
-    first: Any = resource(DEVICES).from_parts(parts)
+    first: Any = resource(DEVICES).inventory_from_parts(parts)
     made = first.with_use(parts, [taken, *parts[1:]], {})
     assert made.states()["0000:10:00.0"] == "allocated" and first.free == made.free + 1
     elsewhere = dataclasses.replace(taken, units={"PGPU": ("0000:20:00.0",)})
@@ -246,12 +246,12 @@ def test_devices_that_do_not_go_together_any_more_are_refused_as_they_are_anew()
     )
     [one] = PCIInventory([whole, part], usage=[DeviceUse(whole.address, "spent")]).parts()
     figures = one.inventory.to_records()
-    spent = KeptPart(figures, one.inventory.describe(), traits=one.traits)
+    spent = StoredPart(figures, one.inventory.describe(), traits=one.traits)
     taken = dataclasses.replace(spent, records=(*figures,), units={"PGPU": (whole.address,)})
-    first: Any = resource(DEVICES).from_parts([spent])
+    first: Any = resource(DEVICES).inventory_from_parts([spent])
     assert first.with_use([spent], [taken], {}) is None
     with pytest.raises(exceptions.InvalidInventory, match="such as go together"):
-        resource(DEVICES).from_parts([taken])
+        resource(DEVICES).inventory_from_parts([taken])
 
 
 # --- what is taken over ---
@@ -278,7 +278,7 @@ def test_a_view_shares_what_nothing_else_is_used_of() -> None:
 def test_a_kind_that_makes_nothing_of_the_one_before_is_gathered_anew(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(NUMATopologyInventory, "with_use", Located.with_use)
+    monkeypatch.setattr(NUMATopologyInventory, "with_use", PlacedInventory.with_use)
     kept = ShapeCache()
     with ro.connect("memory://") as ledger:
         ledger.sync(lab())
@@ -295,9 +295,9 @@ def test_a_kind_that_makes_nothing_of_the_one_before_is_gathered_anew(
 def test_host_cells_remember_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(problem, "_REMEMBERED", 2)
     parts = [
-        KeptPart(one.inventory.to_records(), one.inventory.describe()) for one in CELLS.parts()
+        StoredPart(one.inventory.to_records(), one.inventory.describe()) for one in CELLS.parts()
     ]
-    first: Any = resource(TOPOLOGY).from_parts(parts)
+    first: Any = resource(TOPOLOGY).inventory_from_parts(parts)
     kept = first.with_use(parts, parts, {})
     for count in (1, 2, 3, 4, 1):
         asked = ro.numa(dedicated=count)

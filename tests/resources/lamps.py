@@ -15,10 +15,10 @@ import pytest
 from resource_objects import base, fields
 from resource_objects.exceptions import CapacityException
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources import Amount, Inventory, located
+from resource_objects.resources import Amount, Inventory, placed
 from resource_objects.resources.context import ANYWHERE, CellMap, Context
-from resource_objects.resources.located import Affine
 from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory, numa
+from resource_objects.resources.placed import HasAffinity
 from resource_objects.resources.records import AmountRecord, InventoryRecord
 from tests.resources.numa.hosts import host, on, plain
 
@@ -61,7 +61,7 @@ class LampAmount(Amount):
         return bool(self.placed)
 
     @property
-    def locates(self) -> bool:
+    def is_placed(self) -> bool:
         return True
 
     def __neg__(self) -> Self:
@@ -104,7 +104,7 @@ class CountedLamps(LampsNear):
 
 
 @base.register
-class LampInventory(Affine, Inventory):
+class LampInventory(HasAffinity, Inventory):
     """Free lamps by host cell."""
 
     WIRE_PREFIX = "test_lamps"
@@ -162,7 +162,7 @@ class LampInventory(Affine, Inventory):
             raise CapacityException([Reason(Rule.CAPACITY, amount.count, every, 0, LAMP)])
         return amount.replace(placed=sorted(placed))
 
-    def take(self, assigned: Amount) -> None:
+    def apply(self, assigned: Amount) -> None:
         assert isinstance(assigned, LampAmount)
         sign = 1 if assigned.gives_back else -1
         free = dict(self.free)
@@ -249,7 +249,7 @@ def decide(
     asked = {NUMA: topology, **({} if lamps is None else {LAMP: lamps})}
     before = copy.deepcopy((cells, there, asked))
     try:
-        return located.fit_together(asked, {NUMA: cells, LAMP: there}, **how)
+        return placed.fit_together(asked, {NUMA: cells, LAMP: there}, **how)
     finally:
         assert (cells, there, asked) == before
 

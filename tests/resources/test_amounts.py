@@ -115,7 +115,7 @@ def test_the_text_form_is_read_and_shown_in_one_way(text: str, shown: str) -> No
     ],
 )
 def test_a_text_that_is_none_is_refused(kind: Any, text: str, error: type[Exception]) -> None:
-    for read in (kind, kind.parse, kind.of):
+    for read in (kind, kind.parse, kind.from_value):
         with raises_code(error) as caught:
             read(text)
         assert isinstance(caught.value, exceptions.InvalidInput)
@@ -155,10 +155,10 @@ def test_every_way_of_making_makes_the_same(kind: Any) -> None:
         kind({vcpu: IntegerAmount(2)}),
         kind({IntegerResource("VCPU"): 2}),
         kind(kind("VCPU=2")),
-        kind.of("VCPU=2"),
+        kind.from_value("VCPU=2"),
     ]
     assert all(made == ways[0] for made in ways)
-    assert kind.of(ways[0]) is ways[0]
+    assert kind.from_value(ways[0]) is ways[0]
 
 
 @both_kinds
@@ -186,7 +186,7 @@ def test_every_way_of_making_makes_the_same(kind: Any) -> None:
     ids=repr,
 )
 def test_what_amounts_cannot_be_made_of_is_refused(kind: Any, bad: Any) -> None:
-    for make in (kind, kind.of):
+    for make in (kind, kind.from_value):
         with pytest.raises(exceptions.InvalidInput):
             make(bad)
 

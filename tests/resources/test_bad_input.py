@@ -94,7 +94,7 @@ def test_a_part_of_a_resource(kind: Any, part: str, value: Any) -> None:
 @pytest.mark.parametrize("kind", [Amounts, Limits, Inventories])
 @given(value=anything)
 def test_a_mapping_by_resource(kind: Any, value: Any) -> None:
-    for make in (kind, kind.of, kind.parse, lambda given: kind(VCPU=given)):
+    for make in (kind, kind.from_value, kind.parse, lambda given: kind(VCPU=given)):
         made_or_refused(lambda make=make: make(value))  # type: ignore[misc]
 
 

@@ -125,24 +125,29 @@ def test_a_topology_is_not_given_back_where_its_counts_were_not_taken() -> None:
 def test_who_counts_beside_a_topology_is_told_by_counted_alone() -> None:
     text = "NUMA_TOPOLOGY=1:shared=1:dedicated=2:memory=512:thread_policy=isolate"
     bare = ro.Amounts(text)
-    counted = bare.counted()
-    assert bare[TOPOLOGY].beside == frozenset()
-    assert counted[TOPOLOGY].beside == {"VCPU", "PCPU", "MEMORY_MB"}
-    assert counted.counted() == counted and counted.bare()[TOPOLOGY] == bare[TOPOLOGY]
+    counted = bare.with_implied_counts()
+    assert bare[TOPOLOGY].counted_separately == frozenset()
+    assert counted[TOPOLOGY].counted_separately == {"VCPU", "PCPU", "MEMORY_MB"}
+    assert (
+        counted.with_implied_counts() == counted
+        and counted.as_requested()[TOPOLOGY] == bare[TOPOLOGY]
+    )
     assert ro.Request(text).resources == counted
     assert ro.Request(counted).unnamed.resources[TOPOLOGY] == bare[TOPOLOGY]
     assert str(counted[TOPOLOGY]) == str(bare[TOPOLOGY])
     assigned, alone = host().fit(counted)[TOPOLOGY], host()[TOPOLOGY].fit(bare[TOPOLOGY])
-    assert assigned.draws == {"PCPU": 2}, "the threads left empty"
-    assert alone.draws == alone.of_host == {"VCPU": 1, "PCPU": 4, "MEMORY_MB": 512}
+    assert assigned.net_host_usage == {"PCPU": 2}, "the threads left empty"
+    assert alone.net_host_usage == alone.host_usage == {"VCPU": 1, "PCPU": 4, "MEMORY_MB": 512}
     for amount in (assigned, alone):
-        assert (-amount).draws == {name: -count for name, count in amount.draws.items()}
+        assert (-amount).net_host_usage == {
+            name: -count for name, count in amount.net_host_usage.items()
+        }
 
 
 def test_a_sum_over_groups_has_more_than_the_group_that_says_where() -> None:
     request = ro.Request("NUMA_TOPOLOGY=1:shared=1").with_group("more", "VCPU=2")
     assert int(request.resources["VCPU"]) == 3  # type: ignore[call-overload]
-    assert request.resources.counted() == request.resources
+    assert request.resources.with_implied_counts() == request.resources
     together, loop = host(), host()
     together.consume(request.resources)
     the_loop(loop, request.resources.items())
@@ -189,7 +194,7 @@ def place_of(seed: int) -> tuple[ro.Inventories, ro.Amounts]:
         amount = amount.replace(thread_policy="isolate")
     counts = {
         name: ro.IntegerInventory(max(1, count + chance.choice([-1, 0, 0, 1, 2, 4, 1 << 20])))
-        for name, count in {"VCPU": 0, "PCPU": 0, "MEMORY_MB": 0, **amount.located}.items()
+        for name, count in {"VCPU": 0, "PCPU": 0, "MEMORY_MB": 0, **amount.placed_counts}.items()
     }
     return ro.Inventories({**counts, TOPOLOGY: cells}), ro.Amounts({TOPOLOGY: amount})
 
@@ -212,16 +217,16 @@ def test_what_fits_whole_has_one_result_in_any_order_on_any_host(seed: int) -> N
     except CapacityException:
         together = inventories
     results = []
-    for order in itertools.permutations(asked.counted().items()):
+    for order in itertools.permutations(asked.with_implied_counts().items()):
         loop, taken = copy.deepcopy(inventories), []
         for resource, amount in order:
             if loop[resource].can_provide(amount):
                 taken.append((resource, loop[resource].consume(amount)))
-        if len(taken) == len(asked.counted()):
+        if len(taken) == len(asked.with_implied_counts()):
             results.append(copy.deepcopy(loop))
             for resource, amount in taken:
                 loop[resource].consume(-amount)
             assert loop == inventories
     if together is not inventories:
-        assert len(results) == math.factorial(len(asked.counted()))
+        assert len(results) == math.factorial(len(asked.with_implied_counts()))
     assert all(one == together for one in results)

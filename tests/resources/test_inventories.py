@@ -181,7 +181,7 @@ def test_a_kind_that_fails_while_it_takes_undoes_what_was_taken_before() -> None
     class Breaking(IntegerInventory):
         WIRE_PREFIX = "test_inventories"
 
-        def take(self, assigned: Any) -> None:
+        def apply(self, assigned: Any) -> None:
             raise RuntimeError("broken kind")
 
     base.register(Breaking)
@@ -229,7 +229,7 @@ def test_a_copy_shares_nothing() -> None:
         twin.consume("VCPU=1")
         twin["DISK_GB"] = 1
         assert str(place) == "VCPU=8,DISK_GB=9"
-    assert Inventories.of(place) is place
+    assert Inventories.from_value(place) is place
 
 
 def test_what_is_taken_out_is_the_live_one() -> None:
@@ -314,7 +314,11 @@ def test_putting_and_removing() -> None:
     ids=repr,
 )
 def test_what_inventories_cannot_be_made_of_is_refused(bad: Any) -> None:
-    for make in (Inventories, Inventories.of, lambda given: Inventories().update(by_class=given)):
+    for make in (
+        Inventories,
+        Inventories.from_value,
+        lambda given: Inventories().update(by_class=given),
+    ):
         with pytest.raises(exceptions.InvalidInput):
             make(bad)
     with pytest.raises(exceptions.InvalidInput):

@@ -77,7 +77,11 @@ def test_all_at_once_is_the_same_as_one_after_the_other(text: str) -> None:
     through_the_loop(ro.Request(text), one)
     assigned = other.consume(text)
     assert one == other
-    assert dict(assigned["NUMA_TOPOLOGY"].located) == {"VCPU": 2, "PCPU": 4, "MEMORY_MB": 2048}
+    assert dict(assigned["NUMA_TOPOLOGY"].placed_counts) == {
+        "VCPU": 2,
+        "PCPU": 4,
+        "MEMORY_MB": 2048,
+    }
     other.consume(-assigned)
     assert other == host()
 

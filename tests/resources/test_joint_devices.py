@@ -19,7 +19,7 @@ from resource_objects.exceptions import (
     SearchLimitReached,
 )
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources import located
+from resource_objects.resources import placed
 from resource_objects.resources.context import Context
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory, devices
@@ -344,7 +344,7 @@ def test_a_failure_in_the_middle_takes_nothing(monkeypatch: pytest.MonkeyPatch) 
 
     for name in (NUMA, "DISK_GB"):
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(type(inventories[name]), "take", fail)
+            patched.setattr(type(inventories[name]), "apply", fail)
             inventories.consume({**ask("required"), "DISK_GB": 1})
         assert inventories == before
     assert inventories.can_provide(ask("required"))
@@ -416,7 +416,7 @@ def test_f2_a_device_condition_that_never_holds_is_found_out_in_a_few_steps(
 
 def fitted(asked: JointQuestion) -> dict[str, Any]:
     """Return where both would go."""
-    return located.fit_together(
+    return placed.fit_together(
         {NUMA: asked.topology, PCI: asked.amount}, {NUMA: asked.cells, PCI: asked.inventory()}
     )
 
@@ -435,9 +435,9 @@ def test_both_fit_exactly_if_there_is_any_way(asked: JointQuestion) -> None:
     assert not joint_faults(asked.cells, topology, asked.devices, asked.usage, found[PCI])
     # what is assigned can be had as it is, both or either
     there = {NUMA: asked.cells, PCI: asked.inventory()}
-    assert located.fit_together(found, there) == found
-    assert located.fit_together({**found, PCI: asked.amount}, there)[NUMA] == topology
-    again = located.fit_together({**found, NUMA: asked.topology}, there)
+    assert placed.fit_together(found, there) == found
+    assert placed.fit_together({**found, PCI: asked.amount}, there)[NUMA] == topology
+    again = placed.fit_together({**found, NUMA: asked.topology}, there)
     assert again[PCI] == found[PCI]
 
 

@@ -17,10 +17,10 @@ from resource_objects.exceptions import (
     SearchLimitReached,
 )
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources import Amount, IntegerInventory, Inventory, located
+from resource_objects.resources import Amount, IntegerInventory, Inventory, placed
 from resource_objects.resources.context import ANYWHERE, CellMap, Context
-from resource_objects.resources.located import cell_map_of
 from resource_objects.resources.numa import CellUsage, HostCell, NUMATopologyLimit, numa
+from resource_objects.resources.placed import cell_map_of
 from tests.resources.lamps import (
     LAMP,
     NUMA,
@@ -84,12 +84,12 @@ def test_guest_cells_are_exchanged_so_that_the_cell_with_the_device_is_used() ->
 
 def test_without_a_topology_nothing_is_near_and_devices_are_decided_alone() -> None:
     there = {NUMA: two_cpu_cells(2), LAMP: LampInventory({0: 1, 7: 1})}
-    found = located.fit_together({LAMP: LampAmount(2)}, there)
+    found = placed.fit_together({LAMP: LampAmount(2)}, there)
     assert lamps_of(found) == {0: 1, 7: 1}
 
 
 def test_a_place_without_host_cells_has_none_to_be_near_to() -> None:
-    found = located.fit_together({LAMP: LampAmount(2)}, {LAMP: LampInventory({0: 1, 7: 1})})
+    found = placed.fit_together({LAMP: LampAmount(2)}, {LAMP: LampInventory({0: 1, 7: 1})})
     assert lamps_of(found) == {0: 1, 7: 1}
 
 
@@ -252,7 +252,7 @@ def test_of_several_only_those_are_named_who_cannot_be_near() -> None:
     }
     asked = {NUMA: numa(dedicated=1), LAMP: LampAmount(2), "CUSTOM_BELL": LampAmount(1)}
     with pytest.raises(CapacityException) as refusal:
-        located.fit_together(asked, there)
+        placed.fit_together(asked, there)
     assert [str(reason) for reason in refusal.value.reasons] == [
         f"{LAMP} requested 2, at most 1 near its host cells"
     ]
@@ -267,21 +267,21 @@ def test_several_that_cannot_be_near_at_once_are_refused_at_once() -> None:
     }
     asked = {NUMA: numa(dedicated=1), LAMP: LampAmount(1), "CUSTOM_BELL": LampAmount(1)}
     with pytest.raises(CapacityException) as refusal:
-        located.fit_together(asked, there)
+        placed.fit_together(asked, there)
     (reason,) = refusal.value.reasons
     assert reason.rule is Rule.AFFINITY
-    both = located.fit_together({**asked, NUMA: numa(2, dedicated=2)}, there)
+    both = placed.fit_together({**asked, NUMA: numa(2, dedicated=2)}, there)
     assert cells_of(both) == [0, 1]
 
 
 def test_what_is_absent_is_named_and_the_rest_is_tried_alone() -> None:
     cells = two_cpu_cells(2)
     with pytest.raises(CapacityException) as refusal:
-        located.fit_together({NUMA: numa(dedicated=3), LAMP: LampAmount(1)}, {NUMA: cells})
+        placed.fit_together({NUMA: numa(dedicated=3), LAMP: LampAmount(1)}, {NUMA: cells})
     rules = [reason.rule for reason in refusal.value.reasons]
     assert rules == [Rule.CAPACITY, Rule.CAPACITY, Rule.NO_INVENTORY]
     with pytest.raises(CapacityException) as refusal:
-        located.fit_together(
+        placed.fit_together(
             {NUMA: numa(dedicated=1), LAMP: LampAmount(2)}, {LAMP: LampInventory({0: 1})}
         )
     assert [reason.resource for reason in refusal.value.reasons] == [NUMA, LAMP]
@@ -345,7 +345,7 @@ def test_what_one_does_not_know_is_no_refusal() -> None:
     with pytest.raises(type(unknown)):
         decide(two_cpu_cells(2), numa(dedicated=1), Dim({0: 1}), LampAmount(1))
     with pytest.raises(type(unknown)):
-        located.fit_together({LAMP: LampAmount(1)}, {LAMP: Dim({0: 1})})
+        placed.fit_together({LAMP: LampAmount(1)}, {LAMP: Dim({0: 1})})
     found = reasons(two_cpu_cells(2), numa(dedicated=3), Dim({0: 1}), LampAmount(1))
     assert {reason.resource for reason in found} == {"PCPU"}
 

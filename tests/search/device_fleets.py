@@ -151,7 +151,7 @@ def _request(chance, traits, classes):
     elif DEVICES in asked:  # near to nothing
         anywhere = [one.replace(affinity="legacy") for one in asked[DEVICES].requests]
         asked[DEVICES] = asked[DEVICES].replace(requests=anywhere)
-    known = asked[DEVICES].located if DEVICES in asked else {}
+    known = asked[DEVICES].placed_counts if DEVICES in asked else {}
     for name in classes:
         if _once_in(chance, 5):
             asked[name] = known.get(name) or chance.choice([1, 1, 1, 2, 3])

@@ -181,7 +181,7 @@ def _topology(chance):
 def _request(chance):
     topology = None if _once_in(chance, 5) else _topology(chance)
     asked = {} if topology is None else {TOPOLOGY: topology}
-    located = {} if topology is None else topology.located
+    located = {} if topology is None else topology.placed_counts
     for name, most in [("VCPU", 2), ("PCPU", 3), ("MEMORY_MB", 64), ("DISK_GB", 5)]:
         if _once_in(chance, 5):
             asked[name] = located.get(name) or chance.randint(1, most)

@@ -47,13 +47,13 @@ def host(name, *devices, cells=0, traits=()):
 @pytest.fixture
 def gathered(monkeypatch):
     """How many parts there are of each inventory of devices that is gathered."""
-    gather, log = PCIResource.from_parts, []
+    gather, log = PCIResource.inventory_from_parts, []
 
     def logged(self, parts, room=None):
         log.append(len(parts))
         return gather(self, parts, room)
 
-    monkeypatch.setattr(PCIResource, "from_parts", logged)
+    monkeypatch.setattr(PCIResource, "inventory_from_parts", logged)
     return log
 
 

@@ -57,11 +57,11 @@ def test_every_candidate_can_be_claimed_and_comes_back(start):
 def _as_devices(request):
     """Return a request in which counts of devices are devices, wherever they are."""
     (group,) = request.groups
-    split = amounts.split(group.resources)
+    split = amounts.split_placed(group.resources)
     if split is None:
         located, others = {}, dict(group.resources.by_name())
     else:
-        located, others = dict(split.located), dict(split.others)
+        located, others = dict(split.placed), dict(split.others)
     wanted = located.pop(DEVICES, None)
     plain = {}
     for name, amount in others.items():
@@ -97,7 +97,7 @@ def test_search_claim_and_inventories_decide_the_same(start):
     for seed in range(start, start + 50):
         ledger, request = fleet(seed, traits=False)
         (group,) = request.groups
-        split = amounts.split(group.resources)
+        split = amounts.split_placed(group.resources)
         if split is None or any(name not in ("VCPU", "PCPU") for name in split.others):
             continue
         for host in ledger.snapshot().hosts:
@@ -111,9 +111,9 @@ def test_search_claim_and_inventories_decide_the_same(start):
                 continue
             ledger.claim("new", {host: group.resources})
             told = ledger.assigned_amounts("new")[host]
-            for kind in split.located:
+            for kind in split.placed:
                 # which counts stand beside it is of the request, not of where it is
-                decided = expected[kind].with_beside(())
+                decided = expected[kind].counting_separately(())
                 assert here[0].located[kind] == decided == told[kind], seed
                 compared += 1
             ledger.release("new")

@@ -126,7 +126,7 @@ def test_cells_and_devices_within_limits(make, start):
             ledger.claim("try", one, limits=limits)
             ledger.release("try")
             amounts = dict(asked.unnamed.resources.by_name())
-            if all(ro.resource(name).is_located for name in amounts):  # the claim has to place it
+            if all(ro.resource(name).is_placed for name in amounts):  # the claim has to place it
                 ledger.claim("try", {one.host: amounts}, limits=limits)
                 ledger.release("try")
         ledger.close()

@@ -17,10 +17,10 @@ from resource_objects.requests import Request
 from resource_objects.resources import Amount, Inventory, Resource, catalog
 from resource_objects.resources.abstract import on_class_or_instance
 from resource_objects.resources.context import ANYWHERE
-from resource_objects.resources.located import Located
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
+from resource_objects.resources.placed import PlacedInventory
 from resource_objects.resources.records import AmountRecord, InventoryPart, InventoryRecord
-from resource_objects.resources.weakening import Step, Weakening, stated
+from resource_objects.resources.relaxations import RelaxationLadder, RelaxationStep, stated
 from resource_objects.testing.refusals import raises_code
 
 LANE = "CUSTOM_LANE"
@@ -50,7 +50,7 @@ class RingAmount(Amount):
         return self.switch is not None
 
     @property
-    def located(self):
+    def placed_counts(self):
         return {LANE: self.lanes}
 
     def __neg__(self):
@@ -61,7 +61,7 @@ class RingAmount(Amount):
 
 
 @base.register
-class RingInventory(Located, Inventory):
+class RingInventory(PlacedInventory, Inventory):
     """Switches: total and used lanes of each."""
 
     WIRE_PREFIX = "test_located_plugin"
@@ -86,7 +86,7 @@ class RingInventory(Located, Inventory):
             for n in ids
         )
 
-    def _take(self, assigned):
+    def _apply(self, assigned):
         raise NotImplementedError
 
     def parts(self):
@@ -124,7 +124,7 @@ class RingResource(Resource):
 
     amount_kind = RingAmount
     inventory_kind = RingInventory
-    is_located = True
+    is_placed = True
 
     @on_class_or_instance
     def make_amount(this, /, lanes):  # noqa: N805
@@ -135,15 +135,15 @@ class RingResource(Resource):
         return RingInventory(totals=totals, used=[0] * len(totals))
 
     def inventory_from_records(self, records):
-        return self.from_parts([records])
+        return self.inventory_from_parts([records])
 
-    def inventory_from_kept(self, records, description):
+    def inventory_from_storage(self, records, description):
         totals, used = zip(*((one.total, one.used) for one in records), strict=True)
         return RingInventory(totals=totals, used=used)
 
-    def from_parts(self, parts, room=None):
+    def inventory_from_parts(self, parts, room=None):
         records = [record for part in parts for record in part.records]
-        return self.inventory_from_kept(records, None)
+        return self.inventory_from_storage(records, None)
 
     def parse_amount(self, text):
         return RingAmount(lanes=int(text))
@@ -222,9 +222,9 @@ def fewer_lanes(resource, amount):
     def step(number):
         told = f"{amount.lanes - number} lanes"
         size = Fraction(number, amount.lanes)
-        return Step(told, size, lambda: amount.replace(lanes=amount.lanes - number))
+        return RelaxationStep(told, size, lambda: amount.replace(lanes=amount.lanes - number))
 
-    yield Weakening("amount", "lanes", amount.lanes - 1, step)
+    yield RelaxationLadder("amount", "lanes", amount.lanes - 1, step)
     yield stated("policy", "bent", ("bent", lambda: amount.replace(lanes="many")))
 
 
@@ -232,7 +232,7 @@ def test_it_says_by_itself_how_less_is_asked(monkeypatch):
     snapshot = kept(host(4, 8)).snapshot()
     kinds = ["amount", "policy"]
     assert not snapshot.relaxations("VCPU=1,CUSTOM_RING=9", kinds=kinds)
-    monkeypatch.setattr(RingResource, "weaker", fewer_lanes)
+    monkeypatch.setattr(RingResource, "relaxations", fewer_lanes)
     (found,) = snapshot.relaxations("CUSTOM_LANE=9,CUSTOM_RING=9", kinds=kinds)
     assert (found.description, found.cost) == ("8 lanes", Fraction(1, 9))
     assert str(found.request) == "CUSTOM_LANE=8,CUSTOM_RING=8"

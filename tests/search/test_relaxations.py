@@ -117,7 +117,7 @@ def naive_located(snapshot, request):
 
 def located_of(request, told):
     """Return the same of relaxations: those that change what says where."""
-    located = {n: a for n, a in request.unnamed.resources.by_name() if ro.resource(n).is_located}
+    located = {n: a for n, a in request.unnamed.resources.by_name() if ro.resource(n).is_placed}
     return sorted(
         (one.kind, str(one.request.resources))
         for one in told
@@ -131,7 +131,7 @@ def with_less(request, name, less):
     """Return a request of another amount that says where; its counts follow from it."""
     group = request.unnamed
     asked = dict(group.resources.by_name())
-    implied = asked.pop(name).located
+    implied = asked.pop(name).placed_counts
     kept = {n: a for n, a in asked.items() if n not in implied}
     if less is not None:
         kept[name] = less() if callable(less) else less
@@ -390,9 +390,9 @@ def proven(snapshot, told):
 
 def check_amounts(snapshot, request, found):
     asked = dict(request.unnamed.resources.by_name())
-    located = {name for amount in asked.values() for name in amount.located}
+    located = {name for amount in asked.values() for name in amount.placed_counts}
     for name, amount in asked.items():
-        if ro.resource(name).is_located or name in located:
+        if ro.resource(name).is_placed or name in located:
             continue
         largest, one = naive_amount(snapshot, request, name), found.get(name)
         assert (one is None) is (largest is None), name
@@ -663,11 +663,11 @@ def test_devices_that_have_to_be_near_may_be_farther(machine):
 def test_a_kind_that_tells_no_less_is_left_as_it_is():
     """As one is that says where it is: to ask for less of that, ask without."""
     asked = ro.resource("NUMA_TOPOLOGY").make_amount(dedicated=2)
-    assert ro.Resource.weaker(ro.resource("NUMA_TOPOLOGY"), asked) == ()
+    assert ro.Resource.relaxations(ro.resource("NUMA_TOPOLOGY"), asked) == ()
     host = NUMATopologyInventory([HostCell(0, dedicated=[0, 1])])
-    assert list(ro.resource("NUMA_TOPOLOGY").weaker(host.fit(asked))) == []
+    assert list(ro.resource("NUMA_TOPOLOGY").relaxations(host.fit(asked))) == []
     card = ro.PCIInventory([ro.Device("0000:3b:00.0", "10de", "2330", resource_class="PGPU")])
-    assert list(ro.resource("DEVICES").weaker(card.fit(ro.devices("PGPU")))) == []
+    assert list(ro.resource("DEVICES").relaxations(card.fit(ro.devices("PGPU")))) == []
 
 
 def test_what_fits_needs_no_change_and_what_never_will_has_none(lab):

@@ -18,7 +18,7 @@ from resource_objects.providers.columns import Columns
 from resource_objects.requests import Request
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.numa import NUMA_TOPOLOGY, NUMATopologyAmount, NUMATopologyInventory
-from resource_objects.resources.records import InventoryRecord, KeptPart
+from resource_objects.resources.records import InventoryRecord, StoredPart
 from resource_objects.search.candidate import Candidate
 from tests.support.numa_reference import faults, has_placement
 
@@ -46,7 +46,7 @@ def topology_of(request: Request) -> NUMATopologyAmount | None:
 def counts_of(request: Request) -> list[tuple[str, int]]:
     """Return the counts that a request asks for beside what its topology says where it is."""
     topology = topology_of(request)
-    located = {} if topology is None else topology.located
+    located = {} if topology is None else topology.placed_counts
     return [
         (name, int(amount))  # type: ignore[call-overload]
         for name, amount in request.unnamed.resources.by_name()
@@ -73,10 +73,10 @@ class Cells:
     def inventory(self, used: Mapping[_Place, int]) -> NUMATopologyInventory:
         """Return the cells as an inventory, with so much more in use, shares included."""
         parts = [
-            KeptPart(tuple(self._records(pid, used)), self._bodies[pid], self._units(pid))
+            StoredPart(tuple(self._records(pid, used)), self._bodies[pid], self._units(pid))
             for pid in sorted(self.ids, key=self.ids.__getitem__)
         ]
-        found = NUMA_TOPOLOGY.from_parts(parts, self._room(used))
+        found = NUMA_TOPOLOGY.inventory_from_parts(parts, self._room(used))
         assert isinstance(found, NUMATopologyInventory)
         return found
 

@@ -290,8 +290,8 @@ def _tight_room(chance: random.Random, amount: NUMATopologyAmount) -> dict[str, 
     """Return about what an amount needs of a host as a whole: it depends on where it goes."""
     memory = [cell.memory_mb for cell in amount.cells if _once_in(chance, 2)]
     needed = {
-        "VCPU": amount.located.get("VCPU", 0) + chance.choice([0, 0, 0, 1]),
-        "PCPU": amount.located.get("PCPU", 0) + chance.randint(0, 4),
+        "VCPU": amount.placed_counts.get("VCPU", 0) + chance.choice([0, 0, 0, 1]),
+        "PCPU": amount.placed_counts.get("PCPU", 0) + chance.randint(0, 4),
         "MEMORY_MB": sum(memory) + chance.randint(0, 1),
     }
     return {name: count for name, count in needed.items() if not _once_in(chance, 3)}

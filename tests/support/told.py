@@ -222,7 +222,7 @@ class Sentence:
         if devices is not None and name in {one.resource_class for one in devices.requests}:
             return True
         topology: Any = amounts.get("NUMA_TOPOLOGY")
-        return topology is not None and name in topology.located
+        return topology is not None and name in topology.placed_counts
 
     def located(self) -> Iterator[str]:
         """What is told of cells and devices is true of those that may be used.

@@ -44,7 +44,7 @@ from resource_objects.providers.orders import (
 from resource_objects.providers.plan import Plan
 from resource_objects.requests import Request
 from resource_objects.resources import Amounts
-from resource_objects.resources.amounts import Joint, split
+from resource_objects.resources.amounts import PlacementSplit, split_placed
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -71,7 +71,7 @@ class RecordedConsumer:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "consumer", names.consumer_name(self.consumer))
-        object.__setattr__(self, "amounts", Amounts.of(self.amounts))
+        object.__setattr__(self, "amounts", Amounts.from_value(self.amounts))
 
 
 class LegacyRecords(Protocol):
@@ -310,13 +310,13 @@ def _hold(rehearsal: Ledger, held: Mapping[str, tuple[Use, ...]], **said: Any) -
 
 def _take(rehearsal: Ledger, name: str, one: RecordedConsumer) -> None:
     """Let a known consumer take what it has, where it is assigned, else where there is room."""
-    joint = split(one.amounts)
+    joint = split_placed(one.amounts)
     said: dict[str, Any] = {
         "project": one.project,
         "user": one.user,
         "consumer_type": one.consumer_type,
     }
-    if joint is not None and not all(amount.is_assigned for amount in joint.located.values()):
+    if joint is not None and not all(amount.is_assigned for amount in joint.placed.values()):
         rehearsal.claim(one.consumer, {name: one.amounts}, **said)
         return
     columns = rehearsal.backend.read(name)
@@ -331,19 +331,19 @@ def _take(rehearsal: Ledger, name: str, one: RecordedConsumer) -> None:
     _hold(rehearsal, {one.consumer: tuple(uses)}, request=stored, **said)
 
 
-def _located(columns: Columns, joint: Joint) -> Iterator[Use]:
+def _located(columns: Columns, joint: PlacementSplit) -> Iterator[Use]:
     """Yield what assigned amounts take of the providers of a tree.
 
     :raises CapacityException: if nothing of their kind lies over the tree
     """
     (root,) = set(columns.providers.root_id)
     views = LocatedViews(columns).of_host(root)
-    for kind, amount in joint.located.items():
+    for kind, amount in joint.placed.items():
         if kind not in views:
             where = columns.providers.name[columns.providers.provider_id.index(root)]
-            raise exceptions.CapacityException([absent(kind, amount.pieces, where)])
+            raise exceptions.CapacityException([absent(kind, amount.item_count, where)])
         # what stands beside an amount is no part of what is kept of it
-        yield from views[kind].deltas(amount.with_beside(()))
+        yield from views[kind].deltas(amount.counting_separately(()))
 
 
 def _order(

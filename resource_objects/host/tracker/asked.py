@@ -67,10 +67,10 @@ class Asked:
             if request is None:
                 amounts = given.unnamed.resources
         else:
-            amounts, request = Amounts.of(given), None
+            amounts, request = Amounts.from_value(given), None
         if not amounts:
             Request(amounts)  # raises: it asks for nothing
-        besides = _NOTHING if overhead is None else Amounts.of(overhead(amounts))
+        besides = _NOTHING if overhead is None else Amounts.from_value(overhead(amounts))
         return cls(amounts, request, besides, found)
 
     def __str__(self) -> str:
@@ -208,7 +208,7 @@ def _own_of(found: Candidate, overhead: Overhead | None) -> Amounts:
         return whole
     own = whole
     for _ in range(_ROUNDS):  # it may depend on the amounts that it is added to
-        besides = Amounts.of(overhead(own))
+        besides = Amounts.from_value(overhead(own))
         if own + besides == whole:
             return own
         own = whole - besides
@@ -236,7 +236,9 @@ def _is_same(asked: Request, claim: Claim, has_conditions: bool) -> bool:
 def _counted(request: Request) -> Request:
     """Return a request in the one form of all that say the same counts."""
     group = request.unnamed
-    return request.with_unnamed(group.replace(resources=group.resources.counted().bare()))
+    return request.with_unnamed(
+        group.replace(resources=group.resources.with_implied_counts().as_requested())
+    )
 
 
 def _as_specific(asked: Request, held: Request) -> Request:
@@ -256,5 +258,5 @@ def _topology(request: Request) -> NUMATopologyAmount | None:
 
 def _with_topology(request: Request, topology: NUMATopologyAmount) -> Request:
     group = request.unnamed
-    amounts = Amounts({**dict(group.resources.bare().by_name()), "NUMA_TOPOLOGY": topology})
+    amounts = Amounts({**dict(group.resources.as_requested().by_name()), "NUMA_TOPOLOGY": topology})
     return request.with_unnamed(group.replace(resources=amounts))

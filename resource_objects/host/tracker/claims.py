@@ -366,7 +366,7 @@ class HostClaims:
         refitted = self._driver.admit(host, claim.consumer, held)
         if refitted is None:
             return claim
-        wanted = {name: Amounts.of(amounts) for name, amounts in refitted.items()}
+        wanted = {name: Amounts.from_value(amounts) for name, amounts in refitted.items()}
         if unassigned(wanted) != unassigned(held) or page_sizes(wanted) != page_sizes(held):
             raise exceptions.InvalidInput(
                 "amount",
@@ -377,7 +377,7 @@ class HostClaims:
         allocations = [
             Allocation(provider=name, resource_class=kind, amount=amount)
             for name, amounts in wanted.items()
-            for kind, amount in amounts.bare().by_name()
+            for kind, amount in amounts.as_requested().by_name()
         ]
         try:
             return self._replaced(claim, allocations, said)

@@ -171,8 +171,12 @@ def _with_topology(
     amounts: Mapping[str, Any], topology: FlavorTopology, groups: Mapping[str, GroupWords]
 ) -> dict[str, Any]:
     """Return amounts with a topology's CPUs and memory in place of the flavor's."""
-    counted = {name: int(amount) for name, amount in topology.resources.counted().by_name()
-               if isinstance(amount, IntegerAmount)}  # fmt: skip
+    requested = topology.resources.with_implied_counts()
+    counted = {
+        name: int(amount)
+        for name, amount in requested.by_name()
+        if isinstance(amount, IntegerAmount)
+    }
     for suffix, group in groups.items():
         for name in sorted(group.said.intersection(_OF_TOPOLOGY)):
             amount = group.amounts.get(name, 0)

@@ -109,8 +109,8 @@ class FlavorTopology:
         """
         amounts: dict[str, Any] = {"VCPU": self.vcpus, "MEMORY_MB": self.memory_mb}
         if self.amount is not None:
-            amounts = {**self.amount.located, "NUMA_TOPOLOGY": self.amount}
-        return Amounts.of({**amounts, **self.pmem})
+            amounts = {**self.amount.placed_counts, "NUMA_TOPOLOGY": self.amount}
+        return Amounts.from_value({**amounts, **self.pmem})
 
 
 def flavor_topology(

@@ -69,7 +69,7 @@ class NUMATopologyAmount(abstract.Amount):
     ``emulator_cpu``      assigned, and the policy is isolate: the CPU of the emulator
     ``gives_back``        whether this is given back (the negative of an assigned amount)
     ``beside``            classes of the counts that stand beside it in the same amounts, and that
-                          it does not take itself; see :meth:`~.amounts.Amounts.counted`
+                          it does not take itself; see :meth:`~.amounts.Amounts.with_implied_counts`
     ====================  ==========================================================================
 
     >>> from resource_objects.resources.numa import numa
@@ -122,7 +122,7 @@ class NUMATopologyAmount(abstract.Amount):
         return self.emulator_policy == ISOLATE
 
     @functools.cached_property  # asked again and again while it is decided
-    def located(self) -> Mapping[str, int]:
+    def placed_counts(self) -> Mapping[str, int]:
         """What this says where it is, as counts: of CPUs, and of memory in pages of any size."""
         dedicated = sum(len(cell.dedicated) for cell in self.cells) + self.has_emulator
         counts = {
@@ -133,13 +133,13 @@ class NUMATopologyAmount(abstract.Amount):
         return FrozenDict({name: count for name, count in counts.items() if count})
 
     @functools.cached_property
-    def of_host(self) -> Mapping[str, int]:
+    def host_usage(self) -> Mapping[str, int]:
         """What the host as a whole gives of it, as counts: CPUs, and ordinary memory.
 
         Of one that is not assigned, what is known: memory counts only if it cannot be in huge
         pages, and CPUs left empty do not count.
         """
-        counts = dict(self.located)
+        counts = dict(self.placed_counts)
         if self.placed:
             counts["PCPU"] = sum(len(p.pins) + len(p.idle) for p in self.placed) + self.has_emulator
             pairs = zip(self.cells, self.placed, strict=True)
@@ -149,19 +149,24 @@ class NUMATopologyAmount(abstract.Amount):
         return FrozenDict({name: count for name, count in counts.items() if count})
 
     @functools.cached_property
-    def said(self) -> Mapping[str, int]:
+    def requested_host_usage(self) -> Mapping[str, int]:
         """The counts that go with what was asked: memory only if it cannot be in huge pages."""
-        counts = self.located
+        counts = self.placed_counts
         if self.page_size in ("", SMALL):
             return counts
         return FrozenDict({name: n for name, n in counts.items() if name != "MEMORY_MB"})
 
-    def with_beside(self, classes: Collection[str]) -> Self:
+    @property
+    def counted_separately(self) -> frozenset[str]:
+        """The classes of the host's counts that are requested in addition, as ``beside`` lists."""
+        return self.beside
+
+    def counting_separately(self, classes: Collection[str]) -> Self:
         """Return this where these classes are counted beside it."""
         return self._evolve(beside=frozenset(classes))
 
     @property
-    def pieces(self) -> int:
+    def item_count(self) -> int:
         """How many guest cells there are."""
         return len(self.cells)
 
@@ -196,7 +201,7 @@ class NUMATopologyAmount(abstract.Amount):
     def to_records(self, resource_class: str) -> tuple[AmountRecord, ...]:
         """Return what it stands for in plain counts; where they are kept, its inventory knows."""
         sign = -1 if self.gives_back else 1
-        return tuple(AmountRecord(name, sign * count) for name, count in self.located.items())
+        return tuple(AmountRecord(name, sign * count) for name, count in self.placed_counts.items())
 
     # --- where it is ---
 

@@ -372,7 +372,7 @@ def is_short(problem: CellProblem) -> bool:
 
 def _short(problem: CellProblem) -> Iterator[Reason]:
     """Yield what the host as a whole has less of than is asked."""
-    for name, count in problem.amount.of_host.items():
+    for name, count in problem.amount.host_usage.items():
         left = None if problem.room is None else problem.room.get(name)
         if left is not None and count > left:
             yield Reason(Rule.CAPACITY, count, left, 0, name)

@@ -12,7 +12,6 @@ from resource_objects import base, fields, ratio
 from resource_objects.exceptions import CapacityException, InvalidInventory
 from resource_objects.resources import abstract
 from resource_objects.resources.context import ANYWHERE, CellMap, Context
-from resource_objects.resources.located import Affine, Located
 from resource_objects.resources.numa import storage, usage
 from resource_objects.resources.numa.amount import NUMATopologyAmount, given
 from resource_objects.resources.numa.cell_fit import given_limit
@@ -25,18 +24,19 @@ from resource_objects.resources.numa.cells import (
     usage_of,
 )
 from resource_objects.resources.numa.fit import far_from, place
+from resource_objects.resources.placed import HasAffinity, PlacedInventory
 from resource_objects.resources.records import (
     AmountRecord,
     InventoryPart,
     InventoryRecord,
-    KeptPart,
+    StoredPart,
 )
 
 _ONE: Final = Decimal(1)
 
 
 @base.register
-class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Inventory):
+class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, abstract.Inventory):
     """The NUMA cells of a host, what is used of each, and where an amount would go.
 
     ================  ==============================================================================
@@ -226,13 +226,13 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
         """
         return usage.refreshed(self._working, given(assigned))
 
-    def note(self, assigned: abstract.Amount) -> None:
+    def record_allocation(self, assigned: abstract.Amount) -> None:
         if self.taken and any(cell.serves_either_way for cell in self._working):
             self._store("taken", tuple(map(self.refreshed, self.taken)))
             assigned = self.refreshed(assigned)
-        super().note(assigned)
+        super().record_allocation(assigned)
 
-    def _take(self, assigned: abstract.Amount) -> None:
+    def _apply(self, assigned: abstract.Amount) -> None:
         changed, room = usage.after(self._working, self.room, given(assigned))
         used = list(self.usage)
         for number, cell in changed.items():
@@ -297,7 +297,7 @@ class NUMATopologyInventory(Located[NUMATopologyAmount], Affine, abstract.Invent
         return storage.to_allocations(self._working, given(assigned))
 
     def with_use(
-        self, before: Sequence[KeptPart], parts: Sequence[KeptPart], room: Mapping[str, int]
+        self, before: Sequence[StoredPart], parts: Sequence[StoredPart], room: Mapping[str, int]
     ) -> NUMATopologyInventory:
         """Return the inventory over the same cells, of which something else is used."""
         usage, working = list(self.usage), list(self._working)

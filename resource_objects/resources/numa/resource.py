@@ -14,8 +14,8 @@ from resource_objects.resources.numa.amount import NUMATopologyAmount, given, lo
 from resource_objects.resources.numa.cell_fit import NUMATopologyLimit
 from resource_objects.resources.numa.cells import HostCell
 from resource_objects.resources.numa.inventory import NUMATopologyInventory
-from resource_objects.resources.records import InventoryRecord, KeptPart
-from resource_objects.resources.weakening import Weakening
+from resource_objects.resources.records import InventoryRecord, StoredPart
+from resource_objects.resources.relaxations import RelaxationLadder
 
 
 @base.register
@@ -32,7 +32,7 @@ class NUMATopologyResource(abstract.Resource):
     amount_kind = NUMATopologyAmount
     limit_kind = NUMATopologyLimit
     inventory_kind = NUMATopologyInventory
-    is_located = True
+    is_placed = True
 
     @on_class_or_instance
     def make_amount(this: Any, /, *args: Any, **words: Any) -> NUMATopologyAmount:  # noqa: N805
@@ -52,19 +52,19 @@ class NUMATopologyResource(abstract.Resource):
 
     def inventory_from_records(self, records: Sequence[InventoryRecord]) -> NUMATopologyInventory:
         """Refuse: without its description a cell is not known."""
-        return self.inventory_from_kept(records, None)
+        return self.inventory_from_storage(records, None)
 
-    def inventory_from_kept(
+    def inventory_from_storage(
         self, records: Sequence[InventoryRecord], description: str | None
     ) -> NUMATopologyInventory:
         """Return the inventory of one cell; which CPUs are taken, :meth:`from_parts` knows.
 
         :raises InvalidInventory: if the description is none, or does not go with the records
         """
-        return self.from_parts([KeptPart(tuple(records), description)])
+        return self.inventory_from_parts([StoredPart(tuple(records), description)])
 
-    def from_parts(
-        self, parts: Sequence[KeptPart], room: Mapping[str, int] | None = None
+    def inventory_from_parts(
+        self, parts: Sequence[StoredPart], room: Mapping[str, int] | None = None
     ) -> NUMATopologyInventory:
         """Return the inventory over the cells as they are kept.
 
@@ -79,7 +79,9 @@ class NUMATopologyResource(abstract.Resource):
         """Return what each guest cell needs of a host cell at least, by class."""
         return lower_bounds(given(amount), classes)
 
-    def weaker(self, amount: abstract.Amount) -> Iterator[Weakening[NUMATopologyAmount]]:
+    def relaxations(
+        self, amount: abstract.Amount
+    ) -> Iterator[RelaxationLadder[NUMATopologyAmount]]:
         """Yield how less could be asked (:mod:`.weaker`)."""
         return weaker.weaker(given(amount))
 

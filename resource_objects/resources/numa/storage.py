@@ -55,7 +55,7 @@ from resource_objects.resources.parts import (
     units_taken,
     used_otherwise,
 )
-from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
+from resource_objects.resources.records import AmountRecord, InventoryRecord, StoredPart
 
 VCPU, PCPU, MEMORY_MB = "VCPU", "PCPU", "MEMORY_MB"
 #: The classes of a cell that are its host's too.
@@ -194,7 +194,7 @@ class GatheredCells(NamedTuple):
 
 
 def usage_changed(
-    cells: Sequence[HostCell], before: Sequence[KeptPart], parts: Sequence[KeptPart]
+    cells: Sequence[HostCell], before: Sequence[StoredPart], parts: Sequence[StoredPart]
 ) -> Iterator[tuple[int, CellUsage]]:
     """Yield what is used of each cell where it is something else now, by place."""
     changed, units = used_otherwise(before, parts)
@@ -208,7 +208,7 @@ def usage_changed(
         yield place, _usage(cells[place], records, part.units.get(PCPU, ()), taken)
 
 
-def from_parts(parts: Sequence[KeptPart]) -> GatheredCells:
+def from_parts(parts: Sequence[StoredPart]) -> GatheredCells:
     """Return cells as they are kept, and what is used of them.
 
     A CPU that somebody took of one cell is pinned in whichever it is now: firmware may number cells

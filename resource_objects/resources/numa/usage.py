@@ -182,7 +182,7 @@ def _short(room: Mapping[str, int] | None, amount: NUMATopologyAmount) -> list[R
     """Return what the host as a whole has less of."""
     return [
         Reason(Rule.CAPACITY, count, room[name], 0, name)
-        for name, count in amount.of_host.items()
+        for name, count in amount.host_usage.items()
         if room is not None and count > room.get(name, count)
     ]
 
@@ -219,7 +219,7 @@ def after(
     if room is None:
         return changed, None
     left = {
-        name: count - sign * amount.of_host.get(name, 0) if name in _OF_HOST else count
+        name: count - sign * amount.host_usage.get(name, 0) if name in _OF_HOST else count
         for name, count in room.items()
     }
     return changed, left

@@ -19,10 +19,10 @@ from resource_objects.resources.numa.amount import (
     numa,
 )
 from resource_objects.resources.numa.cells import ANY, KIB, LARGE, SMALL, show_kib
-from resource_objects.resources.weakening import Step, Weakening, stated
+from resource_objects.resources.relaxations import RelaxationLadder, RelaxationStep, stated
 
 
-def weaker(amount: NUMATopologyAmount) -> Iterator[Weakening[NUMATopologyAmount]]:
+def weaker(amount: NUMATopologyAmount) -> Iterator[RelaxationLadder[NUMATopologyAmount]]:
     """Yield how less could be asked, each by itself; nothing of an amount that is assigned.
 
     CPUs and memory are less in the guest cells that have most: by one CPU of each, or by a page or
@@ -55,7 +55,7 @@ def weaker(amount: NUMATopologyAmount) -> Iterator[Weakening[NUMATopologyAmount]
 _Figures = tuple[int, int, int]
 
 
-def _of_counts(amount: NUMATopologyAmount) -> Iterator[Weakening[NUMATopologyAmount]]:
+def _of_counts(amount: NUMATopologyAmount) -> Iterator[RelaxationLadder[NUMATopologyAmount]]:
     for place, name in enumerate(("VCPU", "PCPU", "MEMORY_MB")):
         unit = _unit(amount.page_size) if name == "MEMORY_MB" else 1
         if unit is None:
@@ -64,7 +64,7 @@ def _of_counts(amount: NUMATopologyAmount) -> Iterator[Weakening[NUMATopologyAmo
         steps = -(-most // unit)
         less = partial(_less, amount, place, name, unit, steps)
         if steps:
-            yield Weakening("amount", name, steps, less, is_ordered=name != "PCPU")
+            yield RelaxationLadder("amount", name, steps, less, is_ordered=name != "PCPU")
 
 
 def _unit(page_size: str) -> int | None:
@@ -81,13 +81,13 @@ def _figures(amount: NUMATopologyAmount) -> list[_Figures]:
 
 def _less(
     amount: NUMATopologyAmount, place: int, name: str, unit: int, steps: int, number: int
-) -> Step[NUMATopologyAmount]:
+) -> RelaxationStep[NUMATopologyAmount]:
     """Return the amount no guest cell of which has more than so many units less than the most."""
     most = (steps - number) * unit
-    asked = amount.located[name]
+    asked = amount.placed_counts[name]
     given_up = sum(max(0, figures[place] - most) for figures in _figures(amount))
     told = f"{name}={asked - given_up} instead of {asked}"
-    return Step(told, Fraction(given_up, asked), partial(_bounded, amount, place, most))
+    return RelaxationStep(told, Fraction(given_up, asked), partial(_bounded, amount, place, most))
 
 
 def _bounded(amount: NUMATopologyAmount, place: int, most: int) -> NUMATopologyAmount:
@@ -109,8 +109,10 @@ def _bounded(amount: NUMATopologyAmount, place: int, most: int) -> NUMATopologyA
 # --- policies -------------------------------------------------------------------------------------
 
 
-def _of_policies(amount: NUMATopologyAmount) -> Iterator[Weakening[NUMATopologyAmount]]:
-    def of(subject: str, *steps: tuple[str, dict[str, object]]) -> Weakening[NUMATopologyAmount]:
+def _of_policies(amount: NUMATopologyAmount) -> Iterator[RelaxationLadder[NUMATopologyAmount]]:
+    def of(
+        subject: str, *steps: tuple[str, dict[str, object]]
+    ) -> RelaxationLadder[NUMATopologyAmount]:
         made = [(told, partial(amount.replace, **fields)) for told, fields in steps]
         return stated("policy", subject, *made)
 
@@ -149,7 +151,7 @@ def _of_pages(page_size: str) -> Iterator[tuple[str, dict[str, object]]]:
 # --- guest cells ----------------------------------------------------------------------------------
 
 
-def _of_cells(amount: NUMATopologyAmount) -> Iterator[Weakening[NUMATopologyAmount]]:
+def _of_cells(amount: NUMATopologyAmount) -> Iterator[RelaxationLadder[NUMATopologyAmount]]:
     shared, dedicated, memory = (sum(some) for some in zip(*_figures(amount), strict=True))
     make = partial(numa, shared=shared, dedicated=dedicated, memory_mb=memory)
     every, now = gcd(shared, dedicated, memory), len(amount.cells)

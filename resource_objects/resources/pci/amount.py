@@ -101,12 +101,12 @@ class PCIAmount(abstract.Amount):
         return sum(request.count for request in self.requests)
 
     @property
-    def locates(self) -> bool:
+    def is_placed(self) -> bool:
         """True: it says which devices."""
         return True
 
     @functools.cached_property  # asked again and again while it is decided
-    def located(self) -> Mapping[str, int]:
+    def placed_counts(self) -> Mapping[str, int]:
         """The counts that it stands for, by class, as far as the class is known."""
         if self.placed:
             return fields.FrozenDict(Counter(device.resource_class for device in self.placed))
@@ -117,14 +117,14 @@ class PCIAmount(abstract.Amount):
         return fields.FrozenDict(counts)
 
     @property
-    def pieces(self) -> int:
+    def item_count(self) -> int:
         """How many devices, over all requests."""
         return self.count
 
     @property
-    def of_parts(self) -> Mapping[str, int]:
+    def parts_usage(self) -> Mapping[str, int]:
         """The same counts: whichever parts give them, together they have so many."""
-        return self.located
+        return self.placed_counts
 
     # --- which they are ---
 
@@ -168,7 +168,7 @@ class PCIAmount(abstract.Amount):
         return bool(self.placed)
 
     @property
-    def names_affinity(self) -> bool:
+    def has_affinity(self) -> bool:
         """Whether some request has another affinity than ``legacy``, which stands for none said."""
         return any(request.affinity != LEGACY for request in self.requests)
 
@@ -194,7 +194,7 @@ class PCIAmount(abstract.Amount):
     def to_records(self, resource_class: str) -> tuple[AmountRecord, ...]:
         """Return what it stands for in counts; where they are kept, its inventory knows."""
         sign = -1 if self.gives_back else 1
-        return tuple(AmountRecord(name, sign * count) for name, count in self.located.items())
+        return tuple(AmountRecord(name, sign * count) for name, count in self.placed_counts.items())
 
     def _validate(self) -> None:
         if not 1 <= len(self.requests) <= MAX_REQUESTS:

@@ -16,7 +16,6 @@ from resource_objects.resources.context import (
     CellMap,
     Context,
 )
-from resource_objects.resources.located import Affine, Identified, Located, PartialRequest
 from resource_objects.resources.pci import storage, usage
 from resource_objects.resources.pci.affinity import AssignedDevices, RequestedDevices
 from resource_objects.resources.pci.amount import PCIAmount, devices, given
@@ -39,18 +38,24 @@ from resource_objects.resources.pci.fit import (
     place,
 )
 from resource_objects.resources.pci.usage import Renewed
+from resource_objects.resources.placed import (
+    HasAffinity,
+    HasNamedUnits,
+    PartialRequest,
+    PlacedInventory,
+)
 from resource_objects.resources.records import (
     AmountRecord,
     InventoryPart,
     InventoryRecord,
-    KeptPart,
+    StoredPart,
 )
 
 _invalid_device = functools.partial(exceptions.InvalidInput, "device")
 
 
 @base.register
-class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
+class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstract.Inventory):
     """PCI devices, what is taken of each, and which would meet an amount.
 
     =============  =================================================================================
@@ -190,16 +195,16 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
     ) -> PCIAmount:
         """Claim the devices that :meth:`fit` returns, or release assigned ones."""
         assigned = self.fit(amount, limit, context)
-        self.take(assigned)
+        self.apply(assigned)
         return assigned
 
-    def _take(self, assigned: abstract.Amount) -> None:
+    def _apply(self, assigned: abstract.Amount) -> None:
         taken = given(assigned)
         self._undo = self.devices, self.usage, self.taken
         changed = usage.after(self._shelf, taken)
         self._write(changed, usage.waiting(self._shelf, changed) if taken.gives_back else {})
 
-    def _untake(self, assigned: abstract.Amount) -> None:
+    def _revert(self, assigned: abstract.Amount) -> None:
         """Take back what :meth:`take` did a moment ago: nothing was used meanwhile."""
         if self._undo is not None:
             devices, used, taken = self._undo
@@ -207,14 +212,14 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             self._store("taken", taken)
             self._renew(devices)
 
-    def _noted_in_part(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
+    def _recorded_in_part(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
         return usage.noted_in_part(taken, assigned)
 
-    def joined(self, several: Sequence[abstract.Amount]) -> PCIAmount | None:
+    def merged(self, several: Sequence[abstract.Amount]) -> PCIAmount | None:
         """Return one amount that says what several say, None if some take and some give back."""
         return usage.joined([given(one) for one in several])
 
-    def without(self, assigned: abstract.Amount) -> PCIInventory:
+    def without_allocation(self, assigned: abstract.Amount) -> PCIInventory:
         """Return a copy as if devices that are taken had never been taken."""
         found: PCIInventory = self.obj_clone()
         found.withhold(self._withheld)
@@ -329,13 +334,13 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
                 one.name,
                 type(self)(one.devices, usage=one.usage, resource_class=self.resource_class),
                 traits=one.traits,
-                within=one.within,
+                uses=one.within,
             )
             for one in storage.split_parts(self.devices, self.usage)
         )
 
     def with_use(
-        self, before: Sequence[KeptPart], parts: Sequence[KeptPart], room: Mapping[str, int]
+        self, before: Sequence[StoredPart], parts: Sequence[StoredPart], room: Mapping[str, int]
     ) -> PCIInventory | None:
         """Return the inventory over the same devices, of which others are taken; None if that is
         not about the devices of the changed parts alone, or they do not go together any more."""
@@ -396,7 +401,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             and (parts := self._shelf.parts_of(device.address))
         }
 
-    def is_asked(self, amount: abstract.Amount, unit: str) -> bool:
+    def is_requested(self, amount: abstract.Amount, unit: str) -> bool:
         """Return whether a device, or the one that it is a part of, is of a kind asked for."""
         device = self._shelf.devices.get(unit)
         if device is None or not isinstance(amount, PCIAmount):
@@ -413,7 +418,7 @@ class PCIInventory(Identified, Located[PCIAmount], Affine, abstract.Inventory):
             found.append((amount, self._addresses(parts), times))
         return may_meet_all(self._shelf, found)
 
-    def some_units(
+    def select_units(
         self, place: int, resource_class: str, count: int, taken: Collection[str] = ()
     ) -> tuple[str, ...] | None:
         """Return so many devices of a part that are free, by address; None if there are fewer."""

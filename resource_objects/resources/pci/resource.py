@@ -15,8 +15,8 @@ from resource_objects.resources.pci.amount import PCIAmount, devices, given
 from resource_objects.resources.pci.device import ALLOCATED, Device, DeviceUse
 from resource_objects.resources.pci.device_groups import NOTHING_WITHHELD
 from resource_objects.resources.pci.inventory import PCIInventory, given_inventory
-from resource_objects.resources.records import InventoryRecord, KeptPart
-from resource_objects.resources.weakening import Weakening
+from resource_objects.resources.records import InventoryRecord, StoredPart
+from resource_objects.resources.relaxations import RelaxationLadder
 
 
 @base.register
@@ -34,7 +34,7 @@ class PCIResource(abstract.Resource):
 
     amount_kind = PCIAmount
     inventory_kind = PCIInventory
-    is_located = True
+    is_placed = True
 
     @on_class_or_instance
     def make_amount(this: Any, /, *args: Any, **words: Any) -> PCIAmount:  # noqa: N805
@@ -54,16 +54,16 @@ class PCIResource(abstract.Resource):
 
     def inventory_from_records(self, records: Sequence[InventoryRecord]) -> PCIInventory:
         """Refuse: without its description a device is not known."""
-        return self.inventory_from_kept(records, None)
+        return self.inventory_from_storage(records, None)
 
-    def inventory_from_kept(
+    def inventory_from_storage(
         self, records: Sequence[InventoryRecord], description: str | None
     ) -> PCIInventory:
         """Return the inventory of one provider; which devices are taken, :meth:`from_parts` knows.
 
         :raises InvalidInventory: if the description is none, or does not go with the records
         """
-        made = self.from_parts([KeptPart(tuple(records), description)])
+        made = self.inventory_from_parts([StoredPart(tuple(records), description)])
         removed = storage.removed_of(description or "")
         if removed:  # allocations are not known here: as it was stored, so that nothing changes
             kept = [use for use in made.usage if use.address not in removed]
@@ -71,7 +71,7 @@ class PCIResource(abstract.Resource):
             made.update(usage=[*kept, *gone])
         return made
 
-    def weaker(self, amount: abstract.Amount) -> Iterator[Weakening[PCIAmount]]:
+    def relaxations(self, amount: abstract.Amount) -> Iterator[RelaxationLadder[PCIAmount]]:
         """Yield how less could be asked (:mod:`.weaker`)."""
         return weaker.weaker(given(amount))
 
@@ -79,8 +79,8 @@ class PCIResource(abstract.Resource):
         """Return the host cell that a device, or a card with its functions, is next to."""
         return storage.node_of(description)
 
-    def from_parts(
-        self, parts: Sequence[KeptPart], room: Mapping[str, int] | None = None
+    def inventory_from_parts(
+        self, parts: Sequence[StoredPart], room: Mapping[str, int] | None = None
     ) -> PCIInventory:
         """Return the inventory over the devices as they are storage.
 

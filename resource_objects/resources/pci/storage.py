@@ -47,7 +47,7 @@ from resource_objects.resources.pci.fit import (
     with_devices,
 )
 from resource_objects.resources.pci.usage import check_devices
-from resource_objects.resources.records import AmountRecord, InventoryRecord, KeptPart
+from resource_objects.resources.records import AmountRecord, InventoryRecord, StoredPart
 
 #: Why a device that is here is not given out: it is gone, or another by now; or it is spent.
 _GONE, _SPENT = "gone", "spent"
@@ -191,7 +191,7 @@ class GatheredDevices(NamedTuple):
     withheld: Withheld
 
 
-def from_parts(parts: Sequence[KeptPart]) -> GatheredDevices:
+def from_parts(parts: Sequence[StoredPart]) -> GatheredDevices:
     """Return devices as they are kept, and what is used of them.
 
     Who took some without saying which has the last ones that are free, as far as anybody can tell.
@@ -204,11 +204,11 @@ def from_parts(parts: Sequence[KeptPart]) -> GatheredDevices:
     usage: list[DeviceUse] = []
     seen: set[str] = set()
     taken = units_taken(parts)
-    out = frozenset[str]().union(*[part.out for part in parts if part.out])
+    out = frozenset[str]().union(*[part.unavailable for part in parts if part.unavailable])
     spare: dict[tuple[str, str], int] = {}
     shared: set[tuple[str, str]] = set()
     for limited in parts:
-        part = limited.unlimited or limited
+        part = limited.without_limit or limited
         own, withheld = _devices(part.description)
         is_plain = len(own) == 1 and not withheld and part is limited
         if is_plain and _is_idle(part, own[0], taken):
@@ -238,7 +238,7 @@ def from_parts(parts: Sequence[KeptPart]) -> GatheredDevices:
 
 
 def usage_changed(
-    before: Sequence[KeptPart], parts: Sequence[KeptPart]
+    before: Sequence[StoredPart], parts: Sequence[StoredPart]
 ) -> dict[str, DeviceUse | None] | None:
     """Return what is used of each device of the parts that changed, None for nothing.
 
@@ -263,7 +263,7 @@ def usage_changed(
     return found if units <= there else None
 
 
-def _is_idle(part: KeptPart, device: Device, taken: Collection[str]) -> bool:
+def _is_idle(part: StoredPart, device: Device, taken: Collection[str]) -> bool:
     """Return whether a part is one device of which nothing is used, as most are when one is taken.
 
     What is asked here in one look, the rest of :func:`from_parts` asks step by step.
@@ -275,11 +275,11 @@ def _is_idle(part: KeptPart, device: Device, taken: Collection[str]) -> bool:
         record.resource_class == device.resource_class
         and record.total == 1
         and record.capacity - record.used >= 1
-        and part.left.get(record.resource_class, 1) >= 1
+        and part.left_by_shares.get(record.resource_class, 1) >= 1
         and (part.traits is None or part.traits == device.traits)
         and device.address not in taken
         and device.parent not in taken
-        and device.address not in part.out
+        and device.address not in part.unavailable
     )
 
 
@@ -326,7 +326,7 @@ def node_of(description: str) -> int | None:
     return nodes.pop() if len(nodes) == 1 else None
 
 
-def _check_figures(part: KeptPart, devices: Sequence[Device]) -> None:
+def _check_figures(part: StoredPart, devices: Sequence[Device]) -> None:
     counts = Counter(device.resource_class for device in devices)
     totals = {record.resource_class: record.total for record in part.records}
     if any(totals.get(name) != count for name, count in counts.items()):
@@ -345,7 +345,7 @@ def _with_traits(devices: Sequence[Device], traits: frozenset[str] | None) -> It
 
 
 def _usage(
-    part: KeptPart, devices: Sequence[Device], withheld: Mapping[str, str], taken: Collection[str]
+    part: StoredPart, devices: Sequence[Device], withheld: Mapping[str, str], taken: Collection[str]
 ) -> dict[str, DeviceUse]:
     """Return what is used of the devices of a part.
 
@@ -361,7 +361,7 @@ def _usage(
             uses[address] = _use(address, ALLOCATED, gone)
         elif address in withheld:
             uses[address] = _use(address, SPENT)
-        elif address in part.out:
+        elif address in part.unavailable:
             uses[address] = _use(address, UNAVAILABLE)
     whole = [device for device in devices if device.can_be_split]
     for device in whole:
@@ -386,7 +386,7 @@ def _use(address: str, state: str, gone: bool = False) -> DeviceUse:
 
 
 def _used_up(
-    part: KeptPart, name: str, devices: Sequence[Device], uses: Mapping[str, DeviceUse]
+    part: StoredPart, name: str, devices: Sequence[Device], uses: Mapping[str, DeviceUse]
 ) -> Sequence[str]:
     """Return devices of a class that seem free and are not, as far as anybody can tell.
 
@@ -398,7 +398,7 @@ def _used_up(
 
 
 def _spare(
-    part: KeptPart, devices: Sequence[Device], uses: Mapping[str, DeviceUse]
+    part: StoredPart, devices: Sequence[Device], uses: Mapping[str, DeviceUse]
 ) -> Iterator[tuple[tuple[str, str], int]]:
     """Yield how many of the free devices of each class have to stay so, where some have.
 
@@ -411,10 +411,10 @@ def _spare(
             yield (part_name(devices[0]), name), spare
 
 
-def _left(part: KeptPart, name: str, free: int) -> int:
+def _left(part: StoredPart, name: str, free: int) -> int:
     """Return how many of the free devices of a class its figures leave; less than none, too."""
     figures = (one.capacity - one.used for one in part.records if one.resource_class == name)
-    return min(*figures, part.left.get(name, free), free)
+    return min(*figures, part.left_by_shares.get(name, free), free)
 
 
 def _is_free(device: Device, uses: Mapping[str, DeviceUse]) -> bool:

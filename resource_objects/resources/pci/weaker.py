@@ -8,7 +8,7 @@ from functools import partial
 
 from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount
 from resource_objects.resources.pci.device import LEGACY, PREFERRED, REQUIRED, SOCKET
-from resource_objects.resources.weakening import Step, Weakening, stated
+from resource_objects.resources.relaxations import RelaxationLadder, RelaxationStep, stated
 
 #: What is less near, the nearest first.
 _LESS_NEAR = {
@@ -19,7 +19,7 @@ _LESS_NEAR = {
 }
 
 
-def weaker(amount: PCIAmount) -> Iterator[Weakening[PCIAmount]]:
+def weaker(amount: PCIAmount) -> Iterator[RelaxationLadder[PCIAmount]]:
     """Yield of each request fewer devices, down to none, and other affinities, less near.
 
     An amount that is assigned stays as it is; so does the count of a request that names a provider
@@ -40,7 +40,7 @@ def weaker(amount: PCIAmount) -> Iterator[Weakening[PCIAmount]]:
         name = request.alias or request.kinds
         if not request.providers:
             fewer = partial(_fewer, amount, place, name)
-            yield Weakening("amount", name, request.count, fewer, is_ordered=True)
+            yield RelaxationLadder("amount", name, request.count, fewer, is_ordered=True)
         steps = (
             (
                 f"affinity of {name} {affinity} instead of {request.affinity}",
@@ -52,12 +52,12 @@ def weaker(amount: PCIAmount) -> Iterator[Weakening[PCIAmount]]:
             yield stated("policy", f"affinity of {name}", *steps)
 
 
-def _fewer(amount: PCIAmount, place: int, name: str, number: int) -> Step[PCIAmount]:
+def _fewer(amount: PCIAmount, place: int, name: str, number: int) -> RelaxationStep[PCIAmount]:
     request = amount.requests[place]
     count = request.count - number
     new = request.replace(count=count) if count else None
     told = f"{name}={count} instead of {request.count}"
-    return Step(told, Fraction(number, request.count), partial(_with, amount, place, new))
+    return RelaxationStep(told, Fraction(number, request.count), partial(_with, amount, place, new))
 
 
 def _with(amount: PCIAmount, place: int, request: DeviceRequest | None) -> PCIAmount | None:

@@ -171,7 +171,7 @@ class Fragmentation(ArrayWeigher):
         if min(weights) < 0 or not sum(weights):
             raise _invalid_field("workload", workload, "weights of 0 or more, not all 0")
         self._tasks = [
-            dataclasses.replace(self.task(Amounts.of(text)), weight=weight)
+            dataclasses.replace(self.task(Amounts.from_value(text)), weight=weight)
             for text, weight in zip(workload, weights, strict=True)
         ]
 
@@ -181,9 +181,7 @@ class Fragmentation(ArrayWeigher):
         :raises InvalidInput: for parts of more than one device, or both parts and whole devices
         """
         amounts_of_kinds: Any = amounts.items()
-        counts = {
-            kind.name: int(amount) for kind, amount in amounts_of_kinds if not kind.is_located
-        }
+        counts = {kind.name: int(amount) for kind, amount in amounts_of_kinds if not kind.is_placed}
         devices = counts.pop(self._whole, 0)
         part = 0 if self._part is None else counts.pop(self._part, 0)
         if part > self._parts or (part and devices):

@@ -18,7 +18,7 @@ from resource_objects.providers.disabled import TRAIT
 from resource_objects.providers.holders import unit_removed
 from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
-from resource_objects.resources.located import Identified
+from resource_objects.resources.placed import HasNamedUnits
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.conditions.located import LocatedCondition
@@ -182,7 +182,7 @@ class DisabledParts(Condition):
         if view is None or place not in view.places:
             return False
         inventory = view.located.inventory
-        return not isinstance(inventory, Identified) or inventory.is_asked(part.amount, unit)
+        return not isinstance(inventory, HasNamedUnits) or inventory.is_requested(part.amount, unit)
 
 
 #: The providers of a class, which of them could provide it, and by required trait which have it.

@@ -23,7 +23,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
-from resource_objects.resources.located import Identified
+from resource_objects.resources.placed import HasNamedUnits
 from resource_objects.search.arrays import Booleans, Integers, sums_by
 from resource_objects.search.conditions.shortage import figures_of, full
 from resource_objects.search.demands import LocatedTreeDemand, Placing, bits
@@ -132,10 +132,12 @@ class LocatedCondition(Condition):
     def _totals(self) -> Iterator[tuple[Iterable[str], int]]:
         """Yield how much of some classes all parts together have free at least."""
         amount = self.amount
-        for name, count in amount.of_parts.items():
+        for name, count in amount.parts_usage.items():
             yield (name,), count
-        if amount.pieces and issubclass(resource(self.resource_class).inventory_kind, Identified):
-            yield {name for shape in self.parts.shapes for name in shape}, amount.pieces
+        if amount.item_count and issubclass(
+            resource(self.resource_class).inventory_kind, HasNamedUnits
+        ):
+            yield {name for shape in self.parts.shapes for name in shape}, amount.item_count
 
     def enough(self, trait: int | None) -> Booleans:
         """Return the hosts whose parts with a required trait may have enough; None: all parts."""
@@ -176,7 +178,7 @@ class LocatedCondition(Condition):
         With it come the inventories of the class, and which of these may provide it.
         """
         providers, amount = self.providers[self.allowed], self.amount
-        for name, count in {**amount.of_host, **amount.of_parts}.items():
+        for name, count in {**amount.host_usage, **amount.parts_usage}.items():
             rows = self.fleet.rows(name)
             yield count, rows, np.isin(rows.provider, providers)
 
@@ -335,7 +337,9 @@ class Refusal:
     def reason(self, rule: Rule, **fields: Any) -> Reason:
         """Return a reason about the first amount as a whole."""
         first = self._first
-        return Reason(rule, first.amount.pieces, 0, 0, first.resource_class, self._host, **fields)
+        return Reason(
+            rule, first.amount.item_count, 0, 0, first.resource_class, self._host, **fields
+        )
 
     def excluded(self, *more: tuple[tuple[Rule, str], Booleans]) -> list[Reason]:
         """Return the conditions that no part of the first amount meets, or that exclude each other.
@@ -345,7 +349,7 @@ class Refusal:
         first = self._first
         conditions = [*(condition for condition, _ in more), *first.requirements]
         failed = [*(flags for _, flags in more), *self._failed()]
-        requested, name = first.amount.pieces, first.resource_class
+        requested, name = first.amount.item_count, first.resource_class
         return excluded(conditions, failed, requested, name, self._host)
 
     def _failed(self) -> list[Booleans]:
@@ -386,12 +390,12 @@ class Refusal:
         """
         view, names = demand.view, [name]
         inventory = view.located.inventory
-        if name == demand.resource_class and isinstance(inventory, Identified):
+        if name == demand.resource_class and isinstance(inventory, HasNamedUnits):
             names = [
                 class_name
                 for class_name in view.located.shape.classes
                 if any(
-                    inventory.is_asked(demand.amount, unit)
+                    inventory.is_requested(demand.amount, unit)
                     for unit in inventory.units(class_name) or ()
                 )
             ]

@@ -34,7 +34,7 @@ from resource_objects.requests.request import CELLS
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import Budget
 from resource_objects.resources.distances import DistanceTable, distance_table, sets_by_distance
-from resource_objects.resources.located import cell_map_of
+from resource_objects.resources.placed import cell_map_of
 from resource_objects.search.arrays import Booleans, Integers, sums_by
 from resource_objects.search.conditions.amounts import ClassCondition, with_free_units
 from resource_objects.search.conditions.groups import Groups
@@ -260,7 +260,7 @@ class TopologyConstraint(Condition):
             if isinstance(condition, ClassCondition):
                 requested = condition.amount
             else:
-                requested = condition.amount.pieces
+                requested = condition.amount.item_count
             findings.begin(condition)
             sources, flags = findings.sources[condition]
             host, domain = sources.pairs.host, need.domain[sources.pairs.entry]

@@ -189,7 +189,7 @@ def deltas(amounts: dict[str, Any]) -> tuple[Use, ...]:
     return tuple(
         Use(uuid, record.resource_class, record.amount, record.units)
         for uuid, values in amounts.items()
-        for kind, amount in Amounts.of(values).by_name()
+        for kind, amount in Amounts.from_value(values).by_name()
         for record in amount.to_records(kind)
     )
 

@@ -89,7 +89,7 @@ def test_the_emulator_may_share_or_be_isolated(value: str) -> None:
 
 def test_an_isolated_emulator_takes_one_more_cpu() -> None:
     isolated = amount(DEDICATED | {"hw:emulator_threads_policy": "isolate"})
-    assert isolated.located == {"PCPU": 5, "MEMORY_MB": 2048}
+    assert isolated.placed_counts == {"PCPU": 5, "MEMORY_MB": 2048}
 
 
 def test_an_emulator_policy_that_there_is_not_is_refused() -> None:
@@ -133,13 +133,13 @@ def test_pcpu_is_one_more_for_an_isolated_emulator(count: str) -> None:
     assert "5: 4 of the flavor and 1 for the emulator" in refused(
         NovaRule.PCPU_COUNT_MISMATCH, {"resources:PCPU": count} | isolate
     )
-    assert amount({"resources:PCPU": "5"} | isolate).located["PCPU"] == 5
+    assert amount({"resources:PCPU": "5"} | isolate).placed_counts["PCPU"] == 5
 
 
 @pytest.mark.parametrize("count", ["4", "2"])
 def test_vcpu_implies_shared_however_much_it_is(count: str) -> None:
     assert asked({"resources:VCPU": count}).amount is None
-    assert amount(CELLS | {"resources:VCPU": count}).located["VCPU"] == 4
+    assert amount(CELLS | {"resources:VCPU": count}).placed_counts["VCPU"] == 4
 
 
 def test_an_amount_of_0_implies_nothing() -> None:

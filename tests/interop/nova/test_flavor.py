@@ -75,7 +75,7 @@ def test_all_cells_have_the_same_policies_and_page_size() -> None:
 
 
 def test_without_a_topology_a_request_asks_for_vcpus_and_memory() -> None:
-    assert asked().resources == Amounts.of({"VCPU": 4, "MEMORY_MB": 2048})
+    assert asked().resources == Amounts.from_value({"VCPU": 4, "MEMORY_MB": 2048})
 
 
 def test_vcpus_of_the_flavor_are_vcpu_and_pcpu() -> None:
@@ -91,7 +91,7 @@ def test_vcpus_of_the_flavor_are_vcpu_and_pcpu() -> None:
 
 def test_a_request_can_be_made_of_it() -> None:
     found = asked(DEDICATED | {"hw:numa_nodes": "2"})
-    assert Request(found.resources).resources == found.resources.counted()
+    assert Request(found.resources).resources == found.resources.with_implied_counts()
 
 
 def test_it_is_a_value() -> None:

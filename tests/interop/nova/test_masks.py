@@ -151,4 +151,4 @@ def test_a_mix_whose_vcpus_are_all_real_time_is_dedicated() -> None:
 def test_a_mix_counts_as_vcpu_and_pcpu() -> None:
     found = asked(MIXED | ISOLATE | {"hw:cpu_dedicated_mask": "0"})
     assert found.amount is not None
-    assert found.amount.located == {"VCPU": 3, "PCPU": 2, "MEMORY_MB": 2048}
+    assert found.amount.placed_counts == {"VCPU": 3, "PCPU": 2, "MEMORY_MB": 2048}

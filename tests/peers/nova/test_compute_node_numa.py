@@ -118,7 +118,7 @@ def plain(asked: NUMATopologyAmount) -> NUMATopologyAmount:
 
 def taken(ours: ComputeNode, chance: random.Random, asked: NUMATopologyAmount) -> Any:
     """Take a topology with its counts, either way; return it assigned, None if it does not fit."""
-    amounts = ro.Amounts({NUMA: asked}).counted()
+    amounts = ro.Amounts({NUMA: asked}).with_implied_counts()
     try:
         if not ours.inventories.can_provide(amounts):
             return None
@@ -130,7 +130,7 @@ def taken(ours: ComputeNode, chance: random.Random, asked: NUMATopologyAmount) -
 
 
 def given_back(ours: ComputeNode, chance: random.Random, assigned: NUMATopologyAmount) -> None:
-    amounts = ro.Amounts({NUMA: assigned.unassigned()}).counted()
+    amounts = ro.Amounts({NUMA: assigned.unassigned()}).with_implied_counts()
     back = -ro.Amounts({**dict(amounts.by_name()), NUMA: assigned})
     if chance.random() < 0.5:
         ours.inventories.consume(back)

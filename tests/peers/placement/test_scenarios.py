@@ -56,7 +56,7 @@ def _can_be_asked(ask: Ask) -> bool:
         return False
     request, limit = ask.request("placement")
     is_said = not any(
-        group.traits_of or any(kind.is_located for kind in group.resources)
+        group.traits_of or any(kind.is_placed for kind in group.resources)
         for group in request.groups
     )
     return is_said and limit is None and len(request.named) <= MOST_GROUPS

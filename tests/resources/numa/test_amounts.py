@@ -98,7 +98,7 @@ def test_what_is_asked_is_kept_in_one_order() -> None:
 def test_what_is_located_is_counts(
     asked: NUMATopologyAmount, policy: str, located: dict[str, int]
 ) -> None:
-    assert (asked.cpu_policy, asked.located) == (policy, located)
+    assert (asked.cpu_policy, asked.placed_counts) == (policy, located)
     assert asked.vcpus == sum(located.get(name, 0) for name in ("VCPU", "PCPU")) - (
         asked.emulator_policy == "isolate"
     )
@@ -119,10 +119,10 @@ PINNED = NUMATopologyAmount(
 
 def test_what_the_host_gives_is_known_when_it_is_assigned() -> None:
     """Huge pages are not counted by the host, siblings left empty are."""
-    assert PINNED.located == {"VCPU": 1, "PCPU": 3, "MEMORY_MB": 1088}
-    assert PINNED.of_host == {"VCPU": 1, "PCPU": 5, "MEMORY_MB": 64}
-    assert PINNED.unassigned().of_host == {"VCPU": 1, "PCPU": 3}, "memory: who knows"
-    assert numa(memory_mb=64).of_host == numa(memory_mb=64, page_size="small").of_host
+    assert PINNED.placed_counts == {"VCPU": 1, "PCPU": 3, "MEMORY_MB": 1088}
+    assert PINNED.host_usage == {"VCPU": 1, "PCPU": 5, "MEMORY_MB": 64}
+    assert PINNED.unassigned().host_usage == {"VCPU": 1, "PCPU": 3}, "memory: who knows"
+    assert numa(memory_mb=64).host_usage == numa(memory_mb=64, page_size="small").host_usage
 
 
 @pytest.mark.law(1)
@@ -132,9 +132,9 @@ def test_what_is_located_is_the_same_before_and_after(question: NUMAQuestion) ->
         assigned = question.inventory.fit(question.amount, question.limit)
     except exceptions.CapacityException:
         return
-    assert assigned.located == question.amount.located
-    known = question.amount.of_host
-    assert all(assigned.of_host[name] >= count for name, count in known.items())
+    assert assigned.placed_counts == question.amount.placed_counts
+    known = question.amount.host_usage
+    assert all(assigned.host_usage[name] >= count for name, count in known.items())
     assert assigned.to_records("NUMA_TOPOLOGY") == question.amount.to_records("NUMA_TOPOLOGY")
 
 

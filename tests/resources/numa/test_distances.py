@@ -9,9 +9,9 @@ import pytest
 
 from resource_objects.resources.context import Context
 from resource_objects.resources.distances import distance_table, sets_by_distance
-from resource_objects.resources.located import fit_together
 from resource_objects.resources.numa import GuestCell, HostCell, NUMATopologyInventory, numa
 from resource_objects.resources.pci import Device, PCIInventory, devices
+from resource_objects.resources.placed import fit_together
 from tests.resources.numa.hosts import KIB_2M, host, paged
 
 #: Cells 0 and 2 are close, and so are 1 and 3.

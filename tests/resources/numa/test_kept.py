@@ -21,7 +21,7 @@ from resource_objects.resources.numa import (
     NUMATopologyInventory,
     numa,
 )
-from resource_objects.resources.records import AmountRecord, KeptPart
+from resource_objects.resources.records import AmountRecord, StoredPart
 from tests.resources.numa.hosts import (
     KIB_1G,
     KIB_2M,
@@ -75,8 +75,8 @@ class Books:
                 dataclasses.replace(record, used=used[record.resource_class])
                 for record in part.inventory.to_records()
             )
-            kept.append(KeptPart(records, part.inventory.describe(), {"PCPU": tuple(units)}))
-        return NUMA_TOPOLOGY.from_parts(kept, room)
+            kept.append(StoredPart(records, part.inventory.describe(), {"PCPU": tuple(units)}))
+        return NUMA_TOPOLOGY.inventory_from_parts(kept, room)
 
 
 def answer(inventory: NUMATopologyInventory, question: NUMAQuestion) -> object:
@@ -167,7 +167,7 @@ def test_what_it_needs_at_least_is_what_the_host_cells_have(question: NUMAQuesti
 def test_a_cell_is_kept_as_plain_figures() -> None:
     cell = paged(0, 100, (KIB_2M, 8, 3), (KIB_1G, 0), shared=[0, 1], dedicated=[2, 3, 4])
     (part,) = host(cell, cpu_ratio=4, memory_ratio="1.5").parts()
-    assert (part.name, part.of_host) == ("numa0", ("VCPU", "PCPU", "MEMORY_MB"))
+    assert (part.name, part.host_classes) == ("numa0", ("VCPU", "PCPU", "MEMORY_MB"))
     assert [
         (r.resource_class, r.total, r.reserved, r.max_unit, r.capacity, r.used)
         for r in part.inventory.to_records()
@@ -189,7 +189,7 @@ def test_what_is_used_is_no_part_of_what_is_declared() -> None:
 
 def test_what_a_cell_has_not_is_not_kept() -> None:
     parts = host(HostCell(3, memory_mb=64), HostCell(5, dedicated=[1])).parts()
-    assert [(part.name, part.of_host) for part in parts] == [
+    assert [(part.name, part.host_classes) for part in parts] == [
         ("numa3", ("MEMORY_MB",)),
         ("numa5", ("PCPU",)),
     ]
@@ -225,8 +225,8 @@ def test_cpus_taken_without_units_are_loose() -> None:
     """Somebody counted two CPUs of the cell and named none, or one that is a CPU no more."""
     (part,) = host(plain(0, range(4))).parts()
     records = tuple(dataclasses.replace(r, used=3) for r in part.inventory.to_records()[:1])
-    kept = KeptPart(records, part.inventory.describe(), {"PCPU": ("cpu1", "cpu77", "gpu2")})
-    assert NUMA_TOPOLOGY.from_parts([kept]).usage == (CellUsage(0, pinned=[1], loose=2),)
+    kept = StoredPart(records, part.inventory.describe(), {"PCPU": ("cpu1", "cpu77", "gpu2")})
+    assert NUMA_TOPOLOGY.inventory_from_parts([kept]).usage == (CellUsage(0, pinned=[1], loose=2),)
 
 
 def test_a_view_over_the_whole_host_knows_what_the_host_has_left() -> None:
@@ -251,17 +251,17 @@ def test_several_cells_are_not_kept_by_one_provider() -> None:
         host(plain(0, [0]), plain(1, [1])).to_records()
 
 
-def kept(cell: HostCell, **figures: object) -> KeptPart:
+def kept(cell: HostCell, **figures: object) -> StoredPart:
     """Return a cell as it is kept."""
     (part,) = host(cell, **figures).parts()
-    return KeptPart(part.inventory.to_records(), part.inventory.describe())
+    return StoredPart(part.inventory.to_records(), part.inventory.describe())
 
 
 @pytest.mark.law(8)
 def test_cells_of_one_host_have_one_ratio() -> None:
     parts = [kept(HostCell(i, shared=[i]), cpu_ratio=i + 1) for i in range(2)]
     with pytest.raises(exceptions.InvalidInventory, match="one for all cells of a host"):
-        NUMA_TOPOLOGY.from_parts(parts)
+        NUMA_TOPOLOGY.inventory_from_parts(parts)
 
 
 NO_DESCRIPTIONS = [
@@ -281,7 +281,7 @@ NO_DESCRIPTIONS = [
 )
 def test_a_description_that_is_none_is_refused(description: str | None) -> None:
     with pytest.raises(exceptions.InvalidInventory, match="description of a cell"):
-        NUMA_TOPOLOGY.from_parts([KeptPart(kept(plain(0, [0])).records, description)])
+        NUMA_TOPOLOGY.inventory_from_parts([StoredPart(kept(plain(0, [0])).records, description)])
     with pytest.raises(exceptions.InvalidInventory):
         NUMA_TOPOLOGY.inventory_from_records(kept(plain(0, [0])).records)
 
@@ -300,9 +300,9 @@ def test_a_damaged_description_is_read_or_refused(
             max_leaves=4,
         )
     )
-    part = KeptPart(inventory.to_records(), json.dumps(said))
+    part = StoredPart(inventory.to_records(), json.dumps(said))
     try:
-        gathered = NUMA_TOPOLOGY.from_parts([part])
+        gathered = NUMA_TOPOLOGY.inventory_from_parts([part])
     except exceptions.InvalidInventory:
         return
     assert len(gathered.cells) == 1

@@ -98,7 +98,7 @@ def test_the_room_of_the_host_is_what_its_cells_gave(question: NUMAQuestion) -> 
     if before is None:
         assert question.inventory.room is None
         return
-    taken = assigned.of_host
+    taken = assigned.host_usage
     assert question.inventory.room == {
         name: count - taken.get(name, 0) for name, count in before.items()
     }
@@ -357,8 +357,8 @@ def test_an_amount_that_exists_is_valid(
     assert sorted(every) == list(range(amount.vcpus))
     assert amount.cells and all(cell.vcpus or cell.memory_mb for cell in amount.cells)
     assert amount.thread_policy in (None, "prefer", "isolate")
-    assert "PCPU" in amount.located or amount.thread_policy is None
-    assert "PCPU" in amount.located or amount.emulator_policy != "isolate"
+    assert "PCPU" in amount.placed_counts or amount.thread_policy is None
+    assert "PCPU" in amount.placed_counts or amount.emulator_policy != "isolate"
 
 
 @pytest.mark.law(9)

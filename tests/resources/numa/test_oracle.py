@@ -227,7 +227,7 @@ def test_the_best_host_cells_by_the_order_are_taken(lot: int, pack: bool) -> Non
         inventory, amount, limit = question_of(seed)
         amount = amount.replace(one_socket=False, physnets=(), tunneled=False)
         inventory.update(room=None)
-        dedicated = "PCPU" in amount.located
+        dedicated = "PCPU" in amount.placed_counts
         ranking = ranked(inventory, dedicated, pack)
         expected = host_cells(inventory, amount, ranking, limit)
         if expected is not None:

@@ -258,7 +258,7 @@ def test_the_emulator_is_beside_guest_cell_0_only() -> None:
     assigned = host(*cells).fit(asked)
     assert [placed.cell for placed in assigned.placed] == [0, 1]
     assert assigned.emulator_cpu == 2
-    assert assigned.located["PCPU"] == 5
+    assert assigned.placed_counts["PCPU"] == 5
     swapped = host(plain(0, range(2)), plain(1, range(2, 5))).fit(asked)
     assert [placed.cell for placed in swapped.placed] == [1, 0]
 

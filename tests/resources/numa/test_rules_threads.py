@@ -321,5 +321,5 @@ def test_the_emulator_goes_with_guest_cell_0_even_if_that_has_no_dedicated_vcpus
     inventory = host(plain(0, [0], shared=[2]), plain(1, [1]))
     assigned = inventory.fit(asked)
     assert (assigned.placed[0].cell, assigned.emulator_cpu) == (0, 0)
-    assert inventory.consume(assigned).located == {"VCPU": 1, "PCPU": 2}
+    assert inventory.consume(assigned).placed_counts == {"VCPU": 1, "PCPU": 2}
     assert inventory.usage[0].pinned == (0,)

@@ -25,7 +25,7 @@ from resource_objects.resources.pci import (
     PlacedDevice,
     devices,
 )
-from resource_objects.resources.records import KeptPart
+from resource_objects.resources.records import StoredPart
 from resource_objects.testing.refusals import raises_code
 from tests.resources.pci.hosts import PF, VFS, cells, gpu, host, nic, part, used, whole
 
@@ -81,7 +81,7 @@ def test_giving_back_that_fails_half_way_takes_nothing_back(
     def fails(*_args: Any) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(IntegerInventory, "take", fails)
+    monkeypatch.setattr(IntegerInventory, "apply", fails)
     with pytest.raises(KeyboardInterrupt):
         place.consume(-taken)
     assert place.obj_to_primitive() == before
@@ -120,7 +120,7 @@ def test_a_part_that_waits_takes_nothing_from_others_where_it_is_kept(waits: str
         1,
     )
     units = {"CUSTOM_PCI_8086_154C": (VFS[0],)}
-    again = DEVICES.from_parts([KeptPart(records, kept.inventory.describe(), units)])
+    again = DEVICES.inventory_from_parts([StoredPart(records, kept.inventory.describe(), units)])
     assert again.usage == (DeviceUse(VFS[0], "allocated", gone=True),)
     assert again.state(VFS[1]) == "available"
 
@@ -132,8 +132,10 @@ def test_a_plain_device_that_is_split_when_it_is_freed_is_kept_and_read() -> Non
     (kept,) = inventory.parts()
     for taken in ((PF,), ()):
         units = {"CUSTOM_PCI_8086_1572": taken}
-        part_ = KeptPart(kept.inventory.to_records(), kept.inventory.describe(), units)
-        assert DEVICES.from_parts([part_]).free == 0, "until it is described as it is then"
+        part_ = StoredPart(kept.inventory.to_records(), kept.inventory.describe(), units)
+        assert DEVICES.inventory_from_parts([part_]).free == 0, (
+            "until it is described as it is then"
+        )
 
 
 def test_descriptions_that_contradict_themselves_are_no_inventory() -> None:
@@ -141,7 +143,7 @@ def test_descriptions_that_contradict_themselves_are_no_inventory() -> None:
     entries = json.loads(kept.inventory.describe())
     entries[0]["type"] = "type-PCI"
     with pytest.raises(InvalidInventory):
-        DEVICES.from_parts([KeptPart(kept.inventory.to_records(), json.dumps(entries))])
+        DEVICES.inventory_from_parts([StoredPart(kept.inventory.to_records(), json.dumps(entries))])
 
 
 # --- words ----------------------------------------------------------------------------------------

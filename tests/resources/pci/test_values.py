@@ -168,14 +168,14 @@ def test_the_resource_makes_inventories() -> None:
 def test_what_is_located_is_counts_of_classes_that_are_said(
     asked: PCIAmount, located: dict[str, int]
 ) -> None:
-    assert asked.located == located
-    assert asked.locates, "it says which, even where the class is not known before"
+    assert asked.placed_counts == located
+    assert asked.is_placed, "it says which, even where the class is not known before"
 
 
 def test_what_is_assigned_stands_for_the_classes_of_its_devices() -> None:
     asked = devices(["PGPU", "8086:154c"], 2)
     assigned = PCIInventory([gpu(), part()]).fit(asked)
-    assert assigned.located == {"PGPU": 1, "CUSTOM_PCI_8086_154C": 1}
+    assert assigned.placed_counts == {"PGPU": 1, "CUSTOM_PCI_8086_154C": 1}
     assert set(assigned.to_records("DEVICES")) == {
         AmountRecord("PGPU", 1),
         AmountRecord("CUSTOM_PCI_8086_154C", 1),
@@ -194,9 +194,9 @@ def test_what_was_said_to_be_located_is_what_is_taken(question: PCIQuestion) -> 
         assigned = inventory.fit(question.amount, **how(question))
     except exceptions.CapacityException:
         return
-    known = question.amount.located
-    assert sum(assigned.located.values()) == question.amount.count
-    assert all(assigned.located.get(name, 0) >= count for name, count in known.items())
+    known = question.amount.placed_counts
+    assert sum(assigned.placed_counts.values()) == question.amount.count
+    assert all(assigned.placed_counts.get(name, 0) >= count for name, count in known.items())
 
 
 # --- which they are -------------------------------------------------------------------------------

@@ -89,7 +89,7 @@ class PortsInventory(Inventory):
         reason = Reason(rule, amount.count, bound, used, self.resource_class)
         raise exceptions.CapacityException([reason])
 
-    def take(self, assigned: Any) -> None:
+    def apply(self, assigned: Any) -> None:
         given = set(assigned.ports)
         kept = set(self.taken) | given if assigned.count > 0 else set(self.taken) - given
         self.taken = tuple(sorted(kept))

@@ -4,11 +4,11 @@ Whoever stores, searches or explains asks these classes, never a kind by its nam
 only counts does not see them. A kind inherits those that it is,
 before :class:`~resource_objects.resources.abstract.Inventory`:
 
-===================  ==========================================================================
-:class:`Located`     each part of it (a NUMA cell, a device) is kept by a provider of its own
-:class:`Affine`      it has host cells, or has to be near some
-:class:`Identified`  its units are things with an identity (devices), not just counted
-===================  ==========================================================================
+========================  ====================================================================
+:class:`PlacedInventory`  each part of it (a NUMA cell, a device) is stored at its own provider
+:class:`HasAffinity`      it has host cells, or its units have to be near some
+:class:`HasNamedUnits`    its units are things with an identity (devices), not just counted
+========================  ====================================================================
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from resource_objects import fields
 from resource_objects.exceptions import CapacityException, SearchLimitReached
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.abstract import Amount, Inventory
-from resource_objects.resources.amounts import absent
+from resource_objects.resources.amounts import no_inventory
 from resource_objects.resources.context import (
     ANYWHERE,
     IN_PART,
@@ -33,7 +33,7 @@ from resource_objects.resources.context import (
     Context,
 )
 from resource_objects.resources.integer import IntegerAmount, IntegerInventory
-from resource_objects.resources.records import AmountRecord, InventoryPart, KeptPart
+from resource_objects.resources.records import AmountRecord, InventoryPart, StoredPart
 
 # A kind of these is an inventory too, which type checkers may rely on. At run time they are bases
 # beside Inventory and not below it, so that no kind is deeper than any other.
@@ -48,13 +48,13 @@ _NO_UNITS: Mapping[str, frozenset[str]] = {}
 _NO_CLASSES: Mapping[str, str] = {}
 
 
-class Located(_Kind, Generic[_A]):
+class PlacedInventory(_Kind, Generic[_A]):
     """An inventory whose parts are kept by providers of their own.
 
     What it takes of the host as a whole is counted there too (D2), so one that belongs to
     :class:`~resource_objects.resources.Inventories` draws on the counts beside it
-    (:attr:`Amount.draws`): they are taken with it, both or neither. A kind says where an amount
-    goes and takes it in :meth:`_fit` and :meth:`_take`, for itself alone.
+    (:attr:`Amount.net_host_usage`): both are allocated, or neither. A kind decides where an amount
+    goes and applies it in :meth:`_fit` and :meth:`_apply`, without those counts.
 
     Whoever sets :attr:`taken` to () has what is taken from then on kept there, net: amounts as they
     are assigned, of which what is given back is gone. A difference of usage does not say so much.
@@ -71,10 +71,10 @@ class Located(_Kind, Generic[_A]):
         """Return the assigned amount as :meth:`fit` does; what it draws on is ``context.room``."""
 
     @abc.abstractmethod
-    def _take(self, assigned: Amount) -> None:
+    def _apply(self, assigned: Amount) -> None:
         """Add an assigned amount to what is used here, as :meth:`take` does."""
 
-    def draw_on(self, counts: Mapping[str, Inventory]) -> None:
+    def link_counts(self, counts: Mapping[str, Inventory]) -> None:
         """Draw from now on on these inventories, by class, and on no others."""
         object.__setattr__(self, "_counts", counts)
 
@@ -98,11 +98,11 @@ class Located(_Kind, Generic[_A]):
             count.fit(drawn, None, IN_PART)
         return assigned
 
-    def take(self, assigned: Amount) -> None:
-        self._take(assigned)
+    def apply(self, assigned: Amount) -> None:
+        self._apply(assigned)
         for count, drawn in self._drawn(assigned):
-            count.take(drawn)
-        self.note(assigned)
+            count.apply(drawn)
+        self.record_allocation(assigned)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle it alone: whoever pickles the counts too lets it draw on them again."""
@@ -114,10 +114,14 @@ class Located(_Kind, Generic[_A]):
         What is counted beside it may have been taken before, and is its own.
         """
         result = dict(room)
-        for name in amount.located:
+        for name in amount.placed_counts:
             count = self._counts.get(name)
             if isinstance(count, IntegerInventory):
-                left = count.free + (amount.said.get(name, 0) if name in amount.beside else 0)
+                left = count.free + (
+                    amount.requested_host_usage.get(name, 0)
+                    if name in amount.counted_separately
+                    else 0
+                )
                 result[name] = min(left, result.get(name, left))
         return result
 
@@ -128,14 +132,14 @@ class Located(_Kind, Generic[_A]):
         is_room = reason.rule is Rule.CAPACITY and reason.cell is None and reason.used == 0
         if not is_room or not isinstance(count, IntegerInventory):
             return reason
-        own = amount.said.get(name, 0) if name in amount.beside else 0
+        own = amount.requested_host_usage.get(name, 0) if name in amount.counted_separately else 0
         if reason.bound not in (count.free, count.free + own):  # less: a limit bound it
             return reason
         return dataclasses.replace(reason, bound=count.capacity, used=count.capacity - reason.bound)
 
     def _drawn(self, assigned: Amount) -> Iterator[tuple[Inventory, IntegerAmount]]:
         """Yield the counts that an assigned amount draws on, and how much of each."""
-        for name, drawn in assigned.draws.items() if self._counts else ():
+        for name, drawn in assigned.net_host_usage.items() if self._counts else ():
             count = self._counts.get(name)
             if isinstance(count, IntegerInventory):
                 yield count, IntegerAmount(drawn)
@@ -143,24 +147,24 @@ class Located(_Kind, Generic[_A]):
     #: What was taken and not given back, or given back and not taken; None where nobody asks.
     taken: tuple[Any, ...] | None
 
-    def note(self, assigned: Amount) -> None:
+    def record_allocation(self, assigned: Amount) -> None:
         """Note in :attr:`taken` that an amount was taken, or given back, and nothing else."""
         if self.taken is not None:
-            self._store("taken", self._noted(self.taken, assigned))
+            self._store("taken", self._recorded(self.taken, assigned))
 
-    def _noted(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
+    def _recorded(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
         """Return what is taken with one more."""
         for place, one in enumerate(taken):
             opposite = one.is_negative != assigned.is_negative and one.placed == assigned.placed
-            if opposite and -one.with_beside(()) == assigned.with_beside(()):
+            if opposite and -one.counting_separately(()) == assigned.counting_separately(()):
                 return (*taken[:place], *taken[place + 1 :])
-        return self._noted_in_part(taken, assigned)
+        return self._recorded_in_part(taken, assigned)
 
-    def _noted_in_part(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
+    def _recorded_in_part(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
         """Return what is taken with one more, of which none is the opposite as a whole."""
         return (*taken, assigned)
 
-    def joined(self, several: Sequence[Amount]) -> Amount | None:
+    def merged(self, several: Sequence[Amount]) -> Amount | None:
         """Return one assigned amount that says what several say, None if none can."""
         return several[0] if len(several) == 1 else None
 
@@ -168,7 +172,7 @@ class Located(_Kind, Generic[_A]):
     def parts(self) -> tuple[InventoryPart, ...]:
         """Return what each provider below keeps of it.
 
-        :meth:`~.abstract.Resource.from_parts` is the way back.
+        :meth:`~.abstract.Resource.inventory_from_parts` is the way back.
         """
 
     @abc.abstractmethod
@@ -204,11 +208,12 @@ class Located(_Kind, Generic[_A]):
         """
 
     def with_use(
-        self, before: Sequence[KeptPart], parts: Sequence[KeptPart], room: Mapping[str, int]
+        self, before: Sequence[StoredPart], parts: Sequence[StoredPart], room: Mapping[str, int]
     ) -> Self | None:
         """Return an inventory of its own over the same parts, of which something else is used.
 
-        What :meth:`~.abstract.Resource.from_parts` makes of them, at the cost of those that differ.
+        What :meth:`~.abstract.Resource.inventory_from_parts` makes of them, at the cost of the
+        parts that differ.
         None: it is to be made so. This one must be as it was made, and does not change.
 
         :param before: what it was made of
@@ -240,7 +245,7 @@ class Located(_Kind, Generic[_A]):
         return None
 
 
-class Affine(_Kind):
+class HasAffinity(_Kind):
     """An inventory that is decided together with others, for it has host cells or is near some."""
 
     def cell_map(self) -> CellMap | None:
@@ -270,7 +275,7 @@ class PartialRequest(NamedTuple):
     times: int
 
 
-class Identified(_Kind):
+class HasNamedUnits(_Kind):
     """An inventory each unit of which is a thing with an identity (a device).
 
     Who asks for a count of them gets them by name, several parts may share a count, and a unit that
@@ -285,7 +290,7 @@ class Identified(_Kind):
     def dependent_units(self, resource_class: str) -> Mapping[str, frozenset[str]]:
         """Return the units that go with each unit of a class: who has the one has them too."""
 
-    def is_asked(self, amount: Amount, unit: str) -> bool:
+    def is_requested(self, amount: Amount, unit: str) -> bool:
         """Return whether an amount asks for what a unit is, or for what it goes with.
 
         By its kind alone, whoever has it; a kind that does not tell says yes.
@@ -300,7 +305,7 @@ class Identified(_Kind):
         return True
 
     @abc.abstractmethod
-    def some_units(
+    def select_units(
         self, place: int, resource_class: str, count: int, taken: Collection[str] = ()
     ) -> tuple[str, ...] | None:
         """Return units of a part for who asks for a count, None if so many are not free.
@@ -329,24 +334,24 @@ class Identified(_Kind):
 
 def cell_map_of(inventory: Inventory | None) -> CellMap | None:
     """Return the host cells that an inventory has, None if its kind has none."""
-    return inventory.cell_map() if isinstance(inventory, Affine) else None
+    return inventory.cell_map() if isinstance(inventory, HasAffinity) else None
 
 
 def parts_of(inventory: Inventory) -> tuple[InventoryPart, ...]:
     """Return the parts of an inventory, none if one provider keeps it all."""
-    return inventory.parts() if isinstance(inventory, Located) else ()
+    return inventory.parts() if isinstance(inventory, PlacedInventory) else ()
 
 
 def dependent_units(inventory: Inventory, resource_class: str) -> Mapping[str, frozenset[str]]:
-    """Return :meth:`Identified.dependent_units`, none of an inventory whose units are counted."""
-    if isinstance(inventory, Identified):
+    """Return :meth:`HasNamedUnits.dependent_units`, nothing if units are only counted."""
+    if isinstance(inventory, HasNamedUnits):
         return inventory.dependent_units(resource_class)
     return _NO_UNITS
 
 
 def unit_count(inventory: Inventory, resource_class: str, units: Collection[str]) -> int:
-    """Return :meth:`Identified.unit_count`, and of any other inventory how many units these are."""
-    if isinstance(inventory, Identified):
+    """Return :meth:`HasNamedUnits.unit_count`, the number of units if units are only counted."""
+    if isinstance(inventory, HasNamedUnits):
         return inventory.unit_count(resource_class, units)
     return len(units)
 
@@ -427,7 +432,7 @@ class _Place(NamedTuple):
 
     def fit_alone(self, name: str, amount: Amount) -> Amount:
         if name not in self.inventories:
-            raise CapacityException([absent(name, amount)])
+            raise CapacityException([no_inventory(name, amount)])
         return self._fit(name, amount, room=self._room_of(amount))
 
     def fit_cells(self, name: str, amount: Amount, near: Iterable[AffinityConstraint]) -> Amount:
@@ -445,12 +450,12 @@ class _Place(NamedTuple):
 
     def affinity(self, name: str, amount: Amount, cells: CellMap) -> AffinityConstraint | None:
         inventory = self.inventories[name]
-        if amount.is_negative or not isinstance(inventory, Affine):
+        if amount.is_negative or not isinstance(inventory, HasAffinity):
             return None
         return inventory.affinity(amount, cells, self.within.get(name))
 
     def _room_of(self, amount: Amount) -> dict[str, int]:
-        return {name: self.room[name] for name in amount.located if name in self.room}
+        return {name: self.room[name] for name in amount.placed_counts if name in self.room}
 
 
 class _JointFit(NamedTuple):
@@ -588,7 +593,7 @@ class _Answers:
 
 
 def _device_counts(inventory: Inventory) -> Mapping[int, int]:
-    return inventory.device_counts() if isinstance(inventory, Affine) else {}
+    return inventory.device_counts() if isinstance(inventory, HasAffinity) else {}
 
 
 def _added(counts: Iterable[Mapping[int, int]]) -> dict[int, int]:

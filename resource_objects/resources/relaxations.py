@@ -15,16 +15,16 @@ _A_co = TypeVar("_A_co", covariant=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Step(Generic[_A_co]):
+class RelaxationStep(Generic[_A_co]):
     """An amount that asks for less than another."""
 
-    told: str  #: what is asked then, and what was
+    description: str  #: what is asked then, and what was
     size: Fraction  #: the part that is given up; 1 of what is had or not
-    made: Callable[[], _A_co | None]  #: None for none at all; raises InvalidInput for no such one
+    make: Callable[[], _A_co | None]  #: None for none at all; raises InvalidInput for no such one
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Weakening(Generic[_A_co]):
+class RelaxationLadder(Generic[_A_co]):
     """One thing that an amount may ask less of, by steps from the smallest change on.
 
     ``kind`` is that of the relaxation (``amount``, ``policy``, ``topology``), ``subject`` what is
@@ -36,13 +36,13 @@ class Weakening(Generic[_A_co]):
     kind: str
     subject: str
     steps: int  #: how many, numbered from 1
-    step: Callable[[int], Step[_A_co]]
+    step: Callable[[int], RelaxationStep[_A_co]]
     is_ordered: bool = False
 
 
 def stated(
     kind: str, subject: str, *steps: tuple[str, Callable[[], _A_co | None]]
-) -> Weakening[_A_co]:
+) -> RelaxationLadder[_A_co]:
     """Return one whose steps are stated: what each is told as, and what makes it.
 
     >>> one = stated("policy", "colour", ("any colour instead of red", lambda: "lamp"))
@@ -50,8 +50,8 @@ def stated(
     ('any colour instead of red', 'lamp')
     """
 
-    def step(number: int) -> Step[_A_co]:
+    def step(number: int) -> RelaxationStep[_A_co]:
         told, made = steps[number - 1]
-        return Step(told, Fraction(1), made)
+        return RelaxationStep(told, Fraction(1), made)
 
-    return Weakening(kind, subject, len(steps), step)
+    return RelaxationLadder(kind, subject, len(steps), step)
