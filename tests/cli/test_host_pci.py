@@ -329,10 +329,10 @@ def test_sync_keeps_what_is_held_and_says_why(run, machine, on_machine):
     on_machine(dataclasses.replace(machine, devices=(GPUS[1], PF)))
     done = run("host", "sync", *RULES[:4], "--reserved", "VCPU=1")
     assert (done.status, done.err) == (0, "")
-    stays = "stays reserved: it is not offered any more, and {} holds it"
+    stays = "retained: no longer offered, reserved until its release; allocated to {}"
     assert done.lines[-2:] == [
-        f"0000:3b:00.0 {stays.format('job-1')}",
-        f"0000:60:02.0 {stays.format('job-2')}",
+        f"0000:3b:00.0: {stays.format('job-1')}",
+        f"0000:60:02.0: {stays.format('job-2')}",
     ]
     found = {row["address"]: row for row in rows(run("host", "show", "--pci", "box", "-f", "json"))}
     assert {address: (row["state"], row["gone"]) for address, row in found.items()} == {
@@ -346,7 +346,7 @@ def test_sync_keeps_what_is_held_and_says_why(run, machine, on_machine):
     assert run("claim", "job-3", "PGPU=2").status == 1
     again = run("host", "sync", *RULES[:4])
     assert "- box/0000:3b:00.0" in again.lines
-    assert again.lines[-1] == f"0000:60:02.0 {stays.format('job-2')}"
+    assert again.lines[-1] == f"0000:60:02.0: {stays.format('job-2')}"
 
 
 def test_a_device_for_one_use_is_reset_when_it_is_said(run):
@@ -354,12 +354,12 @@ def test_a_device_for_one_use_is_reset_when_it_is_said(run):
     run("host", "sync", *rule)
     run("claim", "job-1", "PGPU=1")
     assert run("host", "sync", *rule, "--reset", "0000:3b:00.0").err == (
-        "resource-objects: device to be reset: got '0000:3b:00.0', "
-        "expected one that job-1 gave back\n"
+        "resource-objects: device to reset: got '0000:3b:00.0', "
+        "expected a released one; allocated to job-1\n"
     )
     run("release", "job-1")
     assert run("host", "sync", *rule).lines[-1] == (
-        "0000:3b:00.0 stays reserved: it was for one use, until it is reset"
+        "0000:3b:00.0: retained: used once, reserved until it is reset"
     )
     assert run("claim", "job-2", "PGPU=1").status == 1
     assert run("host", "sync", *rule, "--reset", "0000:3b:00.0").status == 0
@@ -376,7 +376,10 @@ def test_a_device_for_one_use_is_reset_when_it_is_said(run):
         (["--rule", "10de:*&VF=PGPU"], "type of a device rule: got 'VF', expected type-PCI or"),
         (["--rule", "10de:*=DEVICES"], "expected one that is counted, such as PGPU"),
         (["--reset", "3b:00.0"], "PCI address: got '3b:00.0', expected DOMAIN:BUS:SLOT.FUNCTION"),
-        (["--reset", "0000:3b:00.0"], "device to be reset: got '0000:3b:00.0', expected one that"),
+        (
+            ["--reset", "0000:3b:00.0"],
+            "device to reset: got '0000:3b:00.0', expected a stored device",
+        ),
     ],
 )
 def test_sync_with_bad_arguments_is_one_line_and_keeps_nothing(run, argv, line):

@@ -14,7 +14,7 @@ from resource_objects.host.holdings import DeviceStatus, HostDevices, read_devic
 from resource_objects.host.machine import Core, DeviceKind, Machine, PCIDevice
 from resource_objects.host.partitions import thousandths
 from resource_objects.host.settings import HostSettings
-from resource_objects.host.sync import HostSync, sync_host, with_held
+from resource_objects.host.sync import HostSync, retain_devices, sync_host
 from resource_objects.host.tree import provider_tree
 from resource_objects.providers.provider import stored_classes
 from resource_objects.site import export_site
@@ -34,7 +34,9 @@ VFS = tuple(
     for index in range(3)
 )
 RULES = ("10de:*=PGPU", "8086:37d2=CUSTOM_NIC", "8086:154c=SRIOV_NET_VF")
-NOT_OFFERED = "stays reserved: it is not offered any more, and {} holds it"
+CHANGED = "retained: changed, stays as it was until its release; allocated to job-1"
+UNTIL = "stays as it was until the release of"
+NOT_OFFERED = "retained: no longer offered, reserved until its release; allocated to {}"
 
 
 def machine(*devices: PCIDevice) -> Machine:
@@ -64,7 +66,7 @@ def claim(ledger: ro.Ledger, consumer: str, amounts: str) -> tuple[str, ...]:
 
 
 def said(done: HostSync) -> list[str]:
-    return [str(one) for one in done.staying]
+    return [str(one) for one in done.findings]
 
 
 # --- a device that is gone ----------------------------------------------------------------------
@@ -76,7 +78,7 @@ def test_a_device_that_is_gone_stays_with_who_holds_it_and_is_given_to_nobody_af
     sync_host(connect(), tree(GPU, OTHER))
     assert claim(connect(), "job-1", f"DEVICES=PGPU&address={GPU.address}") == (GPU.address,)
     done = sync_host(connect(), tree(OTHER))
-    assert said(done) == [f"{GPU.address} {NOT_OFFERED.format('job-1')}"]
+    assert said(done) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
     assert states(connect()) == {GPU.address: "allocated", OTHER.address: "available"}
     assert connect().get_claim("job-1").allocations[0].units == (GPU.address,)
     connect().release("job-1")
@@ -126,7 +128,7 @@ def test_a_device_that_no_rule_is_about_any_more_is_as_one_that_is_gone():
         sync_host(ledger, tree(GPU))
         claim(ledger, "job-1", "DEVICES=PGPU")
         done = sync_host(ledger, tree(GPU, rules=[]))
-        assert said(done) == [f"{GPU.address} {NOT_OFFERED.format('job-1')}"]
+        assert said(done) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
 
 
 def test_a_device_that_somebody_took_by_count_stays_too():
@@ -135,7 +137,7 @@ def test_a_device_that_somebody_took_by_count_stays_too():
         ledger.claim("job-1", {f"box/{GPU.address}": "PGPU=1"})
         for _ in range(2):  # what is kept of it now has no unit, and is told from counts
             done = sync_host(ledger, tree())
-            assert said(done) == [f"{GPU.address} {NOT_OFFERED.format('job-1')}"]
+            assert said(done) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
         ledger.release("job-1")
         sync_host(ledger, tree())
         assert states(ledger) == {}
@@ -158,7 +160,7 @@ def test_a_device_that_changed_stays_as_it_was_until_it_is_given_back(connect):
     sync_host(connect(), tree(GPU))
     claim(connect(), "job-1", "DEVICES=PGPU")
     done = sync_host(connect(), tree(now, rules=["10de:*=CUSTOM_GPU+CUSTOM_H100"]))
-    assert said(done) == [f"{GPU.address} stays as it was: it is another now, and job-1 holds it"]
+    assert said(done) == [f"{GPU.address}: {CHANGED}"]
     assert str(done.result) == "nothing changed"
     connect().release("job-1")
     sync_host(connect(), tree(now, rules=["10de:*=CUSTOM_GPU+CUSTOM_H100"]))
@@ -196,7 +198,7 @@ def test_the_functions_of_a_held_card_stay_with_it():
         sync_host(ledger, tree(PF, *VFS))
         assert claim(ledger, "job-1", "DEVICES=CUSTOM_NIC")[0] == PF.address
         done = sync_host(ledger, tree(PF))
-        assert [one.address for one in done.staying] == [each.address for each in VFS]
+        assert [one.subject for one in done.findings] == [each.address for each in VFS]
         sync_host(ledger, tree())
         assert states(ledger)[PF.address] == "allocated"
         ledger.release("job-1")
@@ -211,8 +213,8 @@ def test_new_functions_of_a_held_card_wait():
         sync_host(ledger, tree(PF))
         claim(ledger, "job-1", "DEVICES=CUSTOM_NIC")
         done = sync_host(ledger, tree(PF, *VFS))
-        waits = f"waits until {PF.address} is given back"
-        assert said(done) == [f"{each.address} {waits}" for each in VFS]
+        waits = f"waiting: left out until the release of {PF.address}"
+        assert said(done) == [f"{each.address}: {waits}" for each in VFS]
         ledger.release("job-1")
         assert said(sync_host(ledger, tree(PF, *VFS))) == []
         assert len(states(ledger)) == 4
@@ -223,7 +225,7 @@ def test_a_held_function_stays_and_its_free_siblings_go():
         sync_host(ledger, tree(PF, *VFS))
         claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[1].address}")
         done = sync_host(ledger, tree(PF))
-        assert said(done) == [f"{VFS[1].address} {NOT_OFFERED.format('job-1')}"]
+        assert said(done) == [f"{VFS[1].address}: {NOT_OFFERED.format('job-1')}"]
         assert states(ledger) == {PF.address: "unavailable", VFS[1].address: "allocated"}
         assert not ledger.snapshot().candidates("CUSTOM_NIC=1")
         sync_host(ledger, tree())  # the card is pulled out
@@ -240,8 +242,8 @@ def test_a_card_that_would_be_of_the_class_of_a_held_function_stays_as_it_was():
         rules = ["8086:37d2=SRIOV_NET_VF", "8086:154c=CUSTOM_VF"]
         done = sync_host(ledger, tree(PF, *VFS, rules=rules))
         assert said(done) == [
-            f"{PF.address} stays as it was until {VFS[0].address} is given back",
-            f"{VFS[0].address} stays as it was: it is another now, and job-1 holds it",
+            f"{PF.address}: retained: {UNTIL} {VFS[0].address}",
+            f"{VFS[0].address}: {CHANGED}",
         ]
         kept = {one.device.address: one.device.resource_class for one in devices(ledger)}
         assert kept[PF.address] == "CUSTOM_NIC"
@@ -254,7 +256,10 @@ def test_a_card_that_was_not_kept_waits_for_a_held_function_of_its_class():
         claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[0].address}")
         rules = ["8086:37d2=SRIOV_NET_VF"]
         done = sync_host(ledger, tree(PF, *VFS, rules=rules))
-        assert said(done)[0] == f"{PF.address} waits until {VFS[0].address} is given back"
+        assert (
+            said(done)[0]
+            == f"{PF.address}: waiting: left out until the release of {VFS[0].address}"
+        )
         assert set(states(ledger)) == {VFS[0].address}
 
 
@@ -266,7 +271,7 @@ def test_a_device_that_is_split_while_it_is_held_stays_whole():
         claim(ledger, "job-1", "DEVICES=CUSTOM_NIC")
         done = sync_host(ledger, tree(PF, *VFS))
         assert states(ledger) == {PF.address: "allocated"}
-        assert len(done.staying) == 4
+        assert len(done.findings) == 4
         ledger.release("job-1")
         sync_host(ledger, tree(PF, *VFS))
         assert len(states(ledger)) == 4
@@ -279,7 +284,7 @@ def test_a_card_that_lost_its_functions_stays_one_for_who_holds_a_function():
         sync_host(ledger, tree(PF, *VFS))
         claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[2].address}")
         done = sync_host(ledger, tree(whole))
-        assert said(done)[0] == f"{PF.address} stays as it was until {VFS[2].address} is given back"
+        assert said(done)[0] == f"{PF.address}: retained: {UNTIL} {VFS[2].address}"
         assert states(ledger) == {PF.address: "unavailable", VFS[2].address: "allocated"}
         ledger.release("job-1")
         sync_host(ledger, tree(whole))
@@ -293,7 +298,7 @@ def devices(ledger: ro.Ledger) -> tuple[DeviceStatus, ...]:
 # --- devices for one use ------------------------------------------------------------------------
 
 ONCE = ("10de:*=PGPU;one_time_use",)
-SPENT = "stays reserved: it was for one use, until it is reset"
+SPENT = "retained: used once, reserved until it is reset"
 
 
 def test_a_device_for_one_use_is_spent_when_it_is_given_back_and_stays_so(connect):
@@ -304,7 +309,7 @@ def test_a_device_for_one_use_is_spent_when_it_is_given_back_and_stays_so(connec
     connect().release("job-1")
     assert states(connect()) == {GPU.address: "spent"}
     for _ in range(2):
-        assert said(sync_host(connect(), tree(GPU, rules=ONCE))) == [f"{GPU.address} {SPENT}"]
+        assert said(sync_host(connect(), tree(GPU, rules=ONCE))) == [f"{GPU.address}: {SPENT}"]
     assert not connect().snapshot().candidates("PGPU=1")
     done = sync_host(connect(), tree(GPU, rules=ONCE), reset=[GPU.address])
     assert said(done) == []
@@ -318,7 +323,7 @@ def test_a_device_for_one_use_that_was_used_between_two_syncs_is_spent(connect):
         sync_host(connect(), tree(GPU, rules=ONCE), reset=spent(connect()))
         claim(connect(), "job-1", "DEVICES=PGPU")
         connect().release("job-1")
-        assert said(sync_host(connect(), tree(GPU, rules=ONCE))) == [f"{GPU.address} {SPENT}"]
+        assert said(sync_host(connect(), tree(GPU, rules=ONCE))) == [f"{GPU.address}: {SPENT}"]
         assert states(connect()) == {GPU.address: "spent"}
 
 
@@ -352,7 +357,7 @@ def test_a_spent_device_that_is_gone_stays_spent_until_it_is_reset():
         sync_host(ledger, tree(rules=ONCE))
         ledger.release("job-1")
         for found in ([], [GPU], []):
-            assert said(sync_host(ledger, tree(*found, rules=ONCE))) == [f"{GPU.address} {SPENT}"]
+            assert said(sync_host(ledger, tree(*found, rules=ONCE))) == [f"{GPU.address}: {SPENT}"]
             assert states(ledger) == {GPU.address: "spent"}
         sync_host(ledger, tree(rules=ONCE), reset=[GPU.address])
         assert states(ledger) == {}
@@ -384,9 +389,9 @@ def test_a_card_for_one_use_is_not_spent_by_who_uses_its_functions():
 @pytest.mark.parametrize(
     ("address", "error", "message"),
     [
-        (GPU.address, "InvalidDevice", "expected one that job-1 gave back"),
-        (OTHER.address, "InvalidDevice", "expected one that was for one use"),
-        ("0000:99:00.0", "InvalidDevice", "expected one that was for one use"),
+        (GPU.address, "InvalidDevice", "expected a released one; allocated to job-1"),
+        (OTHER.address, "InvalidDevice", "expected a stored device that is for one use"),
+        ("0000:99:00.0", "InvalidDevice", "expected a stored device that is for one use"),
         ("3b:00.0", "InvalidAddress", "got '3b:00.0'"),
     ],
 )
@@ -426,7 +431,7 @@ def test_who_takes_a_device_while_the_host_is_synced_keeps_it(monkeypatch):
             return sync(*roots)
 
         monkeypatch.setattr(ledger, "sync", faster)
-        assert said(sync_host(ledger, tree())) == [f"{GPU.address} {NOT_OFFERED.format('job-1')}"]
+        assert said(sync_host(ledger, tree())) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
 
 
 def test_a_host_that_is_not_kept_yet_is_kept_as_it_is():
@@ -439,9 +444,9 @@ def test_a_tree_is_not_changed_by_looking_what_is_held():
     found = tree(GPU, PF, *VFS)
     before = tree(GPU, PF, *VFS)
     kept = HostDevices("box")
-    assert with_held(found, kept).tree == found == before
-    with pytest.raises(exceptions.InvalidTree, match="found: got None"):
-        with_held(None, kept)
+    assert retain_devices(found, kept).tree == found == before
+    with pytest.raises(exceptions.InvalidTree, match="tree: got None"):
+        retain_devices(None, kept)
 
 
 def split_tree(*devices: PCIDevice, rules: Iterable[str] = RULES) -> ro.Provider:
@@ -500,10 +505,12 @@ def test_a_half_that_is_held_does_not_keep_the_host_from_being_kept():
         claim(ledger, "job-1", "CUSTOM_PGPU_HALF=1")
         for rules in (["10de:*=PGPU"], ["10de:*=PGPU;thousandths"]):
             done = sync_host(ledger, tree(GPU, OTHER, rules=rules))
-            assert said(done) == [f"{GPU.address} stays split as it was, and job-1 holds it"]
+            assert said(done) == [
+                f"{GPU.address}: retained: stays partitioned as it was; allocated to job-1"
+            ]
             assert ledger.snapshot().candidates("CUSTOM_PGPU_HALF=1")
         assert said(sync_host(ledger, tree(OTHER))) == [
-            f"{GPU.address} stays reserved: it is not offered any more, and job-1 holds it"
+            f"{GPU.address}: {NOT_OFFERED.format('job-1')}"
         ]
         ledger.release("job-1")
         sync_host(ledger, tree(GPU, OTHER, rules=["10de:*=PGPU;thousandths"]))
@@ -543,9 +550,7 @@ def test_what_was_added_to_a_device_waits_while_that_is_of_another_class():
         sync_host(ledger, tree(GPU))
         claim(ledger, "job-1", "DEVICES=PGPU")
         done = sync_host(ledger, changed)
-        assert said(done) == [
-            f"{GPU.address} stays as it was: it is another now, and job-1 holds it"
-        ]
+        assert said(done) == [f"{GPU.address}: {CHANGED}"]
         assert not ledger.snapshot().candidates("CUSTOM_PGPU_THOUSANDTHS=1")
         ledger.release("job-1")
         sync_host(ledger, changed)
@@ -557,10 +562,12 @@ def test_holders_are_told_by_name():
     one = DeviceStatus(
         "box", f"box/{GPU.address}", gpu, "unavailable", ("a", "b"), is_allocated=True
     )
-    held = with_held(tree(), HostDevices("box", (one,)))
-    assert str(held.staying[0]).endswith("any more, and a and b hold it")
+    held = retain_devices(tree(), HostDevices("box", (one,)))
+    assert str(held.findings[0]).endswith("its release; allocated to a and b")
     nameless = dataclasses.replace(one, holders=())
-    assert str(with_held(tree(), HostDevices("box", (nameless,))).staying[0]).endswith("any more")
+    assert str(retain_devices(tree(), HostDevices("box", (nameless,))).findings[0]).endswith(
+        "its release"
+    )
 
 
 def test_devices_that_were_kept_as_plain_counts_become_devices_while_they_are_held():
@@ -608,7 +615,7 @@ def test_functions_that_were_removed_do_not_hide_those_that_are_free(connect):
         assert claim(ledger, f"v{number}", "DEVICES=SRIOV_NET_VF") == (f"0000:60:02.{number}",)
     fewer = tree(*functions(4))
     assert said(sync_host(ledger, fewer)) == [
-        f"0000:60:02.{n} {NOT_OFFERED.format(f'v{n}')}" for n in (4, 5)
+        f"0000:60:02.{n}: {NOT_OFFERED.format(f'v{n}')}" for n in (4, 5)
     ]
     assert free_functions(ledger) == 0
     assert str(sync_host(ledger, fewer).result) == "nothing changed"

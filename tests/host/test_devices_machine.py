@@ -86,7 +86,7 @@ class Host(RuleBasedStateMachine):
         self.rules = rules
         done = sync_host(self.ledger, provider_tree(self.machine, HostSettings(device_rules=rules)))
         found = {each.address for each in machine_devices(self.machine, rules).devices}
-        stays = {one.address for one in done.staying}
+        stays = {one.subject for one in done.findings}
         assert set(self.kept) - found <= stays  # what is kept beside what there is, is told
         assert found - set(self.kept) <= stays
         self.offered = frozenset(found)

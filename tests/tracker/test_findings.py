@@ -439,8 +439,8 @@ def test_a_device_that_is_gone_and_held_stays_for_its_holder(ledger: ro.Ledger) 
         assert report.changed == changed
         [finding] = report.findings
         assert finding.kind is K.DEVICE_RETAINED
-        assert f"{address} stays reserved" in str(finding)
-        assert "vm holds it" in str(finding)
+        assert f"{address}: retained: no longer offered" in str(finding)
+        assert "allocated to vm" in str(finding)
     # a driver that does not touch devices does not bring it back
     driver.has["box"] = lambda tree: tree.update(inventories=ro.Inventories("VCPU=9"))
     report = tracker.update_available_resource()

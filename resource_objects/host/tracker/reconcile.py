@@ -38,8 +38,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import clock, exceptions, names
+from resource_objects.findings import Finding as DeviceFinding
 from resource_objects.host.holdings import HostDevices, read_devices
-from resource_objects.host.sync import StayingDevice, beside_held
+from resource_objects.host.sync import retained_tree
 from resource_objects.host.tracker.configuration import AppliedConfiguration, ProviderConfiguration
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.report import Finding, FindingKind, HostReport
@@ -136,7 +137,7 @@ class Attempt:
     shard: int | None = None
     moves: tuple[Move, ...] = ()
     warnings: tuple[Finding, ...] = ()
-    retained_devices: tuple[StayingDevice, ...] = ()
+    retained_devices: tuple[DeviceFinding, ...] = ()
     retained: frozenset[tuple[str, str]] = frozenset()
     changes: DefinitionChanges | None = None
     reshape: Difference | None = None
@@ -420,8 +421,8 @@ class Reconciler:
             sources = {move.from_ for move in attempt.moves}
             counted = {one.name for one in attempt.tree.walk() if DEVICES in one.inventories}
             stored = stored.without(sources - counted)
-        held = beside_held(self._ledger, attempt.tree, kept=stored)
-        return dataclasses.replace(attempt, tree=held.tree, retained_devices=held.staying)
+        held = retained_tree(self._ledger, attempt.tree, stored=stored)
+        return dataclasses.replace(attempt, tree=held.tree, retained_devices=held.findings)
 
     def _compare(self, attempt: Attempt) -> Attempt:
         """Compare the tree with the stored one, unless another writer reverts it repeatedly."""
@@ -521,7 +522,7 @@ class Reconciler:
         host_of = {one.name: root.name for root in usage.providers for one in root.walk()}
         retained = set()
         for attempt in attempts:
-            addresses = {device.address for device in attempt.retained_devices}
+            addresses = {device.subject for device in attempt.retained_devices}
             for child in attempt.tree.children if addresses else ():
                 if any(device.address in addresses for device in _devices(child)):
                     retained.add(child.name)
