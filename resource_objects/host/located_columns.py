@@ -31,15 +31,15 @@ from resource_objects.host.columns import (
     coerced,
     members,
 )
-from resource_objects.interop.nova.host_topology import (
-    dump_host_numa_topology,
-    load_host_numa_topology,
-)
 from resource_objects.interop.nova.pci_pools import (
     DevicePool,
     device_pools,
     dump_pci_pools,
     load_pci_pools,
+)
+from resource_objects.interop.nova.topologies import (
+    dump_host_numa_topology,
+    load_host_numa_topology,
 )
 from resource_objects.resources import IntegerInventory, Inventory
 from resource_objects.resources.numa import (

@@ -44,14 +44,18 @@ def parsed(source: Any) -> Any:
     :raises InvalidInput: for text that is no JSON
     """
     try:
-        return primitive.parsed(source, "source") if isinstance(source, str | bytes) else source
+        return (
+            primitive.parse_document(source, "source")
+            if isinstance(source, str | bytes)
+            else source
+        )
     except InvalidInput as error:
         raise InvalidInput("row", error.what, error.value, error.expected) from None
 
 
 def is_nova_primitive(source: Any) -> bool:
     """Return whether this is meant as the wire form of one of Nova's objects."""
-    return isinstance(source, Mapping) and primitive.is_enveloped(source)
+    return isinstance(source, Mapping) and primitive.is_wrapped(source)
 
 
 def row_of_nova(source: Any) -> dict[str, Any]:
@@ -68,7 +72,7 @@ def row_of_nova(source: Any) -> dict[str, Any]:
     if not is_nova_primitive(document):
         raise InvalidInput("row", "source", source, "a nova.objects.ComputeNode, or its primitive")
     try:
-        data, _ = primitive.opened(document, "source", primitive.NODE)
+        data, _ = primitive.unwrap(document, "source", primitive.NODE)
         return {
             column: field.of_wire(data[field.name])
             for column, field in _nova_fields()
@@ -227,9 +231,9 @@ def _hypervisor_specs(specs: Any) -> str:
 
 def _specs_of_wire(specs: Any) -> str:
     found = []
-    for place, spec in enumerate(primitive.sequence(specs, "supported_hv_specs")):
+    for place, spec in enumerate(primitive.require_list(specs, "supported_hv_specs")):
         where = f"supported_hv_specs[{place}]"
-        data, _ = primitive.opened(spec, where, primitive.HYPERVISOR)
+        data, _ = primitive.unwrap(spec, where, primitive.HYPERVISOR)
         found.append([data.get(name) for name in _OF_SPEC])
     return str(jsonutils.dumps(found))
 

@@ -22,9 +22,12 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from resource_objects.interop.nova.cpus import format_cpu_spec, parse_cpu_spec
-from resource_objects.interop.nova.flavor import size_in_kib
-from resource_objects.interop.nova.flavor_words import text_of
+from resource_objects.interop.nova.primitive import (
+    format_cpu_spec,
+    option_text,
+    page_size_kib,
+    parse_cpu_spec,
+)
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.numa.cells import HostCell, PagePool
 from resource_objects.resources.numa.cpuset import MAX_ID
@@ -166,13 +169,13 @@ def _entry(entry: object) -> tuple[int, int, int]:
     elif isinstance(entry, str):
         pairs = [[part.strip() for part in item.split(":", 1)] for item in entry.split(",")]
     try:
-        said = {key: text_of("reserved_huge_pages", value).strip() for key, value in pairs}
+        said = {key: option_text("reserved_huge_pages", value).strip() for key, value in pairs}
         if len(pairs) != len(said) or said.keys() != {"node", "size", "count"}:
             raise ValueError(pairs)
         numbers = [said["node"], said["count"]]
         if not all(_NUMBER.match(number) for number in numbers):
             raise ValueError(numbers)
-        return int(said["node"]), size_in_kib("size", said["size"]), int(said["count"])
+        return int(said["node"]), page_size_kib("size", said["size"]), int(said["count"])
     except (ValueError, TypeError) as error:
         raise InvalidNovaInput(
             NovaRule.INVALID_RESERVED_PAGES, "reserved_huge_pages", entry, _ENTRY

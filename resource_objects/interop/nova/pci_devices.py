@@ -35,7 +35,6 @@ it does not keep.
 from __future__ import annotations
 
 import datetime
-import functools
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -61,8 +60,6 @@ from resource_objects.resources.pci.device import (
     parse_address,
 )
 from resource_objects.resources.pci.device_groups import Devices
-
-_invalid_primitive = functools.partial(InvalidInput, "primitive")
 
 __all__ = [
     "DeviceFinding",
@@ -142,9 +139,9 @@ def load_pci_devices(
     rows, skipped = [], []
     for place, (data, what) in enumerate(_rows_of(source)):
         try:
-            row = _read_row(primitive.opened(data, "", DEVICE)[0] if what else data)
+            row = _read_row(primitive.unwrap(data, "", DEVICE)[0] if what else data)
         except InvalidInput as error:
-            primitive.at(f"{_ROOT}[{place}]", error)
+            primitive.reraise_at(f"{_ROOT}[{place}]", error)
         if row.device is None:
             skipped.append(SkippedRow(row.address, row.reason))
         else:
@@ -155,27 +152,27 @@ def load_pci_devices(
 
 def _rows_of(source: object) -> Iterator[tuple[dict[Any, Any], bool]]:
     """Yield each row, and whether it is the primitive of an object."""
-    document = primitive.parsed(source, _ROOT)
+    document = primitive.parse_document(source, _ROOT)
     if document is None:
         return
     if isinstance(document, Mapping):
-        data = primitive.opened(document, _ROOT, DEVICES)[0]
-        primitive.only(data, {"objects"}, f"{_ROOT}.")
+        data = primitive.unwrap(document, _ROOT, DEVICES)[0]
+        primitive.reject_unknown(data, {"objects"}, f"{_ROOT}.")
         document = data.get("objects")
-    for place, given in enumerate(primitive.entries(document, _ROOT)):
-        row = primitive.mapping(given, f"{_ROOT}[{place}]")
-        yield row, primitive.is_enveloped(row)
+    for place, given in enumerate(primitive.parse_list(document, _ROOT)):
+        row = primitive.require_object(given, f"{_ROOT}[{place}]")
+        yield row, primitive.is_wrapped(row)
 
 
 def _check_apart(rows: Sequence[_ReadRow]) -> None:
     nodes = {row.rest.get("compute_node_id") for row in rows} - {None}
     if len(nodes) > 1:
         shown = sorted(map(str, nodes))
-        raise _invalid_primitive(f"{_ROOT}.compute_node_id", shown, "the devices of one host")
+        raise primitive.invalid(f"{_ROOT}.compute_node_id", shown, "the devices of one host")
     counts = Counter(row.address for row in rows)
     twice = sorted(address for address, count in counts.items() if count > 1)
     if twice:
-        raise _invalid_primitive(f"{_ROOT}.address", twice, "each device once")
+        raise primitive.invalid(f"{_ROOT}.address", twice, "each device once")
 
 
 def _gathered(
@@ -263,7 +260,7 @@ def dump_pci_devices(
     """
     if not isinstance(found, NovaDevices):
         raise InvalidInventory("devices", found, "NovaDevices")
-    allowed = primitive.left_out(leave_out, _OPTIONAL)
+    allowed = primitive.optional_names(leave_out, _OPTIONAL)
     shelf = Devices(found.devices, found.usage)
     return [_written(found, device, shelf, versioned, allowed) for device in found.devices]
 
@@ -278,10 +275,10 @@ def _written(
         state = rest.get("status", state)
     if state == SPENT:
         if "spent" not in allowed:
-            raise primitive.cannot_say(DEVICE, f"{device.address} has the status {state}")
+            raise primitive.inexpressible(DEVICE, f"{device.address} has the status {state}")
         state = AVAILABLE
     row = _write_row(device, state, holder, rest, versioned)
-    return primitive.enveloped(DEVICE, row) if versioned else row
+    return primitive.wrap(DEVICE, row) if versioned else row
 
 
 #: Columns that only a row has: kept as they are.
@@ -355,16 +352,18 @@ def _read_row(data: Mapping[Any, Any]) -> _ReadRow:
     :raises InvalidInput: if it is none, or contradicts itself; not for an address, which is a
         reason to leave it out
     """
-    primitive.only(data, _COLUMNS)
+    primitive.reject_unknown(data, _COLUMNS)
     status = data.get("status")
     if status not in _STATUS:
-        raise _invalid_primitive("status", status, f"one of {', '.join(_STATUS)}")
+        raise primitive.invalid("status", status, f"one of {', '.join(_STATUS)}")
     said = _text(data, "address")
-    holder = DeviceHolder(*(primitive.label(data.get(name), name) for name in DeviceHolder._fields))
+    holder = DeviceHolder(
+        *(primitive.require_label(data.get(name), name) for name in DeviceHolder._fields)
+    )
     rest = {name: data[name] for name in _ROW if name in data}
     for name in ("id", "compute_node_id"):
         if rest.get(name) is not None:
-            primitive.number(rest[name], name, 0, MAX_FIGURE)
+            primitive.require_int(rest[name], name, 0, MAX_FIGURE)
     if status in _REMOVED or data.get("deleted"):
         return _ReadRow(
             said, None, status, holder, rest, "removed" if status in _REMOVED else "deleted"
@@ -380,19 +379,22 @@ def _read_row(data: Mapping[Any, Any]) -> _ReadRow:
 
 
 def _text(data: Mapping[Any, Any], name: str) -> str:
-    found = primitive.label(data.get(name), name)
+    found = primitive.require_label(data.get(name), name)
     if found is None:
-        raise _invalid_primitive(name, None, "text")
+        raise primitive.invalid(name, None, "text")
     return found
 
 
 def _device(data: Mapping[Any, Any], address: str) -> Device:
     info = _extra_info(data.get("extra_info"))
-    node, parent = data.get("numa_node"), primitive.label(data.get("parent_addr"), "parent_addr")
+    node, parent = (
+        data.get("numa_node"),
+        primitive.require_label(data.get("parent_addr"), "parent_addr"),
+    )
     kind = _text(data, "dev_type")
     if parent is None and kind in PARTS:
         parent = info.pop(_OLD_PARENT, None)
-    live = primitive.flag(info.get(_LIVE))
+    live = primitive.parse_flag(info.get(_LIVE))
     if live is not None:
         del info[_LIVE]
     tags: dict[str, str] = {name: info.pop(name) for name in _TAGS if name in info}
@@ -402,7 +404,7 @@ def _device(data: Mapping[Any, Any], address: str) -> Device:
         _text(data, "product_id").lower(),
         kind,
         parent=None if parent is None else parse_address(parent),
-        numa_node=None if node is None else primitive.number(node, "numa_node", 0, MAX_NODE),
+        numa_node=None if node is None else primitive.require_int(node, "numa_node", 0, MAX_NODE),
         tags=tags,
         live_migratable=live,
         facts=info,
@@ -411,12 +413,12 @@ def _device(data: Mapping[Any, Any], address: str) -> Device:
 
 def _extra_info(given: object) -> dict[str, str]:
     """Return words by name; what is no text is JSON, as Nova makes it."""
-    found = primitive.parsed(given, "extra_info")
+    found = primitive.parse_document(given, "extra_info")
     if found is None:
         return {}
     return {
         name: value if isinstance(value, str) else _json(value, f"extra_info.{name}")
-        for name, value in primitive.mapping(found, "extra_info").items()
+        for name, value in primitive.require_object(found, "extra_info").items()
     }
 
 
@@ -424,7 +426,7 @@ def _json(value: object, what: str) -> str:
     try:
         return json.dumps(value)
     except (TypeError, ValueError, RecursionError):
-        raise _invalid_primitive(what, value, "text, or what JSON has") from None
+        raise primitive.invalid(what, value, "text, or what JSON has") from None
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -436,7 +438,7 @@ def _write_row(
     """Return a device as a row has it, or the data of a versioned object."""
     info = {**device.facts, **{name: device.tags[name] for name in _TAGS if name in device.tags}}
     if device.live_migratable is not None:
-        info[_LIVE] = primitive.flag_text(device.live_migratable)
+        info[_LIVE] = primitive.format_flag(device.live_migratable)
     found: dict[str, Any] = {
         "dev_id": f"pci_{device.address}".replace(":", "_").replace(".", "_"),
         "label": f"label_{device.vendor_id}_{device.product_id}",

@@ -34,6 +34,7 @@ Nova has no word for ``class_code``.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final
 
@@ -174,37 +175,37 @@ def load_pci_pools(
     >>> pool.type, pool.count, dict(pool.tags)
     ('type-VF', 6, {'physical_network': 'red'})
     """
-    document = primitive.parsed(source, _ROOT)
+    document = primitive.parse_document(source, _ROOT)
     if document is None:
         return ()
-    is_versioned = isinstance(document, Mapping) and primitive.is_enveloped(document)
+    is_versioned = isinstance(document, Mapping) and primitive.is_wrapped(document)
     found = []
     for place, given in enumerate(_pools_of(document, is_versioned)):
         try:
             found.append(
                 _versioned(given)
-                if is_versioned or (isinstance(given, Mapping) and primitive.is_enveloped(given))
+                if is_versioned or (isinstance(given, Mapping) and primitive.is_wrapped(given))
                 else _plain(given)
             )
         except InvalidInput as error:
-            primitive.at(f"{_ROOT}[{place}]", error)
+            primitive.reraise_at(f"{_ROOT}[{place}]", error)
     return tuple(found)
 
 
 def _pools_of(document: Any, is_versioned: bool) -> Iterable[Any]:
     if is_versioned:
-        data = primitive.opened(document, _ROOT, POOLS)[0]
-        primitive.only(data, {"objects"}, f"{_ROOT}.")
-        return primitive.sequence(data.get("objects"), f"{_ROOT}.objects")
+        data = primitive.unwrap(document, _ROOT, POOLS)[0]
+        primitive.reject_unknown(data, {"objects"}, f"{_ROOT}.")
+        return primitive.require_list(data.get("objects"), f"{_ROOT}.objects")
     if isinstance(document, Mapping):  # a list of one, as Nova reads it
         return [document] if document else []
-    return primitive.entries(document, _ROOT)
+    return primitive.parse_list(document, _ROOT)
 
 
 def _versioned(given: object) -> DevicePool:
-    data, _ = primitive.opened(given, "", POOL)
-    primitive.only(data, {*_FIELDS, "tags"})
-    tags = primitive.texts(data.get("tags", {}), "tags")
+    data, _ = primitive.unwrap(given, "", POOL)
+    primitive.reject_unknown(data, {*_FIELDS, "tags"})
+    tags = primitive.require_texts(data.get("tags", {}), "tags")
     for name in _FIELDS:
         if name in tags:
             raise InvalidInput("primitive", f"tags.{name}", tags[name], "no tag of that name")
@@ -212,23 +213,23 @@ def _versioned(given: object) -> DevicePool:
 
 
 def _plain(given: object) -> DevicePool:
-    data = primitive.mapping(given, "")
+    data = primitive.require_object(given, "")
     tags = {name: value for name, value in data.items() if name not in _FIELDS}
-    return _pool(data, primitive.texts(tags, "tags"))
+    return _pool(data, primitive.require_texts(tags, "tags"))
 
 
 def _pool(data: Mapping[Any, Any], tags: dict[str, str | None]) -> DevicePool:
     node = data.get("numa_node")
-    said = {**{name: primitive.label(data.get(name), name) for name in _IDS}, **tags}
+    said = {**{name: primitive.require_label(data.get(name), name) for name in _IDS}, **tags}
     provider = said.pop(primitive.PROVIDER, None)
     pool = DevicePool(
         **_values(said),
-        count=primitive.number(data.get("count"), "count", 0, MAX_DEVICES),
-        numa_node=None if node is None else primitive.number(node, "numa_node", 0, MAX_NODE),
+        count=primitive.require_int(data.get("count"), "count", 0, MAX_DEVICES),
+        numa_node=None if node is None else primitive.require_int(node, "numa_node", 0, MAX_NODE),
         facts={} if provider is None else {primitive.PROVIDER: provider},
     )
     null = {name for name, value in said.items() if value is None}
-    kept = primitive.remembered(said, _written(pool), {*_KNOWN} | null)
+    kept = primitive.preserve(said, _written(pool), {*_KNOWN} | null)
     return pool.replace(facts={**pool.facts, **kept}) if kept else pool
 
 
@@ -237,7 +238,7 @@ def _values(said: Mapping[str, str | None]) -> dict[str, Any]:
     get = said.get
     vendor_id, product_id = (primitive.lower(get(name)) for name in _IDS)
     name, traits = get("resource_class"), get("traits")
-    flags = {name: primitive.flag(get(name)) for name in ("live_migratable", "one_time_use")}
+    flags = {name: primitive.parse_flag(get(name)) for name in ("live_migratable", "one_time_use")}
     unread = {name for name, value in flags.items() if value is None}
     known = {*_KNOWN} - unread
     return {
@@ -245,11 +246,11 @@ def _values(said: Mapping[str, str | None]) -> dict[str, Any]:
         "product_id": product_id,
         "type": get("dev_type") or PCI,
         "address": get("address"),
-        "remote_managed": primitive.loose_flag(get("remote_managed")),
+        "remote_managed": primitive.parse_lenient_flag(get("remote_managed")),
         "live_migratable": flags["live_migratable"],
         "one_time_use": bool(flags["one_time_use"]),
-        "resource_class": primitive.resource_class(name) if name else None,
-        "traits": primitive.traits(traits or ""),
+        "resource_class": primitive.normalized_class(name) if name else None,
+        "traits": primitive.normalized_traits(traits or ""),
         "tags": {
             name: value for name, value in said.items() if value is not None and name not in known
         },
@@ -275,14 +276,14 @@ def dump_pci_pools(pools: Iterable[DevicePool], *, leave_out: Collection[str] = 
     Traceback (most recent call last):
     resource_objects.exceptions.CannotDowngrade: PciDevicePool cannot be expressed in ...
     """
-    allowed = primitive.left_out(leave_out, _OPTIONAL)
+    allowed = primitive.optional_names(leave_out, _OPTIONAL)
     found = []
     for place, pool in enumerate(_listed(pools)):
         for name, reason in _unsaid(pool):
             if name not in allowed:
-                raise primitive.cannot_say(POOL, f"pool {place} {reason}")
+                raise primitive.inexpressible(POOL, f"pool {place} {reason}")
         found.append(_as_versioned(pool))
-    return primitive.written(primitive.enveloped(POOLS, {"objects": found}))
+    return json.dumps(primitive.wrap(POOLS, {"objects": found}))
 
 
 def _listed(pools: object) -> list[DevicePool]:
@@ -296,7 +297,7 @@ def _unsaid(pool: DevicePool) -> Iterator[tuple[str, str]]:
     """Yield what there is no word for, and why."""
     if pool.class_code:
         yield "class_code", f"has a class code, {pool.class_code}"
-    facts = primitive.unknown(pool.facts, (*_KNOWN, primitive.PROVIDER))
+    facts = primitive.unknown_facts(pool.facts, (*_KNOWN, primitive.PROVIDER))
     if facts:
         yield "facts", f"has facts that are no words of Nova's: {', '.join(facts)}"
 
@@ -305,16 +306,18 @@ def _as_versioned(pool: DevicePool) -> dict[str, Any]:
     tags = _said(pool)
     data: dict[str, Any] = {name: tags.pop(name) for name in _IDS}
     data |= {"numa_node": pool.numa_node, "count": pool.count, "tags": tags}
-    return primitive.enveloped(POOL, data)
+    return primitive.wrap(POOL, data)
 
 
 def _said(pool: DevicePool) -> dict[str, Any]:
     """Return the ids and tags of a pool: as they were read, if that is still true."""
     written = _written(pool)
-    known = pool.facts.keys() & ({*_KNOWN} | primitive.nulls(pool.facts)) - {primitive.PROVIDER}
+    known = pool.facts.keys() & ({*_KNOWN} | primitive.null_names(pool.facts)) - {
+        primitive.PROVIDER
+    }
     if not known:
         return written
-    recalled = primitive.recalled(written, pool.facts, known)
+    recalled = primitive.restore(written, pool.facts, known)
     said = {name: value for name, value in recalled.items() if name != primitive.PROVIDER}
     try:
         is_true = pool == DevicePool(
@@ -337,9 +340,9 @@ def _written(pool: DevicePool) -> dict[str, Any]:
         primitive.PROVIDER: pool.facts.get(primitive.PROVIDER),
     }
     if pool.type != PCI or pool.remote_managed:
-        said["remote_managed"] = primitive.flag_text(pool.remote_managed)
+        said["remote_managed"] = primitive.format_flag(pool.remote_managed)
     if pool.live_migratable is not None:
-        said["live_migratable"] = primitive.flag_text(pool.live_migratable)
+        said["live_migratable"] = primitive.format_flag(pool.live_migratable)
     if pool.resource_class != custom_class(pool.vendor_id, pool.product_id):
         said["resource_class"] = pool.resource_class
     return {name: value for name, value in {**said, **pool.tags}.items() if value is not None}

@@ -39,7 +39,7 @@ Keys that a request did not have are written, and ``is_new`` is false.
 
 from __future__ import annotations
 
-import functools
+import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -60,8 +60,6 @@ from resource_objects.resources.pci.device import (
     VDPA,
     custom_class,
 )
-
-_invalid_primitive = functools.partial(InvalidInput, "primitive")
 
 __all__ = ["dump_pci_requests", "load_pci_requests", "read_specs"]
 
@@ -97,44 +95,44 @@ def load_pci_requests(
     >>> asked.requests[0].affinity, asked.requests[0].specs[0].types
     ('required', ('type-PCI', 'type-VF'))
     """
-    document = primitive.parsed(source, _ROOT)
+    document = primitive.parse_document(source, _ROOT)
     if document is None:
         return None
     is_versioned = isinstance(document, Mapping)
-    given = _requests_of(document) if is_versioned else primitive.entries(document, _ROOT)
+    given = _requests_of(document) if is_versioned else primitive.parse_list(document, _ROOT)
     found = []
     for place, one in enumerate(given):
         try:
-            data = primitive.mapping(one, "")
-            if is_versioned or primitive.is_enveloped(data):
-                data = primitive.opened(data, "", REQUEST)[0]
+            data = primitive.require_object(one, "")
+            if is_versioned or primitive.is_wrapped(data):
+                data = primitive.unwrap(data, "", REQUEST)[0]
             found.append(_request(data, placement))
         except InvalidInput as error:
-            primitive.at(f"{_ROOT}[{place}]", error)
+            primitive.reraise_at(f"{_ROOT}[{place}]", error)
     try:
         return PCIAmount(found) if found else None
     except InvalidInput as error:
-        primitive.at(_ROOT, error)
+        primitive.reraise_at(_ROOT, error)
 
 
 def _requests_of(document: Any) -> Iterable[Any]:
-    data = primitive.opened(document, _ROOT, REQUESTS)[0]
-    primitive.only(data, {"instance_uuid", "requests"}, f"{_ROOT}.")
-    return primitive.sequence(data.get("requests"), f"{_ROOT}.requests")
+    data = primitive.unwrap(document, _ROOT, REQUESTS)[0]
+    primitive.reject_unknown(data, {"instance_uuid", "requests"}, f"{_ROOT}.")
+    return primitive.require_list(data.get("requests"), f"{_ROOT}.requests")
 
 
 def _request(data: Mapping[Any, Any], placement: bool) -> DeviceRequest:
-    primitive.only(data, _FIELDS)
+    primitive.reject_unknown(data, _FIELDS)
     names = {
-        name: primitive.label(data.get(name), name)
+        name: primitive.require_label(data.get(name), name)
         for name in ("alias_name", "requester_id", "request_id")
     }
     specs = [
-        primitive.texts(spec, f"spec[{place}]")
-        for place, spec in enumerate(primitive.sequence(data.get("spec"), "spec"))
+        primitive.require_texts(spec, f"spec[{place}]")
+        for place, spec in enumerate(primitive.require_list(data.get("spec"), "spec"))
     ]
     alias = names["alias_name"]
-    count = primitive.number(data.get("count"), "count", 1, MAX_DEVICES)
+    count = primitive.require_int(data.get("count"), "count", 1, MAX_DEVICES)
     chosen = specs[0].get(_PROVIDERS) if specs and alias is not None else None
     chosen = chosen or None
     return DeviceRequest(
@@ -153,7 +151,7 @@ def _affinity(policy: object) -> str:
         return LEGACY
     if isinstance(policy, str) and policy in AFFINITIES:
         return policy
-    raise _invalid_primitive("numa_policy", policy, f"one of {', '.join(AFFINITIES)}, or null")
+    raise primitive.invalid("numa_policy", policy, f"one of {', '.join(AFFINITIES)}, or null")
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -185,7 +183,7 @@ def dump_pci_requests(
     Traceback (most recent call last):
     resource_objects.exceptions.CannotDowngrade: InstancePCIRequest cannot be expressed in ...
     """
-    allowed = primitive.left_out(leave_out, _OPTIONAL)
+    allowed = primitive.optional_names(leave_out, _OPTIONAL)
     found = []
     for place, request in enumerate([] if amount is None else given(amount).requests):
         chosen = ",".join(request.providers) or None
@@ -193,14 +191,14 @@ def dump_pci_requests(
         reasons = [*_unsaid(request), *([] if specs else _unsaid_specs(request.specs))]
         for name, reason in reasons:
             if name not in allowed:
-                raise primitive.cannot_say(REQUEST, f"request {place} has {reason}")
+                raise primitive.inexpressible(REQUEST, f"request {place} has {reason}")
         found.append(_written(request, specs or [*_explicit(request.specs, chosen)]))
     if not versioned:
-        return primitive.written(found)
-    data: dict[str, Any] = {"requests": [primitive.enveloped(REQUEST, one) for one in found]}
+        return json.dumps(found)
+    data: dict[str, Any] = {"requests": [primitive.wrap(REQUEST, one) for one in found]}
     if instance_uuid is not None:
         data["instance_uuid"] = uuid_text(instance_uuid)
-    return primitive.written(primitive.enveloped(REQUESTS, data))
+    return json.dumps(primitive.wrap(REQUESTS, data))
 
 
 def _unsaid(request: DeviceRequest) -> Iterator[tuple[str, str]]:
@@ -260,7 +258,7 @@ def read_specs(
     :raises InvalidInput: if a spec says what none says
     """
     types = _open_types({spec.get("dev_type") for spec in given})
-    is_remote = any(primitive.loose_flag(spec.get("remote_managed")) for spec in given)
+    is_remote = any(primitive.parse_lenient_flag(spec.get("remote_managed")) for spec in given)
     found: list[DeviceSpec] = []
     for place, spec in enumerate(given):
         try:
@@ -268,10 +266,10 @@ def read_specs(
             either = is_remote and "remote_managed" not in spec
             for remote in (False, True) if either else (values["remote_managed"],):
                 made = DeviceSpec(**{**values, "remote_managed": remote})
-                kept = primitive.remembered(spec, _plain(made, placement, providers), _KNOWN)
+                kept = primitive.preserve(spec, _plain(made, placement, providers), _KNOWN)
                 found.append(made.replace(facts=kept) if kept else made)
         except InvalidInput as error:
-            primitive.at(f"spec[{place}]", error)
+            primitive.reraise_at(f"spec[{place}]", error)
     return tuple(found)
 
 
@@ -287,16 +285,16 @@ def _values(spec: _Spec, types: Sequence[str], placement: bool) -> dict[str, Any
     """
     for name in _MATCHED:
         if spec.get(name, "") is None:
-            raise _invalid_primitive(name, None, "text, or no such name: nothing has it as null")
+            raise primitive.invalid(name, None, "text, or no such name: nothing has it as null")
     get = spec.get
-    flag = primitive.flag(get("live_migratable"))
+    flag = primitive.parse_flag(get("live_migratable"))
     known = {*_KNOWN} - ({"live_migratable"} if flag is None else set())
     values: dict[str, Any] = {
         "vendor_id": primitive.lower(get("vendor_id")),
         "product_id": primitive.lower(get("product_id")),
         "types": _types(spec, types),
         "address": get("address"),
-        "remote_managed": primitive.loose_flag(get("remote_managed")),
+        "remote_managed": primitive.parse_lenient_flag(get("remote_managed")),
         "live_migratable": flag,
         "tags": {
             name: NOT_THERE if value is None else value
@@ -306,7 +304,7 @@ def _values(spec: _Spec, types: Sequence[str], placement: bool) -> dict[str, Any
     }
     if values["address"] is not None and {*values["types"]} & {*PARTS}:
         expected = "none where functions will do that were split off others"
-        raise _invalid_primitive("address", values["address"], expected)
+        raise primitive.invalid("address", values["address"], expected)
     return {**values, **(_of_placement(spec, values) if placement else {})}
 
 
@@ -314,7 +312,7 @@ def _types(spec: _Spec, types: Sequence[str]) -> Sequence[str]:
     kind, remote = spec.get("dev_type"), spec.get("remote_managed")
     if kind is not None:
         return (kind,)
-    if remote is None or primitive.loose_flag(remote):
+    if remote is None or primitive.parse_lenient_flag(remote):
         return types
     # Nova has the tag on functions that can be split and on those that are, and on no other
     return [name for name in types if name != PCI]
@@ -323,10 +321,10 @@ def _types(spec: _Spec, types: Sequence[str]) -> Sequence[str]:
 def _of_placement(spec: _Spec, ids: Mapping[str, str | None]) -> dict[str, Any]:
     said, traits = spec.get("resource_class"), spec.get("traits")
     vendor_id, product_id = ids["vendor_id"], ids["product_id"]
-    name = primitive.resource_class(said) if said else None
+    name = primitive.normalized_class(said) if said else None
     if name is None and vendor_id is not None and product_id is not None:
         name = custom_class(vendor_id, product_id)
-    return {"resource_class": name, "traits": primitive.traits(traits or "")}
+    return {"resource_class": name, "traits": primitive.normalized_traits(traits or "")}
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -341,7 +339,7 @@ def _as_read(
     """
     placement = _is_of_placement(specs)
     said = [
-        primitive.recalled(_plain(spec, placement, providers), spec.facts, _KNOWN) for spec in specs
+        primitive.restore(_plain(spec, placement, providers), spec.facts, _KNOWN) for spec in specs
     ]
     found = [spec for place, spec in enumerate(said) if not _is_other_half(specs, said, place)]
     try:
@@ -407,7 +405,7 @@ def _plain(spec: DeviceSpec, placement: bool, providers: str | None) -> dict[str
     if placement and spec.resource_class == _implied(spec):
         said["resource_class"] = None
     if spec.live_migratable is not None:
-        said["live_migratable"] = primitive.flag_text(spec.live_migratable)
+        said["live_migratable"] = primitive.format_flag(spec.live_migratable)
     found = {name: value for name, value in said.items() if value is not None}
     return {
         **found,
@@ -426,7 +424,7 @@ def _unsaid_specs(specs: Sequence[DeviceSpec]) -> Iterator[tuple[str, str]]:
     for spec in specs:
         if spec.class_code:
             yield "class_code", f"a class code, {spec.class_code}"
-        facts = primitive.unknown(spec.facts, _KNOWN)
+        facts = primitive.unknown_facts(spec.facts, _KNOWN)
         if facts:
             yield "facts", f"facts that are no words of Nova's: {', '.join(facts)}"
         if spec.address is not None and {*spec.wanted_types} & {*PARTS}:

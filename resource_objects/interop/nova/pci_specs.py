@@ -180,7 +180,7 @@ def _objects(source: object) -> list[Mapping[str, Any]]:
 
 def _objects_of_text(text: str) -> list[Mapping[str, Any]]:
     try:
-        found = primitive.parsed(text, _ROOT)
+        found = primitive.parse_document(text, _ROOT)
     except InvalidInput as error:
         raise InvalidNovaInput(NovaRule.INVALID_DEVICE_SPEC, _ROOT, text, error.expected) from None
     return [_object(one) for one in found] if isinstance(found, list) else [_object(found)]
@@ -278,7 +278,7 @@ def _class(what: str, said: object) -> str | None:
     if said in (None, ""):
         return None
     try:
-        return primitive.resource_class(_text(said))
+        return primitive.normalized_class(_text(said))
     except InvalidInput as error:
         raise InvalidNovaInput(NovaRule.INVALID_SPEC_CLASS, what, said, error.expected) from None
 
@@ -287,7 +287,7 @@ def _traits(what: str, said: object) -> frozenset[str]:
     if said is None:
         return frozenset()
     try:
-        return primitive.traits(_text(said))
+        return primitive.normalized_traits(_text(said))
     except InvalidInput as error:
         expected = f"names with commas between them, each {error.expected}"
         raise InvalidNovaInput(NovaRule.INVALID_SPEC_TRAITS, what, said, expected) from None
@@ -312,14 +312,14 @@ def _tags(what: str, given: Mapping[str, Any]) -> FrozenDict:
             ) from None
     if "managed" in found:
         flag = _flag(f"{what}.managed", given["managed"])
-        found["managed"] = primitive.flag_text(bool(flag))
+        found["managed"] = primitive.format_flag(bool(flag))
     return FrozenDict(found)
 
 
 def _tag(value: object) -> str:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return json.dumps(value)
-    return primitive.text(value, "tag") or ""
+    return primitive.require_text(value, "tag") or ""
 
 
 # --- addresses ---

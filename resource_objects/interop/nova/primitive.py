@@ -1,63 +1,54 @@
-"""Reading and writing Nova's JSON: its envelopes, and numbers that are what they have to be.
+"""Nova's versioned objects as data: read, checked and written without Nova.
 
-What is read is JSON text, what that text stands for, or an object of Nova's, of which the primitive
-is read that it makes of itself: :func:`parsed` and :func:`entries` make one of the three, so that
-each reader knows the primitive alone and Nova is never imported.
+A document is JSON text, the value of that text, or an object of Nova, which makes a primitive of
+itself with ``obj_to_primitive()``. :func:`parse_document` returns the value in each case, so Nova
+is never imported. A primitive wraps the data of an object with its name and version:
+:func:`unwrap` and :func:`wrap`.
 
-Reading knows one error, :class:`~resource_objects.exceptions.InvalidInput`: it names the path
-inside the document, the value there and what was expected. Paths are put together where an error
-passes, not before, so that they cost nothing in a document that is in order.
+Invalid data raises :class:`~resource_objects.exceptions.InvalidInput` with the path inside the
+document, the value and what is allowed. A path is put together where an error passes
+(:func:`reraise_at`), so valid documents pay nothing for it.
 
-Nova has words that no value here has, and several words for the same. What is written again as it
-was read needs them, so the ``facts`` of a value keep them by name: text as it was, and in JSON what
-would not be told apart from that (:func:`remembered`, :func:`recalled`).
+A field of a document can have text that this library does not distinguish: a number instead of
+text, null, another case. To write a document unchanged, :func:`preserve` returns that text by
+name, for the ``facts`` of a value, and :func:`restore` applies it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
-import itertools
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, Final, NoReturn, Protocol, TypeVar
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, NoReturn, Protocol
 
 import os_resource_classes
 from oslo_utils import strutils
 
-from resource_objects import base, fields, names
+from resource_objects import fields, names
 from resource_objects.exceptions import CannotDowngrade, InvalidInput
-from resource_objects.interop.nova.cpus import parse_cpu_spec
-from resource_objects.resources.numa.cpuset import MAX_ID
+from resource_objects.interop.nova.rules import NovaRule
+from resource_objects.resources.numa.cells import parse_size_kib
+from resource_objects.resources.numa.cpuset import MAX_ID, CPUSet
 from resource_objects.resources.pci.device import listed
 from resource_objects.resources.traits import standard_traits
 
-_invalid_primitive = functools.partial(InvalidInput, "primitive")
+#: Makes the error of invalid data: ``invalid(path, value, expected)``.
+invalid = functools.partial(InvalidInput, "primitive")
 
 _NAME, _NAMESPACE, _VERSION, _DATA = (
     f"nova_object.{part}" for part in ("name", "namespace", "version", "data")
 )
-#: What every path in a topology begins with: the column.
-ROOT: Final = "numa_topology"
-
-_V = TypeVar("_V", bound=base.ResourceObject)
-
-_INT: Final = {int}
+#: The types that ``json.loads`` returns.
+_JSON_TYPES: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 _SEQUENCES: Final = (list, tuple, set, frozenset)
-_LIST: Final = {list}
-#: What JSON itself gives.
-_OF_JSON: Final = frozenset({dict, list, str, int, float, bool, type(None)})
-
 
 # --- versions ---
 
-HOST, HOST_CELL, PAGES, NETWORKS = (
-    "NUMATopology",
-    "NUMACell",
-    "NUMAPagesTopology",
-    "NetworkMetadata",
-)
+HOST, HOST_CELL = "NUMATopology", "NUMACell"
+PAGES, NETWORKS = "NUMAPagesTopology", "NetworkMetadata"
 GUEST, GUEST_CELL = "InstanceNUMATopology", "InstanceNUMACell"
-
 POOLS, POOL = "PciDevicePoolList", "PciDevicePool"
 DEVICES, DEVICE = "PciDeviceList", "PciDevice"
 REQUESTS, REQUEST = "InstancePCIRequests", "InstancePCIRequest"
@@ -65,8 +56,8 @@ FLAVOR, IMAGE, PROPERTIES = "Flavor", "ImageMeta", "ImageMetaProps"
 NODE, HYPERVISOR = "ComputeNode", "HVSpec"
 METRIC_LIST, METRIC = "MonitorMetricList", "MonitorMetric"
 
-#: Newest version of each in Nova 34, by its second number: the first is 1. Of those that are
-#: written Nova 32 and 33 have the same, and read it; so nothing else is written.
+#: The newest version of each object in Nova 34, by its minor number; the major number is 1. Nova
+#: 32 and 33 have the same versions of the objects that are written here.
 NEWEST: Final = {
     HOST: 2,
     HOST_CELL: 5,
@@ -89,460 +80,551 @@ NEWEST: Final = {
     METRIC: 1,
 }
 
-#: ``{name: {version: its second number}}`` of what can be read.
+#: ``{name: {version: its minor number}}`` of the versions that can be read.
 KNOWN: Final = {
     name: {f"1.{minor}": minor for minor in range(newest + 1)} for name, newest in NEWEST.items()
 }
 
 
 class NovaObject(Protocol):
-    """An object of Nova's: a versioned object, which can say what goes over a wire."""
+    """A versioned object of Nova."""
 
     def obj_to_primitive(self) -> Any:
-        """Return its wire form."""
+        """Return the wire form of the object."""
 
 
-#: What a document comes as: JSON text, what it stands for, or an object of Nova's.
+#: JSON text, the value of it, or an object of Nova.
 Document = str | bytes | Mapping[str, Any] | NovaObject
 
 
 # --- documents ------------------------------------------------------------------------------------
 
 
-def parsed(source: object, what: str) -> Any:
-    """Return what JSON text says, or an object of Nova's; anything else is returned as it is.
+def parse_document(source: object, what: str) -> Any:
+    """Return the value of JSON text, or the primitive of an object of Nova.
 
-    :param source: an object is known by its ``obj_to_primitive()``
-    :raises InvalidInput: if text is no JSON, or an object is none that a wire can carry
+    Any other value is returned unchanged.
 
-    >>> parsed('{"count": 1}', "pool"), parsed({"count": 1}, "pool")
+    :raises InvalidInput: if the text is not JSON; if the object cannot make its primitive
+
+    >>> parse_document('{"count": 1}', "pool"), parse_document({"count": 1}, "pool")
     ({'count': 1}, {'count': 1})
     """
-    if not isinstance(source, str | bytes | bytearray):
-        return source if type(source) in _OF_JSON else _primitive_of(source, what)
-    try:
-        return json.loads(source)
-    except RecursionError:
-        raise _invalid_primitive(what, source, "JSON that is not nested so deep") from None
-    except ValueError as error:
-        raise _invalid_primitive(what, source, f"JSON: {error}") from None
-
-
-def _primitive_of(source: Any, what: str) -> Any:
-    """Return the primitive that an object makes of itself; what makes none is returned as it is."""
+    if isinstance(source, str | bytes | bytearray):
+        try:
+            return json.loads(source)
+        except RecursionError:
+            raise invalid(what, source, "JSON with fewer nested levels") from None
+        except ValueError as error:
+            raise invalid(what, source, f"JSON: {error}") from None
+    if type(source) in _JSON_TYPES:
+        return source
     if isinstance(source, type) or not callable(getattr(source, "obj_to_primitive", None)):
         return source
     try:
-        primitive = source.obj_to_primitive()
-    except Exception as error:  # a foreign object fails in its own ways
-        raise _invalid_primitive(
-            what, source, f"an object that a wire can carry: {error}"
-        ) from error
+        primitive = source.obj_to_primitive()  # type: ignore[attr-defined]
+    except Exception as error:  # any exception: the class is not ours
+        raise invalid(what, source, f"an object with a primitive: {error}") from error
     if not isinstance(primitive, Mapping) or _DATA not in primitive:
-        raise _invalid_primitive(what, type(source).__name__, "an object of Nova's")
+        raise invalid(what, type(source).__name__, "an object of Nova")
     return primitive
 
 
-def entries(document: object, what: str) -> list[Any]:
-    """Return the entries of a list, or of anything that can be gone through; objects parsed.
+def parse_list(document: object, what: str) -> list[Any]:
+    """Return the entries of a list or another iterable, objects of Nova as their primitives.
 
-    :raises InvalidInput: if it is none
+    :raises InvalidInput: if the document is not iterable, or an object has no primitive
     """
     return [
-        one if type(one) in _OF_JSON else _primitive_of(one, f"{what}[{place}]")
-        for place, one in enumerate(sequence(listed(document), what))
+        entry
+        if isinstance(entry, str | bytes | bytearray)
+        else parse_document(entry, f"{what}[{index}]")
+        for index, entry in enumerate(require_list(listed(document), what))
     ]
 
 
-def read(source: object) -> dict[Any, Any]:
-    """Return the document of JSON text, of a mapping that was JSON, or of an object of Nova's."""
-    return mapping(parsed(source, ROOT), ROOT)
+def is_wrapped(data: Mapping[Any, Any]) -> bool:
+    """Return True if a mapping has a key of the wire form of a versioned object."""
+    return _NAME in data or _NAMESPACE in data or _VERSION in data or _DATA in data
 
 
-def cells_of(
-    source: object,
-    topology: str,
-    cell: str,
-    known: Collection[str],
-    of_plain: Callable[[object], dict[Any, Any]],
-) -> tuple[dict[Any, Any], list[tuple[dict[Any, Any], int]]]:
-    """Return the data of a topology, and of each of its cells with its version.
+def unwrap(primitive: object, what: str, name: str) -> tuple[dict[Any, Any], int]:
+    """Return the data of a versioned object and the minor number of its version.
 
-    A plain dict, from before Liberty, is of version 0; ``of_plain`` says a cell of it in the names
-    of later ones.
-
-    :param known: the fields a topology may have
+    :param name: the name that the object must have
+    :raises InvalidInput: if it is another object, or of an unknown version
     """
-    data, plain = read(source), True
-    if is_enveloped(data):
-        data, plain = opened(data, ROOT, topology)[0], False
-    only(data, known, f"{ROOT}.")
-    found = []
-    for place, given in enumerate(sequence(data.get("cells"), f"{ROOT}.cells")):
-        try:
-            found.append((of_plain(given), 0) if plain else opened(given, "", cell))
-        except InvalidInput as error:
-            if not error.is_about("primitive"):
-                raise
-            at(f"{ROOT}.cells[{place}]", error)
-    return data, found
-
-
-def is_enveloped(data: Mapping[Any, Any]) -> bool:
-    """Return whether this is meant as the wire form of a versioned object."""
-    return any(key in data for key in (_NAME, _NAMESPACE, _VERSION, _DATA))
-
-
-def name_of(envelope: Mapping[Any, Any]) -> Any:
-    """Return which object an envelope says it has."""
-    return envelope.get(_NAME)
-
-
-def opened(primitive: object, what: str, name: str) -> tuple[dict[Any, Any], int]:
-    """Return the data of a versioned object, and the second number of its version.
-
-    What has changed, which the object may also tell, is not looked at.
-    """
+    wrapped: Any = primitive
     try:
-        envelope: Any = primitive
-        if envelope[_NAME] == name and envelope[_NAMESPACE] == "nova":
-            data = envelope[_DATA]
-            if type(data) is dict:
-                return data, KNOWN[name][envelope[_VERSION]]
+        data = wrapped[_DATA]
+        if wrapped[_NAME] == name and wrapped[_NAMESPACE] == "nova" and type(data) is dict:
+            return data, KNOWN[name][wrapped[_VERSION]]
     except (LookupError, TypeError):
-        pass  # it is another thing, or a mapping of another type: look again, slowly
-    return _opened(mapping(primitive, what), f"{what}." if what else "", name)
-
-
-def _opened(envelope: Mapping[Any, Any], place: str, name: str) -> tuple[dict[Any, Any], int]:
+        pass  # a mapping of another type, or an error to be named
+    wrapped = require_object(primitive, what)
+    path = f"{what}." if what else ""
     for key, expected in ((_NAME, name), (_NAMESPACE, "nova")):
-        if envelope.get(key) != expected:
-            raise _invalid_primitive(f"{place}{key}", envelope.get(key), expected)
-    version = envelope.get(_VERSION)
+        if wrapped.get(key) != expected:
+            raise invalid(f"{path}{key}", wrapped.get(key), expected)
+    version = wrapped.get(_VERSION)
     minor = KNOWN[name].get(version) if isinstance(version, str) else None
     if minor is None:
-        known = ", ".join(KNOWN[name])
-        raise _invalid_primitive(f"{place}{_VERSION}", version, f"a version that is known: {known}")
-    return mapping(envelope.get(_DATA), f"{place}{_DATA}"), minor
+        versions = ", ".join(KNOWN[name])
+        raise invalid(f"{path}{_VERSION}", version, f"a known version: {versions}")
+    return require_object(wrapped.get(_DATA), f"{path}{_DATA}"), minor
 
 
-def enveloped(name: str, data: dict[str, Any]) -> dict[str, Any]:
-    """Return the wire form of a versioned object of Nova's, in its newest version."""
+def wrap(name: str, data: dict[str, Any]) -> dict[str, Any]:
+    """Return the wire form of a versioned object of Nova in its newest version."""
     return {_NAME: name, _NAMESPACE: "nova", _VERSION: f"1.{NEWEST[name]}", _DATA: data}
 
 
-def cannot_say(name: str, reason: str) -> CannotDowngrade:
-    """Return the error of what Nova has no word for."""
+def inexpressible(name: str, reason: str) -> CannotDowngrade:
+    """Return the error for a value that an object of Nova cannot express."""
     return CannotDowngrade(name, f"1.{NEWEST[name]}", reason)
 
 
-def written(document: dict[str, Any] | list[Any]) -> str:
-    """Return a document as the text that a column holds."""
-    return json.dumps(document)
+def reraise_at(path: str, error: InvalidInput) -> NoReturn:
+    """Raise an error of a part of a document with the path of that part in front.
+
+    An error of another module has no path; its name follows after a colon.
+    """
+    join = ": " if not error.is_about("primitive") else "." if error.what else ""
+    raise invalid(f"{path}{join}{error.what}", error.value, error.expected) from None
 
 
-# --- what is inside -------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
-def mapping(value: object, what: str) -> dict[Any, Any]:
-    """Return an object of JSON."""
+def require_object(value: object, what: str) -> dict[Any, Any]:
+    """Return a JSON object as a dict."""
     if type(value) is dict:
         return value
     if not isinstance(value, Mapping):
-        raise _invalid_primitive(what, value, "an object (names and values)")
+        raise invalid(what, value, "an object (names and values)")
     return dict(value)
 
 
-def sequence(value: object, what: str) -> list[Any] | tuple[Any, ...]:
-    """Return a list of JSON."""
+def require_list(value: object, what: str) -> list[Any] | tuple[Any, ...]:
+    """Return a JSON list."""
     if not isinstance(value, list | tuple):
-        raise _invalid_primitive(what, value, "a list")
+        raise invalid(what, value, "a list")
     return value
 
 
-def ids(value: object, what: str) -> tuple[int, ...]:
-    """Return numbers of CPUs or cells, ascending. Cost: 1 microsecond for 16."""
-    given: Any = value
-    if type(given) in _SEQUENCES:
-        if not given:
-            return ()
-        if {*map(type, given)} == _INT:
-            found = sorted({*given})
-            if found[0] >= 0 and found[-1] <= MAX_ID:
-                return tuple(found)
-    raise _invalid_primitive(what, value, f"a list of numbers from 0 to {MAX_ID}")
-
-
-def groups_of_ids(value: object, what: str) -> tuple[tuple[int, ...], ...]:
-    """Return several sets of CPUs in one order, without empty ones."""
-    groups = sequence(value, what)
-    if {*map(type, groups)} <= _LIST:
-        ids([*itertools.chain.from_iterable(groups)], what)  # all at once
-        return tuple(sorted([tuple(sorted(group)) for group in groups if group]))
-    return tuple(sorted([found for given in groups if (found := ids(given, what))]))
-
-
-def number(value: object, what: str, low: int, high: int) -> int:
-    """Return a whole number in a range."""
+def require_int(value: object, what: str, low: int = 0, high: int = fields.MAX_FIGURE) -> int:
+    """Return an integer of a range."""
     if type(value) is not int or not low <= value <= high:
-        raise _invalid_primitive(what, value, f"an integer from {low} to {high}")
+        raise invalid(what, value, f"an integer from {low} to {high}")
     return value
 
 
-def only(data: Mapping[Any, Any], known: Collection[str], place: str = "") -> None:
-    """Refuse what is not known: passed by, it might be a known name misspelled."""
+def id_set(value: object, what: str) -> tuple[int, ...]:
+    """Return numbers of CPUs or cells, ascending. Cost: 1 microsecond for 16."""
+    numbers: Any = value
+    if type(numbers) in _SEQUENCES:
+        if not numbers:
+            return ()
+        if {*map(type, numbers)} == {int}:
+            ids = sorted({*numbers})
+            if ids[0] >= 0 and ids[-1] <= MAX_ID:
+                return tuple(ids)
+    raise invalid(what, value, f"a list of numbers from 0 to {MAX_ID}")
+
+
+def reject_unknown(data: Mapping[Any, Any], known: Collection[str], path: str = "") -> None:
+    """Reject unknown keys; ignoring one would hide a misspelled name."""
     if not data.keys() <= known:  # type: ignore[operator]
         name = next(name for name in data if name not in known)
-        expected = f"no such field; there are {', '.join(sorted(known))}"
-        raise _invalid_primitive(f"{place}{name}", data[name], expected)
+        expected = f"no such field; known are {', '.join(sorted(known))}"
+        raise invalid(f"{path}{name}", data[name], expected)
 
 
-def plain_cell(
-    value: object, known: Collection[str], known_memory: Collection[str]
-) -> tuple[dict[str, Any], Mapping[Any, Any], Mapping[Any, Any]]:
-    """Return a cell from before Liberty: what each has in the names of later ones, all, its memory.
+def optional_names(leave_out: Collection[str], optional: Collection[str]) -> frozenset[str]:
+    """Return the names that a caller allows to be left out of a document.
 
-    :param known: the fields that it may have, ``known_memory`` those of its memory
+    :raises InvalidInput: for a name that is not optional
     """
-    plain = mapping(value, "")
-    only(plain, known)
-    memory = mapping(plain.get("mem", {}), "mem")
-    only(memory, known_memory, "mem.")
-    cell = {
-        "id": plain.get("id"),
-        "cpuset": cpu_list(plain.get("cpus", ""), "cpus"),
-        "memory": memory.get("total", 0),
-    }
-    return cell, plain, memory
-
-
-def cpu_list(value: object, what: str) -> tuple[int, ...]:
-    """Return the CPUs of a list in text, as Nova wrote them before Liberty."""
-    try:
-        return parse_cpu_spec(value, what)  # type: ignore[arg-type]  # it refuses what is no text
-    except InvalidInput as error:
-        raise _invalid_primitive(what, value, error.expected) from None
-
-
-def left_out(names: Collection[str], optional: Collection[str]) -> frozenset[str]:
-    """Return what may be left unsaid.
-
-    :raises InvalidInput: if something is named that has to be said
-    """
-    if isinstance(names, str) or not all(name in optional for name in names):
-        raise InvalidInput("field", "leave_out", names, f"some of {', '.join(optional)}")
-    return frozenset(names)
-
-
-# --- errors ---------------------------------------------------------------------------------------
-
-
-def at(place: str, error: InvalidInput) -> NoReturn:
-    """Raise an error again as one of reading, with the place it was met at.
-
-    What another module found wrong is told in its words, after the place.
-    """
-    join = ": " if not error.is_about("primitive") else "." if error.what else ""
-    raise _invalid_primitive(f"{place}{join}{error.what}", error.value, error.expected) from None
-
-
-# --- objects --------------------------------------------------------------------------------------
-
-
-def bounds(cls: type[base.ResourceObject], name: str) -> tuple[int, int]:
-    """Return the least and the most that a field of whole numbers takes."""
-    kind: Any = cls.fields[name]._type
-    return kind.minimum, kind.maximum
-
-
-def maker(cls: type[_V]) -> Callable[..., _V]:
-    """Return a function that makes an object of a class from all its fields, checked already.
-
-    :func:`ids` and :func:`number` return checked values; only conditions on several fields remain.
-    """
-
-    def make(**values: Any) -> _V:
-        made = cls._construct(**values)
-        made._validate()
-        return made
-
-    return make
+    if isinstance(leave_out, str) or not all(name in optional for name in leave_out):
+        raise InvalidInput("field", "leave_out", leave_out, f"some of {', '.join(optional)}")
+    return frozenset(leave_out)
 
 
 #: Text by name, None for null.
 Texts = Mapping[str, str | None]
 
-#: As what ``facts`` keep that a name was not said, or was said to be null.
-_ABSENT, _NULL = "", "null"
-#: The words that Nova writes for yes and no.
-YES, NO = "true", "false"
-#: What the ``facts`` of a pool and of a device call their provider in Placement.
-PROVIDER: Final = "rp_uuid"
 
-
-# --- text -----------------------------------------------------------------------------------------
-
-
-def texts(given: object, what: str) -> dict[str, str | None]:
-    """Return an object of JSON whose values are text or null; numbers become text, as in Nova."""
-    found: dict[str, str | None] = {}
-    for name, value in mapping(given, what).items():
+def require_texts(value: object, what: str) -> dict[str, str | None]:
+    """Return a JSON object whose values are text or null; numbers become text, as in Nova."""
+    texts: dict[str, str | None] = {}
+    for name, item in require_object(value, what).items():
         if not isinstance(name, str):
-            raise _invalid_primitive(what, name, "names that are text")
-        found[name] = text(value, f"{what}.{name}")
-    return found
+            raise invalid(what, name, "names that are text")
+        texts[name] = require_text(item, f"{what}.{name}")
+    return texts
 
 
-def text(value: object, what: str) -> str | None:
-    """Return text or null; a number is text, as Nova's fields make it."""
+def require_text(value: object, what: str) -> str | None:
+    """Return text or null; a number becomes text, as in Nova."""
     if value is None or type(value) is str:
         return value
     if isinstance(value, str | float) or (
         isinstance(value, int) and abs(value) <= fields.MAX_AMOUNT
     ):
         return str(value)
-    raise _invalid_primitive(what, value, "text or null")
+    raise invalid(what, value, "text or null")
 
 
-def label(value: object, what: str) -> str | None:
-    """Return a name that people give, or null.
-
-    :raises InvalidInput: if it is none
-    """
-    found = text(value, what)
-    if found is None:
+def require_label(value: object, what: str) -> str | None:
+    """Return a printable name, or null."""
+    text = require_text(value, what)
+    if text is None:
         return None
     try:
-        return names.label(found)
+        return names.label(text)
     except InvalidInput as error:
-        if not error.is_about("name"):
-            raise
-        raise _invalid_primitive(what, value, error.expected) from None
+        raise invalid(what, value, error.expected) from None
 
 
-def lower(said: str | None) -> str | None:
-    """Return text in lower case."""
-    return None if said is None else said.lower()
+def lower(text: str | None) -> str | None:
+    """Return text in lower case, None for None."""
+    return None if text is None else text.lower()
 
 
-# --- yes and no -----------------------------------------------------------------------------------
+# --- flags ---
+
+#: The text of flags in Nova.
+YES, NO = "true", "false"
 
 
-def flag(said: str | None) -> bool | None:
-    """Return what ``true`` and ``false`` say, whatever their case; None for anything else.
+def parse_flag(text: str | None) -> bool | None:
+    """Return the flag of ``true`` or ``false`` in any case, None for other text.
 
-    >>> flag("True"), flag("false"), flag("yes")
+    >>> parse_flag("True"), parse_flag("false"), parse_flag("yes")
     (True, False, None)
     """
-    return {YES: True, NO: False}.get(lower(said) or "")
+    return {YES: True, NO: False}.get(text.lower()) if text else None
 
 
-def loose_flag(said: str | None) -> bool:
-    """Return whether a word says yes, as Nova reads ``remote_managed``: unknown words say no.
+def parse_lenient_flag(text: str | None) -> bool:
+    """Return a flag as Nova reads ``remote_managed``: unknown text is False.
 
-    >>> loose_flag("yes"), loose_flag("maybe"), loose_flag(None)
+    >>> parse_lenient_flag("yes"), parse_lenient_flag("maybe"), parse_lenient_flag(None)
     (True, False, False)
     """
-    return said is not None and bool(strutils.bool_from_string(said))
+    return text is not None and bool(strutils.bool_from_string(text))
 
 
-def flag_text(value: bool) -> str:
-    """Return the word that Nova writes for yes and no."""
+def format_flag(value: bool) -> str:
+    """Return the text of a flag in Nova."""
     return YES if value else NO
 
 
-# --- names in Placement ---------------------------------------------------------------------------
+# --- names in Placement ---
+
+#: The fact of a pool or a device that names its provider in Placement.
+PROVIDER: Final = "rp_uuid"
 
 
-def resource_class(said: str) -> str:
-    """Return the resource class that Nova makes of a word: upper case, ``CUSTOM_``.
+def normalized_class(text: str) -> str:
+    """Return the resource class that Nova makes of text: upper case, with ``CUSTOM_``.
 
-    :raises InvalidInput: if it makes none
+    :raises InvalidInput: if the result is not a valid name
 
-    >>> resource_class("pgpu"), resource_class("gpu-vf"), resource_class("custom_fpga")
+    >>> normalized_class("pgpu"), normalized_class("gpu-vf"), normalized_class("custom_fpga")
     ('PGPU', 'CUSTOM_GPU_VF', 'CUSTOM_FPGA')
     """
-    name = said.upper()
+    name = text.upper()
     if name not in os_resource_classes.STANDARDS and not name.startswith(names.CUSTOM_PREFIX):
         name = str(os_resource_classes.normalize_name(name))  # type: ignore[no-untyped-call]
     return names.resource_class_name(name)
 
 
-def traits(said: str) -> frozenset[str]:
-    """Return the traits that Nova makes of a list in text: as it has them in Placement.
+def normalized_traits(text: str) -> frozenset[str]:
+    """Return the traits that Nova makes of a list in text.
 
-    A space beside a comma is part of the name, and so becomes ``_``.
+    A space next to a comma belongs to the name, and so becomes ``_``.
 
-    :raises InvalidInput: if one of them makes none
+    :raises InvalidInput: if one of them is not a valid name
 
-    >>> sorted(traits("blue,HW_NIC_SRIOV,custom_big, red"))
+    >>> sorted(normalized_traits("blue,HW_NIC_SRIOV,custom_big, red"))
     ['CUSTOM_BIG', 'CUSTOM_BLUE', 'CUSTOM__RED', 'HW_NIC_SRIOV']
     """
-    return frozenset(_trait(word) for word in said.split(",")) if said else frozenset()
+    traits = set()
+    for word in text.split(",") if text else ():
+        name = word
+        if word not in standard_traits():
+            name = word.upper()
+            if not name.startswith(names.CUSTOM_PREFIX):
+                import os_traits  # standard_traits() has loaded it
+
+                name = str(os_traits.normalize_name(name))  # type: ignore[no-untyped-call]
+            name = names.trait_name(name)
+        traits.add(name)
+    return frozenset(traits)
 
 
-def _trait(word: str) -> str:
-    if word in standard_traits():
-        return word
-    name = word.upper()
-    if not name.startswith(names.CUSTOM_PREFIX):
-        import os_traits  # standard_traits() has loaded it
+# --- text that no field has -----------------------------------------------------------------------
 
-        name = str(os_traits.normalize_name(name))  # type: ignore[no-untyped-call]
-    return names.trait_name(name)
+#: In facts: the name was absent, or it was null.
+_ABSENT, _NULL = "", "null"
 
 
-# --- words that facts keep ------------------------------------------------------------------------
-
-
-def remembered(said: Texts, written: Texts, known: Iterable[str]) -> dict[str, str]:
-    """Return what facts keep of known names, so that what would be written is what was said."""
-    found: dict[str, str] = {}
+def preserve(read: Texts, written: Texts, known: Iterable[str]) -> dict[str, str]:
+    """Return the facts with which ``written`` becomes ``read`` again, for some known names."""
+    facts: dict[str, str] = {}
     for name in known:
-        if name not in said:
+        if name not in read:
             if name in written:
-                found[name] = _ABSENT
-        elif name not in written or written[name] != said[name]:
-            found[name] = _kept(said[name])
-    return found
+                facts[name] = _ABSENT
+        elif name not in written or written[name] != read[name]:
+            text = read[name]
+            is_ambiguous = text in (_ABSENT, _NULL) or str(text).startswith('"')
+            facts[name] = _NULL if text is None else json.dumps(text) if is_ambiguous else text
+    return facts
 
 
-def _kept(said: str | None) -> str:
-    if said is None:
-        return _NULL
-    return json.dumps(said) if said in (_ABSENT, _NULL) or said.startswith('"') else said
-
-
-def recalled(
-    written: Texts, facts: Mapping[str, str], known: Iterable[str]
-) -> dict[str, str | None]:
-    """Return what would be written as facts say that it was: :func:`remembered` undone."""
-    found = dict(written)
+def restore(written: Texts, facts: Mapping[str, str], known: Iterable[str]) -> dict[str, Any]:
+    """Return texts with those that :func:`preserve` stored in facts."""
+    texts = dict(written)
     for name in known:
-        kept = facts.get(name)
-        if kept == _ABSENT:
-            found.pop(name, None)
-        elif kept is not None:
-            found[name] = _said(kept)
-    return found
+        fact = facts.get(name)
+        if fact == _ABSENT:
+            texts.pop(name, None)
+        elif fact == _NULL:
+            texts[name] = None
+        elif fact is not None:
+            texts[name] = fact
+            if fact.startswith('"'):
+                with contextlib.suppress(ValueError, RecursionError):  # not a fact of ours
+                    texts[name] = str(json.loads(fact))
+    return texts
 
 
-def _said(kept: str) -> str | None:
-    if kept == _NULL:
+def null_names(facts: Mapping[str, str]) -> set[str]:
+    """Return the names that were null in the document."""
+    return {name for name, fact in facts.items() if fact == _NULL}
+
+
+def unknown_facts(facts: Mapping[str, str], known: Iterable[str]) -> list[str]:
+    """Return the names of facts that Nova does not have."""
+    return sorted(facts.keys() - set(known) - null_names(facts))
+
+
+# --- values of flavors, images and options --------------------------------------------------------
+
+#: Sizes of pages as Nova writes them; it has no spaces, and no small letters but ``k``.
+_SIZE_FORM = re.compile(r"[0-9]{1,12}(?:[kKMGT](?:i?B)?)?\Z", re.ASCII)
+
+
+def option_text(key: str, value: object) -> str:
+    """Return the text of a value of a flavor, an image or an option, ``""`` for None.
+
+    :raises InvalidNovaInput: ``NOT_WORDS`` if it is neither text nor an integer or a boolean
+    """
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return format_flag(value)
+    if isinstance(value, int) and abs(value) <= fields.MAX_AMOUNT:
+        return str(int(value))
+    if not isinstance(value, str):
+        raise NovaRule.NOT_WORDS.error(key, value, "text")
+    return str(value)
+
+
+def option_flag(key: str, text: str) -> bool | None:
+    """Return the flag of text, None for ``""``.
+
+    :raises InvalidNovaInput: ``INVALID_FLAG`` if it is neither yes nor no
+
+    >>> option_flag("hw:cpu_realtime", "yes"), option_flag("hw:cpu_realtime", "")
+    (True, None)
+    """
+    if not text:
         return None
-    if not kept.startswith('"'):
-        return kept
     try:
-        return str(json.loads(kept))
-    except (ValueError, RecursionError):
-        return kept  # not by us
+        return bool(strutils.bool_from_string(text, strict=True))
+    except ValueError as error:
+        raise NovaRule.INVALID_FLAG.error(key, text, "true or false") from error
 
 
-def nulls(facts: Mapping[str, str]) -> set[str]:
-    """Return the names that were said to be null."""
-    return {name for name, kept in facts.items() if kept == _NULL}
+def parse_cpu_spec(text: str, what: str = "CPU list") -> CPUSet:
+    """Return the CPUs of a list such as ``0-3,^2,8``, ascending; the list may contain none.
+
+    Items stand in any order, and an exclusion always wins. Source: ``parse_cpu_spec`` of Nova 34;
+    the numbers ``+1`` and ``1_0``, which Python reads, are rejected here.
+
+    :param what: the name of the list in an error
+    :raises InvalidNovaInput: ``INVALID_CPU_LIST`` if the text is not such a list
+
+    >>> parse_cpu_spec("1-4,^3,6"), parse_cpu_spec("^1,,0-1,^0")
+    ((1, 2, 4, 6), ())
+    >>> parse_cpu_spec("4-1")
+    Traceback (most recent call last):
+    resource_objects.interop.nova.rules.InvalidNovaInput: CPU list: got '4-1', expected a list ...
+    """
+    try:
+        return CPUSet.parse(text, what, allow_empty=True)
+    except InvalidInput as error:
+        raise NovaRule.INVALID_CPU_LIST.error(what, text, error.expected) from error
 
 
-def unknown(facts: Mapping[str, str], known: Iterable[str]) -> list[str]:
-    """Return the facts that are no words of Nova's."""
-    return sorted(facts.keys() - set(known) - nulls(facts))
+def format_cpu_spec(cpus: Iterable[int]) -> str:
+    """Return CPUs as a list, which :func:`parse_cpu_spec` reads.
+
+    >>> format_cpu_spec({8, 0, 1, 2})
+    '0-2,8'
+    """
+    return str(CPUSet(cpus))
+
+
+def page_size_kib(key: str, text: str) -> int:
+    """Return the KiB of a page size: a number of KiB, or a number with a unit.
+
+    :raises InvalidNovaInput: ``INVALID_PAGE_SIZE`` if it is not the size of a page
+
+    >>> page_size_kib("size", "1GB"), page_size_kib("size", "2048")
+    (1048576, 2048)
+    """
+    kib = parse_size_kib(text) if _SIZE_FORM.match(text) else None
+    if kib is None:
+        expected = "small, large, any, or a power of two such as 2048 (KiB) or 1GB"
+        raise NovaRule.INVALID_PAGE_SIZE.error(key, text, expected)
+    return kib
+
+
+# --- flavors and images ---------------------------------------------------------------------------
+
+#: ``{field of Flavor: argument of our Flavor}``
+_FLAVOR_SIZES: Final = {
+    "vcpus": "vcpus",
+    "memory_mb": "memory_mb",
+    "root_gb": "root_gb",
+    "ephemeral_gb": "ephemeral_gb",
+    "swap": "swap_mb",
+}
+
+
+def _nova_input(error: InvalidInput) -> InvalidInput:
+    """Return the error of invalid data in a flavor or an image as an error of their rules."""
+    return NovaRule.NOT_WORDS.error(error.what, error.value, error.expected)
+
+
+def flavor_fields(source: Document) -> dict[str, Any]:
+    """Return vcpus, memory_mb, root_gb, ephemeral_gb, swap_mb (MiB) and extra_specs of a flavor.
+
+    :param source: JSON text of one flavor, or of ``instance_extra.flavor`` (whose ``cur`` is
+        read), the value of that text, or an object ``Flavor``
+    :raises InvalidNovaInput: ``NOT_WORDS`` if it is not such a flavor, or its extra specs are not
+        loaded
+    """
+    try:
+        data = _flavor_data(source)
+        if data is None:
+            raise invalid("flavor", source, "a Flavor, or one of Nova's")
+        for name in _FLAVOR_SIZES:
+            if name not in data:
+                raise invalid(f"flavor.{name}", None, "a whole number")
+        sizes = {argument: data[name] for name, argument in _FLAVOR_SIZES.items()}
+        return {**sizes, "extra_specs": _loaded_extra_specs(data)}
+    except InvalidInput as error:
+        raise _nova_input(error) from None
+
+
+def flavor_extra_specs(source: Any) -> Any:
+    """Return the extra specs of an object ``Flavor``; a mapping of extra specs is returned as is.
+
+    :raises InvalidNovaInput: ``NOT_WORDS`` if the extra specs of the object are not loaded
+
+    >>> flavor_extra_specs({"hw:numa_nodes": "2"})
+    {'hw:numa_nodes': '2'}
+    """
+    try:
+        data = _flavor_data(source)
+        return source if data is None else _loaded_extra_specs(data)
+    except InvalidInput as error:
+        raise _nova_input(error) from None
+
+
+def _flavor_data(source: Any) -> Mapping[Any, Any] | None:
+    document = _parse_words(source, "flavor")
+    if not isinstance(document, dict | Mapping):
+        return None
+    if "cur" in document and isinstance(document["cur"], Mapping):
+        document = document["cur"]
+    if not is_wrapped(document):
+        return None
+    return unwrap(document, "flavor", FLAVOR)[0]
+
+
+def _parse_words(source: Any, what: str) -> Any:
+    """Return the value of a document; text that is not a JSON object is returned as is."""
+    is_other_text = isinstance(source, str) and not source.lstrip().startswith("{")
+    return source if is_other_text else parse_document(source, what)
+
+
+def _loaded_extra_specs(data: Mapping[Any, Any]) -> dict[Any, Any]:
+    if "extra_specs" not in data:
+        expected = "the extra specs: a flavor without them does not describe its request"
+        raise invalid("flavor.extra_specs", None, expected)
+    return require_object(data["extra_specs"], "flavor.extra_specs")
+
+
+def image_properties(source: Any) -> Any:
+    """Return the properties of an image of Nova, text by key; a mapping of them as is.
+
+    Properties of an object come back as the keys of the image service:
+
+    =============================  =================================================================
+    ``hw_numa_cpus``               a list: ``hw_numa_cpus.0``, ``hw_numa_cpus.1``, ...
+    ``hw_numa_mem``                the same
+    ``traits_required``            ``trait:NAME=required``
+    flags, numbers                 text
+    other lists                    JSON text
+    a name of an older version     the name of today: ``vm_mode`` is ``hw_vm_mode``
+    =============================  =================================================================
+
+    :param source: an object ``ImageMeta`` or ``ImageMetaProps``, its primitive, or JSON text of
+        that; or properties by key
+    :raises InvalidNovaInput: ``NOT_WORDS`` if an object cannot be read
+
+    >>> image_properties({"hw_numa_nodes": "2"})
+    {'hw_numa_nodes': '2'}
+    """
+    path = "image"
+    try:
+        document = _parse_words(source, path)
+        if not isinstance(document, dict | Mapping) or not is_wrapped(document):
+            return document
+        if document.get(_NAME) != PROPERTIES:
+            document = unwrap(document, path, IMAGE)[0].get("properties")
+            path = f"{path}.properties"
+            if document is None:
+                raise invalid(path, None, "an object: the image's properties")
+        properties = unwrap(document, path, PROPERTIES)[0]
+        return {
+            key: text
+            for name, value in properties.items()
+            for key, text in _image_keys(name, value, f"{path}.{name}")
+        }
+    except InvalidInput as error:
+        raise _nova_input(error) from None
+
+
+def _image_keys(name: str, value: Any, what: str) -> Iterator[tuple[str, str | None]]:
+    if name == "hw_numa_cpus":
+        for cell, cpus in enumerate(require_list(value, what)):
+            yield f"{name}.{cell}", format_cpu_spec(id_set(cpus, f"{what}[{cell}]"))
+    elif name == "hw_numa_mem":
+        for cell, size in enumerate(require_list(value, what)):
+            yield f"{name}.{cell}", require_text(size, f"{what}[{cell}]")
+    elif name == "traits_required":
+        for trait in require_list(value, what):
+            yield f"trait:{trait}", "required"
+    elif isinstance(value, bool):
+        yield name, format_flag(value)
+    elif isinstance(value, list | tuple | dict):
+        yield name, json.dumps(value, default=str)
+    else:
+        yield name, require_text(value, what)

@@ -23,7 +23,6 @@ A metric that Nova does not know, of another monitor, is a number.
 from __future__ import annotations
 
 import datetime
-import functools
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
@@ -32,8 +31,6 @@ from resource_objects.interop.nova import primitive
 from resource_objects.interop.nova.primitive import METRIC, METRIC_LIST, Document
 from resource_objects.providers.statistics import SOURCE, Statistic
 from resource_objects.ratio import decimal_of, millionths_of
-
-_invalid_primitive = functools.partial(InvalidInput, "primitive")
 
 __all__ = ["METRICS", "STATS", "NovaStatistics", "SkippedStatistic", "load_statistics"]
 
@@ -104,17 +101,17 @@ def load_statistics(metrics: Document | None = None, stats: Any = None) -> NovaS
 
 def _metrics(source: Document | None) -> Iterator[tuple[str, Statistic | str]]:
     """Yield each metric by name, or why it is left out."""
-    document = primitive.parsed(source or None, "metrics")
+    document = primitive.parse_document(source or None, "metrics")
     if document is None:
         return
-    if isinstance(document, Mapping) and primitive.is_enveloped(document):
-        document = primitive.opened(document, "metrics", METRIC_LIST)[0].get("objects")
-    for place, one in enumerate(primitive.entries(document, "metrics")):
+    if isinstance(document, Mapping) and primitive.is_wrapped(document):
+        document = primitive.unwrap(document, "metrics", METRIC_LIST)[0].get("objects")
+    for place, one in enumerate(primitive.parse_list(document, "metrics")):
         where = f"metrics[{place}]"
-        data = primitive.mapping(one, where)
-        is_object = primitive.is_enveloped(data)
+        data = primitive.require_object(one, where)
+        is_object = primitive.is_wrapped(data)
         if is_object:
-            data = primitive.opened(data, where, METRIC)[0]
+            data = primitive.unwrap(data, where, METRIC)[0]
         name = str(data.get("name"))
         try:
             yield name, _metric(name, data, is_object)
@@ -127,10 +124,10 @@ def _metric(name: str, data: Mapping[Any, Any], is_object: bool) -> Statistic | 
         return "it has no value, or one for each NUMA node, whose providers are the place for these"
     unit, value = METRICS.get(name), data["value"]
     if unit in ("MHz", "ns") and type(value) is not int:
-        raise _invalid_primitive(name, value, "an integer")
+        raise primitive.invalid(name, value, "an integer")
     number = millionths_of(value, _MOST) if unit == "%" or type(value) is not int else value
     if number is None:
-        raise _invalid_primitive(name, value, "a number of at most six places")
+        raise primitive.invalid(name, value, "a number of at most six places")
     if unit == "%" and not is_object:  # a fraction, of up to 1
         value = decimal_of(number * 100)
     elif type(value) is not int:
@@ -147,7 +144,7 @@ def _since(name: str, given: object) -> datetime.datetime | None:
         found = datetime.datetime.fromisoformat(given)  # type: ignore[arg-type]
     except (TypeError, ValueError):
         expected = "a moment, such as 2026-11-22T12:00:00"
-        raise _invalid_primitive(f"{name}.timestamp", given, expected) from None
+        raise primitive.invalid(f"{name}.timestamp", given, expected) from None
     return found.replace(tzinfo=datetime.UTC) if found.tzinfo is None else found
 
 
@@ -156,10 +153,10 @@ def _since(name: str, given: object) -> datetime.datetime | None:
 
 def _stats(source: Any) -> Iterator[tuple[str, Statistic | str]]:
     """Yield each key of the column, or why it is left out."""
-    document = primitive.parsed(source or None, "stats")
+    document = primitive.parse_document(source or None, "stats")
     if document is None:
         return
-    for name, given in primitive.texts(document, "stats").items():
+    for name, given in primitive.require_texts(document, "stats").items():
         if given is None:
             yield name, "it is null"
         elif name.startswith(_MADE_UP):
@@ -177,5 +174,5 @@ def _stat(name: str, given: str) -> Statistic:
     if name not in STATS:
         return Statistic(name, given)
     if not (given.isascii() and given.removeprefix("-").isdigit() and len(given) < 20):
-        raise _invalid_primitive(name, given, "a whole number")
+        raise primitive.invalid(name, given, "a whole number")
     return Statistic(name, int(given))

@@ -39,7 +39,7 @@ def test_a_mixed_flavor_refuses_a_dedicated_image() -> None:
     )
     assert said == (
         "hw_cpu_policy: got 'dedicated', expected none or mixed, "
-        "for the flavor says hw:cpu_policy=mixed"
+        "for hw:cpu_policy of the flavor is mixed"
     )
 
 

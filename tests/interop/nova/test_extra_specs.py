@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from resource_objects import Request
 from resource_objects.interop import nova
-from resource_objects.interop.nova.extra_specs import flavor_request
+from resource_objects.interop.nova.flavors import flavor_request
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.requests import RequestGroup
 from tests.interop.nova.said import breaks
@@ -261,7 +261,7 @@ REFUSED: list[tuple[NovaRule, dict[Any, Any], str]] = [
     (
         NovaRule.NOTHING_ASKED,
         {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources1:PGPU": "0"},
-        "extra specs: got 'all suppressed', expected an amount of something",
+        "extra specs: got 'all suppressed', expected an amount of a resource",
     ),
 ]
 

@@ -10,7 +10,7 @@ import pytest
 
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.interop import nova as words
-from resource_objects.interop.nova.extra_specs import flavor_request
+from resource_objects.interop.nova.flavors import flavor_request
 from resource_objects.interop.nova.rules import NovaRule
 from resource_objects.resources.numa import HostCell
 from resource_objects.testing.refusals import raises_code
@@ -244,9 +244,9 @@ def test_another_object_is_refused_by_readers_of_json(read: Any, other: Any) -> 
 
 
 def test_what_fails_in_an_object_is_told() -> None:
-    with raises_code("InvalidPrimitive", match=r"numa_topology: .*wire can carry: no host_ip"):
+    with raises_code("InvalidPrimitive", match=r"numa_topology: .*with a primitive: no host_ip"):
         words.load_host_numa_topology(Unwritable())
-    with raises_code("InvalidPrimitive", match=r"pci_stats\[0\]: .*wire can carry: no host_ip"):
+    with raises_code("InvalidPrimitive", match=r"pci_stats\[0\]: .*with a primitive: no host_ip"):
         words.load_pci_pools([Unwritable()])
 
 
@@ -266,10 +266,10 @@ def test_another_object_is_refused_by_readers_of_words(other: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (flavor(extra_specs=...), "flavor.extra_specs: .*not loaded"),
+        (flavor(extra_specs=...), "flavor.extra_specs: .*the extra specs"),
         (flavor(vcpus=...), "flavor.vcpus: got None"),
         (flavor(extra_specs=["x"]), "flavor.extra_specs: .*an object"),
-        ({**flavor(), "nova_object.version": "1.99"}, "a version that is known"),
+        ({**flavor(), "nova_object.version": "1.99"}, "a known version"),
         ({"vcpus": 4}, "flavor: .*a Flavor, or one of Nova's"),
         ('{"vcpus": ', "flavor: .*JSON"),
         (4, "flavor: got 4"),

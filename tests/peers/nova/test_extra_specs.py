@@ -21,7 +21,7 @@ from nova import objects
 from nova.scheduler import utils
 
 from resource_objects import exceptions
-from resource_objects.interop.nova.extra_specs import flavor_request
+from resource_objects.interop.nova.flavors import flavor_request
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.requests import Request, query
 

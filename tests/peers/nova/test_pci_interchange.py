@@ -392,9 +392,9 @@ def test_a_physical_function_that_others_manage_is_refused_by_both() -> None:
     "said", ["PGPU", "pgpu", "gpu", "gpu-vf", "custom_a", "a b", "_", "é", "a__b", "CUSTOM_X1"]
 )
 def test_names_of_placement_are_novas(said: str) -> None:
-    assert our_words.resource_class(said) == translator.get_resource_class(said, "", "")
+    assert our_words.normalized_class(said) == translator.get_resource_class(said, "", "")
     for text in (said, f"{said},b", f"{said}, b", "HW_NIC_SRIOV,hw_nic_sriov"):
-        assert our_words.traits(text) == translator.get_traits(text)
+        assert our_words.normalized_traits(text) == translator.get_traits(text)
 
 
 # --- rows and objects -----------------------------------------------------------------------------
