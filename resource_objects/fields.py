@@ -1,20 +1,19 @@
-"""Field types of the library's objects: strict, and frozen where they hold several things.
+"""Types of fields for versioned objects: strict, and frozen where a field has several elements.
 
-oslo.versionedobjects coerces generously (``True`` to 1, ``3.9`` to 3, any text to a uuid); these
-fields refuse what is not meant. Containers come out frozen (:class:`FrozenDict`, ``tuple``,
-``frozenset``), so that a value cannot change behind its hash.
+oslo.versionedobjects coerces leniently (``True`` to 1, ``3.9`` to 3, any text to a uuid); these
+fields reject values of another type. Containers are stored frozen (:class:`FrozenDict`, ``tuple``,
+``frozenset``), so that the hash of a value cannot change.
 
-A class states a field once, as an attribute, and :func:`~resource_objects.base.register` makes its
-constructor of them, as :mod:`dataclasses` does::
+A class declares a field as an attribute, and :func:`~resource_objects.base.register` generates its
+constructor from the fields, as :mod:`dataclasses` does::
 
     total: int = fields.integer(0, fields.MAX_FIGURE, kw_only=False)
     traits: fields.Names = fields.traits(default=frozenset())
     pages: fields.TupleFrom[PagePool] = fields.tuple_of("PagePool", default=())
 
-The annotation is what type checkers read (PEP 681). Where a field takes more than it keeps, such as
-any iterable for a tuple, it is a :class:`Coerced`. All functions of the second half take the
-options of :class:`Field`. Of a field's type, ``TAKES_NONE`` says whether it can make something of
-None, and ``HOLDS_OBJECTS`` whether there may be objects inside that change; ``_fast`` reads both.
+Type checkers read the annotation (PEP 681). A field that accepts other types than the stored one,
+such as any iterable for a tuple, is annotated as :class:`Coerced`. The functions in the second half
+of this module take the options of :class:`Field`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,17 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeAlias, TypeVar, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    ClassVar,
+    Generic,
+    NoReturn,
+    Self,
+    TypeAlias,
+    TypeVar,
+    overload,
+)
 
 from resource_objects import exceptions, names
 from resource_objects._ovo import base as ovo
@@ -35,16 +44,16 @@ _T = TypeVar("_T")
 
 Unspecified = ovo_fields.UnspecifiedDefault
 
-#: Bounds of what is counted: a signed 64-bit integer whose negative is one too.
+#: Bound of amounts: signed 64-bit integers whose negative is one too.
 MAX_AMOUNT = 2**63 - 1
 #: Bound of the figures that describe an inventory (Placement's schema: 2^31-1).
 MAX_FIGURE = 2**31 - 1
-#: How many there may be of what is gone through to be kept: what never ends is refused too.
+#: Maximum number of elements that are read from an iterable, which may be endless.
 MAX_ELEMENTS = 2**17
 
 
 class Shared:
-    """A value that never changes: a copy of it is the value itself."""
+    """A mixin for immutable values: a copy is the value itself."""
 
     __slots__ = ()
 
@@ -56,7 +65,7 @@ class Shared:
 
 
 class FrozenDict(dict[Any, Any]):
-    """A dict that cannot change and can be hashed if its values can."""
+    """An immutable dict, which can be hashed if its values can."""
 
     __slots__ = ()
 
@@ -66,7 +75,7 @@ class FrozenDict(dict[Any, Any]):
     __setitem__ = __delitem__ = __ior__ = _refuse
     clear = pop = popitem = setdefault = update = _refuse
 
-    def __hash__(self) -> int:  # type: ignore[override]  # dict's None is what we replace
+    def __hash__(self) -> int:  # type: ignore[override]  # dict sets it to None
         return hash(frozenset(self.items()))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -77,14 +86,14 @@ class FrozenDict(dict[Any, Any]):
 
 
 class Field(ovo_fields.Field[_T]):
-    """A field that describes itself in words.
+    """A field with a description of the values that it accepts.
 
-    :param default: what it is if nobody says; a field whose default is None may be None
-    :param nullable: whether it may be None
-    :param read_only: whether it stays as it was set first
-    :param kw_only: whether the constructor takes it by name only; those it takes by place have to
-        stand first
-    :param factory: ``factory(values)`` makes what the constructor puts for None, from the others
+    :param default: the value if the constructor gets none; with None the field is nullable
+    :param nullable: whether the value may be None
+    :param read_only: whether the first value is final
+    :param kw_only: whether the constructor takes the field only by name; positional fields are
+        declared first
+    :param factory: ``factory(arguments)`` returns the value if the constructor gets None or nothing
     """
 
     def __init__(
@@ -102,21 +111,21 @@ class Field(ovo_fields.Field[_T]):
         self.factory = factory
 
     def describe(self) -> str:
+        """Return the description of the accepted values, for error messages."""
         return f"{self._type.describe()}{' or None' if self.nullable else ''}"
 
-    def get_schema(self) -> dict[str, Any]:
-        """Return the JSON schema; the default stands in it as it is sent."""
-        schema: dict[str, Any] = super().get_schema()
-        if schema.get("default") is not None:
-            schema["default"] = self.to_primitive(None, "default", schema["default"])  # type: ignore[arg-type]
-        return schema
+
+class _Described(ovo_fields.FieldType[_T]):
+    """A type of field with a fixed description."""
+
+    DESCRIPTION: ClassVar[str]
+
+    def describe(self) -> str:
+        return self.DESCRIPTION
 
 
 class StrictInteger(ovo_fields.FieldType[int]):
-    """A whole number in a range; bool, float and text are refused."""
-
-    TAKES_NONE = False
-    HOLDS_OBJECTS = False
+    """An integer in a range; bool, float and text are rejected."""
 
     def __init__(self, minimum: int, maximum: int) -> None:
         super().__init__()
@@ -131,15 +140,13 @@ class StrictInteger(ovo_fields.FieldType[int]):
     def describe(self) -> str:
         return f"an integer from {self.minimum} to {self.maximum}"
 
-    def get_schema(self) -> dict[str, Any]:
-        return {"type": ["integer"], "minimum": self.minimum, "maximum": self.maximum}
-
 
 class Checked(ovo_fields.FieldType[str]):
-    """Text that a function of :mod:`resource_objects.names` accepts."""
+    """Text that a function checks, mostly one of :mod:`resource_objects.names`.
 
-    TAKES_NONE = False
-    HOLDS_OBJECTS = False
+    :param what: the description of the accepted texts
+    :param pattern: a regular expression of these texts, which is part of the fingerprint of a class
+    """
 
     def __init__(self, check: Callable[[object], str], what: str, pattern: str) -> None:
         super().__init__()
@@ -153,40 +160,29 @@ class Checked(ovo_fields.FieldType[str]):
     def describe(self) -> str:
         return self.what
 
-    def get_schema(self) -> dict[str, Any]:
-        return {"type": ["string"], "pattern": self.pattern}
-
 
 def _plain_text(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError("text")
-    value.encode()  # half of a surrogate pair is no text: no wire or database takes it
+    value.encode()  # half of a surrogate pair: neither JSON nor a database accepts it
     return str(value)
 
 
-class Boolean(ovo_fields.FieldType[bool]):
-    """True or False, nothing that only looks like it."""
+class Boolean(_Described[bool]):
+    """True or False; 0 and 1 are rejected."""
 
-    TAKES_NONE = False
-    HOLDS_OBJECTS = False
+    DESCRIPTION = "True or False"
 
     def coerce(self, obj: Any, attr: str, value: Any) -> bool:
         if not isinstance(value, bool):
             raise ValueError(attr)
         return value
 
-    def describe(self) -> str:
-        return "True or False"
 
-    def get_schema(self) -> dict[str, Any]:
-        return {"type": ["boolean"]}
-
-
-class RatioType(ovo_fields.FieldType[Decimal]):
+class RatioType(_Described[Decimal]):
     """An exact decimal; its wire form is decimal text (see :mod:`resource_objects.ratio`)."""
 
-    TAKES_NONE = False
-    HOLDS_OBJECTS = False
+    DESCRIPTION = "a decimal of at most six places"
 
     def coerce(self, obj: Any, attr: str, value: Any) -> Decimal:
         return to_ratio(value)
@@ -194,18 +190,11 @@ class RatioType(ovo_fields.FieldType[Decimal]):
     def to_primitive(self, obj: Any, attr: str, value: Decimal) -> str:
         return f"{value:f}"
 
-    def describe(self) -> str:
-        return "a decimal of at most six places"
 
-    def get_schema(self) -> dict[str, Any]:
-        return {"type": ["string"], "pattern": r"^[0-9]+(\.[0-9]{1,6})?$"}
+class Timestamp(_Described[datetime.datetime]):
+    """A moment in UTC, stored to the microsecond; its wire form is ISO 8601."""
 
-
-class Timestamp(ovo_fields.FieldType[datetime.datetime]):
-    """A moment in UTC, kept to the microsecond; its wire form is ISO 8601."""
-
-    TAKES_NONE = False
-    HOLDS_OBJECTS = False
+    DESCRIPTION = "a date and time"
 
     def coerce(self, obj: Any, attr: str, value: Any) -> datetime.datetime:
         if isinstance(value, str):
@@ -219,24 +208,19 @@ class Timestamp(ovo_fields.FieldType[datetime.datetime]):
     def to_primitive(self, obj: Any, attr: str, value: datetime.datetime) -> str:
         return value.isoformat()
 
-    def describe(self) -> str:
-        return "a date and time"
-
-    def get_schema(self) -> dict[str, Any]:
-        return {"type": ["string"], "format": "date-time"}
-
 
 class Nested(ovo_fields.FieldType[Any]):
-    """An object of a class, or of one derived from it, by class name (a plug-in's: wire name)."""
+    """An object of a class or one of its subclasses.
 
-    TAKES_NONE = False
+    :param name: the name of the class; for a class of a plug-in, its wire name
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.objname = name if "." in name else f"resource_objects.{name}"
 
     def coerce(self, obj: Any, attr: str, value: Any) -> Any:
-        if self.objname not in _family(type(value)):  # type: ignore[arg-type]  # classes hash
+        if self.objname not in _wire_names(type(value)):  # type: ignore[arg-type]  # classes hash
             raise ValueError(attr)
         return value
 
@@ -249,12 +233,9 @@ class Nested(ovo_fields.FieldType[Any]):
     def describe(self) -> str:
         return f"a {self.objname.rpartition('.')[2]}"
 
-    def get_schema(self) -> dict[str, Any]:
-        return {"type": ["object"], "description": self.objname}
-
 
 @functools.cache
-def _family(cls: Any) -> frozenset[str]:
+def _wire_names(cls: Any) -> frozenset[str]:
     """Return the wire names of a class and its bases."""
     return frozenset(
         base.obj_name() for base in cls.__mro__ if issubclass(base, ovo.VersionedObject)
@@ -262,9 +243,10 @@ def _family(cls: Any) -> frozenset[str]:
 
 
 class FrozenDictOf(ovo_fields.FieldType[FrozenDict]):
-    """A mapping of checked keys to elements, frozen, in a fixed order of the keys."""
+    """A frozen mapping of checked keys to elements.
 
-    TAKES_NONE = False
+    :param order: the sort key of the keys
+    """
 
     def __init__(
         self,
@@ -294,29 +276,24 @@ class FrozenDictOf(ovo_fields.FieldType[FrozenDict]):
     def describe(self) -> str:
         return f"a mapping of names to {self.element.describe()}"
 
-    def get_schema(self) -> dict[str, Any]:
-        return {"type": ["object"], "additionalProperties": self.element.get_schema()}
 
+def _read_iterable(value: Any) -> list[Any] | tuple[Any, ...]:
+    """Return the elements of an iterable.
 
-def _listed(value: Any) -> list[Any] | tuple[Any, ...]:
-    """Return what can be gone through and ends.
-
-    :raises ValueError: for anything else, and for text and mappings
+    :raises ValueError: for other values, text, mappings, and more than MAX_ELEMENTS elements
     """
     if isinstance(value, list | tuple):
         return value
     if isinstance(value, str | bytes | Mapping) or not isinstance(value, Iterable):
         raise ValueError(value)
-    found = list(itertools.islice(value, MAX_ELEMENTS + 1))
-    if len(found) > MAX_ELEMENTS:
+    elements = list(itertools.islice(value, MAX_ELEMENTS + 1))
+    if len(elements) > MAX_ELEMENTS:
         raise ValueError(value)
-    return found
+    return elements
 
 
 class TupleOf(ovo_fields.FieldType[tuple[Any, ...]]):
-    """Elements in the order they are given, frozen."""
-
-    TAKES_NONE = False
+    """A tuple of elements, in the order of the argument; sets are rejected."""
 
     def __init__(self, element: ovo_fields.FieldType[Any]) -> None:
         super().__init__()
@@ -324,8 +301,8 @@ class TupleOf(ovo_fields.FieldType[tuple[Any, ...]]):
 
     def coerce(self, obj: Any, attr: str, value: Any) -> tuple[Any, ...]:
         if isinstance(value, set | frozenset):
-            raise ValueError(attr)  # it has no order
-        return tuple([self.element.coerce(obj, attr, item) for item in _listed(value)])
+            raise ValueError(attr)
+        return tuple([self.element.coerce(obj, attr, item) for item in _read_iterable(value)])
 
     def from_primitive(self, obj: Any, attr: str, value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
@@ -338,15 +315,9 @@ class TupleOf(ovo_fields.FieldType[tuple[Any, ...]]):
     def describe(self) -> str:
         return f"a list, each {self.element.describe()}"
 
-    def get_schema(self) -> dict[str, Any]:
-        return {"type": ["array"], "items": self.element.get_schema()}
-
 
 class FrozenSetOf(ovo_fields.FieldType[frozenset[str]]):
-    """A set of checked names, from any iterable but text."""
-
-    TAKES_NONE = False
-    HOLDS_OBJECTS = False
+    """A set of checked names, from any iterable except text and mappings."""
 
     def __init__(self, check: Callable[[object], str], what: str) -> None:
         super().__init__()
@@ -364,77 +335,57 @@ class FrozenSetOf(ovo_fields.FieldType[frozenset[str]]):
     def describe(self) -> str:
         return f"a set of {self.what}"
 
-    def get_schema(self) -> dict[str, Any]:
-        return {"type": ["array"], "items": {"type": ["string"]}}
 
+class IdSet(_Described[tuple[int, ...]]):
+    """Numbers of CPUs or cells, each once, stored in ascending order."""
 
-class IdSet(ovo_fields.FieldType[tuple[int, ...]]):
-    """Numbers of CPUs or cells, each once: kept ascending."""
-
-    TAKES_NONE = False
-    HOLDS_OBJECTS = False
-
+    DESCRIPTION = "a set of numbers from 0, each once"
     _number = StrictInteger(0, MAX_FIGURE)
 
     def coerce(self, obj: Any, attr: str, value: Any) -> tuple[int, ...]:
-        given = [self._number.coerce(obj, attr, item) for item in _listed(value)]
-        found = sorted(set(given))
-        if len(found) != len(given):
+        numbers = [self._number.coerce(obj, attr, item) for item in _read_iterable(value)]
+        ascending = sorted(set(numbers))
+        if len(ascending) != len(numbers):
             raise ValueError(attr)
-        return tuple(found)
+        return tuple(ascending)
 
     def to_primitive(self, obj: Any, attr: str, value: tuple[int, ...]) -> list[int]:
         return list(value)
 
-    def describe(self) -> str:
-        return "a set of numbers from 0, each once"
 
-    def get_schema(self) -> dict[str, Any]:
-        return {"type": ["array"], "items": self._number.get_schema()}
+class IntegerPairs(_Described[tuple[tuple[int, int], ...]]):
+    """A mapping of numbers to numbers, stored as pairs in ascending order."""
 
-
-class IntegerPairs(ovo_fields.FieldType[tuple[tuple[int, int], ...]]):
-    """A mapping of numbers to numbers: kept as pairs, ascending, frozen."""
-
-    TAKES_NONE = False
-    HOLDS_OBJECTS = False
-
+    DESCRIPTION = "a mapping of numbers to numbers, each key once"
     _number = StrictInteger(0, MAX_AMOUNT)
 
     def coerce(self, obj: Any, attr: str, value: Any) -> tuple[tuple[int, int], ...]:
-        given = list(value.items()) if isinstance(value, Mapping) else _listed(value)
-        if any(not isinstance(pair, list | tuple) or len(pair) != 2 for pair in given):
+        items = list(value.items()) if isinstance(value, Mapping) else _read_iterable(value)
+        if any(not isinstance(pair, list | tuple) or len(pair) != 2 for pair in items):
             raise ValueError(attr)
         check = functools.partial(self._number.coerce, obj, attr)
-        found = sorted((check(key), check(number)) for key, number in given)
-        if len({key for key, _ in found}) != len(found):
+        pairs = sorted((check(key), check(number)) for key, number in items)
+        if len({key for key, _ in pairs}) != len(pairs):
             raise ValueError(attr)
-        return tuple(found)
+        return tuple(pairs)
 
     def to_primitive(
         self, obj: Any, attr: str, value: tuple[tuple[int, int], ...]
     ) -> list[list[int]]:
         return [list(pair) for pair in value]
 
-    def describe(self) -> str:
-        return "a mapping of numbers to numbers, each key once"
 
-    def get_schema(self) -> dict[str, Any]:
-        pair = {"type": ["array"], "items": self._number.get_schema(), "minItems": 2, "maxItems": 2}
-        return {"type": ["array"], "items": pair}
+# --- declarations of fields -----------------------------------------------------------------------
 
-
-# --- what a class states --------------------------------------------------------------------------
-
-_Kept = TypeVar("_Kept", covariant=True)
-_Given = TypeVar("_Given", contravariant=True)
+_Stored = TypeVar("_Stored", covariant=True)
+_Accepted = TypeVar("_Accepted", contravariant=True)
 _Item = TypeVar("_Item")
 
 
-class Coerced(Generic[_Kept, _Given]):
-    """The annotation of a field that is read as one type and made of another, wider one.
+class Coerced(Generic[_Stored, _Accepted]):
+    """The annotation of a field that is read as one type and accepts another, wider one.
 
-    For type checkers alone: they take the constructor's argument from ``__set__``.
+    Only type checkers use it: they take the type of the constructor's argument from ``__set__``.
     """
 
     if TYPE_CHECKING:
@@ -442,12 +393,12 @@ class Coerced(Generic[_Kept, _Given]):
         @overload
         def __get__(self, instance: None, owner: type) -> Self: ...
         @overload
-        def __get__(self, instance: object, owner: type) -> _Kept: ...
+        def __get__(self, instance: object, owner: type) -> _Stored: ...
         def __get__(self, instance: Any, owner: type) -> Any: ...
-        def __set__(self, instance: Any, value: _Given) -> None: ...
+        def __set__(self, instance: Any, value: _Accepted) -> None: ...
 
 
-#: Elements in an order, of whatever can be gone through.
+#: A tuple of elements, from any iterable.
 TupleFrom: TypeAlias = Coerced[tuple[_Item, ...], Iterable[_Item]]
 #: A set of names.
 Names: TypeAlias = Coerced[frozenset[str], Iterable[str]]
@@ -467,27 +418,27 @@ AGGREGATES = FrozenSetOf(names.aggregate_name, "aggregate names")
 
 
 def field(kind: ovo_fields.FieldType[Any], **options: Any) -> Any:
-    """Return a field of any kind."""
+    """Return a field of any type."""
     return Field(kind, **options)
 
 
 def integer(minimum: int = -MAX_AMOUNT, maximum: int = MAX_AMOUNT, **options: Any) -> Any:
-    """Return the field of a whole number from ``minimum`` to ``maximum``."""
+    """Return a field for an integer from ``minimum`` to ``maximum``."""
     return Field(StrictInteger(minimum, maximum), **options)
 
 
 def boolean(**options: Any) -> Any:
-    """Return the field of True or False."""
+    """Return a field for True or False."""
     return Field(Boolean(), **options)
 
 
 def text(**options: Any) -> Any:
-    """Return the field of any text; nothing else is turned into text."""
+    """Return a field for any text; other types are not converted."""
     return Field(Checked(_plain_text, "text", ""), **options)
 
 
 def choice(*words: str, **options: Any) -> Any:
-    """Return the field of one of some words."""
+    """Return a field for one of several words."""
 
     def check(value: object) -> str:
         if value not in words:
@@ -499,92 +450,92 @@ def choice(*words: str, **options: Any) -> Any:
 
 
 def ratio(**options: Any) -> Any:
-    """Return the field of an allocation ratio (a :data:`Ratio`)."""
+    """Return a field for an allocation ratio (a :data:`Ratio`)."""
     return Field(RatioType(), **options)
 
 
 def timestamp(**options: Any) -> Any:
-    """Return the field of a moment in UTC."""
+    """Return a field for a moment in UTC."""
     return Field(Timestamp(), **options)
 
 
 def uuid(**options: Any) -> Any:
-    """Return the field of a uuid, kept as 36 lower-case characters. Anything else is refused."""
+    """Return a field for a uuid, stored as 36 lower-case characters."""
     return Field(Checked(names.uuid_text, "a uuid", "^[0-9a-fA-F-]{32,36}$"), **options)
 
 
 def resource_class(**options: Any) -> Any:
-    """Return the field of a resource class by name, as a string.
+    """Return a field for the name of a resource class.
 
-    Wire-compatible with an enum: both say the bare name. A receiver that only knows the enum takes
-    every name that its enum has; this one takes any well-formed one.
+    It is wire-compatible with an enum, whose wire form is the bare name too. A receiver with the
+    enum accepts the names of its enum; this field accepts every well-formed name.
     """
     kind = Checked(names.resource_class_name, "a resource class name", "^[A-Z0-9_]{1,255}$")
     return Field(kind, **options)
 
 
 def provider_name(**options: Any) -> Any:
-    """Return the field of a provider's name."""
+    """Return a field for the name of a provider."""
     return Field(Checked(names.provider_name, "a name", "^.{1,200}$"), **options)
 
 
 def consumer_name(**options: Any) -> Any:
-    """Return the field of a consumer's name."""
+    """Return a field for the name of a consumer."""
     return Field(Checked(names.consumer_name, "a name", "^.{1,255}$"), **options)
 
 
 def trait(**options: Any) -> Any:
-    """Return the field of a trait by name."""
+    """Return a field for the name of a trait."""
     return Field(Checked(names.trait_name, "a trait name", "^[A-Z0-9_]{1,255}$"), **options)
 
 
 def traits(**options: Any) -> Any:
-    """Return the field of a set of trait names (a :data:`Names`)."""
+    """Return a field for a set of trait names (:data:`Names`)."""
     return Field(TRAITS, **options)
 
 
 def aggregates(**options: Any) -> Any:
-    """Return the field of a set of aggregates by name (a :data:`Names`)."""
+    """Return a field for a set of names of aggregates (:data:`Names`)."""
     return Field(AGGREGATES, **options)
 
 
 def label(**options: Any) -> Any:
-    """Return the field of a name that people give: of a project, user, aggregate or unit."""
+    """Return a field for the name of a project, user, aggregate or unit."""
     return Field(LABEL, **options)
 
 
 def labels(**options: Any) -> Any:
-    """Return the field of a set of names that people give, such as those of networks."""
+    """Return a field for a set of names without further rules, such as those of networks."""
     return Field(LABELS, **options)
 
 
 def ids(**options: Any) -> Any:
-    """Return the field of numbers of CPUs or cells (an :data:`Ids`)."""
+    """Return a field for numbers of CPUs or cells (:data:`Ids`)."""
     return Field(IdSet(), **options)
 
 
 def integer_pairs(**options: Any) -> Any:
-    """Return the field of a mapping of numbers to numbers (:data:`Pairs`), as vCPUs to CPUs."""
+    """Return a field for a mapping of numbers to numbers (:data:`Pairs`), as vCPUs to CPUs."""
     return Field(IntegerPairs(), **options)
 
 
 def nested(name: str, **options: Any) -> Any:
-    """Return the field of one object of a class, or of one derived from it."""
+    """Return a field for one object of a class or of a subclass."""
     return Field(Nested(name), **options)
 
 
 def tuple_of(element: ovo_fields.FieldType[Any] | str, **options: Any) -> Any:
-    """Return the field of elements in an order (a :data:`TupleFrom`); objects by class name."""
+    """Return a field for a tuple (:data:`TupleFrom`) of elements of a type or of a named class."""
     return Field(TupleOf(Nested(element) if isinstance(element, str) else element), **options)
 
 
 def counts(**options: Any) -> Any:
-    """Return the field of whole numbers by resource class; they may be below 0."""
+    """Return a field for integers by resource class, which may be negative."""
     return map_of(StrictInteger(-MAX_AMOUNT, MAX_AMOUNT), **options)
 
 
 def map_of(element: ovo_fields.FieldType[Any] | str, **options: Any) -> Any:
-    """Return the field of elements by resource class; objects by the name of their class."""
+    """Return a field for elements of a type or of a named class by resource class."""
     kind = Nested(element) if isinstance(element, str) else element
     return Field(
         FrozenDictOf(names.resource_class_name, kind, names.resource_class_order), **options

@@ -554,9 +554,6 @@ class CarriedValue(ovo_fields.FieldType[Any]):
     def describe(self) -> str:
         return "text, bytes, a number, a date or a time"
 
-    def get_schema(self) -> dict[str, Any]:
-        return {"type": ["string", "number", "boolean", "object"]}
-
 
 def carried_field(**options: Any) -> fields.Field[Any]:
     """Return the field of a column that is somebody else's."""

@@ -316,9 +316,6 @@ TraitsOf: TypeAlias = tuple[str, frozenset[str], frozenset[str]]
 class TraitsOfClass(ovo_fields.FieldType[TraitsOf]):
     """A resource class with required and forbidden traits."""
 
-    TAKES_NONE = False
-    HOLDS_OBJECTS = False
-
     def coerce(self, obj: Any, attr: str, value: Any) -> TraitsOf:
         if not isinstance(value, list | tuple) or len(value) != 3:
             raise ValueError(attr)
@@ -334,9 +331,6 @@ class TraitsOfClass(ovo_fields.FieldType[TraitsOf]):
 
     def describe(self) -> str:
         return "a resource class, a list of required traits and one of forbidden traits"
-
-    def get_schema(self) -> dict[str, Any]:
-        return {"type": ["array"], "minItems": 3, "maxItems": 3}
 
 
 _SUFFIX = re.compile(r"[A-Za-z0-9_-]{1,64}")

@@ -35,9 +35,6 @@ class Generation(ovo_fields.FieldType[tuple[str, int]]):
     def describe(self) -> str:
         return "a uuid and a generation"
 
-    def get_schema(self) -> dict[str, typing.Any]:
-        return {"type": ["array"], "minItems": 2, "maxItems": 2}
-
 
 def _suffix(value: object) -> str:
     return "" if value == "" else names.label(value)

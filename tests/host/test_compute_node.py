@@ -501,10 +501,3 @@ def test_nodes_compare_by_what_they_say():
     with pytest.raises(TypeError):
         hash(node())
     assert str(node()).startswith("node0.example: VCPU=8")
-
-
-def test_a_schema_can_be_made():
-    schema = ComputeNode.to_json_schema()
-    assert {"cpu_info", "free_ram_mb"} & set(
-        schema["properties"]["versioned_object.data"]["properties"]
-    ) == {"cpu_info"}

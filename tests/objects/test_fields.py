@@ -10,15 +10,13 @@ import uuid
 from decimal import Decimal
 from typing import Any
 
-import jsonschema
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects import base, exceptions, fields
 from resource_objects._ovo import fields as ovo_fields
-from resource_objects.resources import Amounts, IntegerAmount, IntegerInventory, Inventories
-from resource_objects.resources.numa import HostCell, NUMATopologyInventory
+from resource_objects.resources import IntegerAmount, IntegerInventory, Inventories
 from resource_objects.testing.refusals import raises_code
 from tests.objects.versions import PREFIX, Disk, Shelf, Tape
 
@@ -257,63 +255,6 @@ def test_a_moment_is_kept_to_the_microsecond(given_moment: datetime.datetime) ->
     if given_moment.tzinfo is not None:
         assert kept == given_moment.astimezone(UTC)
     assert (kept.microsecond, kept.utcoffset()) == (given_moment.microsecond, datetime.timedelta())
-
-
-# --- schemas ---
-
-
-def strict(schema: dict[str, Any]) -> dict[str, Any]:
-    jsonschema.Draft4Validator.check_schema(schema)
-    json.dumps(schema)
-    return schema
-
-
-@pytest.mark.parametrize(
-    "ours",
-    [
-        IntegerAmount(3),
-        IntegerInventory(8, max_unit=4, allocation_ratio="1.5", used=2),
-        Amounts("VCPU=2"),
-        Inventories("VCPU=2:used=1"),
-        Amounts("NUMA_TOPOLOGY=2:dedicated=4:thread_policy=require:page_size=2MB"),
-        Inventories(
-            NUMA_TOPOLOGY=NUMATopologyInventory(
-                [
-                    HostCell(
-                        0,
-                        shared=range(4),
-                        siblings=[(0, 2), (1, 3)],
-                        memory_mb=64,
-                        distances={0: 10},
-                    )
-                ]
-            )
-        ),
-    ],
-)
-def test_the_json_schema_takes_what_is_sent(ours: base.ResourceObject) -> None:
-    schema = strict(ours.to_json_schema())
-    jsonschema.validate(ours.obj_to_primitive(), schema, jsonschema.Draft4Validator)
-
-
-@pytest.mark.parametrize(
-    ("field_name", "bad"),
-    [
-        ("total", -1),
-        ("total", "8"),
-        ("reserved", -1),
-        ("max_unit", 0),
-        ("allocation_ratio", 1.5),
-        ("allocation_ratio", "1.1234567"),
-        ("resource_class", "vcpu"),
-    ],
-)
-def test_the_json_schema_refuses_what_we_refuse(field_name: str, bad: Any) -> None:
-    primitive = IntegerInventory(8).obj_to_primitive()
-    primitive["versioned_object.data"][field_name] = bad
-    schema = strict(IntegerInventory.to_json_schema())
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate(primitive, schema, jsonschema.Draft4Validator)
 
 
 def test_the_precision_of_the_thread_does_not_reach_a_ratio() -> None:
