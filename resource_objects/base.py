@@ -550,9 +550,7 @@ def _reader(attributes: list[str]) -> Any:
 def _property(cls: type[ResourceObject], name: str) -> property:
     """Return the property of a field, whose setter checks."""
     getter: Any = operator.attrgetter(f"_obj_{name}")
-    if (
-        cls.PARTIAL
-    ):  # the field may be unset: the getter of oslo.versionedobjects calls obj_load_attr
+    if cls.PARTIAL:  # the getter of oslo.versionedobjects calls obj_load_attr if it is unset
         getter = vars(cls)[name].fget
 
     def setter(self: ResourceObject, value: Any) -> None:
