@@ -309,7 +309,7 @@ def test_the_claim_of_a_destination_says_reverted_and_the_source_is_held(lab: ro
 def test_of_another_size_in_place_an_old_claim_gives_back_nothing(lab: ro.Ledger) -> None:
     old = _moved(lab, "box-0", end="confirm")
     for what in (old.revert, old.confirm):
-        with raises_code("StaleConsumer", match="it holds VCPU=2 now"):
+        with raises_code("StaleConsumer", match="it has VCPU=2 now"):
             what()
     assert (old.state, holdings(lab)) == (ClaimState.HELD, {"vm": "VCPU=2 of box-0"})
 
@@ -317,7 +317,7 @@ def test_of_another_size_in_place_an_old_claim_gives_back_nothing(lab: ro.Ledger
 def test_what_somebody_else_confirmed_runs_and_stays(lab: ro.Ledger) -> None:
     one, other = (tracker(lab).claim("vm", "box-0", "VCPU=1") for _ in range(2))
     other.confirm()
-    with raises_code("StaleConsumer", match="somebody else confirmed it"):
+    with raises_code("StaleConsumer", match="another process confirmed it"):
         one.revert()
     assert (one.state, holdings(lab)) == (ClaimState.HELD, {"vm": "VCPU=1 of box-0"})
     other.revert()  # who confirmed it may give it back

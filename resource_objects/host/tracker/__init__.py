@@ -13,7 +13,7 @@ with a ledger: it keeps both in step, and allocates the resources of the hosts.
 ``settings``        HostSettings: ratios and reserved amounts of an operator
 ``report``          findings and reports of an update; statistics of hosts
 ``claims``          HostClaim: a planned, held, confirmed or reverted claim on a host
-``asked``           the requested amounts and conditions of one host
+``placement``       HostRequest: the requested amounts of one host; where they are placed
 ``moves``           Migration: a move, whose source stays allocated until it ends
 ``drift``           HostDrift: allocations compared with the running consumers
 ``adopting``        adoption of hosts of which there are only records

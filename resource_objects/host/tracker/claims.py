@@ -1,7 +1,7 @@
 """Claims on a host: planned, held, confirmed or reverted.
 
-A planned one is a decision, and nothing in the ledger. The others are what the ledger has: a claim
-is the same in every process that asks for it, also after a crash of who made it.
+A planned claim is a decision, with nothing in the ledger. The other claims are those of the ledger:
+every process reads the same claim, also after a crash of the process that made it.
 """
 
 from __future__ import annotations
@@ -15,34 +15,37 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, Unpack
 
 from resource_objects import exceptions, names
-from resource_objects.host.tracker.asked import (
-    OVERHEAD,
-    Asked,
-    page_sizes,
-    unassigned,
-    with_overhead,
-)
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.moves import Moves, Records, Revertible
-from resource_objects.ledger.feed import snapshot_in_place
+from resource_objects.host.tracker.placement import (
+    OVERHEAD,
+    HostRequest,
+    Placer,
+    add_overhead,
+    page_sizes,
+    search_host,
+    unassigned,
+)
 from resource_objects.providers import Allocation, Claim
 from resource_objects.providers import allocation as states
-from resource_objects.providers.arguments import limits as limits_of
+from resource_objects.providers.arguments import limits as checked_limits
 from resource_objects.providers.arguments import tighter
-from resource_objects.providers.disabled import TRAIT
 from resource_objects.providers.orders import UNLIMITED
-from resource_objects.reasons import Rule
-from resource_objects.requests import Request
 from resource_objects.resources import Amounts
-from resource_objects.search import Candidate, Candidates
+from resource_objects.search import Candidate
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
-    from resource_objects.search import Snapshot
+
+#: Yields the ledger for a block that reads a host, or one in which the host is adopted already.
+LedgerWith: TypeAlias = "Callable[[str], contextlib.AbstractContextManager[Ledger]]"
+
+#: Errors by which another process released or changed a claim meanwhile.
+_CHANGED = "ConsumerNotFound", "StaleConsumer"
 
 
 class ClaimOptions(TypedDict, total=False):
-    """What may be said of a claim on a host, as :meth:`.ResourceTracker.claim` explains it."""
+    """The options of a claim on a host; :meth:`.ResourceTracker.claim` documents each."""
 
     project: str | None
     user: str | None
@@ -53,29 +56,21 @@ class ClaimOptions(TypedDict, total=False):
     ignore_maintenance: bool
 
 
-#: Yields the ledger that has a host: for a block that reads it, before the host was adopted.
-Seen: TypeAlias = "Callable[[str], contextlib.AbstractContextManager[Ledger]]"
-
-#: Takes what was found for a consumer.
-_Take: TypeAlias = Callable[[Any], Claim]
-
-
 class ClaimState(enum.StrEnum):
-    """Where a claim on a host stands; only what is held or confirmed is in the ledger."""
+    """The states of a claim on a host; only held and confirmed claims are in the ledger."""
 
-    PLANNED = "planned"  #: it would fit; nothing is held
-    HELD = "held"  #: nobody else can have it
-    CONFIRMED = "confirmed"  #: the consumer runs, and the claim expires no more
-    REVERTED = "reverted"  #: given back
+    PLANNED = "planned"  #: a candidate was found; nothing is allocated
+    HELD = "held"  #: allocated, not confirmed yet
+    CONFIRMED = "confirmed"  #: the consumer runs, and the claim does not expire
+    REVERTED = "reverted"  #: released
 
 
 @dataclasses.dataclass
 class HostClaim(Revertible):
-    """What a consumer holds of a host, or would, in the words of a tracker.
+    """A claim of a consumer on a host, with the state at its last read or write.
 
-    ``claim`` is what the ledger has of it; None if planned or reverted. ``candidate`` is where
-    a planned one would go. All say how it stood when this object was last asked to do something. In
-    a ``with`` statement it is given back if the block raises.
+    ``claim`` is the claim of the ledger, None for a planned or reverted one. ``candidate`` is the
+    placement of a planned one. In a ``with`` statement the claim is reverted if the block raises.
 
     >>> import resource_objects as ro
     >>> from resource_objects.host.tracker import Driver, ResourceTracker
@@ -102,28 +97,28 @@ class HostClaim(Revertible):
     state: ClaimState
     claim: Claim | None = None
     candidate: Candidate | None = None
-    _asked: Asked | None = dataclasses.field(default=None, repr=False, compare=False)
-    _limits: Any = dataclasses.field(default=None, repr=False, compare=False)  #: of a planned one
+    _request: HostRequest | None = dataclasses.field(default=None, repr=False, compare=False)
+    _limits: Any = dataclasses.field(default=None, repr=False, compare=False)  #: of the plan
 
     def __str__(self) -> str:
         return f"{self.consumer} on {self.host}: {self.state}, {self.amounts}"
 
-    def allocate(self, **said: Unpack[ClaimOptions]) -> None:
-        """Take what was planned, just so. Once is enough.
+    def allocate(self, **options: Unpack[ClaimOptions]) -> None:
+        """Allocate the candidate of a planned claim. A repetition changes nothing.
 
-        :param said: as for :meth:`.ResourceTracker.claim`; limits of the plan bind it besides
-        :raises CapacityException: if somebody was faster, with who holds what
+        :param options: as for :meth:`.ResourceTracker.claim`; the limits of the plan apply too
+        :raises CapacityException: if another process was faster, with the consumers
         """
         if self.state is ClaimState.PLANNED:
-            said["limits"] = _within(self.host, self._limits, said.get("limits"))
-            taken = self._claims.claim(self.consumer, self.host, self._asked, said)
-            self.claim, self.amounts, self.state = taken.claim, taken.amounts, taken.state
+            options["limits"] = _tightest(self.host, self._limits, options.get("limits"))
+            held = self._claims.claim(self.consumer, self.host, self._request, options)
+            self.claim, self.amounts, self.state = held.claim, held.amounts, held.state
 
     def confirm(self) -> None:
-        """Say that the consumer runs: the claim is no more on trial. Once is enough.
+        """Confirm that the consumer runs: the claim no longer expires. A repetition is allowed.
 
-        :raises NotFound: if it was not taken, or given back
-        :raises Stale: if the consumer has another claim by now, or is elsewhere
+        :raises NotFound: if the claim is planned or reverted, or was released
+        :raises Stale: if the consumer has another claim by now, or is on another host
         """
         if self.claim is None:
             raise exceptions.NotFound(
@@ -137,285 +132,198 @@ class HostClaim(Revertible):
             raise
 
     def revert(self) -> None:
-        """Give back what is held here; if a move led here, it is reverted. Once is enough.
+        """Release the claim; a move to this host is reverted. A repetition is allowed.
 
-        What was given back already, as by a move to another host, stays given back; another claim
-        of the consumer, or elsewhere, stays as it is.
+        Nothing happens if it was released already, for example by a move to another host. Another
+        claim of the consumer stays.
 
-        :raises Conflict: if a move leaves it: that decides what becomes of it
-        :raises Stale: if somebody else confirmed it, or it is for something else by now
+        :raises Conflict: if it is the source of a move, which decides about it
+        :raises Stale: if another process confirmed it, or it is for another request by now
         """
         if self.claim is not None:
             is_confirmed = self.state is ClaimState.CONFIRMED
-            self._claims.moves.give_back(self.claim, is_confirmed=is_confirmed)
+            self._claims.moves.release_claim(self.claim, is_confirmed=is_confirmed)
         self.claim, self.state = None, ClaimState.REVERTED
 
 
 class HostClaims:
-    """How what is asked of a host is decided, taken, and read again."""
+    """Plans, makes and reads the claims on hosts, as their driver admits them."""
 
     def __init__(
-        self, ledger: Ledger, driver: Driver, seen: Seen, records: Records | None = None
+        self, ledger: Ledger, driver: Driver, ledger_with: LedgerWith, records: Records | None
     ) -> None:
         self._ledger = ledger
-        self._seen = seen
+        self._ledger_with = ledger_with
         self._driver = driver
-        self._refits = type(driver).admit is not Driver.admit
-        self.moves = Moves(ledger, self.asked, self.place, records)
+        self._asks_driver = type(driver).admit is not Driver.admit
+        self._placer = Placer(ledger, driver)
+        self.moves = Moves(ledger, self._placer, records)
 
-    def asked(self, given: Any) -> Asked:
-        """Return what is asked by text, amounts, a request, a candidate or a claim."""
-        return given if isinstance(given, Asked) else Asked.of(given, self._driver.overhead)
+    def plan(
+        self, consumer: str, host: str, value: Any, ignore_maintenance: bool, limits: Any
+    ) -> HostClaim:
+        """Return a planned claim. Nothing is allocated.
 
-    def plan(self, consumer: str, host: str, given: Any, overrides: bool, limits: Any) -> HostClaim:
-        """Return where something would go on a host; nothing is taken."""
-        name, asked = names.consumer_name(consumer), self.asked(given)
-        found, within = asked.found, _within(host, limits)
-        if found is None:
-            with self._seen(host) as ledger:
-                snapshot = ledger.snapshot(at=host)
-                found = self._search(name, host, snapshot, asked, overrides, within)[0]
-                if ledger is not self._ledger:
-                    found = _by_name(found)  # who adopts the host makes its parts
-            asked = dataclasses.replace(asked, found=found)
-        planned = ClaimState.PLANNED
-        chosen = asked.chosen.candidate
-        amounts = chosen.amounts
+        :param value: the request, in any form
+        """
+        name, request = names.consumer_name(consumer), self._placer.request(value)
+        within = _tightest(host, limits)
+        if request.candidate is None:
+            options = {
+                "ignore_maintenance": ignore_maintenance,
+                "limits": None if within is None else {host: within},
+            }
+            with self._ledger_with(host) as ledger:
+                candidate = search_host(name, request, ledger.snapshot(at=host), options)[0]
+                if ledger is not self._ledger:  # the adoption creates providers of other uuids
+                    allocations = (one.replace(provider_uuid=None) for one in candidate.allocations)
+                    candidate = candidate.replace(allocations=tuple(allocations), generations=())
+            request = dataclasses.replace(request, candidate=candidate)
         return HostClaim(
-            self, host, name, amounts, planned, candidate=chosen, _asked=asked, _limits=within
+            self,
+            host,
+            name,
+            request.chosen.candidate.amounts,
+            ClaimState.PLANNED,
+            candidate=request.chosen.candidate,
+            _request=request,
+            _limits=within,
         )
 
-    def claim(self, consumer: str, host: str, given: Any, given_said: ClaimOptions) -> HostClaim:
-        """Take what is asked of a host, or return the claim that the consumer has for just that."""
-        name, asked = names.consumer_name(consumer), self.asked(given)
-        said: dict[str, Any] = {**given_said}
-        within = _within(host, said.get("limits"))
-        said["limits"] = None if within is None else {host: within}
-        faster = "ConsumerNotFound", "StaleConsumer"  # between two looks
+    def claim(self, consumer: str, host: str, value: Any, options: ClaimOptions) -> HostClaim:
+        """Allocate a request of a host, or return the claim that the consumer has for it."""
+        name, request = names.consumer_name(consumer), self._placer.request(value)
+        within = _tightest(host, options.get("limits"))
+        limits = None if within is None else {host: within}
+        checked: dict[str, Any] = {**options, "limits": limits}
         with self.moves.writing(name, host):
-            claimed = functools.partial(self._claimed, name, host, asked, said)
-            return self._made(host, self._ledger.retries.retry(claimed, *faster))
+            attempt = functools.partial(self._claim, name, host, request, checked)
+            return self._host_claim(host, self._ledger.retries.retry(attempt, *_CHANGED))
 
-    def _claimed(self, name: str, host: str, asked: Asked, said: Mapping[str, Any]) -> Claim:
-        take = functools.partial(self._ledger.claim, name, **said)
-        bound = {"overrides": said.get("ignore_maintenance", False), "limits": said["limits"]}
+    def get_claim(self, consumer: str) -> HostClaim:
+        """Return the claim of a consumer."""
+        claim = self._ledger.get_claim(consumer)
+        return self._host_claim(self.moves.host_of(claim), claim)
+
+    def _host_claim(self, host: str, claim: Claim) -> HostClaim:
+        state = ClaimState.CONFIRMED if claim.state == states.CONFIRMED else ClaimState.HELD
+        return HostClaim(self, host, claim.consumer, claim.amounts, state, claim)
+
+    def _claim(
+        self, name: str, host: str, request: HostRequest, options: Mapping[str, Any]
+    ) -> Claim:
+        allocate = functools.partial(self._ledger.claim, name, **options)
         try:
-            claim = self.place(name, host, asked, take, **bound)
+            made = self._placer.place(name, host, request, allocate, options)
         except (exceptions.CapacityException, exceptions.AlreadyExists) as refusal:
             if not refusal.matches(exceptions.CapacityException, "ConsumerExists"):
                 raise
-            try:  # what it holds may be all that is in its way
-                held = self._held(name, host, asked, said)
+            try:  # the consumer itself may use what is missing
+                claim = self._existing(name, host, request, options)
             except exceptions.NotFound as error:
                 if not error.is_about("consumer"):
                     raise
                 if isinstance(refusal, exceptions.AlreadyExists):
                     raise  # it was released meanwhile
                 raise refusal from refusal.__cause__
-            return self._accepted(host, held, said)
+            return self._admit(host, claim, options)
         try:
-            return self._accepted_as_made(host, claim, said)
+            return self._admit_new(host, made, options)
         except BaseException:
-            self.moves.give_back(claim)  # who took it gives it back
+            self.moves.release_claim(made)  # only allocations of this call are released
             raise
 
-    def _accepted_as_made(self, host: str, made: Claim, said: Mapping[str, Any]) -> Claim:
-        """Return a claim that was just made as the host accepts it.
-
-        If another process released or moved it meanwhile, the claim is returned as it was made:
-        it is not made again.
-        """
-        changed = "ConsumerNotFound", "StaleConsumer"
-        try:
-            return self._accepted(host, made, said)
-        except (exceptions.NotFound, exceptions.Stale) as error:
-            if not error.matches(*changed):
-                raise
-
-            def accept(now: Claim | None) -> Claim:
-                if now is None:
-                    return made
-                return self._accepted(host, now, said).replace(state=made.state)
-
-            return self._ledger.retries.write(
-                lambda: self.moves.still_as_made(made), accept, *changed
-            )
-
-    def get_claim(self, consumer: str) -> HostClaim:
-        """Return the claim that a consumer has."""
-        claim = self._ledger.get_claim(consumer)
-        return self._made(self.moves.host_of(claim), claim)
-
-    # --- how it is decided ---
-
-    def place(
-        self,
-        consumer: str,
-        host: str,
-        asked: Asked,
-        take: _Take,
-        *,
-        replaces: bool = False,
-        moves: bool = False,
-        overrides: bool = False,
-        limits: Any = None,
+    def _existing(
+        self, consumer: str, host: str, request: HostRequest, options: Mapping[str, Any]
     ) -> Claim:
-        """Take what is asked of a host, all together.
+        """Return the claim of a consumer for a request of a host, with the overhead added.
 
-        Amounts that the host gives itself the ledger decides as it writes. What it refuses so is
-        searched in the tree of the host: children may give it, and if not the search says why.
-
-        :param replaces: whether the consumer gives back what it holds in the same write
-        :param moves: whether what the consumer holds of pools is counted once for both places
-        :param overrides: whether it may be of what is out of service
-        :param limits: ``{host: limits}`` that bind what ``take`` takes, None for none
-        """
-
-        def search() -> Candidates:
-            snapshot = (
-                snapshot_in_place(self._ledger.backend, consumer, host, pools_only=not replaces)
-                if replaces or moves
-                else self._ledger.snapshot(at=host)
-            )
-            within = None if limits is None else limits[host]
-            return self._search(consumer, host, snapshot, asked, overrides, within)
-
-        if asked.found is not None:
-            if asked.found.host != host:
-                raise exceptions.InvalidInput("amount", "candidate", asked.found, f"one of {host}")
-            return take(asked.chosen)
-        if asked.is_plain:
-            try:
-                return take({host: asked.amounts})
-            except (exceptions.CapacityException, exceptions.InvalidInput) as refusal:
-                if not refusal.matches(exceptions.CapacityException, "InvalidAmount"):
-                    raise
-                try:
-                    found = search()
-                except exceptions.NoCandidates as told:
-                    raise told from refusal
-                return take(found)
-        return take(search())
-
-    def _search(
-        self,
-        consumer: str,
-        host: str,
-        snapshot: Snapshot,
-        asked: Asked,
-        overrides: bool,
-        limits: Any,
-    ) -> Candidates:
-        """Return where it would go on a host, as a snapshot of it says.
-
-        :raises NoCandidates: if it goes nowhere, with the reasons
-        """
-        within = None if limits is None else {host: limits}
-        found = snapshot.candidates(asked.whole, limits=within)
-        why = None if found else found.explain()
-        if why is not None and overrides and any(one.rule is Rule.DISABLED for one in why.reasons):
-            found = snapshot.candidates(_of_disabled(asked.whole), limits=within)
-            why = None if found else found.explain()
-        if why is not None:
-            raise exceptions.NoCandidates(f"no room for {consumer}", why)
-        return found
-
-    # --- what somebody claimed already ---
-
-    def _held(self, consumer: str, host: str, asked: Asked, said: Mapping[str, Any]) -> Claim:
-        """Return what a consumer holds, if it is what is asked of this host.
-
-        If whoever claimed it did not know what the host takes besides, that is added.
-
-        :raises AlreadyExists: if it holds something else
+        :raises AlreadyExists: if the consumer has other allocations
         """
         claim = self._ledger.get_claim(consumer)
-        here = self.moves.host_of(claim)
-        if here == host:
-            if asked.is_held_as(claim):
-                return claim
-            if asked.is_held_alone(claim):
-                return self._with_overhead(host, asked, claim, said)
+        current = self.moves.host_of(claim)
+        if current == host and request.equals_claim(claim):
+            return claim
+        if current == host and request.lacks_overhead_in(claim):
+            allocations = add_overhead(claim.allocations, host, request.overhead)
+            stored = claim.request or request.without_overhead
+            claim = claim.replace(request=stored.with_group(OVERHEAD, request.overhead))
+            return self._replace(claim, allocations, options)
         raise exceptions.AlreadyExists(
             "consumer",
             consumer,
-            f"{claim.request or claim.amounts} of {here}, not {asked} of {host}",
+            f"{claim.request or claim.amounts} of {current}, not {request} of {host}",
         )
 
-    def _with_overhead(
-        self, host: str, asked: Asked, claim: Claim, said: Mapping[str, Any]
-    ) -> Claim:
-        """Let a consumer hold what the host takes for it besides, at the host itself."""
-        held = with_overhead(claim.allocations, host, asked.overhead)
-        own = claim.request or asked.own
-        request = own.with_group(OVERHEAD, asked.overhead)
-        return self._replaced(claim.replace(request=request), held, said)
+    def _admit_new(self, host: str, made: Claim, options: Mapping[str, Any]) -> Claim:
+        """Return a new claim as the driver admits it.
 
-    def _accepted(self, host: str, claim: Claim, said: Mapping[str, Any]) -> Claim:
-        """Return a claim as the host accepts it: as it is, or with other units.
-
-        :raises HostRefused: if it does not
+        If another process released or moved it meanwhile, it is returned as it was made, and not
+        made again.
         """
-        if not self._refits:
+        try:
+            return self._admit(host, made, options)
+        except (exceptions.NotFound, exceptions.Stale) as error:
+            if not error.matches(*_CHANGED):
+                raise
+
+            def admit(claim: Claim | None) -> Claim:
+                if claim is None:
+                    return made
+                return self._admit(host, claim, options).replace(state=made.state)
+
+            return self._ledger.retries.write(
+                lambda: self.moves.current_claim(made), admit, *_CHANGED
+            )
+
+    def _admit(self, host: str, claim: Claim, options: Mapping[str, Any]) -> Claim:
+        """Return a claim as the driver admits it: unchanged, or with other units.
+
+        :raises HostRefused: if the driver refuses it
+        """
+        if not self._asks_driver:
             return claim
-        held = self._ledger.assigned_amounts(claim.consumer)
+        assigned = self._ledger.assigned_amounts(claim.consumer)
         if self._ledger.get_claim(claim.consumer).generation != claim.generation:
-            raise exceptions.Stale(
-                "consumer", claim.consumer, "it was written before it was accepted"
-            )
-        refitted = self._driver.admit(host, claim.consumer, held)
-        if refitted is None:
+            detail = "it was written before it was admitted"
+            raise exceptions.Stale("consumer", claim.consumer, detail)
+        admitted = self._driver.admit(host, claim.consumer, assigned)
+        if admitted is None:
             return claim
-        wanted = {name: Amounts.from_value(amounts) for name, amounts in refitted.items()}
-        if unassigned(wanted) != unassigned(held) or page_sizes(wanted) != page_sizes(held):
-            raise exceptions.InvalidInput(
-                "amount",
-                f"accept of {claim.consumer}",
-                _told(wanted),
-                f"other units of {_told(held)}",
+        chosen = {provider: Amounts.from_value(amounts) for provider, amounts in admitted.items()}
+        if unassigned(chosen) != unassigned(assigned) or page_sizes(chosen) != page_sizes(assigned):
+            value, current = (
+                ", ".join(f"{amounts} of {provider}" for provider, amounts in mapping.items())
+                for mapping in (chosen, assigned)
             )
+            what = f"admit of {claim.consumer}"
+            raise exceptions.InvalidInput("amount", what, value, f"other units of {current}")
         allocations = [
-            Allocation(provider=name, resource_class=kind, amount=amount)
-            for name, amounts in wanted.items()
-            for kind, amount in amounts.as_requested().by_name()
+            Allocation(provider=provider, resource_class=name, amount=amount)
+            for provider, amounts in chosen.items()
+            for name, amount in amounts.as_requested().by_name()
         ]
         try:
-            return self._replaced(claim, allocations, said)
+            return self._replace(claim, allocations, options)
         except exceptions.CapacityException as refusal:
-            told = "the other units that it wants are taken"
-            raise exceptions.HostRefused(host, claim.consumer, told, refusal.reasons) from refusal
+            detail = "the other units that it wants are allocated"
+            raise exceptions.HostRefused(host, claim.consumer, detail, refusal.reasons) from refusal
 
-    def _replaced(
-        self, claim: Claim, allocations: Iterable[Allocation], said: Mapping[str, Any]
+    def _replace(
+        self, claim: Claim, allocations: Iterable[Allocation], options: Mapping[str, Any]
     ) -> Claim:
-        """Let a consumer hold this for the same request, if it still has what was read."""
-        found = claim.replace(allocations=tuple(allocations))
-        bound = {key: said[key] for key in ("limits", "ignore_maintenance") if key in said}
-        return self._ledger.replace(claim.consumer, found, generation=claim.generation, **bound)
-
-    def _made(self, host: str, claim: Claim) -> HostClaim:
-        state = ClaimState.CONFIRMED if claim.state == states.CONFIRMED else ClaimState.HELD
-        return HostClaim(self, host, claim.consumer, claim.amounts, state, claim)
-
-
-def _within(host: str, *given: Any) -> dict[str, int] | None:
-    """Return the limits of a host that all of these say; None if they bound nothing."""
-    every = (limits_of({host: one}) for one in given if one is not None)
-    found = functools.reduce(tighter, every, UNLIMITED)
-    return {name: total for (_, name), total in found.items()} or None
+        """Replace the allocations of a claim, if the consumer still has it as it was read."""
+        bounds = {key: options[key] for key in ("limits", "ignore_maintenance") if key in options}
+        return self._ledger.replace(
+            claim.consumer,
+            claim.replace(allocations=tuple(allocations)),
+            generation=claim.generation,
+            **bounds,
+        )
 
 
-def _by_name(found: Candidate) -> Candidate:
-    """Return a candidate of a host that is not made yet: of providers by their names alone."""
-    allocations = tuple(one.replace(provider_uuid=None) for one in found.allocations)
-    return found.replace(allocations=allocations, generations=())
-
-
-def _of_disabled(request: Request) -> Request:
-    """Return a request that asks for what is out of service."""
-    groups = (one.replace(required={*one.required, TRAIT}) for one in request.groups)
-    return request.replace(groups=tuple(groups))
-
-
-def _told(held: Mapping[str, Amounts]) -> str:
-    return ", ".join(f"{amounts} of {name}" for name, amounts in held.items())
+def _tightest(host: str, *values: Any) -> dict[str, int] | None:
+    """Return the limits of a host that satisfy all values; None without limits."""
+    limits = (checked_limits({host: value}) for value in values if value is not None)
+    totals = functools.reduce(tighter, limits, UNLIMITED)
+    return {name: total for (_, name), total in totals.items()} or None

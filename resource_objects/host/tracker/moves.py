@@ -1,22 +1,32 @@
-"""Moves: a consumer holds where it goes, its migration where it comes from, until it is decided.
+"""Moves: the destination is allocated to the consumer, the source to its migration.
 
-Who moves has one claim, at the destination. What it leaves is held by a consumer of its own
-(:func:`migration_of`), whose type says which kind of move it is (:data:`MIGRATION_TYPES`), and
-whose claim has the id of the migration. So both places are taken, whoever asks can see it, and
-nobody can begin a second move of it. Confirmed,
-the migration is released; reverted, the consumer gets back what the migration holds. Each of these
-is one transaction, and an operation whose id follows from the migration's: whichever process
-repeats it, after a crash or at the same moment, it happens once.
+A moving consumer has one claim, at the destination. The source is allocated to another consumer,
+:func:`migration_of`, whose type is the kind of the move (:data:`MIGRATION_TYPES`) and whose claim
+has the id of the migration. So both places are allocated, visibly, and a second move of the
+consumer cannot begin.
 
-Two calls at once end as one after the other would. Each reads, decides, and writes at the
-generations that it read. If another process wrote in between, it reads and decides again; how a
-move ended is then what its operations record.
+A move begins by the first step of its kind (:data:`_KINDS`), and ends by a call that writes one row
+of this table (:data:`_ENDS`):
 
-Nothing else is kept. Which moves there are is read from who holds what; how one ended is told for
-as long as the ledger remembers operations.
+===============  ================================================  ===============================
+position         confirm                                           revert
+===============  ================================================  ===============================
+source           release the source                                restore and release the source
+unshelved        confirm the claim                                 release the claim
+moved on         confirm the claim                                 confirm the claim: refused
+===============  ================================================  ===============================
+
+Each step is one transaction, and an operation whose id is derived from that of the migration: it
+happens once, whichever process repeats it, after a crash or at the same time. Two concurrent calls
+end as two calls one after the other. Each reads, decides, and writes at the generations that it
+read. If another process wrote in between, it reads and decides again. The recorded operations tell
+how a move ended.
+
+Nothing else is stored. The moves in progress are derived from the allocations; the end of a move is
+known for as long as the ledger records operations.
 
 (Source: Nova's migrations, which claim at the destination before anything is copied and drop the
-claim at the right side afterwards; Placement holds the source by the migration's uuid.)
+claim at one side afterwards; Placement allocates the source to the migration's uuid.)
 """
 
 from __future__ import annotations
@@ -27,15 +37,15 @@ import dataclasses
 import enum
 import functools
 import uuid
-from collections.abc import Callable, Iterable, Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from resource_objects import exceptions, names
-from resource_objects.host.tracker.asked import Asked, unassigned
+from resource_objects.host.tracker.placement import HostRequest, Placer, unassigned
 from resource_objects.ledger.context import written_claim_of
 from resource_objects.providers import Claim
 from resource_objects.providers.allocation import CONFIRMED
+from resource_objects.providers.listing import ListedProvider
 from resource_objects.providers.orders import ConsumerOrder, Operation, Outcome
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.pools import SHARES
@@ -43,70 +53,105 @@ from resource_objects.providers.pools import SHARES
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
 
-_LEAVING = "/migration"
+_SUFFIX = "/migration"
 
-#: What ids of steps are made from, with the id of the migration.
-_STEPS = uuid.UUID("8a6f3a52-5b0e-4c39-9d55-0f6a4e1c7b21")
+#: The namespace of the ids of migrations and of their steps.
+_NAMESPACE = uuid.UUID("8a6f3a52-5b0e-4c39-9d55-0f6a4e1c7b21")
 
-
-class Place(Protocol):
-    """Places what is asked of a host: what ``take`` took of what was found."""
-
-    def __call__(
-        self,
-        consumer: str,
-        host: str,
-        asked: Asked,
-        take: Callable[[Any], Claim],
-        *,
-        replaces: bool = False,
-        moves: bool = False,
-        overrides: bool = False,
-        limits: Any = None,
-    ) -> Claim: ...
-
-
-#: Adopts hosts for a block that writes them, and keeps their records right after it.
+#: Adopts hosts for a block that writes them, and writes their records after it.
 Records: TypeAlias = Callable[..., contextlib.AbstractContextManager[None]]
 
-_Hosts: TypeAlias = Callable[[Claim], tuple[str, ...]]
-
-#: What a move has at its source and at its destination.
+#: A claim at the source of a move, and one at its destination.
 _Ends: TypeAlias = tuple[Claim | None, Claim | None]
 
 
 class MigrationKind(enum.StrEnum):
-    """Why a consumer moves. ``REBUILD`` and ``SHELVE`` are done in one step."""
+    """The kinds of moves. ``REBUILD`` and ``SHELVE`` are one step."""
 
-    RESIZE = "resize"  #: another request, on any host: on the same one old and new both count
+    RESIZE = "resize"  #: another request, on any host; on the same one old and new size both count
     COLD_MIGRATION = "cold migration"  #: to another host
-    LIVE_MIGRATION = "live migration"  #: to another host, with pages of the same sizes
-    EVACUATION = "evacuation"  #: to another host, from one that is dead
-    REBUILD = "rebuild"  #: another request in place: the old one is gone
-    SHELVE = "shelve"  #: to nowhere: it gives back all
-    UNSHELVE = "unshelve"  #: from nowhere
+    LIVE_MIGRATION = "live migration"  #: to another host, with the same page sizes
+    EVACUATION = "evacuation"  #: to another host, from a failed one
+    REBUILD = "rebuild"  #: another request on the same host, in place of the old one
+    SHELVE = "shelve"  #: to no host: all allocations are released
+    UNSHELVE = "unshelve"  #: from no host
 
 
-#: The types of the consumers that hold what is left, with the moves that they are of.
+class MigrationState(enum.StrEnum):
+    """The states of a move."""
+
+    MOVING = "moving"
+    CONFIRMED = "confirmed"
+    REVERTED = "reverted"
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _KindRules:
+    """The first step of a kind of move, the state after it, and the arguments. None: any."""
+
+    first_step: str = "move"  #: the kind of the operation
+    state: MigrationState = MigrationState.MOVING
+    other_host: bool | None = None  #: whether the destination is another host than the source
+    has_request: bool | None = None  #: whether there is a request; else that of the consumer
+
+
+_KINDS = {
+    MigrationKind.RESIZE: _KindRules(has_request=True),
+    MigrationKind.COLD_MIGRATION: _KindRules(other_host=True),
+    MigrationKind.LIVE_MIGRATION: _KindRules(other_host=True),
+    MigrationKind.EVACUATION: _KindRules(other_host=True),
+    MigrationKind.REBUILD: _KindRules("replace", MigrationState.CONFIRMED, False, True),
+    MigrationKind.SHELVE: _KindRules("apply", MigrationState.CONFIRMED, None, False),
+    MigrationKind.UNSHELVE: _KindRules("claim", MigrationState.MOVING, None, True),
+}
+
+#: The types of the consumers that have the sources, with the kinds of their moves.
 MIGRATION_TYPES: Mapping[str, MigrationKind] = {
-    kind.name: kind
-    for kind in (
-        MigrationKind.RESIZE,
-        MigrationKind.COLD_MIGRATION,
-        MigrationKind.LIVE_MIGRATION,
-        MigrationKind.EVACUATION,
-    )
+    kind.name: kind for kind, rules in _KINDS.items() if rules.first_step == "move"
 }
 
-#: The other moves, by what the ledger calls their first step.
-_AT_ONCE = {
-    "replace": MigrationKind.REBUILD,
-    "apply": MigrationKind.SHELVE,
-    "claim": MigrationKind.UNSHELVE,
+#: The other kinds, by their first steps.
+_OTHER_KINDS = {
+    rules.first_step: kind for kind, rules in _KINDS.items() if kind.name not in MIGRATION_TYPES
 }
 
-#: What may tell that another process began the same move meanwhile.
-_FASTER = (
+
+class _Step(enum.StrEnum):
+    """The steps of a move, each of which is an operation."""
+
+    BEGIN = "begin"
+    CONFIRM = "confirm"
+    REVERT = "revert"
+
+
+class _Position(enum.Enum):
+    """The position of a move that is in progress."""
+
+    SOURCE = enum.auto()  #: the source is allocated to the migration
+    UNSHELVED = enum.auto()  #: the consumer is at the destination of its unshelving
+    MOVED_ON = enum.auto()  #: the unshelved consumer has been moved to another host since
+
+
+class _End(enum.Enum):
+    """The writes that end a move."""
+
+    RELEASE_SOURCE = enum.auto()
+    RESTORE_SOURCE = enum.auto()
+    CONFIRM_CLAIM = enum.auto()
+    RELEASE_CLAIM = enum.auto()
+
+
+_ENDS = {
+    (_Position.SOURCE, _Step.CONFIRM): _End.RELEASE_SOURCE,
+    (_Position.SOURCE, _Step.REVERT): _End.RESTORE_SOURCE,
+    (_Position.UNSHELVED, _Step.CONFIRM): _End.CONFIRM_CLAIM,
+    (_Position.UNSHELVED, _Step.REVERT): _End.RELEASE_CLAIM,
+    (_Position.MOVED_ON, _Step.CONFIRM): _End.CONFIRM_CLAIM,
+    (_Position.MOVED_ON, _Step.REVERT): _End.CONFIRM_CLAIM,
+}
+
+#: Errors by which another process may have begun the same move meanwhile.
+_MAYBE_BEGUN = (
     exceptions.CapacityException,
     "ConsumerExists",
     "ConsumerNotFound",
@@ -115,70 +160,37 @@ _FASTER = (
     "StaleConsumer",
 )
 
-#: What reports that another process wrote a consumer, or took the same step of its move, meanwhile.
+#: Errors by which another process wrote the consumer, or took the same step, meanwhile.
 _CHANGED = ("ConsumerNotFound", "OperationConflict", "StaleConsumer")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Rules:
-    """What a move of a kind needs. None: either will do."""
-
-    other_host: bool | None = None  #: whether it goes to another host than it is on
-    request: bool | None = None  #: whether a request is said; else it asks for what it has
-
-
-_RULES = {
-    MigrationKind.RESIZE: _Rules(request=True),
-    MigrationKind.COLD_MIGRATION: _Rules(other_host=True),
-    MigrationKind.LIVE_MIGRATION: _Rules(other_host=True),
-    MigrationKind.EVACUATION: _Rules(other_host=True),
-    MigrationKind.REBUILD: _Rules(other_host=False, request=True),
-    MigrationKind.SHELVE: _Rules(request=False),
-    MigrationKind.UNSHELVE: _Rules(request=True),
-}
-
-
-class MigrationState(enum.StrEnum):
-    """Where a move stands."""
-
-    MOVING = "moving"
-    CONFIRMED = "confirmed"
-    REVERTED = "reverted"
-
-
 class Revertible(abc.ABC):
-    """What a ``with`` statement reverts if its block raises."""
+    """A context manager that reverts itself if its block raises."""
 
     __slots__ = ()
 
     @abc.abstractmethod
     def revert(self) -> object:
-        """Give back what it took."""
+        """Release what was allocated."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if error is not None:
             self.revert()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Migration(Revertible):
-    """A move of a consumer: from where, to where, and how it stands.
+    """A move of a consumer: its source, its destination and its state.
 
-    ``source`` is what its migration holds where it comes from and ``destination`` what the consumer
-    holds where it goes, each None where there is nothing (shelved, unshelved). Of a move that ended
-    that is what the consumer has where it ended, as long as it has that. ``from_host`` and
-    ``to_host`` are the hosts. ``kind`` is None of one that no tracker began. Whoever begins, ends
-    or looks at the same move, at the same moment, gets what is equal.
-
-    In a ``with`` statement it is reverted if the block raises.
+    ``source`` is the claim of the migration at the source, ``destination`` that of the consumer at
+    the destination; each is None if there is none, as for shelving and unshelving. After the end of
+    the move, the claim where it ended is present for as long as the consumer has it. ``from_host``
+    and ``to_host`` are the hosts. ``kind`` is None for a move that no tracker began. Concurrent
+    calls about one move return equal values. In a ``with`` statement the move is reverted if the
+    block raises.
     """
 
     consumer: str
@@ -193,31 +205,40 @@ class Migration(Revertible):
     _moves: Moves | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
-        where = f"{self.from_host or '-'} -> {self.to_host or '-'}"
-        return f"{self.consumer}: {where}, {self.state}"
+        hosts = f"{self.from_host or '-'} -> {self.to_host or '-'}"
+        return f"{self.consumer}: {hosts}, {self.state}"
 
     def confirm(self) -> Migration:
-        """End it at the destination; see :meth:`.ResourceTracker.confirm_move`."""
+        """End the move at the destination; see :meth:`.ResourceTracker.confirm_move`."""
         assert self._moves is not None, "a tracker made it"
         return self._moves.confirm(self.consumer, self.id)
 
     def revert(self) -> Migration:
-        """End it at the source; see :meth:`.ResourceTracker.revert_move`."""
+        """End the move at the source; see :meth:`.ResourceTracker.revert_move`."""
         assert self._moves is not None, "a tracker made it"
         return self._moves.revert(self.consumer, self.id)
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Stored:
+    """The stored claims of a consumer and of its migration, and the move of one migration id."""
+
+    move: Migration | None
+    claim: Claim | None
+    source: Claim | None  #: of whichever migration
+
+
 def migration_of(consumer: str) -> str:
-    """Return the name of the consumer that holds what another one leaves, while that moves.
+    """Return the name of the consumer that has the source of a move of another consumer.
 
     >>> migration_of("vm-1")
     'vm-1/migration'
     """
-    return names.consumer_name(f"{names.consumer_name(consumer)}{_LEAVING}")
+    return names.consumer_name(f"{names.consumer_name(consumer)}{_SUFFIX}")
 
 
 def migration_id(consumer: str, migration: str | None) -> str:
-    """Return the id of a migration: a uuid itself, or made of its name, or made up.
+    """Return the id of a migration: a uuid itself, one derived from its name, or a new one.
 
     >>> migration_id("vm-1", "6B7C0A9E0D0F4F839C0B0A4E8B7C1D2E")
     '6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e'
@@ -228,66 +249,47 @@ def migration_id(consumer: str, migration: str | None) -> str:
         return Operation().id
     if names.is_uuid(migration):
         return names.uuid_text(migration)
-    made = _derived(names.label(migration, "migration"), consumer)
-    _NAMES[made] = migration
+    derived = _derived_id(names.label(migration, "migration"), consumer)
+    _NAMES[derived] = migration
     if len(_NAMES) > _MOST_NAMES:
         with contextlib.suppress(RuntimeError, KeyError):  # another thread removes one
             del _NAMES[next(iter(_NAMES))]
-    return made
+    return derived
 
 
-#: Names of migrations by the ids that this process has made of them, for messages: a ledger stores
-#: the ids alone.
+#: The names from which this process derived ids, for messages: a ledger stores only the ids.
 _NAMES: dict[str, str] = {}
 _MOST_NAMES = 1000
 
 
-def _name_of(migration: str) -> str:
-    """Return the name that an id was made of, if this process has made it; else the id."""
-    return _NAMES.get(migration, migration)
+def _described(migration: str) -> str:
+    return f"migration {_NAMES.get(migration, migration)}"
 
 
-def _derived(*said: str) -> str:
-    return str(uuid.uuid5(_STEPS, "\0".join(said)))
-
-
-class _Step(enum.StrEnum):
-    """The steps of a move, each of which is an operation."""
-
-    BEGIN = "begin"
-    CONFIRM = "confirm"
-    REVERT = "revert"
-
-
-def _operation(migration: str, step: _Step) -> str:
-    return _derived(migration, step)
+def _derived_id(*parts: str) -> str:
+    return str(uuid.uuid5(_NAMESPACE, "\0".join(parts)))
 
 
 class Moves:
-    """The moves of a ledger: how they begin, how they end, and which there are.
+    """The moves of a ledger: how they begin and end, and which are in progress.
 
-    :param asked: what is asked of a host, of whatever a caller gives
-    :param place: places what is asked of a host, by what it is given to take with
-    :param records: adopts hosts for a block that writes them, and keeps their records right
-        after it; None if there are none
+    :param placer: allocates the destinations
+    :param records: adopts hosts for a block that writes them; None without records
     """
 
-    def __init__(
-        self, ledger: Ledger, asked: Callable[[Any], Asked], place: Place, records: Records | None
-    ) -> None:
+    def __init__(self, ledger: Ledger, placer: Placer, records: Records | None) -> None:
         self._ledger = ledger
-        self._asked = asked
-        self._place = place
+        self._placer = placer
         self._records = records
 
     def writing(self, consumer: str, *hosts: str) -> contextlib.AbstractContextManager[None]:
-        """Return what adopts hosts, and those that a consumer is on, for a block that writes."""
+        """Return the context that adopts hosts, and those of a consumer, for a write."""
         if self._records is None:
             return contextlib.nullcontext()
-        claims = self._claims(consumer).values()
-        hosts_of = self._hosts(claims)
-        there = (host for claim in claims for host in hosts_of(claim))
-        return self._records(*dict.fromkeys((*hosts, *there)))
+        claims = [claim for claim in self._claims(consumer) if claim is not None]
+        providers = self._providers(*claims)
+        current = (host for claim in claims for host in _hosts(claim, providers))
+        return self._records(*dict.fromkeys((*hosts, *current)))
 
     # --- beginning ---
 
@@ -295,35 +297,44 @@ class Moves:
         self,
         consumer: str,
         host: str | None,
-        request: Any,
+        value: Any,
         migration: str,
         kind: MigrationKind,
-        said: Mapping[str, Any],
+        options: Mapping[str, Any],
     ) -> Migration:
-        """Begin a move, or return the one that this migration began."""
-        _check(kind, host, request)
-        asked = None if request is None else self._asked(request)
+        """Begin a move, or return the one that this migration began.
 
-        def begun() -> tuple[Migration | None, Claim | None]:
-            return self._begun(consumer, host, asked, migration, kind)
+        :param value: the request, in any form, or None
+        """
+        _check_arguments(kind, host, value)
+        request = None if value is None else self._placer.request(value)
+
+        def read() -> _Stored:
+            stored = self._read(consumer, migration)
+            if stored.move is not None:
+                _check_same_move(stored.move, host, request, kind)
+            elif stored.source is not None:
+                detail = f"by the {_described(stored.source.id)}"
+                raise exceptions.Conflict("move", consumer, detail)
+            return stored
 
         def attempt() -> Migration:
-            move, source = begun()
-            if move is not None:
-                return move
+            stored = read()
+            if stored.move is not None:
+                return stored.move
             try:
-                move = self._begin(consumer, source, host, asked, migration, kind, said)
+                move = self._begin(consumer, stored.claim, host, request, migration, kind, options)
             except exceptions.ResourceObjectsError as refusal:
-                if not refusal.matches(*_FASTER):
+                if not refusal.matches(*_MAYBE_BEGUN):
                     raise
-                move, now = begun()  # by another process, in between
-                if move is not None:
-                    return move
-                if _generation(now) != _generation(source):
+                now = read()
+                if now.move is not None:
+                    return now.move
+                if _generation(now.claim) != _generation(stored.claim):
                     detail = "another process wrote it while the move began"
                     raise exceptions.Stale("consumer", consumer, detail) from refusal
                 raise
-            _require(move, host, asked, kind)  # another process may have begun it otherwise
+            _check_same_move(move, host, request, kind)  # another process may have begun it
             return move
 
         with self.writing(consumer, *([] if host is None else [host])):
@@ -334,375 +345,394 @@ class Moves:
         consumer: str,
         source: Claim | None,
         host: str | None,
-        asked: Asked | None,
+        request: HostRequest | None,
         migration: str,
         kind: MigrationKind,
-        said: Mapping[str, Any],
+        options: Mapping[str, Any],
     ) -> Migration:
-        """Do the first step of a move, in one transaction."""
-        moved = functools.partial(self._moved, consumer, migration, kind)
-        operation = _operation(migration, _Step.BEGIN)
-        bound = {"overrides": said["ignore_maintenance"], "limits": said["limits"]}
-
-        def place(asked: Asked | None, take: Callable[[Any], Claim], **how: Any) -> Claim:
-            assert host is not None and asked is not None, "checked"
-            return self._place(consumer, host, asked, take, **bound, **how)
-
+        """Take the first step of a move, in one transaction."""
+        rules = _KINDS[kind]
+        moved = functools.partial(self._migration, consumer, migration, kind, rules.state)
+        operation = _derived_id(migration, _Step.BEGIN)
         if kind is MigrationKind.UNSHELVE:
             if source is not None:
                 raise exceptions.AlreadyExists("consumer", consumer, str(source))
-            take = functools.partial(self._ledger.claim, consumer, operation=operation, **said)
-            claim = place(asked, take)
-            return moved(MigrationState.MOVING, None, claim, (None, claim))
+            allocate = functools.partial(
+                self._ledger.claim, consumer, operation=operation, **options
+            )
+            assert host is not None and request is not None, "checked"
+            claim = self._placer.place(consumer, host, request, allocate, options)
+            return moved((None, claim), (None, claim))
         if source is None:
             raise exceptions.NotFound("consumer", consumer)
         if kind is MigrationKind.SHELVE:
-            self._apply([_release(source)], migration, _Step.BEGIN)
-            return moved(MigrationState.CONFIRMED, None, None, (source, None))
-        self._check_hosts(kind, source, host, is_same=asked is None)
-        asked = self._wanted(source, asked, kind)
-        said = {**said, "generation": source.generation, "operation": operation}
+            self._apply(migration, _Step.BEGIN, _release(source))
+            return moved((None, None), (source, None))
+        assert host is not None, "checked"
+        self._check_hosts(kind, source, host, has_request=request is not None)
+        request = self._destination_request(source, request, kind)
+        written = {**options, "generation": source.generation, "operation": operation}
         if kind is MigrationKind.REBUILD:
-            take = functools.partial(self._ledger.replace, consumer, **said)
-            claim = place(asked, take, replaces=True)
-            return moved(MigrationState.CONFIRMED, None, claim, (source, claim))
-        take = functools.partial(
+            allocate = functools.partial(self._ledger.replace, consumer, **written)
+            claim = self._placer.place(consumer, host, request, allocate, options, in_place=True)
+            return moved((None, claim), (source, claim))
+        allocate = functools.partial(
             self._ledger.move,
             consumer,
             source_consumer=migration_of(consumer),
             source_consumer_type=kind.name,
             source_consumer_id=migration,
-            **said,
+            **written,
         )
-        claim = place(asked, take, moves=True)
-        if claim.generation == source.generation:  # the source was read when it had begun
+        claim = self._placer.place(consumer, host, request, allocate, options, moves=True)
+        if claim.generation == source.generation:  # the source was read after the first step
             raise exceptions.Stale("consumer", consumer, "another process began this move")
-        left = self._left(consumer, migration)
-        kind = kind if left is None else _kind_of(left) or kind
-        ends = left, claim
-        return self._moved(consumer, migration, kind, MigrationState.MOVING, *ends, ends)
+        left = _written(self._outcome(migration, _Step.BEGIN)).get(migration_of(consumer))
+        kind = (None if left is None else _kind_of(left)) or kind
+        return self._migration(consumer, migration, kind, rules.state, (left, claim), (left, claim))
 
     def _check_hosts(
-        self, kind: MigrationKind, source: Claim, host: str | None, *, is_same: bool
+        self, kind: MigrationKind, source: Claim, host: str, *, has_request: bool
     ) -> None:
-        """Refuse a kind of move that cannot go there from where the consumer is."""
-        here = self._hosts([source])(source)
-        told, other = ", ".join(here), _RULES[kind].other_host
-        if len(here) > 1 and is_same:
-            raise exceptions.InvalidInput(
-                "move", kind, None, f"a request: {source.consumer} holds something of {told}"
-            )
-        if other is True and host in here:
-            raise exceptions.InvalidInput(
-                "move", kind, host, f"another host than {source.consumer} is on"
-            )
-        if other is False and (host,) != here:
-            raise exceptions.InvalidInput(
-                "move", kind, host, f"{told}, which {source.consumer} is on"
-            )
+        """Refuse a destination that the kind of the move does not allow."""
+        current = _hosts(source, self._providers(source))
+        at, other_host = ", ".join(current), _KINDS[kind].other_host
+        value: str | None = host
+        if len(current) > 1 and not has_request:
+            value, expected = None, f"a request: {source.consumer} has allocations of {at}"
+        elif other_host is True and host in current:
+            expected = f"another host than {source.consumer} is on"
+        elif other_host is False and (host,) != current:
+            expected = f"{at}, which {source.consumer} is on"
+        else:
+            return
+        raise exceptions.InvalidInput("move", kind, value, expected)
 
-    def _wanted(self, source: Claim, asked: Asked | None, kind: MigrationKind) -> Asked:
-        """Return what is asked of the destination; by default what the consumer has."""
-        keeps_pages = kind is MigrationKind.LIVE_MIGRATION
-        if asked is not None and not keeps_pages:
-            return asked
-        if asked is None and source.request is not None:
-            asked = self._asked(source)
-        held = (
-            self._ledger.assigned_amounts(source.consumer) if asked is None or keeps_pages else {}
+    def _destination_request(
+        self, source: Claim, request: HostRequest | None, kind: MigrationKind
+    ) -> HostRequest:
+        """Return the request of the destination; by default that of the consumer."""
+        retains_pages = kind is MigrationKind.LIVE_MIGRATION
+        if request is None and source.request is not None:
+            request = self._placer.request(source)
+        if request is not None and not retains_pages:
+            return request
+        assigned = self._ledger.assigned_amounts(source.consumer)
+        if request is None:
+            request = self._placer.request(unassigned(assigned))
+        if not retains_pages:
+            return request
+        return request.with_page_sizes(
+            amount for amounts in assigned.values() for amount in amounts.values()
         )
-        if asked is None:
-            asked = self._asked(unassigned(held))
-        if not keeps_pages:
-            return asked
-        return asked.with_page_sizes(one for there in held.values() for one in there.values())
-
-    def _begun(
-        self,
-        consumer: str,
-        host: str | None,
-        asked: Asked | None,
-        migration: str,
-        kind: MigrationKind,
-    ) -> tuple[Migration | None, Claim | None]:
-        """Return the move that a migration began already, if it did, and what the consumer has.
-
-        What was asked is compared as long as the consumer is as the first step left it, or the move
-        goes on. Of a write that others followed a ledger remembers what it changed, not what was
-        asked then.
-
-        :raises Conflict: if the consumer moves by another one
-        :raises InvalidInput: if it is of another kind, goes elsewhere, or for something else
-        """
-        move, kept = self._found(consumer, migration)
-        if move is None:
-            leaving = kept.get(migration_of(consumer))
-            if leaving is not None:
-                told = f"by the migration {_name_of(leaving.id)}"
-                raise exceptions.Conflict("move", consumer, told)
-            return None, kept.get(consumer)
-        _require(move, host, asked, kind)
-        return move, kept.get(consumer)
 
     # --- ending ---
 
     def confirm(self, consumer: str, migration: str) -> Migration:
-        """Give back the source, or return the move as it was confirmed."""
+        """End a move at the destination, or return it as it was confirmed."""
         with self.writing(consumer):
-            move = self._end(consumer, migration, MigrationState.CONFIRMED, self._confirmed)
-        if move.state is MigrationState.REVERTED:
-            raise exceptions.Conflict("reverted move", consumer, f"migration {_name_of(migration)}")
-        return move
+            return self._end(consumer, migration, _Step.CONFIRM, MigrationState.CONFIRMED)
 
     def revert(self, consumer: str, migration: str) -> Migration:
-        """Give back the destination, or return the move as it was reverted."""
+        """End a move at the source, or return it as it was reverted."""
         with self.writing(consumer):
-            return self._revert(consumer, migration)
+            return self._end(consumer, migration, _Step.REVERT, MigrationState.REVERTED)
 
-    def _revert(self, consumer: str, migration: str) -> Migration:
-        move = self._end(consumer, migration, MigrationState.REVERTED, self._reverted)
-        if move.state is MigrationState.CONFIRMED:
-            raise exceptions.Conflict(
-                "confirmed move", consumer, f"migration {_name_of(migration)}"
-            )
+    def _end(self, consumer: str, migration: str, step: _Step, state: MigrationState) -> Migration:
+        """End a move by a call, and return it in the state that the call leads to.
+
+        The write is at the generations that were read. If another process wrote in between, the
+        move is read again.
+
+        :raises NotFound: if the migration is unknown, or its operation was removed; if a consumer
+            to be reverted has no allocations
+        :raises Conflict: if the move ended in the other state; if an unshelved consumer to be
+            reverted is moving again
+        """
+
+        def read() -> _Stored:
+            stored = self._read(consumer, migration)
+            move, source = stored.move, stored.source
+            if move is None:
+                other = "by any" if source is None else f"but by {_described(source.id)}"
+                detail = f"{_described(migration)}, {other}"
+                raise exceptions.NotFound("move", consumer, detail)
+            if move.state is MigrationState.MOVING and step is _Step.REVERT:
+                if source is not None and source.id != migration:
+                    raise exceptions.Conflict("move", consumer, f"by the {_described(source.id)}")
+                if stored.claim is None:
+                    detail = f"{move.source}, which confirm_move releases"
+                    raise exceptions.NotFound("consumer", consumer, detail)
+            return stored
+
+        def write(stored: _Stored) -> Migration:
+            assert stored.move is not None, "checked"
+            if stored.move.state is not MigrationState.MOVING:
+                return stored.move
+            return self._write_end(stored.move, stored.claim, step)
+
+        move = self._ledger.retries.write(read, write, *_CHANGED)
+        if move.state is not state:
+            raise exceptions.Conflict(f"{move.state} move", consumer, _described(migration))
         return move
 
-    def _confirmed(self, move: Migration, claim: Claim | None) -> Migration:
-        """Release the source of a move, or confirm the claim of an unshelved consumer."""
-        destination = move.destination
-        if move.source is not None:
-            self._apply([_release(move.source)], move.id, _Step.CONFIRM)
-        else:
-            assert claim is not None, "an unshelving that goes on has one"
-            operation = _operation(move.id, _Step.CONFIRM)
-            now = self._ledger.confirm(
-                move.consumer, claim=claim.id, generation=claim.generation, operation=operation
+    def _write_end(self, move: Migration, claim: Claim | None, step: _Step) -> Migration:
+        """Write the row of the table for the position of a move and a step."""
+        position = _Position.SOURCE
+        if move.source is None:
+            position = _Position.UNSHELVED if move.destination else _Position.MOVED_ON
+        end = _ENDS[position, step]
+        if end is _End.RELEASE_SOURCE:
+            assert move.source is not None
+            self._apply(move.id, step, _release(move.source))
+            return dataclasses.replace(move, state=MigrationState.CONFIRMED, source=None)
+        assert claim is not None, "a move without a source has a claim; a revert checks it"
+        if end is _End.CONFIRM_CLAIM:
+            confirmed = self._ledger.confirm(
+                move.consumer,
+                claim=claim.id,
+                generation=claim.generation,
+                operation=_derived_id(move.id, _Step.CONFIRM),
             )
-            destination = destination and now
-        state = MigrationState.CONFIRMED
-        return dataclasses.replace(move, state=state, source=None, destination=destination)
-
-    def _reverted(self, move: Migration, claim: Claim | None) -> Migration:
-        """Restore the source of a move, and release its destination.
-
-        An unshelved consumer that was moved to another host since is confirmed.
-        """
-        assert claim is not None, "checked"
-        leaving = move.source
-        if leaving is None and move.destination is None:
-            return self._confirmed(move, claim)
-        orders = [_release(claim)]  # unshelved
-        if leaving is not None:
-            left = self._ledger.backend.held(leaving.consumer)
-            if left is None or left.generation != leaving.generation:
-                raise exceptions.Stale("consumer", leaving.consumer)
-            back = ConsumerOrder.replace(
+            destination = move.destination and confirmed
+            state = MigrationState.CONFIRMED
+            return dataclasses.replace(move, state=state, source=None, destination=destination)
+        source = None
+        if end is _End.RELEASE_CLAIM:
+            self._apply(move.id, step, _release(claim))
+        else:
+            assert move.source is not None
+            left = self._ledger.backend.held(move.source.consumer)
+            if left is None or left.generation != move.source.generation:
+                raise exceptions.Stale("consumer", move.source.consumer)
+            restore = ConsumerOrder.replace(
                 move.consumer, left.uses, request=left.own_request, generation=claim.generation
             )
-            orders = [back, _release(leaving)]
-        back_again, *_ = self._apply(orders, move.id, _Step.REVERT)
-        source = None if leaving is None else back_again
+            source, _ = self._apply(move.id, step, restore, _release(move.source))
         state = MigrationState.REVERTED
         return dataclasses.replace(move, state=state, source=source, destination=None)
 
-    def _end(
-        self,
-        consumer: str,
-        migration: str,
-        state: MigrationState,
-        end: Callable[[Migration, Claim | None], Migration],
-    ) -> Migration:
-        """End a move that is in progress, and return it as it ended.
+    # --- reading ---
 
-        A move that is over is returned as it is recorded, also if it ended in the other state: the
-        caller compares. ``end`` writes at the generations that were read. If another process wrote
-        in between, the move is read again.
+    def _read(self, consumer: str, migration: str) -> _Stored:
+        """Read the move of a migration, None if it is unknown, with the claims of its consumers.
 
-        :param state: how the move is to end
-        :param end: writes the end of a move, given the claim of its consumer; returns the move
-        :raises NotFound: if the migration is unknown, or its operation was forgotten; if a consumer
-            is to be reverted that has nothing allocated
-        :raises Conflict: if an unshelved consumer is to be reverted that moves on already
+        Claims are read before and after the record of the first step, and the end of the move after
+        that. So a step that another process takes meanwhile shows in one of them.
         """
-
-        def read() -> tuple[Migration, Claim | None]:
-            move, kept = self._found(consumer, migration)
-            claim, other = kept.get(consumer), kept.get(migration_of(consumer))
-            if move is None:
-                told = "by any" if other is None else f"but by {_name_of(other.id)}"
-                raise exceptions.NotFound(
-                    "move", consumer, f"migration {_name_of(migration)}, {told}"
-                )
-            if move.state is MigrationState.MOVING and state is MigrationState.REVERTED:
-                if other is not None and other.id != migration:
-                    told = f"by the migration {_name_of(other.id)}"
-                    raise exceptions.Conflict("move", consumer, told)
-                if claim is None:
-                    told = f"{move.source}, which confirms gives back"
-                    raise exceptions.NotFound("consumer", consumer, told)
-            return move, claim
-
-        def write(found: tuple[Migration, Claim | None]) -> Migration:
-            move, claim = found
-            return end(move, claim) if move.state is MigrationState.MOVING else move
-
-        return self._ledger.retries.write(read, write, *_CHANGED)
-
-    def _found(self, consumer: str, migration: str) -> tuple[Migration | None, Mapping[str, Claim]]:
-        """Return a move as it stands, None if nobody knows of it; and what is held, by name.
-
-        Who holds something is read before and after what was begun, and how it ended after that: of
-        a step that another process takes meanwhile, one of them tells.
-        """
-        kept = self._claims(consumer)
-        leaving, claim = kept.get(migration_of(consumer)), kept.get(consumer)
+        claim, leaving = self._claims(consumer)
         is_moving = leaving is not None and leaving.id == migration
         begun = None
         if not is_moving or claim is None:
             begun = self._outcome(migration, _Step.BEGIN)
         if begun is not None and not is_moving:
-            kept = self._claims(consumer)
-            leaving, claim = kept.get(migration_of(consumer)), kept.get(consumer)
-        told = {} if begun is None else {o.consumer: written_claim_of(o) for o in begun.claims}
-        first, left = told.get(consumer), told.get(migration_of(consumer))
+            claim, leaving = self._claims(consumer)
+            is_moving = leaving is not None and leaving.id == migration
+        written = _written(begun)
+        first, left = written.get(consumer), written.get(migration_of(consumer))
         if first is not None and left is not None and not first.allocations:
-            # a ledger tells what a write took: nothing, so the consumer stayed where it was
+            # the record has what the write allocated: nothing if the consumer stayed where it was
             first = first.replace(allocations=left.allocations)
-        if leaving is not None and leaving.id == migration:
+        if is_moving:
+            assert leaving is not None
             kind, state = _kind_of(leaving), MigrationState.MOVING
-            made = left, first
-            return self._moved(consumer, migration, kind, state, leaving, claim, made), kept
+            move = self._migration(
+                consumer, migration, kind, state, (leaving, claim), (left, first)
+            )
+            return _Stored(move, claim, leaving)
         if begun is None or first is None:
-            return None, kept
-        kind = _AT_ONCE.get(begun.kind, None if left is None else _kind_of(left))
-        return self._ended(migration, kind, first, left, claim), kept
-
-    def _ended(
-        self,
-        migration: str,
-        kind: MigrationKind | None,
-        first: Claim,
-        left: Claim | None,
-        claim: Claim | None,
-    ) -> Migration:
-        """Return a move of which the migration holds nothing, or never did.
-
-        :param first, left: what the consumer and its migration held after the first step
-        :param claim: what the consumer holds now
-        """
+            return _Stored(None, claim, leaving)
+        kind = _OTHER_KINDS.get(begun.kind, None if left is None else _kind_of(left))
         source, destination = (first, None) if kind is MigrationKind.SHELVE else (left, first)
         if kind is MigrationKind.REBUILD:
             source = first
-        # the consumer was released; a consumer of the same name has another claim
-        is_gone = claim is None or claim.id != first.id
-        state = self._ended_as(migration, kind, is_gone=is_gone)
-        place = source if state is MigrationState.REVERTED else destination
-        hosts = self._hosts(filter(None, (source, destination, claim)))
-        if is_gone or claim is None or place is None or hosts(place) != hosts(claim):
-            claim = None  # it has nothing there now
-        here, there = (claim, None) if state is MigrationState.REVERTED else (None, claim)
-        made = source, destination
-        return self._moved(first.consumer, migration, kind, state, here, there, made, hosts)
+        # a consumer that was released and created again has another claim under the same name
+        is_released = claim is None or claim.id != first.id
+        state = self._recorded_state(migration, kind, is_released)
+        is_reverted = state is MigrationState.REVERTED
+        end = source if is_reverted else destination
+        providers = self._providers(source, destination, claim)
+        current = None
+        if claim is not None and not is_released and end is not None:
+            current = claim if _hosts(end, providers) == _hosts(claim, providers) else None
+        ends = (current, None) if is_reverted else (None, current)
+        move = self._migration(
+            consumer, migration, kind, state, ends, (source, destination), providers
+        )
+        return _Stored(move, claim, leaving)
 
-    def _ended_as(
-        self, migration: str, kind: MigrationKind | None, *, is_gone: bool
+    def _recorded_state(
+        self, migration: str, kind: MigrationKind | None, is_released: bool
     ) -> MigrationState:
-        """Return the recorded end of a move whose migration has nothing allocated.
+        """Return the state of a move whose migration has no allocations.
 
-        A migration that was released with its consumer was reverted. One whose allocations were
+        A migration that was released together with its consumer was reverted. One whose source was
         released by other means was confirmed.
-
-        :param is_gone: whether the claim that moved was released
         """
-        if kind in (MigrationKind.REBUILD, MigrationKind.SHELVE):
+        if kind is not None and _KINDS[kind].state is MigrationState.CONFIRMED:
             return MigrationState.CONFIRMED
         if self._outcome(migration, _Step.CONFIRM) is not None:
             return MigrationState.CONFIRMED
-        if is_gone or self._outcome(migration, _Step.REVERT) is not None:
+        if is_released or self._outcome(migration, _Step.REVERT) is not None:
             return MigrationState.REVERTED
-        if kind is MigrationKind.UNSHELVE:
-            return MigrationState.MOVING
-        return MigrationState.CONFIRMED
+        is_unshelved = kind is MigrationKind.UNSHELVE
+        return MigrationState.MOVING if is_unshelved else MigrationState.CONFIRMED
 
     def _outcome(self, migration: str, step: _Step) -> Outcome | None:
-        return self._ledger.backend.outcome(Operation(_operation(migration, step)))
+        return self._ledger.backend.outcome(Operation(_derived_id(migration, step)))
 
-    def _left(self, consumer: str, migration: str) -> Claim | None:
-        """Return what a move left when it began."""
-        begun, leaving = self._outcome(migration, _Step.BEGIN), migration_of(consumer)
-        told = () if begun is None else begun.claims
-        return next((written_claim_of(one) for one in told if one.consumer == leaving), None)
+    def _apply(self, migration: str, step: _Step, *orders: ConsumerOrder) -> tuple[Claim, ...]:
+        return self._ledger.apply(Plan(orders=orders), operation=_derived_id(migration, step))
 
-    def _apply(self, orders: list[ConsumerOrder], migration: str, step: _Step) -> tuple[Claim, ...]:
-        plan = Plan(orders=tuple(orders))
-        return self._ledger.apply(plan, operation=_operation(migration, step))
+    def _claims(self, consumer: str) -> tuple[Claim | None, Claim | None]:
+        """Return the claims of a consumer and of its migration, read at one moment."""
+        pair = [consumer, migration_of(consumer)]
+        claims = {entry.name: entry.claim for entry in self._ledger.consumers(name=pair)}
+        return claims.get(pair[0]), claims.get(pair[1])
 
-    # --- giving back ---
+    def _providers(self, *claims: Claim | None) -> dict[str, ListedProvider]:
+        """Return the existing providers of some claims, by uuid."""
+        uuids = {
+            allocation.provider_uuid or ""
+            for claim in claims
+            if claim is not None
+            for allocation in claim.allocations
+        }
+        return {one.uuid: one for one in self._ledger.providers(uuid=sorted(uuids))}
+
+    def _migration(
+        self,
+        consumer: str,
+        migration: str,
+        kind: MigrationKind | None,
+        state: MigrationState,
+        ends: _Ends,
+        begun: _Ends = (None, None),
+        providers: Mapping[str, ListedProvider] | None = None,
+    ) -> Migration:
+        """Return a move.
+
+        :param ends: the current claims at the source and at the destination
+        :param begun: those after the first step, if it is recorded
+        """
+        claims = [now or then for now, then in zip(ends, begun, strict=True)]
+        if providers is None:
+            providers = self._providers(*claims)
+        hosts = ["" if claim is None else ", ".join(_hosts(claim, providers)) for claim in claims]
+        from_host, to_host = (host or None for host in hosts)
+        return Migration(
+            consumer, migration, kind, state, *ends, from_host, to_host, begun[1], self
+        )
+
+    def get_move(self, consumer: str) -> Migration:
+        """Return the move of a consumer that is in progress.
+
+        :raises NotFound: if the consumer is not moving
+        """
+        claim, source = self._claims(consumer)
+        if source is None:
+            raise exceptions.NotFound("move", consumer)
+        return self._in_progress(source, claim, self._providers(source, claim))
+
+    def in_progress(self, host: str | None) -> tuple[Migration, ...]:
+        """Return the moves in progress from or to a host, or all, by consumer."""
+        if host is None:
+            listed = self._ledger.consumers(consumer_type=list(MIGRATION_TYPES))
+        else:
+            listed = self._ledger.consumers(tree=host)
+        claims = {entry.name: entry.claim for entry in listed if entry.claim is not None}
+        consumers = {
+            name.removesuffix(_SUFFIX) if claim.consumer_type in MIGRATION_TYPES else name
+            for name, claim in claims.items()
+        }
+        missing = {name for one in consumers for name in (one, f"{one}{_SUFFIX}")} - claims.keys()
+        others = self._ledger.consumers(name=sorted(missing)) if missing else ()
+        claims |= {entry.name: entry.claim for entry in others if entry.claim is not None}
+        pairs = [
+            (source, claims.get(consumer))
+            for consumer in sorted(consumers)
+            if (source := claims.get(f"{consumer}{_SUFFIX}")) is not None
+            if source.consumer_type in MIGRATION_TYPES
+        ]
+        providers = self._providers(*(claim for pair in pairs for claim in pair))
+        return tuple(self._in_progress(source, claim, providers) for source, claim in pairs)
+
+    def _in_progress(
+        self, source: Claim, claim: Claim | None, providers: Mapping[str, ListedProvider]
+    ) -> Migration:
+        consumer, state = source.consumer.removesuffix(_SUFFIX), MigrationState.MOVING
+        kind, ends = _kind_of(source), (source, claim)
+        return self._migration(consumer, source.id, kind, state, ends, providers=providers)
+
+    def host_of(self, claim: Claim) -> str:
+        """Return the host of a claim; of several the first."""
+        return _hosts(claim, self._providers(claim))[0]
+
+    # --- claims of consumers that may move ---
 
     def release(self, consumer: str) -> Claim:
-        """Give back all that a consumer holds, at both places if it is moving: reverted to nothing.
+        """Release all allocations of a consumer, and of its move, which is reverted by that.
 
-        :raises NotFound: if it holds nothing
+        :raises NotFound: if it has no allocations
         """
 
-        def read() -> dict[str, Claim]:
-            kept = self._claims(consumer)
-            if not kept:
+        def read() -> list[Claim]:
+            claims = [claim for claim in self._claims(consumer) if claim is not None]
+            if not claims:
                 raise exceptions.NotFound("consumer", consumer)
-            return kept
+            return claims
 
-        def write(kept: dict[str, Claim]) -> Claim:
-            claims = self._ledger.apply(Plan(orders=tuple(map(_release, kept.values()))))
-            return next((one for one in claims if one.consumer == consumer), claims[0])
+        def write(claims: list[Claim]) -> Claim:
+            return self._ledger.apply(Plan(orders=tuple(map(_release, claims))))[0]
 
         with self.writing(consumer):
             return self._ledger.retries.write(read, write, *_CHANGED)
 
-    def give_back(self, made: Claim, *, is_confirmed: bool = False) -> None:
-        """Give back a claim that somebody made, if the consumer has it; a move to it is reverted.
+    def release_claim(self, made: Claim, *, is_confirmed: bool = False) -> None:
+        """Release a claim if the consumer still has it; a move to it is reverted.
 
-        :param is_confirmed: whether who made it knows that it was confirmed
+        :param made: the claim as its caller knows it
+        :param is_confirmed: whether the caller knows that it was confirmed
         :raises Conflict: if the consumer is leaving it
-        :raises Stale: if somebody else confirmed it, or it is for something else by now
+        :raises Stale: if another process confirmed it, or it is for another request by now
         """
         consumer = made.consumer
 
-        def read() -> tuple[Claim | None, Claim | None]:
-            kept = self._claims(consumer)
-            claim, leaving = kept.get(consumer), kept.get(migration_of(consumer))
-            if leaving is not None and self._is_left(made, claim, leaving):
-                left = f"by the migration {_name_of(leaving.id)}"
-                told = f"{left}, which decides what becomes of this claim"
-                raise exceptions.Conflict("move", consumer, told)
-            claim = self._as_made(made, claim)
+        def read() -> _Stored:
+            claim, source = self._claims(consumer)
+            if source is not None and self._is_source(made, claim, source):
+                detail = f"by the {_described(source.id)}, which decides about this claim"
+                raise exceptions.Conflict("move", consumer, detail)
+            claim = self._current(made, claim)
             if claim is not None and claim.state == CONFIRMED and not is_confirmed:
-                raise exceptions.Stale("consumer", consumer, "somebody else confirmed it")
-            return claim, leaving
+                raise exceptions.Stale("consumer", consumer, "another process confirmed it")
+            return _Stored(None, claim, source)
 
-        def write(found: tuple[Claim | None, Claim | None]) -> None:
-            claim, leaving = found
-            if claim is not None and leaving is not None:
-                self._revert(consumer, leaving.id)
-            elif claim is not None:
-                self._ledger.apply(Plan(orders=(_release(claim),)))
+        def write(stored: _Stored) -> None:
+            if stored.claim is not None and stored.source is not None:
+                state = MigrationState.REVERTED
+                self._end(consumer, stored.source.id, _Step.REVERT, state)
+            elif stored.claim is not None:
+                self._ledger.apply(Plan(orders=(_release(stored.claim),)))
 
         with self.writing(consumer):
             self._ledger.retries.write(read, write, "MoveConfirmed", *_CHANGED)
 
     def confirm_claim(self, made: Claim) -> Claim:
-        """Confirm a claim that somebody made, if the consumer has it.
+        """Confirm a claim if the consumer still has it.
 
-        :raises NotFound: if the consumer has none
-        :raises Stale: if it has another one, or is elsewhere
+        :raises NotFound: if the consumer has no allocations
+        :raises Stale: if it has another claim, or is on another host
         """
         consumer = made.consumer
 
         def read() -> Claim:
-            claim = self._claims(consumer).get(consumer)
+            claim, _ = self._claims(consumer)
             if claim is None:
                 raise exceptions.NotFound("consumer", consumer)
-            if self._as_made(made, claim) is None:
-                raise exceptions.Stale("consumer", consumer, f"it holds {claim.amounts} by another")
+            if self._current(made, claim) is None:
+                detail = f"{claim.amounts} by another claim"
+                raise exceptions.Stale("consumer", consumer, detail)
             return claim
 
         def write(claim: Claim) -> Claim:
@@ -710,193 +740,105 @@ class Moves:
 
         return self._ledger.retries.write(read, write, *_CHANGED)
 
-    def still_as_made(self, made: Claim) -> Claim | None:
-        """Return the claim of a consumer if it is still the one that was made, else None."""
+    def current_claim(self, made: Claim) -> Claim | None:
+        """Return the claim of a consumer if it is still the same one, else None."""
         try:
-            return self._as_made(made, self._claims(made.consumer).get(made.consumer))
+            return self._current(made, self._claims(made.consumer)[0])
         except exceptions.Stale as error:
             if not error.is_about("consumer"):
                 raise
             return None
 
-    def _as_made(self, made: Claim, claim: Claim | None) -> Claim | None:
-        """Return what a consumer has of a claim that somebody made; None: it was given back.
+    def _current(self, made: Claim, claim: Claim | None) -> Claim | None:
+        """Return the stored claim if it is the same as one that was made; None: it was released.
 
-        It is the same with other units, and if it was renewed or confirmed. One that moved gave
-        back what it was made of, though it keeps its id.
+        It is the same with other units, or renewed or confirmed. A consumer that moved has released
+        it, although the claim keeps its id.
 
-        :raises Stale: if it is for something else by now
+        :raises Stale: if it is for another request by now
         """
         if claim is None or claim.id != made.id:
             return None
         if claim.generation == made.generation:
             return claim
-        hosts = self._hosts([made, claim])
-        if hosts(made) != hosts(claim):
+        providers = self._providers(made, claim)
+        if _hosts(made, providers) != _hosts(claim, providers):
             return None
-        if not _is_for_the_same(made, claim):
-            raise exceptions.Stale("consumer", made.consumer, f"it holds {claim.amounts} now")
+        if (made.amounts, made.request) != (claim.amounts, claim.request):
+            detail = f"it has {claim.amounts} now"
+            raise exceptions.Stale("consumer", made.consumer, detail)
         return claim
 
-    def _is_left(self, made: Claim, claim: Claim | None, leaving: Claim) -> bool:
-        """Return whether a claim that somebody made is what a move leaves."""
+    def _is_source(self, made: Claim, claim: Claim | None, source: Claim) -> bool:
+        """Return True if a claim is the source of a move."""
         if claim is not None and (claim.id != made.id or claim.generation == made.generation):
             return False
-        hosts = self._hosts([made, leaving])
-        # the moving consumer holds what both use of a pool
-        left, before = (set(one.allocations) for one in (leaving, made))
-        is_same = left <= before and made.request == leaving.request
-        return hosts(made) == hosts(leaving) and is_same
-
-    # --- reading ---
-
-    def get_move(self, consumer: str) -> Migration:
-        """Return the move of a consumer that is in progress.
-
-        :raises NotFound: if it is not moving
-        """
-        kept = self._claims(consumer)
-        leaving = kept.get(migration_of(consumer))
-        if leaving is None:
-            raise exceptions.NotFound("move", consumer)
-        claim = kept.get(consumer)
-        return self._moving(leaving, claim, self._hosts(filter(None, (leaving, claim))))
-
-    def in_progress(self, host: str | None) -> tuple[Migration, ...]:
-        """Return the moves in progress from or to a host, or all, by consumer."""
-        if host is None:
-            found = self._ledger.consumers(consumer_type=list(MIGRATION_TYPES))
-        else:
-            found = self._ledger.consumers(tree=host)
-        here = {one.name: one.claim for one in found if one.claim is not None}
-        pairs = [
-            (name.removesuffix(_LEAVING), name)
-            if claim.consumer_type in MIGRATION_TYPES and name.endswith(_LEAVING)
-            else (name, f"{name}{_LEAVING}")
-            for name, claim in here.items()
-        ]
-        missing = {name for pair in pairs for name in pair} - here.keys()
-        others = self._ledger.consumers(name=sorted(missing)) if missing else ()
-        here |= {one.name: one.claim for one in others if one.claim is not None}
-        moving = [
-            (here.get(consumer), here[leaving])
-            for consumer, leaving in sorted(dict.fromkeys(pairs))
-            if leaving in here and here[leaving].consumer_type in MIGRATION_TYPES
-        ]
-        hosts = self._hosts([claim for pair in moving for claim in pair if claim is not None])
-        return tuple(self._moving(leaving, claim, hosts) for claim, leaving in moving)
-
-    def _moving(self, leaving: Claim, claim: Claim | None, hosts: _Hosts) -> Migration:
-        """Return a move in progress, of what is held."""
-        return self._moved(
-            leaving.consumer.removesuffix(_LEAVING),
-            leaving.id,
-            _kind_of(leaving),
-            MigrationState.MOVING,
-            leaving,
-            claim,
-            hosts=hosts,
-        )
-
-    def host_of(self, claim: Claim) -> str:
-        """Return the host that a claim is on; of several the first."""
-        return self._hosts([claim])(claim)[0]
-
-    def _claims(self, consumer: str) -> dict[str, Claim]:
-        """Return what a consumer and its migration hold, by name."""
-        found = self._ledger.consumers(name=[consumer, migration_of(consumer)])
-        return {one.name: one.claim for one in found if one.claim is not None}
-
-    def _hosts(self, claims: Iterable[Claim]) -> _Hosts:
-        """Return a function: the hosts that one of these claims is on; a pool is none."""
-        uuids = {one.provider_uuid or "" for claim in claims for one in claim.allocations}
-        known = {one.uuid: one for one in self._ledger.providers(uuid=sorted(uuids))}
-
-        def hosts(claim: Claim) -> tuple[str, ...]:
-            uuids = (one.provider_uuid or "" for one in claim.allocations)
-            at = [known[uuid] for uuid in uuids if uuid in known]  # a host may be gone since
-            own = [one for one in at if SHARES not in one.traits] or at
-            return tuple(dict.fromkeys(one.root for one in own))
-
-        return hosts
-
-    def _moved(
-        self,
-        consumer: str,
-        migration: str,
-        kind: MigrationKind | None,
-        state: MigrationState,
-        source: Claim | None,
-        destination: Claim | None,
-        made: _Ends = (None, None),
-        hosts: _Hosts | None = None,
-    ) -> Migration:
-        """Return a move.
-
-        :param made: source and destination as the first step left them, where that is known
-        """
-        places = [now or then for now, then in zip((source, destination), made, strict=True)]
-        hosts = hosts or self._hosts(one for one in places if one is not None)
-        here, there = (None if one is None else ", ".join(hosts(one)) for one in places)
-        return Migration(
-            consumer,
-            migration,
-            kind,
-            state,
-            source,
-            destination,
-            here or None,
-            there or None,
-            made[1],
-            self,
-        )
+        providers = self._providers(made, source)
+        # amounts of a pool that both hosts use are allocated to the consumer, not to the source
+        is_part = set(source.allocations) <= set(made.allocations)
+        is_same_host = _hosts(made, providers) == _hosts(source, providers)
+        return is_same_host and is_part and made.request == source.request
 
 
-def _require(move: Migration, host: str | None, asked: Asked | None, kind: MigrationKind) -> None:
-    """Refuse a move that began as another one by the same migration.
+def _hosts(claim: Claim, providers: Mapping[str, ListedProvider]) -> tuple[str, ...]:
+    """Return the hosts of a claim, without pools; a host may have been removed since."""
+    uuids = (allocation.provider_uuid or "" for allocation in claim.allocations)
+    present = [providers[uuid] for uuid in uuids if uuid in providers]
+    hosts = [provider for provider in present if SHARES not in provider.traits] or present
+    return tuple(dict.fromkeys(provider.root for provider in hosts))
 
-    :raises InvalidInput: if it is of another kind, goes elsewhere, or for another request
+
+def _check_arguments(kind: MigrationKind, host: str | None, request: Any) -> None:
+    """Refuse a move without an argument that its kind needs, or with one that it cannot have."""
+    if not isinstance(kind, MigrationKind):
+        raise exceptions.InvalidInput("move", "kind", kind, f"one of {', '.join(MigrationKind)}")
+    if (kind is MigrationKind.SHELVE) is not (host is None):
+        expected = "no host" if kind is MigrationKind.SHELVE else "the host where it goes"
+        raise exceptions.InvalidInput("move", kind, host, expected)
+    has_request = _KINDS[kind].has_request
+    if has_request is not None and has_request is not (request is not None):
+        expected = "a request" if has_request else "no request: all allocations are released"
+        raise exceptions.InvalidInput("move", kind, request, expected)
+
+
+def _check_same_move(
+    move: Migration, host: str | None, request: HostRequest | None, kind: MigrationKind
+) -> None:
+    """Refuse a repetition with other arguments than those of the move.
+
+    The request is compared for as long as the consumer has the claim of the first step, or the move
+    is in progress. Later the ledger has no record of the first request.
+
+    :raises InvalidInput: for another kind, another host or another request
     """
     if move.kind not in (None, kind):
-        raise exceptions.InvalidInput("move", "move", kind, f"{move.kind}, as which it began")
+        raise exceptions.InvalidInput("move", "move", kind, f"{move.kind}, as it began")
     if move.to_host is not None and host != move.to_host:
-        raise exceptions.InvalidInput(
-            "move", "move", host, f"{move.to_host}, where it went already"
-        )
+        raise exceptions.InvalidInput("move", "move", host, f"{move.to_host}, its destination")
     claim = move.destination
     if move.state is not MigrationState.MOVING and move._begun != claim:
         claim = None
-    if asked is not None and claim is not None and not asked.is_of(claim):
-        expected = f"what it moves for already: {claim.request or claim.amounts}"
-        raise exceptions.InvalidInput("move", "move", str(asked), expected)
+    if request is None or claim is None or request.equals_claim(claim):
+        return
+    if not request.lacks_overhead_in(claim):
+        expected = f"the request that it began with: {claim.request or claim.amounts}"
+        raise exceptions.InvalidInput("move", "move", str(request), expected)
+
+
+def _written(outcome: Outcome | None) -> dict[str, Claim]:
+    """Return the claims that an operation wrote, by consumer."""
+    records = () if outcome is None else outcome.claims
+    return {record.consumer: written_claim_of(record) for record in records}
 
 
 def _generation(claim: Claim | None) -> int | None:
     return None if claim is None else claim.generation
 
 
-def _kind_of(leaving: Claim) -> MigrationKind | None:
-    """Return of which kind a move is, None of one that no tracker began."""
-    return MIGRATION_TYPES.get(leaving.consumer_type or "")
-
-
-def _is_for_the_same(one: Claim, other: Claim) -> bool:
-    return (one.amounts, one.request) == (other.amounts, other.request)
+def _kind_of(source: Claim) -> MigrationKind | None:
+    """Return the kind of a move, None for one that no tracker began."""
+    return MIGRATION_TYPES.get(source.consumer_type or "")
 
 
 def _release(claim: Claim) -> ConsumerOrder:
     return ConsumerOrder.release(claim.consumer, claim.generation)
-
-
-def _check(kind: MigrationKind, host: str | None, request: Any) -> None:
-    """Refuse a move of which it is not said what its kind needs, or what it has no use for."""
-    if not isinstance(kind, MigrationKind):
-        raise exceptions.InvalidInput("move", "kind", kind, f"one of {', '.join(MigrationKind)}")
-    if kind is MigrationKind.SHELVE and host is not None:
-        raise exceptions.InvalidInput("move", kind, host, "no host: it goes nowhere")
-    if kind is not MigrationKind.SHELVE and host is None:
-        raise exceptions.InvalidInput("move", kind, host, "the host where it goes")
-    needs = _RULES[kind].request
-    if needs is not None and needs is not (request is not None):
-        expected = "a request" if needs else "no request: it gives back all"
-        raise exceptions.InvalidInput("move", kind, request, expected)
