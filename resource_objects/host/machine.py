@@ -1,13 +1,13 @@
-"""What a machine is: CPUs, cores, NUMA cells, memory pages, a disk, PCI devices.
+"""What a machine has, as data: CPUs, cores, NUMA cells, memory pages, a disk, PCI devices.
 
-Facts only: nothing here says what is free, reserved or shared out, and nothing here reads
-anything. A :class:`Machine` comes from :func:`resource_objects.host.discovery.discover`, or is
-written down by hand; either way one that exists is consistent, or its making raised
+Facts only: nothing here says what is allocated, reserved or offered, and nothing here reads a file.
+:func:`resource_objects.host.discovery.discover` returns a :class:`Machine`; a test may write one
+down. An instance is consistent, or its constructor raised
 :class:`~resource_objects.exceptions.InvalidInput`.
 
-The words are the kernel's and Nova's: a *CPU* is a logical CPU (hwloc's PU, a hardware thread), a
-*core* is the CPUs that share one execution core, a *package* is what sits in a socket, a *cell* is
-a NUMA node. Sets of ids are ascending tuples; memory is in bytes unless a name says otherwise.
+The words are the kernel's and Nova's: a *CPU* is a logical CPU (a hardware thread), a *core* is the
+CPUs that share one execution core, a *package* is the chip in one socket, a *cell* is a NUMA node.
+Memory is in bytes unless a name says otherwise.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ import dataclasses
 import enum
 import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeAlias
+
+from oslo_utils import units
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.findings import Finding
@@ -33,18 +35,38 @@ __all__ = [
     "NetworkInterface",
     "PCIDevice",
     "Pages",
+    "sum_huge_pages",
 ]
 
 #: Bytes in a mebibyte, the unit of ``MEMORY_MB``.
-MIB = 1024 * 1024
+MIB = units.Mi
+
+# The kinds of fields. A constructor checks each field by the name of its kind, see _KINDS.
+#: Text, not empty.
+Text: TypeAlias = str
+#: An integer, zero or more.
+Count: TypeAlias = int
+#: Several of these.
+Counts: TypeAlias = tuple[int, ...]
+#: Ids, zero or more each, ascending.
+Ids: TypeAlias = tuple[int, ...]
+
+
+class _Facts:
+    """A data class whose constructor checks each field by its annotation."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        _check_fields(self)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Core:
-    """A core and the online CPUs (threads) on it, ascending.
+class Core(_Facts):
+    """A core and its online CPUs (threads).
 
-    ``core_id`` is the hardware's number, which repeats from package to package and from die to
-    die: only ``cpus`` identifies a core. Both ids are None where the kernel does not know them.
+    ``core_id`` is the hardware's number, which repeats from package to package: only ``cpus``
+    identifies a core. Both ids are None where the kernel does not know them.
 
     >>> Core(package_id=0, core_id=3, cpus=(3, 19))
     Core(package_id=0, core_id=3, cpus=(3, 19))
@@ -52,80 +74,67 @@ class Core:
 
     package_id: int | None
     core_id: int | None
-    cpus: tuple[int, ...]
+    cpus: Ids
 
     def __post_init__(self) -> None:
-        require_integer("Core.package_id", self.package_id, least=None, optional=True)
-        require_integer("Core.core_id", self.core_id, least=None, optional=True)
-        require_ids("Core.cpus", self.cpus)
-        require(len(self.cpus) > 0, "Core.cpus", self.cpus, "at least one CPU")
+        _check_fields(self)
+        _require(self.cpus, "Core.cpus", self.cpus, "at least one CPU")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Pages:
-    """The memory pages of one size: how many there are, and how many nobody uses.
+class Pages(_Facts):
+    """The memory pages of one size: their number, and the number of free ones.
 
-    ``free`` is None for base pages: the kernel's count leaves out what it could reclaim, so it
-    says nothing about what could be had.
+    ``free`` is None for base pages: the kernel's count leaves out pages that it can reclaim.
 
     >>> Pages(size_bytes=2 * MIB, total=512, free=500).memory_bytes // MIB
     1024
     """
 
-    size_bytes: int
-    total: int
-    free: int | None = None
+    size_bytes: Count
+    total: Count
+    free: Count | None = None
 
     def __post_init__(self) -> None:
-        require_integer("Pages.size_bytes", self.size_bytes, least=1)
-        require_integer("Pages.total", self.total)
-        require_integer("Pages.free", self.free, optional=True)
-        free = self.free
-        require(free is None or free <= self.total, "Pages.free", free, "0 to total, or None")
+        _check_fields(self)
+        _require(self.size_bytes, "Pages.size_bytes", self.size_bytes, "1 or more")
+        is_valid = self.free is None or self.free <= self.total
+        _require(is_valid, "Pages.free", self.free, "0 to total, or None")
 
     @property
     def memory_bytes(self) -> int:
-        """The memory these pages make up, free or not."""
+        """The memory in these pages, free or not."""
         return self.size_bytes * self.total
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class NUMACell:
+class NUMACell(_Facts):
     """A NUMA node: online CPUs and the memory next to them. Either may be missing.
 
-    ``pages`` ascend by size, base pages first; the base pages are what huge pages leave over, so
-    together they do not exceed the memory.
-    ``package_id`` (Nova's *socket*) is None when the CPUs of the cell are of several packages or
-    there are none. ``distances`` holds one figure per cell of the machine, in the machine's order
-    (10 is the cell itself), or nothing where unknown. ``initiators`` are the ids of the cells
-    whose CPUs reach this memory best, where the firmware says so.
+    ``pages`` ascend by size, base pages first; they are at most the memory. ``package_id`` (Nova's
+    *socket*) is None if the CPUs of the cell are in several packages or there are none.
+    ``distances`` has one figure for each cell of the machine, in the machine's order (10 is the
+    cell itself), or is empty if they are not known. ``initiators`` are the ids of the cells whose
+    CPUs reach this memory best, if the firmware reports them.
 
     >>> NUMACell(id=0, cpus=(0, 1), memory_bytes=64 * MIB).memory_mb
     64
     """
 
-    id: int
-    cpus: tuple[int, ...]
-    memory_bytes: int
+    id: Count
+    cpus: Ids
+    memory_bytes: Count
     pages: tuple[Pages, ...] = ()
     package_id: int | None = None
-    distances: tuple[int, ...] = ()
-    initiators: tuple[int, ...] = ()
+    distances: Counts = ()
+    initiators: Ids = ()
 
     def __post_init__(self) -> None:
-        require_integer("NUMACell.id", self.id)
-        require_ids("NUMACell.cpus", self.cpus)
-        require_integer("NUMACell.memory_bytes", self.memory_bytes)
-        require_all("NUMACell.pages", self.pages, Pages)
-        require_integer("NUMACell.package_id", self.package_id, least=None, optional=True)
-        require_all("NUMACell.distances", self.distances, int)
-        for distance in self.distances:
-            require_integer("NUMACell.distances", distance)
-        require_ids("NUMACell.initiators", self.initiators)
-        require_ids("sizes of NUMACell.pages", tuple(pages.size_bytes for pages in self.pages))
+        _check_fields(self)
+        _check_sizes("NUMACell.pages", self.pages)
         least = sum(pages.memory_bytes for pages in self.pages)
         size = self.memory_bytes
-        require(size >= least, "NUMACell.memory_bytes", size, f"{least} at least, for its pages")
+        _require(size >= least, "NUMACell.memory_bytes", size, f"{least} or more, for its pages")
 
     @property
     def memory_mb(self) -> int:
@@ -139,45 +148,144 @@ class NUMACell:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Disk:
-    """The file system that holds ``path``: its size, and what an ordinary user may still write.
+class Disk(_Facts):
+    """The file system of ``path``: its size, and the space that an ordinary user may still write.
 
     >>> Disk("/srv", total_bytes=1024**4, free_bytes=1024**3).total_gb
     1024
     """
 
-    path: str
-    total_bytes: int
-    free_bytes: int
+    path: Text
+    total_bytes: Count
+    free_bytes: Count
 
     def __post_init__(self) -> None:
-        require_text("Disk.path", self.path)
-        require_integer("Disk.total_bytes", self.total_bytes)
-        require_integer("Disk.free_bytes", self.free_bytes)
-        fits = self.free_bytes <= self.total_bytes
-        require(fits, "Disk.free_bytes", self.free_bytes, "0 to total_bytes")
+        _check_fields(self)
+        is_valid = self.free_bytes <= self.total_bytes
+        _require(is_valid, "Disk.free_bytes", self.free_bytes, "0 to total_bytes")
 
     @property
     def total_gb(self) -> int:
         """The size in whole GiB, the unit of ``DISK_GB``."""
-        return self.total_bytes // (1024 * MIB)
+        return self.total_bytes // units.Gi
+
+
+# --- PCI devices ----------------------------------------------------------------------------------
+
+
+class DeviceKind(enum.StrEnum):
+    """The role of a PCI function in SR-IOV, in Nova's words."""
+
+    PCI = "type-PCI"  #: a function without SR-IOV
+    PF = "type-PF"  #: a physical function: it can have virtual functions, and may have none now
+    VF = "type-VF"  #: a virtual function of the device at ``parent_address``
+    VDPA = "vdpa"  #: a virtual function that serves as a vDPA device
+
+    @property
+    def is_part(self) -> bool:
+        """Whether it is a virtual function.
+
+        >>> [kind.value for kind in DeviceKind if kind.is_part]
+        ['type-VF', 'vdpa']
+        """
+        return self in (DeviceKind.VF, DeviceKind.VDPA)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class NetworkInterface(_Facts):
+    """A network interface of a PCI function, with its MAC address if that is known.
+
+    >>> NetworkInterface("enp96s0f0", "3c:ec:ef:01:02:03").name
+    'enp96s0f0'
+    """
+
+    name: Text
+    mac: Text | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class MediatedType(_Facts):
+    """A type of mediated device (a vGPU) that the driver of a PCI function can create.
+
+    ``available`` is the number of further devices of this type that could be created now; a device
+    of another type may lower it. ``device_api`` is the interface to the guest, ``vfio-pci``.
+
+    >>> MediatedType("nvidia-256", name="GRID RTX6000-1Q", available=24).available
+    24
+    """
+
+    id: Text
+    name: Text | None = None
+    available: Count | None = None
+    device_api: Text | None = None
+    description: Text | None = None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PCIDevice(_Facts):
+    """A PCI function. Ids are lower-case hexadecimal without ``0x``, as ``lspci -n`` prints them.
+
+    ``class_id`` has six digits: class, subclass, programming interface. ``numa_node`` is the id of
+    a cell, None if the firmware does not report it; ``parent_address`` is the physical function of
+    a virtual one. ``sriov_totalvfs`` is the maximum number of virtual functions and
+    ``sriov_numvfs`` the present number; None without SR-IOV. ``interfaces`` are its network
+    interfaces (of a switch also those that represent virtual functions), ``vdpa`` its vDPA devices,
+    ``mediated_types`` its types of mediated devices. ``uuid`` is the driver's name of this very
+    device wherever it is plugged in (``GPU-...`` of NVIDIA's).
+
+    >>> PCIDevice("0000:3b:00.0", vendor_id="10de", product_id="2330", class_id="030200").kind
+    <DeviceKind.PCI: 'type-PCI'>
+    """
+
+    address: Text
+    vendor_id: Text
+    product_id: Text
+    class_id: Text
+    numa_node: Count | None = None
+    kind: DeviceKind = DeviceKind.PCI
+    parent_address: Text | None = None
+    sriov_totalvfs: Count | None = None
+    sriov_numvfs: Count | None = None
+    driver: Text | None = None
+    revision: Text | None = None
+    subsystem_vendor_id: Text | None = None
+    subsystem_product_id: Text | None = None
+    interfaces: tuple[NetworkInterface, ...] = ()
+    vdpa: tuple[str, ...] = ()
+    mediated_types: tuple[MediatedType, ...] = ()
+    uuid: Text | None = None
+
+    def __post_init__(self) -> None:
+        _check_fields(self)
+        if self.kind.is_part:
+            is_valid = self.parent_address not in (None, self.address)
+        else:
+            is_valid = self.parent_address is None
+        expected = "another address for a VF, None for any other"
+        _require(is_valid, "PCIDevice.parent_address", self.parent_address, expected)
+        names = [interface.name for interface in self.interfaces]
+        _check_unique("interface of PCIDevice.interfaces", names)
+        ids = [kind.id for kind in self.mediated_types]
+        _check_unique("id of PCIDevice.mediated_types", ids)
+
+
+# --- the machine ----------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class Machine(_Facts):
     """A machine, as it describes itself.
 
     Facts: ``hostname`` ``architecture`` ``cpus`` (online) ``offline_cpus`` ``cores``
-    ``memory_bytes`` ``cells`` ``huge_pages`` ``disk`` ``devices``; what could not be read is in
-    ``findings``. Counts: :attr:`packages`
-    :attr:`physical_cores` :attr:`threads_per_core` :attr:`memory_mb`. Looking up: :meth:`cell`
-    :meth:`distance` :meth:`virtual_functions`. Less of it: :meth:`restrict` :meth:`without_use`.
-    As data: :meth:`to_dict`.
+    ``memory_bytes`` ``cells`` ``huge_pages`` ``disk`` ``devices``; ``findings`` are the facts that
+    could not be read. Counts: :attr:`packages` :attr:`physical_cores` :attr:`threads_per_core`
+    :attr:`memory_mb`. Other forms: :meth:`cell` :meth:`restrict` :meth:`without_use`
+    :meth:`to_dict`.
 
-    Every online CPU is on exactly one core and in at most one cell. ``memory_bytes`` and
-    ``huge_pages`` are what the kernel counts for the whole machine, which need not be the sum over
-    the cells: old kernels count memory they keep for themselves as a cell's, and do not say where
-    huge pages are. A device's ``numa_node`` may name a cell that is not in ``cells``.
+    Each online CPU is on exactly one core and in at most one cell. ``memory_bytes`` and
+    ``huge_pages`` are the kernel's figures for the whole machine. They may differ from the sums
+    over the cells: old kernels count memory that they reserve as a cell's, and do not report the
+    cells of huge pages. A device's ``numa_node`` may be a cell that is not in ``cells``.
 
     >>> cores = [Core(0, 0, (0, 2)), Core(0, 1, (1, 3))]
     >>> machine = Machine(cpus=(0, 1, 2, 3), cores=tuple(cores), memory_bytes=512 * MIB)
@@ -185,72 +293,52 @@ class Machine:
     (1, 2, 2, 512)
     """
 
-    cpus: tuple[int, ...]
+    cpus: Ids
     cores: tuple[Core, ...]
-    memory_bytes: int
+    memory_bytes: Count
     cells: tuple[NUMACell, ...] = ()
-    hostname: str | None = None
-    architecture: str | None = None
-    offline_cpus: tuple[int, ...] = ()
+    hostname: Text | None = None
+    architecture: Text | None = None
+    offline_cpus: Ids = ()
     huge_pages: tuple[Pages, ...] = ()
     disk: Disk | None = None
     devices: tuple[PCIDevice, ...] = ()
     findings: tuple[Finding, ...] = ()
 
     def __post_init__(self) -> None:
-        require_all("Machine.findings", self.findings, Finding)
-        require_ids("Machine.cpus", self.cpus)
-        require(len(self.cpus) > 0, "Machine.cpus", self.cpus, "at least one CPU")
-        require_ids("Machine.offline_cpus", self.offline_cpus)
-        require_all("Machine.cores", self.cores, Core)
-        require_integer("Machine.memory_bytes", self.memory_bytes)
-        require_all("Machine.cells", self.cells, NUMACell)
-        require_text("Machine.hostname", self.hostname, optional=True)
-        require_text("Machine.architecture", self.architecture, optional=True)
-        require_all("Machine.huge_pages", self.huge_pages, Pages)
-        is_disk = self.disk is None or isinstance(self.disk, Disk)
-        require(is_disk, "Machine.disk", self.disk, "a Disk or None")
-        require_all("Machine.devices", self.devices, PCIDevice)
-        sizes = tuple(pages.size_bytes for pages in self.huge_pages)
-        require_ids("sizes of Machine.huge_pages", sizes)
-        require_apart("CPU of Machine.offline_cpus", (self.cpus, self.offline_cpus))
-        self._check_cores()
-        self._check_cells()
-        require_apart("address of Machine.devices", ([each.address] for each in self.devices))
-
-    def _check_cores(self) -> None:
-        require_apart("CPU of Machine.cores", (core.cpus for core in self.cores))
-        on_cores = sorted(cpu for core in self.cores for cpu in core.cpus)
-        require(on_cores == list(self.cpus), "Machine.cores", on_cores, "the online CPUs")
-
-    def _check_cells(self) -> None:
-        require_ids("ids of Machine.cells", tuple(cell.id for cell in self.cells))
-        require_apart("CPU of Machine.cells", (cell.cpus for cell in self.cells))
-        stray = {cpu for cell in self.cells for cpu in cell.cpus}.difference(self.cpus)
-        require(not stray, "Machine.cells", sorted(stray), "online CPUs only")
+        _check_fields(self)
+        _require(self.cpus, "Machine.cpus", self.cpus, "at least one CPU")
+        _check_sizes("Machine.huge_pages", self.huge_pages)
+        _check_unique("CPU of Machine.offline_cpus", (*self.cpus, *self.offline_cpus))
+        on_cores = [cpu for core in self.cores for cpu in core.cpus]
+        _check_unique("CPU of Machine.cores", on_cores)
+        on_cores.sort()
+        _require(on_cores == [*self.cpus], "Machine.cores", on_cores, "the online CPUs")
+        ids = tuple(cell.id for cell in self.cells)
+        _require(_are_ids(ids), "ids of Machine.cells", ids, _ASCENDING)
+        in_cells = [cpu for cell in self.cells for cpu in cell.cpus]
+        _check_unique("CPU of Machine.cells", in_cells)
+        offline = sorted(set(in_cells).difference(self.cpus))
+        _require(not offline, "Machine.cells", offline, "online CPUs only")
         for cell in self.cells:
-            known = len(cell.distances) in (0, len(self.cells))
-            require(known, "NUMACell.distances", cell.distances, "one per cell, or none")
+            is_valid = len(cell.distances) in (0, len(ids))
+            _require(is_valid, "NUMACell.distances", cell.distances, "one per cell, or none")
+        _check_unique("address of Machine.devices", [device.address for device in self.devices])
 
     @property
     def packages(self) -> int:
-        """How many packages there are; a machine has one at least."""
-        known = {core.package_id for core in self.cores} | {cell.package_id for cell in self.cells}
-        return max(1, len(known - {None}))
+        """The number of packages, 1 or more."""
+        ids = {core.package_id for core in self.cores} | {cell.package_id for cell in self.cells}
+        return max(1, len(ids - {None}))
 
     @property
     def physical_cores(self) -> int:
-        """How many cores have a CPU online."""
+        """The number of cores with an online CPU."""
         return len(self.cores)
 
     @property
-    def thread_siblings(self) -> tuple[tuple[int, ...], ...]:
-        """The online CPUs of each core, as ``lscpu`` would group them."""
-        return tuple(core.cpus for core in self.cores)
-
-    @property
     def threads_per_core(self) -> int:
-        """The most threads that any core has online: 1 without SMT. Hybrid machines mix."""
+        """The maximum number of online CPUs of a core: 1 without SMT. Hybrid machines mix."""
         return max(len(core.cpus) for core in self.cores)
 
     @property
@@ -259,38 +347,24 @@ class Machine:
         return self.memory_bytes // MIB
 
     def cell(self, cell_id: int) -> NUMACell:
-        """Return the cell of that id; ids need not be consecutive.
+        """Return the cell with an id; ids need not be consecutive.
 
         :raises InvalidInput: if there is none
         """
-        return self.cells[self._position(cell_id)]
-
-    def distance(self, from_id: int, to_id: int) -> int | None:
-        """Return the distance between two cells (10 is the cell itself), None where unknown.
-
-        :raises InvalidInput: if there is no such cell
-        """
-        distances, position = self.cell(from_id).distances, self._position(to_id)
-        return distances[position] if distances else None
-
-    def _position(self, cell_id: int) -> int:
-        ids = [cell.id for cell in self.cells]
-        require(cell_id in ids, "cell", cell_id, f"one of {', '.join(map(str, ids)) or 'none'}")
-        return ids.index(cell_id)
-
-    def virtual_functions(self, address: str) -> tuple[PCIDevice, ...]:
-        """Return the virtual functions of the device at ``address``; O(devices)."""
-        return tuple(each for each in self.devices if each.parent_address == address)
+        by_id = {cell.id: cell for cell in self.cells}
+        expected = f"one of {', '.join(map(str, by_id)) or 'none'}"
+        _require(cell_id in by_id, "cell", cell_id, expected)
+        return by_id[cell_id]
 
     def restrict(
         self, cpus: Collection[int] | None = None, cells: Collection[int] | None = None
     ) -> Machine:
-        """Return the part that may use only these CPUs and the memory of these cells.
+        """Return the part of the machine with these CPUs and the memory of these cells.
 
-        None leaves that side whole; ids the machine does not have do not count. A cell is where
-        memory is: one whose memory may not be used is none, and its CPUs are in no cell, as hwloc
-        has it. The machine's memory and huge pages are then the sums over what may be used. The
-        disk and the devices are no part of it. This is what a cpuset does (cpuset(7)).
+        None leaves that side whole; ids that the machine does not have are ignored. A cell without
+        its memory is left out, and its CPUs are then in no cell, as in hwloc. Memory and huge pages
+        become the sums over the cells; the disk and the devices stay. A cpuset has this effect
+        (cpuset(7)).
 
         >>> two = (Core(0, 0, (0,)), Core(0, 1, (1,)))
         >>> Machine(cpus=(0, 1), cores=two, memory_bytes=0).restrict(cpus=[1]).cores
@@ -298,46 +372,44 @@ class Machine:
 
         :raises InvalidInput: if no CPU would be left
         """
-        require_some("restrict: cpus", cpus)
-        require_some("restrict: cells", cells)
+        for subject, ids in (("restrict: cpus", cpus), ("restrict: cells", cells)):
+            are_ids = isinstance(ids, Collection) and all(map(_is_integer, ids))
+            _require(ids is None or are_ids, subject, ids, "a collection of ids, or None for all")
         allowed = set(self.cpus if cpus is None else cpus)
-        every = {cell.id for cell in self.cells}
-        memory = every if cells is None else every.intersection(cells)
-        kept = self._restricted_cells(allowed, memory)
+        all_cells = {cell.id for cell in self.cells}
+        memory = all_cells if cells is None else all_cells.intersection(cells)
+        positions = [place for place, cell in enumerate(self.cells) if cell.id in memory]
+        restricted = tuple(
+            dataclasses.replace(
+                cell,
+                cpus=_only(cell.cpus, allowed),
+                distances=tuple(cell.distances[place] for place in positions if cell.distances),
+                initiators=_only(cell.initiators, memory),
+            )
+            for cell in self.cells
+            if cell.id in memory
+        )
+        is_whole = memory == all_cells
         return dataclasses.replace(
             self,
-            cpus=_within(self.cpus, allowed),
-            offline_cpus=self.offline_cpus if cpus is None else _within(self.offline_cpus, allowed),
+            cpus=_only(self.cpus, allowed),
+            offline_cpus=self.offline_cpus if cpus is None else _only(self.offline_cpus, allowed),
             cores=tuple(
-                dataclasses.replace(core, cpus=_within(core.cpus, allowed))
+                dataclasses.replace(core, cpus=_only(core.cpus, allowed))
                 for core in self.cores
                 if not allowed.isdisjoint(core.cpus)
             ),
-            cells=kept,
-            memory_bytes=self.memory_bytes if memory == every else _memory(kept),
-            huge_pages=self.huge_pages if memory == every else _huge_pages(kept),
-        )
-
-    def _restricted_cells(self, cpus: set[int], memory: set[int]) -> tuple[NUMACell, ...]:
-        staying = [(index, cell) for index, cell in enumerate(self.cells) if cell.id in memory]
-        indexes, left = [index for index, _ in staying], {cell.id for _, cell in staying}
-        return tuple(
-            dataclasses.replace(
-                cell,
-                cpus=_within(cell.cpus, cpus),
-                distances=tuple(cell.distances[index] for index in indexes if cell.distances),
-                initiators=_within(cell.initiators, left),
-            )
-            for _, cell in staying
+            cells=restricted,
+            memory_bytes=self.memory_bytes if is_whole else sum(c.memory_bytes for c in restricted),
+            huge_pages=self.huge_pages if is_whole else sum_huge_pages(restricted),
         )
 
     def without_use(self) -> Machine:
-        """Return these facts without what changes as the machine is used.
+        """Return the machine without the facts that change while it is used.
 
-        Free pages and disk space, the drivers of devices, how many virtual functions and mediated
-        devices there are, and findings. Two readings of a machine to which nothing was done but
-        used are then equal, and so is what :func:`~resource_objects.host.tree.provider_tree`
-        makes of them.
+        These are free pages and disk space, the drivers of devices, the numbers of virtual
+        functions and of mediated devices, and findings. Two readings of an unchanged machine are
+        then equal, and so are the trees of :func:`~resource_objects.host.tree.provider_tree`.
 
         >>> pages = (Pages(4096, 8), Pages(2 * MIB, 2, free=1))
         >>> cell = NUMACell(0, (0,), 8 * MIB, pages)
@@ -345,14 +417,27 @@ class Machine:
         >>> machine.without_use().cells[0].pages[1]
         Pages(size_bytes=2097152, total=2, free=None)
         """
-        return dataclasses.replace(
+        replace = dataclasses.replace
+
+        def unused(pages: tuple[Pages, ...]) -> tuple[Pages, ...]:
+            return tuple(replace(of_size, free=None) for of_size in pages)
+
+        return replace(
             self,
-            cells=tuple(
-                dataclasses.replace(cell, pages=_without_free(cell.pages)) for cell in self.cells
+            cells=tuple(replace(cell, pages=unused(cell.pages)) for cell in self.cells),
+            huge_pages=unused(self.huge_pages),
+            disk=None if self.disk is None else replace(self.disk, free_bytes=0),
+            devices=tuple(
+                replace(
+                    device,
+                    driver=None,
+                    sriov_numvfs=None,
+                    mediated_types=tuple(
+                        replace(kind, available=None) for kind in device.mediated_types
+                    ),
+                )
+                for device in self.devices
             ),
-            huge_pages=_without_free(self.huge_pages),
-            disk=None if self.disk is None else dataclasses.replace(self.disk, free_bytes=0),
-            devices=tuple(map(_device_without_use, self.devices)),
             findings=(),
         )
 
@@ -363,240 +448,105 @@ class Machine:
         >>> machine.to_dict()["cores"]
         [{'package_id': 0, 'core_id': 0, 'cpus': [0]}]
         """
-        plain: dict[str, Any] = _plain(self)
-        return plain
+        data: dict[str, Any] = _plain(self)
+        return data
+
+
+def sum_huge_pages(cells: Iterable[NUMACell]) -> tuple[Pages, ...]:
+    """Return the huge pages of cells together; ``free`` is None if it is None in any cell."""
+    totals: Counter[int] = Counter()
+    free: dict[int, int | None] = {}
+    for pages in itertools.chain.from_iterable(cell.huge_pages for cell in cells):
+        size = pages.size_bytes
+        totals[size] += pages.total
+        before = free.get(size, 0)
+        free[size] = None if before is None or pages.free is None else before + pages.free
+    return tuple(Pages(size, totals[size], free[size]) for size in sorted(totals))
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    if isinstance(value, Finding):  # the reader has one kind of finding, and keeps no exception
+    if isinstance(value, Finding):  # a reader has one kind of finding, and keeps no exception
         return {"subject": value.subject, "detail": value.detail}
     if dataclasses.is_dataclass(value):
-        return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
     return value.value if isinstance(value, enum.Enum) else value
 
 
-def _without_free(every: tuple[Pages, ...]) -> tuple[Pages, ...]:
-    return tuple(Pages(pages.size_bytes, pages.total) for pages in every)
+def _only(ids: Iterable[int], allowed: Collection[int]) -> tuple[int, ...]:
+    return tuple(number for number in ids if number in allowed)
 
 
-def _device_without_use(device: PCIDevice) -> PCIDevice:
-    types = tuple(dataclasses.replace(each, available=None) for each in device.mediated_types)
-    return dataclasses.replace(device, driver=None, sriov_numvfs=None, mediated_types=types)
+# --- checks ---------------------------------------------------------------------------------------
+
+_ASCENDING = "a tuple of integers, ascending, zero or more each"
 
 
-def _within(ids: Iterable[int], allowed: Collection[int]) -> tuple[int, ...]:
-    return tuple(each for each in ids if each in allowed)
-
-
-def _memory(cells: Iterable[NUMACell]) -> int:
-    return sum(cell.memory_bytes for cell in cells)
-
-
-def _huge_pages(cells: Iterable[NUMACell]) -> tuple[Pages, ...]:
-    """Return the huge pages of several cells together; free is None if any cell's is."""
-    totals: Counter[int] = Counter()
-    free: dict[int, int | None] = {}
-    for pages in (pages for cell in cells for pages in cell.huge_pages):
-        totals[pages.size_bytes] += pages.total
-        before = free.get(pages.size_bytes, 0)
-        unknown = before is None or pages.free is None
-        free[pages.size_bytes] = None if unknown else (before or 0) + (pages.free or 0)
-    return tuple(Pages(size, totals[size], free[size]) for size in sorted(totals))
-
-
-# --- checking -------------------------------------------------------------------------------------
-# Checks of facts: what is refused is named, with the value and what was expected.
-
-
-def require(condition: bool, what: str, value: object, expected: str) -> None:
-    if not condition:
-        raise InvalidInput("value", what, value, expected)
-
-
-def is_integer(value: object) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def require_integer(
-    what: str, value: object, *, least: int | None = 0, optional: bool = False
-) -> None:
-    """Refuse what is no integer (a bool is none) or less than ``least``."""
-    if optional and value is None:
-        return
-    fits = is_integer(value) and (least is None or value >= least)  # type: ignore[operator]
-    expected = "an integer" if least is None else f"an integer, {least} or more"
-    require(fits, what, value, f"{expected}, or None" if optional else expected)
-
-
-def require_text(what: str, value: object, *, optional: bool = False) -> None:
-    fits = isinstance(value, str) and value != ""
-    expected = "text, not empty, or None" if optional else "text, not empty"
-    require(fits or (optional and value is None), what, value, expected)
-
-
-def require_all(what: str, values: object, kind: type) -> None:
-    """Refuse what is no tuple of things of one kind."""
-    fits = isinstance(values, tuple) and all(isinstance(each, kind) for each in values)
-    require(fits, what, values, f"a tuple of {kind.__name__}")
-
-
-def require_ids(what: str, ids: object) -> None:
-    good = (
-        isinstance(ids, tuple)
-        and all(map(is_integer, ids))
-        and all(low < high for low, high in itertools.pairwise((-1, *ids)))
+def _are_ids(value: object) -> bool:
+    return (
+        isinstance(value, tuple)
+        and all(map(_is_integer, value))
+        and all(low < high for low, high in itertools.pairwise((-1, *value)))
     )
-    require(good, what, ids, "a tuple of integers, ascending, zero or more each")
 
 
-def require_some(what: str, ids: object) -> None:
-    """Refuse what is neither None nor a collection of integers."""
-    fits = isinstance(ids, Collection) and all(map(is_integer, ids))
-    require(ids is None or fits, what, ids, "a collection of ids, or None for all")
+def _tuple_of(kind: type) -> tuple[Callable[[Any], bool], str]:
+    def are_all(value: object) -> bool:
+        return isinstance(value, tuple) and all(isinstance(item, kind) for item in value)
+
+    return are_all, f"a tuple of {kind.__name__}"
 
 
-def require_apart(what: str, groups: Iterable[Iterable[object]]) -> None:
-    """Refuse a thing that is in two groups, naming it."""
+#: The check of a field by its annotation, and what it allows.
+_KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "Text": (lambda value: isinstance(value, str) and value != "", "text, not empty"),
+    "int": (_is_integer, "an integer"),
+    "Count": (lambda value: _is_integer(value) and value >= 0, "an integer, 0 or more"),
+    "Counts": (
+        lambda value: isinstance(value, tuple) and all(_is_integer(n) and n >= 0 for n in value),
+        "a tuple of integers, 0 or more",
+    ),
+    "Ids": (_are_ids, _ASCENDING),
+    "DeviceKind": (lambda value: isinstance(value, DeviceKind), "a DeviceKind"),
+    "Disk": (lambda value: isinstance(value, Disk), "a Disk"),
+    **{
+        f"tuple[{kind.__name__}, ...]": _tuple_of(kind)
+        for kind in (str, Core, Pages, NUMACell, NetworkInterface, MediatedType, PCIDevice, Finding)
+    },
+}
+
+
+def _check_fields(instance: Any) -> None:
+    for field in dataclasses.fields(instance):
+        value = getattr(instance, field.name)
+        kind, _, optional = str(field.type).partition(" | ")
+        is_valid, expected = _KINDS[kind]
+        if not is_valid(value) and not (optional and value is None):
+            what = f"{type(instance).__name__}.{field.name}"
+            raise InvalidInput(
+                "value", what, value, f"{expected}, or None" if optional else expected
+            )
+
+
+def _require(condition: object, subject: str, value: object, expected: str) -> None:
+    if not condition:
+        raise InvalidInput("value", subject, value, expected)
+
+
+def _check_unique(subject: str, values: Iterable[object]) -> None:
     seen: set[object] = set()
-    for each in (each for group in groups for each in group):
-        require(each not in seen, what, each, "each once")
-        seen.add(each)
+    for value in values:
+        _require(value not in seen, subject, value, "each once")
+        seen.add(value)
 
 
-# --- PCI devices ----------------------------------------------------------------------------------
-# What a PCI function is: ids, place, SR-IOV, what the kernel has made of it. Facts only.
-#
-# They are part of a :class:`~resource_objects.host.machine.Machine`, and say what a function is,
-# never
-# whether it may be taken; which of them may, :mod:`resource_objects.host.device_rules` says.
-
-
-class DeviceKind(enum.StrEnum):
-    """What a PCI function is to SR-IOV, in Nova's words."""
-
-    PCI = "type-PCI"  #: a function that cannot be split
-    PF = "type-PF"  #: a physical function: it can have virtual functions, and may have none now
-    VF = "type-VF"  #: a virtual function of the device at ``parent_address``
-    VDPA = "vdpa"  #: a virtual function that serves as a vDPA device
-
-    @property
-    def is_part(self) -> bool:
-        """Whether it is split off a physical function.
-
-        >>> [kind.value for kind in DeviceKind if kind.is_part]
-        ['type-VF', 'vdpa']
-        """
-        return self in (DeviceKind.VF, DeviceKind.VDPA)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class NetworkInterface:
-    """A network interface that the kernel has made of a function, with its MAC address if known.
-
-    >>> NetworkInterface("enp96s0f0", "3c:ec:ef:01:02:03").name
-    'enp96s0f0'
-    """
-
-    name: str
-    mac: str | None = None
-
-    def __post_init__(self) -> None:
-        require_text("NetworkInterface.name", self.name)
-        require_text("NetworkInterface.mac", self.mac, optional=True)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MediatedType:
-    """A type of mediated device (a vGPU) that the driver of a function can make.
-
-    ``available`` is how many more of it could be made now; making one of another type may lower it.
-    ``device_api`` is what the guest sees, ``vfio-pci``. What the driver does not say is None.
-
-    >>> MediatedType("nvidia-256", name="GRID RTX6000-1Q", available=24).available
-    24
-    """
-
-    id: str
-    name: str | None = None
-    available: int | None = None
-    device_api: str | None = None
-    description: str | None = None
-
-    def __post_init__(self) -> None:
-        require_text("MediatedType.id", self.id)
-        for name in ("name", "device_api", "description"):
-            require_text(f"MediatedType.{name}", getattr(self, name), optional=True)
-        require_integer("MediatedType.available", self.available, optional=True)
-
-
-_TEXTS = ("address", "vendor_id", "product_id", "class_id")
-_OPTIONAL_TEXTS = (
-    "parent_address",
-    "driver",
-    "revision",
-    "subsystem_vendor_id",
-    "subsystem_product_id",
-    "uuid",
-)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class PCIDevice:
-    """A PCI function. Ids are lower-case hexadecimal without ``0x``, as ``lspci -n`` prints them.
-
-    ``class_id`` has six digits: class, subclass, programming interface. ``numa_node`` is the id of
-    a cell, None where the firmware does not say; ``parent_address`` is the physical function of a
-    virtual one. ``sriov_totalvfs`` is how many virtual functions there could be and
-    ``sriov_numvfs`` how many there are; None for a function without SR-IOV. ``interfaces`` are the
-    network interfaces on it (of a switch also those that stand for its virtual functions),
-    ``vdpa`` the vDPA devices made of it, both by name; ``mediated_types`` the types of mediated
-    devices that it offers, by id. ``uuid`` is what its driver calls this very one, wherever it is
-    plugged in (``GPU-...`` of NVIDIA's).
-
-    >>> PCIDevice("0000:3b:00.0", vendor_id="10de", product_id="2330", class_id="030200").kind
-    <DeviceKind.PCI: 'type-PCI'>
-    """
-
-    address: str
-    vendor_id: str
-    product_id: str
-    class_id: str
-    numa_node: int | None = None
-    kind: DeviceKind = DeviceKind.PCI
-    parent_address: str | None = None
-    sriov_totalvfs: int | None = None
-    sriov_numvfs: int | None = None
-    driver: str | None = None
-    revision: str | None = None
-    subsystem_vendor_id: str | None = None
-    subsystem_product_id: str | None = None
-    interfaces: tuple[NetworkInterface, ...] = ()
-    vdpa: tuple[str, ...] = ()
-    mediated_types: tuple[MediatedType, ...] = ()
-    uuid: str | None = None
-
-    def __post_init__(self) -> None:
-        for name in _TEXTS:
-            require_text(f"PCIDevice.{name}", getattr(self, name))
-        for name in _OPTIONAL_TEXTS:
-            require_text(f"PCIDevice.{name}", getattr(self, name), optional=True)
-        for name in ("numa_node", "sriov_totalvfs", "sriov_numvfs"):
-            require_integer(f"PCIDevice.{name}", getattr(self, name), optional=True)
-        is_kind = isinstance(self.kind, DeviceKind)
-        require(is_kind, "PCIDevice.kind", self.kind, "a DeviceKind")
-        has_parent = self.parent_address not in (None, self.address)
-        good = has_parent if self.kind.is_part else self.parent_address is None
-        expected = "another address for a VF, None for any other"
-        require(good, "PCIDevice.parent_address", self.parent_address, expected)
-        self._check_made_of_it()
-
-    def _check_made_of_it(self) -> None:
-        require_all("PCIDevice.interfaces", self.interfaces, NetworkInterface)
-        require_all("PCIDevice.mediated_types", self.mediated_types, MediatedType)
-        require_all("PCIDevice.vdpa", self.vdpa, str)
-        names = ([each.name] for each in self.interfaces)
-        require_apart("interface of PCIDevice.interfaces", names)
-        ids = ([each.id] for each in self.mediated_types)
-        require_apart("id of PCIDevice.mediated_types", ids)
+def _check_sizes(subject: str, pages: Iterable[Pages]) -> None:
+    sizes = tuple(of_size.size_bytes for of_size in pages)
+    _require(_are_ids(sizes), f"sizes of {subject}", sizes, _ASCENDING)

@@ -197,7 +197,8 @@ def _sriov(machine: Machine, device: PCIDevice) -> str:
         return f"    <capability type='{kind}'>\n{addresses}    </capability>\n"
     if device.kind is not DeviceKind.PF:
         return ""
-    addresses = "".join(_address(one.address) for one in machine.virtual_functions(device.address))
+    functions = [one for one in machine.devices if one.parent_address == device.address]
+    addresses = "".join(_address(one.address) for one in functions)
     most = f" maxCount='{device.sriov_totalvfs}'"
     if not addresses:
         return f"    <capability type='virt_functions'{most}/>\n"

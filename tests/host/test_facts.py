@@ -69,8 +69,3 @@ def test_facts_are_values():
     assert one == other and hash(one) == hash(other)
     with pytest.raises(dataclasses.FrozenInstanceError):
         one.cpus = (0,)
-
-
-def test_distances_that_are_not_known_are_none():
-    machine = machine_of(NUMACell(0, (0,), 1), NUMACell(4, (1,), 1))
-    assert machine.distance(0, 4) is None

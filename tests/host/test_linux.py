@@ -42,7 +42,7 @@ def test_a_tree_with_everything(tree, trees, tmp_path):
     assert machine == trees.expected(tree)
     assert [cell.id for cell in machine.cells] == [0, 1, 7]
     assert machine.cell(7).cpus == () and machine.cell(7).initiators == (0,)
-    assert [each.address for each in machine.virtual_functions("0000:60:00.0")] == [
+    assert [each.address for each in machine.devices if each.parent_address == "0000:60:00.0"] == [
         "0000:60:02.0",
         "0000:60:02.1",
     ]
