@@ -255,7 +255,7 @@ class PCIColumn(Column):
         for device in inventory.devices:
             use = uses.get(device.address)
             if use is None or not use.gone:
-                devices.append(device if use is None or use.then is None else use.then)
+                devices.append(device)
         if not devices:
             return None
         there = {device.address for device in devices}

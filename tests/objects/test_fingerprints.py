@@ -45,7 +45,7 @@ PINNED: dict[str, str] = {
     "resource_objects.DevicePool": "1.0-8f793ac59ddade4bb4ba4b335d41aead",
     "resource_objects.DeviceRequest": "1.0-de1b4767d808bca084ea172e4a7b2fbf",
     "resource_objects.DeviceSpec": "1.0-6aaf0b75e635c1293a9a7b2f06edfcfc",
-    "resource_objects.DeviceUse": "1.0-004a4bca43630f9e8afd8e2a963594e7",
+    "resource_objects.DeviceUse": "1.0-af2f7768451d805f544f72fad756cbf7",
     "resource_objects.Disabled": "1.0-f71251d48658c8e8d1fec03dc1eaa1bc",
     "resource_objects.GuestCell": "1.0-ee055bb3786dd4f4077453f778e9ea9a",
     "resource_objects.HostCell": "1.0-b615afcebb43b34f2aa35f85adca7e69",

@@ -13,6 +13,7 @@ from resource_objects.ledger import Ledger
 from resource_objects.providers import Provider
 from resource_objects.resources.pci import Device, PCIAmount, PCIInventory, devices
 from tests.support.located_model import LocatedMachine
+from tests.support.pci_devices import put_in_state
 from tests.support.pci_strategies import pci_amounts, question_of
 
 DEVICES = "DEVICES"
@@ -67,7 +68,7 @@ class DeviceMachine(LocatedMachine):
     def note(self, name: str, decided: Any) -> None:
         super().note(name, decided)
         if isinstance(decided, PCIAmount):
-            self.model.allocate(decided)
+            put_in_state(self.model, decided, "allocated")
 
 
 def device_machine(fresh: Callable[[], Ledger]) -> type[DeviceMachine]:

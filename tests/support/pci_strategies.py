@@ -284,9 +284,6 @@ def _use(chance: random.Random, device: Device) -> DeviceUse:
     state = chance.choice(["claimed", "allocated"])
     if _once_in(chance, 8):
         return DeviceUse(device.address, state, gone=True)
-    if _once_in(chance, 8):
-        changed = device.replace(traits={"CUSTOM_NEW"}, numa_node=None)
-        return DeviceUse(device.address, state, then=changed)
     return DeviceUse(device.address, state)
 
 

@@ -134,7 +134,7 @@ def load_pci_devices(
     >>> found = load_pci_devices([row, {**row, "address": "0000:04:10.0", "dev_type": "type-VF",
     ...     "parent_addr": "0000:04:00.0", "status": "allocated", "instance_uuid": "a-guest"}])
     >>> print(*found.usage, found.findings)
-    DeviceUse(address='0000:04:10.0', state='allocated', then=None, gone=False) ()
+    DeviceUse(address='0000:04:10.0', state='allocated', gone=False) ()
     """
     rows, skipped = [], []
     for place, (data, what) in enumerate(_rows_of(source)):

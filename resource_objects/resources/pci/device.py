@@ -10,8 +10,8 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from resource_objects import base, fields, names
 from resource_objects.exceptions import InvalidInput
@@ -214,12 +214,11 @@ class Device(base.ResourceObject, frozen=True):
 
 @base.register
 class DeviceUse(base.ResourceObject, frozen=True):
-    """What is taken of one device, and what waits until it is free.
+    """The use of one device.
 
-    ``state`` is ``claimed`` or ``allocated``; ``spent`` of one that was for one use;
-    ``unavailable`` of one that something else uses up (a partition of it, or who named no device).
-    ``then`` is how the device is now that is used as it was; ``gone`` says that it is not there any
-    more: both take effect when it is free.
+    ``state`` is ``claimed`` or ``allocated``; ``spent`` if the device must not be allocated again;
+    ``unavailable`` if something else uses it up: a partition of it, or a count that names no
+    device. ``gone`` is True if it was removed from its host while allocated.
 
     >>> DeviceUse("0000:3b:00.0", "claimed").is_held
     True
@@ -230,7 +229,6 @@ class DeviceUse(base.ResourceObject, frozen=True):
 
     address: str = fields.field(ADDRESS, kw_only=False)
     state: str = fields.choice(CLAIMED, ALLOCATED, SPENT, UNAVAILABLE, kw_only=False)
-    then: Device | None = fields.nested("Device", default=None)
     gone: bool = fields.boolean(default=False)
 
     @property
@@ -239,16 +237,81 @@ class DeviceUse(base.ResourceObject, frozen=True):
         return self.state in (CLAIMED, ALLOCATED)
 
     def _validate(self) -> None:
-        if self.then is not None and self.then.address != self.address:
+        if self.gone and not self.is_held:
             raise _invalid_device(
-                f"what {self.address} is then", self.then.address, "a device at that address"
+                f"state of {self.address}", self.state, "claimed or allocated, of a removed device"
             )
-        if self.gone and self.then is not None:
-            raise _invalid_device(f"what {self.address} is then", self.then, "nothing: it is gone")
-        if (self.gone or self.then is not None) and not self.is_held:
-            raise _invalid_device(
-                f"state of {self.address}", self.state, "claimed or allocated: else nothing waits"
-            )
+
+
+class RetainedDevices(NamedTuple):
+    """The devices of a host after discovery, with allocated devices as they are stored."""
+
+    devices: Mapping[str, Device]  #: by address
+    reasons: Mapping[str, str]  #: why a device differs from the discovered one, by address
+
+
+def retain_allocated(  # one rule after the other
+    found: Iterable[Device], stored: Iterable[Device], allocated: Collection[str]
+) -> RetainedDevices:
+    """Return the devices of a host after discovery: an allocated device stays as it is stored.
+
+    Functions split off an allocated physical function count as allocated too. Of the other devices:
+
+    - a function that is new below an allocated physical function waits until that is released;
+    - a physical function that contradicts an allocated function of it stays as stored, or waits.
+
+    Functions contradict each other if the physical one cannot be split, or both have one class.
+    Facts, which no request matches, do not count as a difference. Source: Nova's ``PciDevTracker``.
+
+    :param found: the discovered devices, which agree with each other
+    :param stored: the devices as stored, which agree with each other
+    :param allocated: addresses of stored devices
+
+    >>> gpu = Device("0000:3b:00.0", "10de", "2330")
+    >>> retained = retain_allocated([], [gpu], [gpu.address])
+    >>> retained.devices[gpu.address].withdrawn, *retained.reasons.values()
+    (True, 'stays reserved: it is not offered any more')
+    """
+    new = {device.address: device for device in found}
+    old = {device.address: device for device in stored}
+    cards = {address for address in allocated if address in old and old[address].can_be_split}
+    kept = {at for at, device in old.items() if at in allocated or device.parent in cards}
+    devices, reasons = dict(new), dict[str, str]()
+    for address in sorted(kept):
+        devices[address] = old[address].replace(withdrawn=address not in new)
+        if address not in new:
+            reasons[address] = "stays reserved: it is not offered any more"
+        elif not _match_same_requests(old[address], new[address]):
+            reasons[address] = "stays as it was: it is another now"
+    for address in sorted({old[at].parent or "" for at in kept} & devices.keys()):
+        whole, before = devices[address], old.get(address)
+        parts = (at for at in sorted(kept) if old[at].parent == address)
+        blocking = next((at for at in parts if not _agree(old[at], whole)), None)
+        if blocking is None:
+            continue
+        if before is None or _match_same_requests(before, whole):
+            del devices[address]
+            reasons[address] = f"waits until {blocking} is given back"
+        else:
+            devices[address] = before
+            reasons[address] = f"stays as it was until {blocking} is given back"
+    for part in new.values():
+        above = devices.get(part.parent or "")
+        if above is None or part.address in kept:
+            continue
+        if above.address in cards or not _agree(part, above):
+            del devices[part.address]
+            reasons[part.address] = f"waits until {above.address} is given back"
+    return RetainedDevices(devices, reasons)
+
+
+def _agree(part: Device, whole: Device) -> bool:
+    return whole.can_be_split and part.resource_class != whole.resource_class
+
+
+def _match_same_requests(one: Device, other: Device) -> bool:
+    plain = {"facts": {}, "withdrawn": False, "writes_before": 0}
+    return one.replace(**plain) == other.replace(**plain)
 
 
 def tag_matches(has: str, wanted: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from resource_objects import base, exceptions, fields
 from resource_objects.reasons import Reason
@@ -20,12 +20,14 @@ from resource_objects.resources.pci import storage, usage
 from resource_objects.resources.pci.affinity import AssignedDevices, RequestedDevices
 from resource_objects.resources.pci.amount import PCIAmount, devices, given
 from resource_objects.resources.pci.device import (
+    MAX_DEVICES,
     PF,
     SPENT,
     Device,
     DeviceUse,
     listed,
     parse_address,
+    retain_allocated,
 )
 from resource_objects.resources.pci.device_groups import (
     NOTHING_WITHHELD,
@@ -37,7 +39,6 @@ from resource_objects.resources.pci.fit import (
     names_addresses,
     place,
 )
-from resource_objects.resources.pci.usage import Renewed
 from resource_objects.resources.placed import (
     HasAffinity,
     HasNamedUnits,
@@ -54,6 +55,15 @@ from resource_objects.resources.records import (
 _invalid_device = functools.partial(exceptions.InvalidInput, "device")
 
 
+class Rediscovery(NamedTuple):
+    """The addresses that a discovery added to an inventory, removed from it, or changed."""
+
+    added: tuple[str, ...]
+    removed: tuple[str, ...]
+    changed: tuple[str, ...]
+    retained: tuple[str, ...]  #: not as discovered, until an allocated device is released
+
+
 @base.register
 class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstract.Inventory):
     """PCI devices, what is taken of each, and which would meet an amount.
@@ -65,8 +75,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
 
     :meth:`fit` finds devices whenever there are some (see :mod:`.divide` for what is hard, and
     then bounded), takes plain ones before those with tags and breaks as few physical functions as
-    it can. :meth:`consume` claims them; :meth:`allocate` says that they are in use now; a negative
-    amount gives them back.
+    it can. :meth:`consume` claims them; a negative amount releases them.
 
     >>> from resource_objects.resources.pci import devices
     >>> lab = PCIInventory([
@@ -104,7 +113,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
     def _after_copy(self) -> None:
         self._made: Devices | None = None
         self._places: Mapping[str, int] | None = None
-        self._undo: tuple[Any, ...] | None = None  # devices, usage and what was taken before
+        self._undo: tuple[Any, ...] | None = None  # usage and what was taken before
 
     def withhold(self, withheld: Withheld) -> None:
         """Give no more out what a ledger withholds; it is no part of what devices are."""
@@ -200,17 +209,16 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
 
     def _apply(self, assigned: abstract.Amount) -> None:
         taken = given(assigned)
-        self._undo = self.devices, self.usage, self.taken
-        changed = usage.after(self._shelf, taken)
-        self._write(changed, usage.waiting(self._shelf, changed) if taken.gives_back else {})
+        self._undo = self.usage, self.taken
+        self._write(usage.after(self._shelf, taken))
 
     def _revert(self, assigned: abstract.Amount) -> None:
         """Take back what :meth:`take` did a moment ago: nothing was used meanwhile."""
         if self._undo is not None:
-            devices, used, taken = self._undo
+            used, taken = self._undo
             self._store("usage", used)
             self._store("taken", taken)
-            self._renew(devices)
+            self._made = None
 
     def _recorded_in_part(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
         return usage.noted_in_part(taken, assigned)
@@ -224,77 +232,52 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         found: PCIInventory = self.obj_clone()
         found.withhold(self._withheld)
         placed = given(assigned).placed
-        found._write(dict.fromkeys((device.address for device in placed), None), {})
+        found._write(dict.fromkeys((device.address for device in placed), None))
         return found
 
-    def _write(
-        self,
-        uses: Mapping[str, DeviceUse | None],
-        renewed: Mapping[str, Device | None],
-    ) -> None:
+    def _write(self, uses: Mapping[str, DeviceUse | None]) -> None:
         shelf = self._shelf
         shelf.put(uses)
         self._store("usage", tuple(shelf.uses[address] for address in sorted(shelf.uses)))
-        if renewed:
-            self._renew(
-                tuple(
-                    device
-                    for one in self.devices
-                    if (device := renewed.get(one.address, one)) is not None
-                )
-            )
 
-    def _renew(self, devices: tuple[Device, ...]) -> None:
-        self._store("devices", devices)
-        self._made = self._places = None
+    # --- discovery ---
 
-    def allocate(self, assigned: abstract.Amount) -> None:
-        """Say that claimed devices are in use now.
-
-        :raises InvalidInput: if it does not say which devices; if it gives them back
-        :raises CapacityException: if one of them is not claimed; nothing changed
-        """
-        self._write(usage.allocated(self._shelf, given(assigned)), {})
-
-    # --- devices that come, go and change ---
-
-    def rediscover(self, devices: Iterable[Device]) -> Renewed:
+    def rediscover(self, devices: Iterable[Device]) -> Rediscovery:
         """Take over how devices are now, and return what changed.
 
-        A device that somebody holds stays as it was: that it is gone or is another now is
-        remembered, and takes effect when it is given back. Source: Nova's ``PciDevTracker``.
+        An allocated device stays as it was (:func:`~.device.retain_allocated`); the next call after
+        its release changes or removes it. A removed device is not allocated again.
 
-        :raises InvalidInput: for an address given twice; if devices contradict each other; nothing
+        :raises InvalidInput: for a repeated address; if devices contradict each other; nothing
             changed
         """
-        found = usage.renew(self._shelf, listed(devices))
-        usage.check_devices(found.devices, found.usage)
-        self._store("usage", found.usage)
-        self._renew(found.devices)
-        return found.said
-
-    def remove(self, address: str) -> None:
-        """Remove a device that nobody holds.
-
-        :raises InvalidInput: if there is none, or somebody holds it
-        """
-        device = self.device(address)
-        use = self._shelf.uses.get(device.address)
-        if use is not None and use.is_held:
-            raise _invalid_device(f"device {address}", use.state, "one that nobody holds")
-        self._store("usage", tuple(use for use in self.usage if use.address != device.address))
-        self._renew(tuple(one for one in self.devices if one.address != device.address))
-
-    def reset(self, address: str) -> None:
-        """Make a spent device available again.
-
-        :raises InvalidInput: if it is not spent
-        """
-        device = self.device(address)
-        state = self._shelf.state(device.address)
-        if state != SPENT:
-            raise _invalid_device(f"device {address}", state, SPENT)
-        self._write({device.address: None}, {})
+        now = listed(devices)
+        if not isinstance(now, list):
+            raise _invalid_device("devices", now, f"a list of at most {MAX_DEVICES}")
+        for device in now:
+            if not isinstance(device, Device):
+                raise _invalid_device("device", device, "a Device")
+        usage.check_devices(now, ())
+        before = {device.address: device for device in self.devices}
+        held = {use.address: use for use in self.usage if use.is_held}
+        retained = retain_allocated(now, self.devices, held)
+        uses = {use.address: use for use in self.usage if use.address in retained.devices}
+        for address, device in retained.devices.items():
+            if address in held:
+                uses[address] = held[address].replace(gone=device.withdrawn)
+            elif device.withdrawn:
+                uses[address] = DeviceUse(address, SPENT)
+            elif address in before and before[address].withdrawn:
+                uses.pop(address, None)  # it was discovered again
+        after = {address: retained.devices[address] for address in sorted(retained.devices)}
+        self.update(devices=tuple(after.values()), usage=tuple(uses.values()))
+        changed = [at for at in after if at in before and after[at] != before[at]]
+        return Rediscovery(
+            tuple(at for at in after if at not in before),
+            tuple(sorted(before.keys() - after.keys())),
+            tuple(at for at in changed if at not in retained.reasons),
+            tuple(sorted(retained.reasons)),
+        )
 
     # --- devices and host cells ---
 

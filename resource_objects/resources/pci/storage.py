@@ -90,7 +90,7 @@ def split_parts(devices: Sequence[Device], usage: Iterable[DeviceUse]) -> Iterat
 
 def _withheld(use: DeviceUse) -> str | None:
     """Return why a device is not given out when it is free, None if it is."""
-    if use.gone or use.then is not None:
+    if use.gone:
         return _GONE
     return _SPENT if use.state == SPENT else None
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
 
 from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException, ForeignAmount, InvalidInput
+from resource_objects.exceptions import CapacityException, ForeignAmount
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount, PlacedDevice
 from resource_objects.resources.pci.device import (
-    ALLOCATED,
     CLAIMED,
-    MAX_DEVICES,
     PF,
     SPENT,
     Device,
@@ -109,9 +106,7 @@ def after(shelf: Devices, amount: PCIAmount) -> dict[str, DeviceUse | None]:
     """Return what is taken of each device of an assigned amount after it; None for nothing."""
     if not amount.gives_back:
         return {
-            device.address: DeviceUse._construct(
-                address=device.address, state=CLAIMED, then=None, gone=False
-            )
+            device.address: DeviceUse._construct(address=device.address, state=CLAIMED, gone=False)
             for device in amount.placed
         }
     return {device.address: _given_back(shelf, device.address) for device in amount.placed}
@@ -119,114 +114,9 @@ def after(shelf: Devices, amount: PCIAmount) -> dict[str, DeviceUse | None]:
 
 def _given_back(shelf: Devices, address: str) -> DeviceUse | None:
     use = shelf.uses.get(address)
-    is_gone = use is not None and use.gone
-    if shelf.devices[address].one_time_use and not is_gone:
+    if shelf.devices[address].one_time_use or (use is not None and use.gone):
         return DeviceUse(address, SPENT)
     return None
-
-
-def allocated(shelf: Devices, amount: PCIAmount) -> dict[str, DeviceUse | None]:
-    """Return what is taken of devices that are claimed once they are in use.
-
-    :raises InvalidInput: if it does not say which devices; if it gives them back
-    :raises CapacityException: if one is not claimed
-    """
-    if amount.gives_back:
-        raise InvalidInput(
-            "negative amount", "devices", amount, "claimed ones, to use: not given back"
-        )
-    reasons = []
-    found: dict[str, DeviceUse | None] = {}
-    for address in amount.addresses:
-        use = shelf.uses.get(address)
-        if use is None or use.state != CLAIMED:
-            device = next(one for one in amount.placed if one.address == address)
-            reasons.append(
-                Reason(Rule.USED_BELOW_ZERO, -1, 0, 0, device.resource_class, unit=address)
-            )
-        else:
-            found[address] = use.replace(state=ALLOCATED)
-    if reasons:
-        raise CapacityException(reasons)
-    return found
-
-
-# --- devices that come, go and change while some are held -----------------------------------------
-
-
-class Renewed(NamedTuple):
-    """What a look at the devices changed: addresses."""
-
-    added: tuple[str, ...]
-    removed: tuple[str, ...]
-    changed: tuple[str, ...]
-    waiting: tuple[str, ...]  #: somebody holds it: gone or changed as soon as it is given back
-
-
-class Renewal(NamedTuple):
-    """Devices and their use as they are after a look, and what that changed."""
-
-    devices: tuple[Device, ...]
-    usage: tuple[DeviceUse, ...]
-    said: Renewed
-
-
-def renew(shelf: Devices, now: Sequence[Device]) -> Renewal:
-    """Return the devices as they are now; what is held stays as it was until it is given back.
-
-    :raises InvalidInput: for an address that is given twice; for what is no device, or devices that
-        contradict each other
-    """
-    found = _by_address(now)
-    kept: dict[str, Device] = {}
-    uses = {use.address: use for use in shelf.uses.values()}
-    removed: list[str] = []
-    changed: list[str] = []
-    waiting: list[str] = []
-    for address, old in shelf.devices.items():
-        new = found.pop(address, None)
-        use = uses.get(address)
-        if use is not None and use.is_held:
-            kept[address] = old
-            uses[address] = DeviceUse(
-                address, use.state, then=None if new == old else new, gone=new is None
-            )
-            if new != old:
-                waiting.append(address)
-        elif new is None:
-            removed.append(address)
-            uses.pop(address, None)
-        else:
-            kept[address] = new
-            if new != old:
-                changed.append(address)
-    kept.update(found)
-    devices = tuple(kept[address] for address in sorted(kept))
-    usage = tuple(uses[address] for address in sorted(uses))
-    said = Renewed(tuple(sorted(found)), *(tuple(sorted(s)) for s in (removed, changed, waiting)))
-    return Renewal(devices, usage, said)
-
-
-def _by_address(now: Sequence[Device]) -> dict[str, Device]:
-    if not isinstance(now, list):
-        raise _invalid_device("devices", now, f"a list of at most {MAX_DEVICES}")
-    for device in now:
-        if not isinstance(device, Device):
-            raise _invalid_device("device", device, "a Device")
-    check_devices(now, ())
-    return {device.address: device for device in now}
-
-
-def waiting(shelf: Devices, given_back: Mapping[str, DeviceUse | None]) -> dict[str, Device | None]:
-    """Return what devices become that are given back, None for those that are gone."""
-    found: dict[str, Device | None] = {}
-    for address in given_back:
-        use = shelf.uses.get(address)
-        if use is not None and use.gone:
-            found[address] = None
-        elif use is not None and use.then is not None:
-            found[address] = use.then
-    return found
 
 
 # --- what makes devices an inventory --------------------------------------------------------------
@@ -244,24 +134,13 @@ def check_devices(devices: Sequence[Device], usage: Sequence[DeviceUse]) -> None
     for use in usage:
         if use.address not in known:
             raise _invalid_device("device that is taken", use.address, "one of these")
-    _check_parents(_settled(known, usage), usage)
+    _check_parents(known, usage)
     _check_families(known, usage)
-
-
-def _settled(known: Mapping[str, Device], usage: Sequence[DeviceUse]) -> dict[str, Device]:
-    """Return devices as they are once nobody holds any: until then some wait for it."""
-    settled = dict(known)
-    for use in usage:
-        if use.then is not None:
-            settled[use.address] = use.then
-        elif use.gone:
-            del settled[use.address]
-    return settled
 
 
 def _check_parents(known: Mapping[str, Device], usage: Sequence[DeviceUse]) -> None:
     """Refuse a part of what is no physical function, unless one of them is not given out at all."""
-    spent = {use.address for use in usage if use.state == SPENT}
+    spent = {use.address for use in usage if use.state == SPENT or use.gone}
     for device in known.values():
         above = known.get(device.parent or "")
         if above is None or above.type == PF or spent & {device.address, above.address}:

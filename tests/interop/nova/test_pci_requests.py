@@ -22,7 +22,7 @@ from resource_objects.resources.pci import (
 )
 from resource_objects.testing.refusals import raises_code
 from tests.interop.nova.pci_documents import INSTANCE, PROVIDER, REQUEST, port, request, sent
-from tests.support.counted_devices import counted_devices
+from tests.support.pci_devices import counted_devices
 
 IDS = {"vendor_id": "8086", "product_id": "154c"}
 

@@ -63,14 +63,15 @@ TOGETHER: Final = {
 HALVES: Final = 962
 #: Which drift of nova's tracker ends how many lives.
 DRIFTS: Final = {
-    "CAME_BACK": 23,
+    "CAME_BACK": 24,
     "GONE_PART_COUNTS": 17,
-    "NOTHING_CLAIMED": 55,
-    "POOL_STAYS": 81,
-    "RELATIVES_LOST": 51,
-    "RELATIVE_FOUND": 106,
+    "NOTHING_CLAIMED": 53,
+    "PARTS_GONE": 50,
+    "POOL_STAYS": 77,
+    "RELATIVES_LOST": 40,
+    "RELATIVE_FOUND": 88,
     "WHOLE_STAYS_UNAVAILABLE": 50,
-    "WHOLE_UNTIED": 1,
+    "WHOLE_UNTIED": 0,
 }
 
 _STATS, _TRACKER = "test_pci_stats.py", "test_pci_tracker.py"
@@ -100,7 +101,7 @@ DECISION = (
         "EXCLUSION_UNKNOWN",
         "The scheduler counts a physical function and its parts side by side, and accepts both; "
         "the host refuses",
-        "Pools of a function and of its parts know each other by address: one answer everywhere",
+        "A function and its parts exclude each other: one answer everywhere",
     ),
     _deviation(
         "EXCLUDED_COUNT",
@@ -200,7 +201,12 @@ LIFE = (
         "RELATIVE_FOUND",
         "A part that is found while its function is held is available (and a function while parts "
         "are); it is taken from its pool, claiming it fails, and then it is in no pool",
-        "It is as unavailable as if it had always been there",
+        "It waits until that is released",
+    ),
+    _drift(
+        "PARTS_GONE",
+        "A part that is gone while its function is held is forgotten",
+        "It stays with the function, and is removed after the release",
     ),
     _drift(
         "POOL_STAYS",
@@ -238,7 +244,7 @@ LIFE = (
     _drift(
         "WHOLE_UNTIED",
         "A function that is not split any more keeps the state that its held parts gave it",
-        "A state follows from what is held",
+        "It stays split until its parts are released",
     ),
 )
 

@@ -21,6 +21,7 @@ from benchmarks.nova_tracker import said_by_driver
 from resource_objects.exceptions import CapacityException
 from resource_objects.resources.pci import Device, DeviceRequest, PCIAmount, PCIInventory
 from tests.peers.nova.pci_sides import CONF, Case, exception, nova_request, objects
+from tests.support.pci_devices import put_in_state
 
 from nova import context  # isort: skip  # after nova is loaded as in pci_sides
 from nova.objects import pci_device  # isort: skip
@@ -44,6 +45,9 @@ class Drift(enum.Enum):
     CAME_BACK = "freeing a device that went and came back: it is removed"
     RELATIVE_FOUND = "finding a part of a held function, or the other way round: it is available"
     POOL_STAYS = "a free device that changes stays in the pool of what it was"
+    PARTS_GONE = (
+        "a part of a held function is gone: it is forgotten, and we keep it with the function"
+    )
     NOTHING_CLAIMED = "claiming on a host without devices: no devices, and no error"
 
 
@@ -150,7 +154,7 @@ class Host:
         """Who claimed devices has them."""
         self.tracker.allocate_instance(self.instances[owner])
         self.tracker.save(self.context)
-        self.ours.allocate(self.held[owner])
+        put_in_state(self.ours, self.held[owner], "allocated")
 
     def free(self, owner: str) -> None:
         """Who has devices gives them back."""
@@ -163,6 +167,7 @@ class Host:
         self.tracker.free_instance(self.context, self.instances.pop(owner))
         self.tracker.save(self.context)
         self.ours.consume(-amount)
+        self.ours.rediscover(self.there.values())  # as the next periodic update does
 
     # --- what both say ---
 
@@ -206,7 +211,14 @@ class Host:
         uses = {use.address: use.state for use in self.ours.usage}
         held = {uses[relative] for relative in parts | parents if relative in uses}
         is_beside = bool(parts) or address in self.beside_gone
-        if theirs in _EXCLUDED and is_beside and not known[address].can_be_split:
+        if address not in known:
+            assert theirs == "available"
+            return Drift.RELATIVE_FOUND
+        if theirs is None and known[address].withdrawn and known[address].parent in uses:
+            return Drift.PARTS_GONE
+        now = self.there.get(address)
+        is_untied = now is not None and now.type == "type-PCI"
+        if theirs in _EXCLUDED and is_beside and is_untied:
             return Drift.WHOLE_UNTIED
         is_late = theirs == "unavailable" and ours == "unclaimable"
         if is_late and parts and held == {"claimed"}:

@@ -37,6 +37,7 @@ from tests.peers.nova.pci_sides import (
     request_id,
     tie,
 )
+from tests.support.pci_devices import put_in_state
 
 from nova.pci import manager  # isort: skip  # after its words are set up
 from nova.scheduler import host_manager  # isort: skip
@@ -145,15 +146,9 @@ def test_what_nova_wrote_is_read_and_comes_back() -> None:
         ):
             assert ours.to_row()["pci_stats"] == text
             if pools.objects:
-                assert sum(pool.count for pool in pools) == free(ours)
+                assert sum(pool.count for pool in pools) == counts(ours.pci_stats).total()
             assert ours.update_inventories(ours.get_inventories()) is False
             assert ours.changes() == {}
-
-
-def free(node: ComputeNode) -> int:
-    live = node.inventories[PCI]
-    assert isinstance(live, PCIInventory)
-    return live.free
 
 
 def test_novas_object_is_given_the_pools() -> None:
@@ -181,7 +176,7 @@ def test_pools_from_before_there_were_objects_are_read_as_nova_reads_them() -> N
     text = json.dumps([{"vendor_id": "10de", "product_id": "2330", "count": 2, "numa_node": 1}])
     theirs = objects.pci_device_pool.from_pci_stats(text)
     assert [(one.product_id, one.numa_node, one.count) for one in theirs] == [("2330", 1, 2)]
-    assert free(ComputeNode.from_row({"pci_stats": text})) == 2
+    assert counts(ComputeNode.from_row({"pci_stats": text}).pci_stats).total() == 2
 
 
 # --- nova's tracker -----------------------------------------------------------------------------
@@ -299,7 +294,7 @@ def test_our_node_takes_what_novas_tracker_claims() -> None:
                 live = ours.inventories[PCI]
                 assert isinstance(live, PCIInventory)
                 if live.state(has[instance].addresses[0]) == "claimed":
-                    live.allocate(has[instance])
+                    put_in_state(live, has[instance], "allocated")
             else:
                 instance, wanted = (
                     str(uuid.UUID(int=chance.getrandbits(128))),
@@ -348,7 +343,7 @@ def test_a_card_of_which_one_piece_is_claimed_is_said_to_be_unclaimable() -> Non
         live.consume(has[key])
     first = next(iter(has))
     theirs.allocate(first)
-    live.allocate(has[first])
+    put_in_state(live, has[first], "allocated")
     theirs.free(first)
     live.consume(-has[first])
     assert theirs._tracker.pci_devs[0].status == "unavailable"
@@ -379,24 +374,19 @@ def spec_of(requests: Iterable[DeviceRequest]) -> Any:
     )
 
 
-def test_a_record_answers_as_novas_scheduler_does() -> None:
-    """A request at a time: where pools tell. (Several at once: ``test_pci_stats``.)"""
+def test_a_node_answers_as_novas_scheduler_does() -> None:
+    """A request at a time. (Several at once: ``test_pci_stats``.)"""
     told: Counter[str] = Counter()
     for number in SEEDS:
         case = case_of(number)
         pools = case.nova_scheduler().to_device_pools_obj()
-        ours = ComputeNode.from_nova(nova_node(pools))
+        ours = our_node(case)
         state = host_state(nova_node(pools))
         for request in simple(case):
             wanted = spec_of([request])
             fits = state.pci_stats.support_requests(wanted.pci_requests.requests, None)
             assert fits is ours.inventories.can_provide({PCI: PCIAmount([request])}), number
             told[str(fits)] += 1
-            if fits:  # as for the next instance of several
-                state._locked_consume_from_request(wanted)
-                ours = ComputeNode.from_row(
-                    {"pci_stats": column(state.pci_stats.to_device_pools_obj())}
-                )
     assert told["True"] > 200 and told["False"] > 50
 
 
@@ -426,12 +416,13 @@ def test_novas_scheduler_stays_half_way() -> None:
     assert ours.pci_stats == before and ours.vcpus_used == 0
 
 
-def test_a_required_affinity_chooses_the_cells_of_a_record() -> None:
+def test_a_required_affinity_chooses_the_cells() -> None:
     """b.8: what Nova finds by trying cells in order, with the devices tested last."""
     pools = Case((gpu("3b", 1),), GPU.requests).nova_scheduler().to_device_pools_obj()
     cells = [HostCell(n, dedicated=[2 * n, 2 * n + 1], memory_mb=64, socket=n) for n in (0, 1)]
     text = ComputeNode(numa_topology=NUMATopologyInventory(cells)).numa_topology
     ours = ComputeNode.from_nova(nova_node(pools, numa_topology=text))
+    ours.update_inventories({PCI: PCIInventory([gpu("3b", 1)])})
     asked = devices("10de:2330", affinity="required")
     found = ours.inventories.fit({NUMA: ro.numa(dedicated=2), PCI: asked})
     assert found[NUMA].host_cells == {1}

@@ -43,7 +43,7 @@ from resource_objects.resources.pci import (
     PCIAmount,
     PCIInventory,
 )
-from tests.support.counted_devices import counted_devices
+from tests.support.pci_devices import counted_devices
 
 os.environ.setdefault("OS_NOVA_DISABLE_EVENTLET_PATCHING", "true")
 with warnings.catch_warnings():

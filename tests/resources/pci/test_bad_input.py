@@ -155,16 +155,10 @@ USAGE = [
         case(
             "InvalidDevice",
             lambda state=state: DeviceUse(PF, state, gone=True),  # type: ignore[misc]
-            f"state of {PF}: got '{state}', expected claimed or allocated: else nothing waits",
+            f"state of {PF}: got '{state}', expected claimed or allocated, of a removed device",
             f"gone and {state}",
         )
         for state in ("spent", "unavailable")
-    ),
-    case(
-        "InvalidDevice",
-        lambda: DeviceUse(PF, "claimed", then=gpu()),
-        f"what {PF} is then: got '{GPU}', expected a device at that address",
-        "another device then",
     ),
 ]
 

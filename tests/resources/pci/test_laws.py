@@ -27,6 +27,7 @@ from resource_objects.resources.pci import (
 )
 from tests.resources.pci.hosts import host, how, nic, rarely_fits, refused
 from tests.support.lengths import examples
+from tests.support.pci_devices import put_in_state
 from tests.support.pci_reference import faults
 from tests.support.pci_reference import states as pci_reference_states
 from tests.support.pci_strategies import (
@@ -127,7 +128,7 @@ def test_giving_back_what_was_taken_restores_the_inventory(
     assume(not is_for_one_use(inventory, assigned))
     inventory.consume(assigned)
     if is_allocated:
-        inventory.allocate(assigned)
+        put_in_state(inventory, assigned, "allocated")
     back = inventory.consume(-assigned)
     assert back == -assigned and -back == assigned
     assert inventory == before and inventory.states() == before.states()
@@ -149,7 +150,7 @@ def test_what_is_for_one_use_is_spent_until_it_is_reset(question: PCIQuestion) -
     assert held(inventory) == held(before) | dict.fromkeys(once, "spent")
     assert inventory.can_provide(assigned) is not bool(once)
     for address in once:
-        inventory.reset(address)
+        put_in_state(inventory, address, None)
     assert inventory == before and inventory.states() == before.states()
 
 
@@ -382,7 +383,7 @@ def test_what_was_decided_before_does_not_change_what_is_decided(seed: int) -> N
             used.consume(-taken)
     for address, state in used.states().items():
         if state == "spent" and fresh.state(address) != "spent":
-            used.reset(address)
+            put_in_state(used, address, None)
     assert used == fresh
     answers = []
     for inventory in (used, fresh):

@@ -28,6 +28,7 @@ from resource_objects.resources.pci import (
 from resource_objects.resources.records import StoredPart
 from resource_objects.testing.refusals import raises_code
 from tests.resources.pci.hosts import PF, VFS, cells, gpu, host, nic, part, used, whole
+from tests.support.pci_devices import put_in_state
 
 GPU = "0000:01:00.0"
 PLAIN = Device(PF, "8086", "1572")
@@ -74,7 +75,7 @@ def test_giving_back_that_fails_half_way_takes_nothing_back(
     taken = place.consume({"DEVICES": devices("PGPU"), "VCPU": 1})
     there = place["DEVICES"]
     assert isinstance(there, PCIInventory)
-    there.allocate(taken["DEVICES"])
+    put_in_state(there, taken["DEVICES"], "allocated")
     there.rediscover(now)
     before = place.obj_to_primitive()
 
@@ -96,6 +97,7 @@ def test_what_is_held_and_contradicts_what_is_there_stays_valid_whenever_it_is_f
     taken = inventory.consume(ANY_VF)
     inventory.rediscover([PLAIN])
     inventory.consume(-taken)
+    inventory.rediscover([PLAIN])
     assert PCIInventory.obj_from_primitive(inventory.obj_to_primitive()) == host(PLAIN)
 
 
@@ -103,15 +105,11 @@ def test_a_part_of_a_plain_device_waits_only_if_it_is_said_for_what() -> None:
     with pytest.raises(InvalidInput, match="expected type-PF"):
         host(PLAIN, part(0), usage=used(vf0="claimed"))
     assert host(PLAIN, part(0), usage=[DeviceUse(VFS[0], "claimed", gone=True)]).free == 0
-    split = DeviceUse(PF, "claimed", then=whole())
-    assert host(PLAIN, part(0), usage=[split]).states()[VFS[0]] == "unclaimable"
 
 
-@pytest.mark.parametrize("waits", ["gone", "changed"])
-def test_a_part_that_waits_takes_nothing_from_others_where_it_is_kept(waits: str) -> None:
+def test_a_part_that_waits_takes_nothing_from_others_where_it_is_kept() -> None:
     """It is used, and not withheld beside that: the other VF is free."""
-    then = part(0, numa_node=1) if waits == "changed" else None
-    use = DeviceUse(VFS[0], "allocated", then=then, gone=then is None)
+    use = DeviceUse(VFS[0], "allocated", gone=True)
     (kept,) = host(nic(2), usage=[use]).parts()
     records = kept.inventory.to_records()
     by_class = {record.resource_class: record for record in records}
@@ -123,19 +121,6 @@ def test_a_part_that_waits_takes_nothing_from_others_where_it_is_kept(waits: str
     again = DEVICES.inventory_from_parts([StoredPart(records, kept.inventory.describe(), units)])
     assert again.usage == (DeviceUse(VFS[0], "allocated", gone=True),)
     assert again.state(VFS[1]) == "available"
-
-
-def test_a_plain_device_that_is_split_when_it_is_freed_is_kept_and_read() -> None:
-    inventory = host(PLAIN)
-    inventory.consume(devices("8086:1572"))
-    inventory.rediscover(nic(1))
-    (kept,) = inventory.parts()
-    for taken in ((PF,), ()):
-        units = {"CUSTOM_PCI_8086_1572": taken}
-        part_ = StoredPart(kept.inventory.to_records(), kept.inventory.describe(), units)
-        assert DEVICES.inventory_from_parts([part_]).free == 0, (
-            "until it is described as it is then"
-        )
 
 
 def test_descriptions_that_contradict_themselves_are_no_inventory() -> None:

@@ -11,6 +11,7 @@ from resource_objects.interop.nova.pci_pools import device_pools
 from resource_objects.resources.pci import Device, DeviceUse, PCIInventory, devices
 from resource_objects.testing.refusals import raises_code
 from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, part, refused, rules, used, whole
+from tests.support.pci_devices import put_in_state
 
 GPU = "0000:01:00.0"
 ANY_VF = devices("8086:154c")
@@ -28,7 +29,7 @@ def test_what_is_new_is_added() -> None:
     """discovery: a device that was not there can be had from now on."""
     inventory = host(gpu())
     said = inventory.rediscover([gpu(1), gpu()])
-    assert said.added == ("0000:02:00.0",) and not (said.removed or said.changed or said.waiting)
+    assert said.added == ("0000:02:00.0",) and not (said.removed or said.changed or said.retained)
     assert known(inventory) == [GPU, "0000:02:00.0"]
     assert len(inventory.consume(devices("PGPU", 2)).addresses) == 2
 
@@ -60,39 +61,33 @@ def test_what_is_gone_and_free_is_removed() -> None:
     assert known(inventory) == ["0000:02:00.0"]
 
 
-@pytest.mark.parametrize("is_allocated", [False, True], ids=["claimed", "allocated"])
-def test_what_is_gone_and_in_use_is_kept_and_removed_when_it_is_freed(is_allocated: bool) -> None:
-    """gone device: if in use kept, remembered, and removed when freed."""
+@pytest.mark.parametrize("state", ["claimed", "allocated"])
+def test_what_is_gone_and_in_use_stays_until_it_is_freed(state: str) -> None:
+    """gone device: if in use kept, and removed by the next discovery after it is freed."""
     inventory = host(gpu(), gpu(1))
     taken = inventory.consume(devices("PGPU", address=GPU))
-    if is_allocated:
-        inventory.allocate(taken)
-    state = inventory.state(GPU)
-    assert inventory.rediscover([gpu(1)]).waiting == (GPU,)
+    put_in_state(inventory, taken, state)
+    assert inventory.rediscover([gpu(1)]).retained == (GPU,)
     assert inventory.usage == (DeviceUse(GPU, state, gone=True),)
     assert inventory.state(GPU) == state and known(inventory) == [GPU, "0000:02:00.0"]
     inventory.consume(-taken)
+    assert inventory.free == 1 and inventory.state(GPU) == "spent", "nobody gets it again"
+    assert inventory.rediscover([gpu(1)]).removed == (GPU,)
     assert inventory == host(gpu(1)), "nothing of it is left"
 
 
-def test_what_was_gone_and_is_there_again_stays() -> None:
+@pytest.mark.parametrize("is_freed", [True, False])
+def test_what_was_gone_and_is_there_again_can_be_had(is_freed: bool) -> None:
     inventory = host(gpu())
     taken = inventory.consume(devices("PGPU"))
     inventory.rediscover([])
+    if is_freed:
+        inventory.consume(-taken)
     inventory.rediscover([gpu()])
-    assert inventory.usage == (DeviceUse(GPU, "claimed"),)
-    inventory.consume(-taken)
+    if not is_freed:
+        assert inventory.usage == (DeviceUse(GPU, "claimed"),)
+        inventory.consume(-taken)
     assert inventory == host(gpu())
-
-
-def test_a_claim_is_allocated_although_the_device_is_gone_meanwhile() -> None:
-    inventory = host(gpu())
-    taken = inventory.consume(devices("PGPU"))
-    inventory.rediscover([])
-    inventory.allocate(taken)
-    assert inventory.usage == (DeviceUse(GPU, "allocated", gone=True),)
-    inventory.consume(-taken)
-    assert inventory == host()
 
 
 def test_what_is_for_one_use_and_is_gone_leaves_nothing_when_it_is_freed() -> None:
@@ -100,6 +95,7 @@ def test_what_is_for_one_use_and_is_gone_leaves_nothing_when_it_is_freed() -> No
     taken = inventory.consume(devices("PGPU", address=GPU))
     inventory.rediscover([gpu(1)])
     inventory.consume(-taken)
+    inventory.rediscover([gpu(1)])
     assert inventory == host(gpu(1))
     assert PCIInventory.obj_from_primitive(inventory.obj_to_primitive()) == inventory
 
@@ -118,30 +114,34 @@ def test_a_pf_that_is_gone_leaves_a_vf_that_somebody_has(state: str) -> None:
     """gone device: the PF is removed, for nobody has it; its VF is kept."""
     inventory = host(nic(2), usage=used(vf0=state))
     said = inventory.rediscover([])
-    assert (said.removed, said.waiting) == ((PF, VFS[1]), (VFS[0],))
+    assert (said.removed, said.retained) == ((PF, VFS[1]), (VFS[0],))
     assert inventory.states() == {VFS[0]: state}
     inventory.rediscover(nic(2))
     expected = {"claimed": "unclaimable", "allocated": "unavailable"}[state]
     assert inventory.states() == {PF: expected, VFS[0]: state, VFS[1]: "available"}
 
 
-def test_a_vf_that_is_gone_leaves_a_pf_that_somebody_has() -> None:
-    """gone device: who takes a PF may make it have no VFs any more."""
+def test_vfs_that_are_gone_stay_with_a_pf_that_somebody_has() -> None:
+    """They went with the card: its allocation names them."""
     inventory = host(nic(2))
     taken = inventory.consume(devices("8086:*", types=["type-PF"]))
-    assert inventory.rediscover([whole()]).removed == VFS[:2]
-    assert inventory.states() == {PF: "claimed"}
+    assert inventory.rediscover([whole()]).retained == VFS[:2]
+    assert inventory.states() == {PF: "claimed", **dict.fromkeys(VFS[:2], "spent")}
     inventory.consume(-taken)
+    assert not inventory.can_provide(ANY_VF)
+    inventory.rediscover([whole()])
     assert inventory == host(whole())
 
 
-def test_vfs_that_are_new_are_not_to_be_had_while_somebody_has_the_pf() -> None:
+def test_vfs_that_are_new_wait_while_somebody_has_the_pf() -> None:
     inventory = host(whole())
     taken = inventory.consume(devices("8086:*", types=["type-PF"]))
-    assert inventory.rediscover(nic(2)).added == VFS[:2]
-    assert inventory.states() == {PF: "claimed", **dict.fromkeys(VFS[:2], "unclaimable")}
-    assert rules(refused(inventory, ANY_VF)) == ["capacity"]
+    said = inventory.rediscover(nic(2))
+    assert (said.added, said.retained) == ((), VFS[:2])
+    assert inventory.states() == {PF: "claimed"}
+    assert rules(refused(inventory, ANY_VF)) == ["no_inventory"]
     inventory.consume(-taken)
+    assert inventory.rediscover(nic(2)).added == VFS[:2]
     assert set(inventory.states().values()) == {"available"}
 
 
@@ -157,39 +157,23 @@ def test_what_changed_and_is_free_is_as_it_is_now() -> None:
 
 @pytest.mark.parametrize("state", ["claimed", "allocated"])
 def test_what_changed_and_is_in_use_stays_as_it_was_until_it_is_freed(state: str) -> None:
-    """changed device in use: new properties kept and applied on free."""
+    """changed device in use: the next discovery after it is freed changes it."""
     inventory = host(gpu())
     taken = inventory.consume(devices("PGPU"))
-    if state == "allocated":
-        inventory.allocate(taken)
-    changed, later = gpu(resource_class="VGPU", numa_node=1), gpu(resource_class="VGPU")
-    assert inventory.rediscover([changed]).waiting == (GPU,)
-    assert inventory.device(GPU) == gpu()
-    assert inventory.usage == (DeviceUse(GPU, state, then=changed),)
-    inventory.rediscover([later])
-    assert inventory.usage == (DeviceUse(GPU, state, then=later),), "the last look counts"
+    put_in_state(inventory, taken, state)
+    changed = gpu(resource_class="VGPU", numa_node=1)
+    assert inventory.rediscover([changed]).retained == (GPU,)
+    assert inventory.device(GPU) == gpu() and inventory.usage == (DeviceUse(GPU, state),)
     inventory.consume(-taken)
-    assert inventory == host(later)
+    assert inventory.rediscover([changed]).changed == (GPU,)
+    assert inventory == host(changed)
     assert rules(refused(inventory, devices("PGPU"))) == ["no_inventory"]
     assert inventory.can_provide(devices("VGPU"))
 
 
-def test_what_changed_and_changed_back_is_as_it_was() -> None:
-    inventory = host(gpu())
-    inventory.consume(devices("PGPU"))
-    inventory.rediscover([gpu(numa_node=1)])
-    inventory.rediscover([gpu()])
-    assert inventory.usage == (DeviceUse(GPU, "claimed"),)
-
-
-def test_what_changed_and_is_gone_is_gone() -> None:
-    inventory = host(gpu())
-    taken = inventory.consume(devices("PGPU"))
-    inventory.rediscover([gpu(numa_node=1)])
-    inventory.rediscover([])
-    assert inventory.usage == (DeviceUse(GPU, "claimed", gone=True),)
-    inventory.consume(-taken)
-    assert inventory.devices == ()
+def test_facts_that_no_request_matches_are_no_reason() -> None:
+    inventory = host(gpu(), usage=[DeviceUse(GPU, "claimed")])
+    assert not any(inventory.rediscover([gpu(facts={"mac_address": "00:11:22:33:44:55"})]))
 
 
 def test_what_was_for_one_use_is_spent_as_it_is_now() -> None:
@@ -198,6 +182,7 @@ def test_what_was_for_one_use_is_spent_as_it_is_now() -> None:
     changed = gpu(one_time_use=True, numa_node=1)
     inventory.rediscover([changed])
     inventory.consume(-taken)
+    inventory.rediscover([changed])
     assert inventory.device(GPU) == changed
     assert inventory.usage == (DeviceUse(GPU, "spent"),)
 
@@ -229,11 +214,11 @@ def test_a_device_that_is_split_now_is_counted_with_its_vfs() -> None:
 
 
 @pytest.mark.parametrize("state", ["claimed", "allocated"])
-def test_a_pf_that_lost_a_vf_somebody_has_waits_with_it(state: str) -> None:
-    """changed type: devices in use are remembered; a look is never refused for what is there."""
+def test_a_pf_that_lost_a_vf_somebody_has_waits_for_it(state: str) -> None:
+    """changed type: a discovery is never refused for what there is."""
     inventory = host(nic(2), usage=used(vf0=state))
     held = host(nic(2)).fit(devices("8086:154c", address=VFS[0]))
-    inventory.rediscover([PLAIN])
+    assert inventory.rediscover([PLAIN]).retained == (PF, VFS[0])
     assert inventory.state(VFS[0]) == state
     assert not inventory.can_provide(devices("8086:1572", types=["type-PCI", "type-PF"])), (
         "what was split off it is in use"
@@ -247,13 +232,14 @@ def test_a_pf_that_somebody_has_and_that_lost_its_vfs_is_plain_when_it_is_freed(
     inventory = host(nic(2))
     taken = inventory.consume(devices("8086:*", types=["type-PF"]))
     inventory.rediscover([PLAIN])
-    assert inventory.states() == {PF: "claimed"}
+    assert inventory.state(PF) == "claimed"
     inventory.consume(-taken)
+    inventory.rediscover([PLAIN])
     assert inventory == host(PLAIN)
 
 
 def test_a_plain_device_that_somebody_has_is_split_when_it_is_freed() -> None:
-    """changed type: as long as it is held it is what it was, and its new VFs are nobody's."""
+    """changed type: as long as it is held it is what it was, and its new VFs wait."""
     inventory = host(PLAIN)
     taken = inventory.consume(devices("8086:1572"))
     inventory.rediscover(nic(2))

@@ -9,11 +9,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from resource_objects.exceptions import CapacityException
 from resource_objects.reasons import Rule
 from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory, devices
 from resource_objects.testing.refusals import raises_code
 from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, part, refused, rules, used, whole
+from tests.support.pci_devices import put_in_state
 from tests.support.pci_reference import states as pci_reference_states
 from tests.support.pci_strategies import pci_usages
 
@@ -119,36 +119,22 @@ def test_a_part_whose_pf_is_not_offered_is_a_device_like_another() -> None:
 def test_claimed_to_allocated_a_pf_makes_its_vfs_unavailable() -> None:
     """claimed → allocated, PF: VFs become unavailable."""
     inventory = host(nic(2))
-    inventory.allocate(inventory.consume(this(PF)))
+    put_in_state(inventory, inventory.consume(this(PF)), "allocated")
     assert states(inventory) == ("allocated", "unavailable", "unavailable")
 
 
 def test_claimed_to_allocated_a_vf_makes_its_pf_unavailable() -> None:
     """claimed → allocated, VF: the parent becomes unavailable."""
     inventory = host(nic(2))
-    inventory.allocate(inventory.consume(this(VFS[0])))
+    put_in_state(inventory, inventory.consume(this(VFS[0])), "allocated")
     assert states(inventory) == ("unavailable", "allocated", "available")
 
 
 def test_what_somebody_claimed_and_another_allocated_is_unavailable() -> None:
     inventory = host(nic(3))
     inventory.consume(this(VFS[0]))
-    inventory.allocate(inventory.consume(this(VFS[1])))
+    put_in_state(inventory, inventory.consume(this(VFS[1])), "allocated")
     assert states(inventory) == ("unavailable", "claimed", "allocated", "available")
-
-
-@pytest.mark.parametrize("before", [None, "allocated", "spent", "unavailable"])
-def test_only_what_is_claimed_is_allocated(before: str | None) -> None:
-    """claimed → allocated; nothing changes where one of several is not claimed."""
-    fresh = host(gpu(), gpu(1))
-    assigned = fresh.fit(devices("PGPU", 2))
-    usage = [DeviceUse("0000:01:00.0", "claimed")]
-    usage += [DeviceUse("0000:02:00.0", before)] if before else []
-    inventory = host(gpu(), gpu(1), usage=usage)
-    with pytest.raises(CapacityException, match="PGPU") as refusal:
-        inventory.allocate(assigned)
-    assert [reason.unit for reason in refusal.value.reasons] == ["0000:02:00.0"]
-    assert inventory.usage == tuple(usage)
 
 
 # --- claimed or allocated to available ------------------------------------------------------------
@@ -160,7 +146,7 @@ def test_to_available_a_pf_frees_all_its_vfs(is_allocated: bool) -> None:
     inventory = host(nic(3))
     taken = inventory.consume(this(PF))
     if is_allocated:
-        inventory.allocate(taken)
+        put_in_state(inventory, taken, "allocated")
     assert inventory.free == 0
     inventory.consume(-taken)
     assert states(inventory) == ("available",) * 4
@@ -173,8 +159,8 @@ def test_to_available_a_vf_frees_its_pf_once_no_other_is_taken(is_allocated: boo
     inventory = host(nic(2))
     first, second = (inventory.consume(this(address)) for address in VFS[:2])
     if is_allocated:
-        inventory.allocate(first)
-        inventory.allocate(second)
+        put_in_state(inventory, first, "allocated")
+        put_in_state(inventory, second, "allocated")
     inventory.consume(-first)
     assert inventory.state(PF) == ("unavailable" if is_allocated else "unclaimable")
     assert inventory.state(VFS[0]) == "available"
@@ -186,12 +172,12 @@ def test_what_is_for_one_use_is_spent_when_it_is_given_back() -> None:
     """The named exception of law 3: it is available again once somebody resets it."""
     inventory = host(gpu(one_time_use=True))
     taken = inventory.consume(devices("PGPU"))
-    inventory.allocate(taken)
+    put_in_state(inventory, taken, "allocated")
     inventory.consume(-taken)
     assert states(inventory) == ("spent",) and inventory.free == 0
     assert rules(refused(inventory, devices("PGPU"))) == ["capacity"]
     assert rules(refused(inventory, -taken)) == ["used_below_zero"]
-    inventory.reset("0000:01:00.0")
+    put_in_state(inventory, "0000:01:00.0", None)
     assert states(inventory) == ("available",)
     assert inventory.consume(devices("PGPU")) == taken
 
@@ -202,17 +188,8 @@ def test_a_pf_for_one_use_is_spent_with_its_vfs() -> None:
     inventory.consume(-taken)
     assert states(inventory) == ("spent", "unavailable")
     assert rules(refused(inventory, ANY_VF)) == ["capacity"]
-    inventory.reset(PF)
+    put_in_state(inventory, PF, None)
     assert states(inventory) == ("available", "available")
-
-
-@pytest.mark.parametrize("state", [None, "claimed", "allocated", "unavailable"])
-def test_only_what_is_spent_is_reset(state: str | None) -> None:
-    usage = [DeviceUse("0000:01:00.0", state)] if state else []
-    inventory = host(gpu(one_time_use=True), usage=usage)
-    with raises_code("InvalidDevice", match=f"0000:01:00.0: got '{state or 'available'}'"):
-        inventory.reset("0000:01:00.0")
-    assert inventory.usage == tuple(usage)
 
 
 # --- to removed -----------------------------------------------------------------------------------
@@ -221,39 +198,21 @@ def test_only_what_is_spent_is_reset(state: str | None) -> None:
 def test_available_to_removed() -> None:
     """available → removed → deleted: it is not there any more."""
     inventory = host(gpu(), gpu(1))
-    inventory.remove("0000:01:00.0")
+    inventory.rediscover([gpu(1)])
     assert [device.address for device in inventory.devices] == ["0000:02:00.0"]
     with raises_code("InvalidDevice", match=r"0000:01:00\.0"):
         inventory.state("0000:01:00.0")
     assert rules(refused(inventory, devices("PGPU", 2))) == ["capacity"]
 
 
-@pytest.mark.parametrize("holder", ["pf", "vf0"])
 @pytest.mark.parametrize("state", ["claimed", "allocated"])
-def test_unclaimable_and_unavailable_to_removed(holder: str, state: str) -> None:
-    """unavailable, unclaimable → removed: what nobody holds goes, whoever holds its relative."""
-    inventory = host(nic(2), usage=used(**{holder: state}))
-    gone = VFS[0] if holder == "pf" else PF
-    assert inventory.state(gone) == ("unclaimable" if state == "claimed" else "unavailable")
-    inventory.remove(gone)
-    assert gone not in inventory.states()
-    assert inventory.usage == tuple(used(**{holder: state}))
-
-
-@pytest.mark.parametrize("state", ["claimed", "allocated"])
-def test_what_somebody_has_is_not_removed(state: str) -> None:
-    """removed: refused with an owner."""
+def test_unclaimable_and_unavailable_to_removed(state: str) -> None:
+    """unavailable, unclaimable → removed: a PF of which a VF is allocated."""
     inventory = host(nic(2), usage=used(vf0=state))
-    with raises_code("InvalidDevice", match=VFS[0]):
-        inventory.remove(VFS[0])
-    assert states(inventory) == states(host(nic(2), usage=used(vf0=state)))
-
-
-def test_what_is_spent_is_removed_with_its_usage() -> None:
-    address = "0000:01:00.0"
-    inventory = host(gpu(one_time_use=True), usage=[DeviceUse(address, "spent")])
-    inventory.remove(address)
-    assert (inventory.devices, inventory.usage) == ((), ())
+    assert inventory.state(PF) == ("unclaimable" if state == "claimed" else "unavailable")
+    inventory.rediscover([part(0), part(1)])
+    assert PF not in inventory.states()
+    assert inventory.usage == tuple(used(vf0=state))
 
 
 # --- any state ------------------------------------------------------------------------------------

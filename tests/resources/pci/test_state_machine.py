@@ -1,4 +1,4 @@
-"""Devices over their lives, in any order: claimed, allocated, freed, removed, found anew, reset.
+"""Devices over their lives, in any order: claimed, allocated, freed, found anew, reset.
 
 A list of who holds what, and a naive account of what waits until somebody lets go, know in which
 state each device is; the inventory never differs.
@@ -24,8 +24,8 @@ from hypothesis.stateful import (
 from resource_objects.exceptions import CapacityException, ForeignAmount
 from resource_objects.interop.nova.pci_pools import device_pools
 from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory, devices
-from resource_objects.testing.refusals import raises_code
 from tests.support.lengths import examples
+from tests.support.pci_devices import put_in_state
 from tests.support.pci_reference import has_assignment, states
 from tests.support.pci_strategies import pci_amounts, pci_devices
 
@@ -59,31 +59,44 @@ class Lives(RuleBasedStateMachine):
         return address in self.uses and self.uses[address].state in ("claimed", "allocated")
 
     def let_go(self, address: str) -> None:
-        """What waited takes effect; what was for one use is spent, if it is still there."""
+        """What was removed, or was for one use, is not given out again."""
         use = self.uses.pop(address)
-        once = self.there[address].one_time_use
-        if use.gone:
-            del self.there[address]
-            return
-        if use.then is not None:
-            self.there[address] = use.then
-        if once:
+        if use.gone or self.there[address].one_time_use:
             self.uses[address] = DeviceUse(address, "spent")
 
     def look(self, now: dict[str, Device]) -> None:
-        """What is held stays as it was and waits; all else is as it is now."""
-        for address, old in list(self.there.items()):
-            new = now.get(address)
-            if self.is_held(address):
-                state = self.uses[address].state
-                then = None if new == old else new
-                self.uses[address] = DeviceUse(address, state, then=then, gone=new is None)
-            elif new is None:
-                del self.there[address]
-                self.uses.pop(address, None)
+        """What is held stays as it was; all else is as it is now, unless the two contradict."""
+        held = {address for address in self.there if self.is_held(address)}
+        cards = {address for address in held if self.there[address].type == "type-PF"}
+        kept = {a for a, device in self.there.items() if a in held or device.parent in cards}
+        then = {**now, **{a: self.there[a].replace(withdrawn=a not in now) for a in kept}}
+        while self.resolve(then, kept, cards):
+            pass
+        for address in {*self.uses} - held:
+            if address not in then or self.there[address].withdrawn:
+                del self.uses[address]
+        for address in then.keys() & kept:
+            if address in held:
+                self.uses[address] = self.uses[address].replace(gone=address not in now)
+            elif address not in now:
+                self.uses[address] = DeviceUse(address, "spent")
+        self.there = then
+
+    def resolve(self, then: dict[str, Device], kept: set[str], cards: set[str]) -> bool:
+        """Resolve one contradiction; return False if there is none."""
+        for part in sorted(then.values(), key=lambda device: device.address):
+            whole = then.get(part.parent or "")
+            is_new = part.address not in self.there and part.parent in cards
+            if whole is None or (whole.type == "type-PF" and not is_new):
+                continue
+            if part.address not in kept:
+                del then[part.address]
+            elif whole.address in self.there and self.there[whole.address].type == "type-PF":
+                then[whole.address] = self.there[whole.address]
             else:
-                self.there[address] = new
-        self.there.update({a: d for a, d in now.items() if a not in self.there})
+                del then[whole.address]
+            return True
+        return False
 
     # --- what may happen ---
 
@@ -113,15 +126,10 @@ class Lives(RuleBasedStateMachine):
 
     @rule(target=allocations, assigned=consumes(claims))
     def allocate(self, assigned: PCIAmount) -> PCIAmount:
-        self.inventory.allocate(assigned)
+        put_in_state(self.inventory, assigned, "allocated")
         for address in assigned.addresses:
             self.uses[address] = self.uses[address].replace(state="allocated")
         return assigned
-
-    @rule(assigned=allocations)
-    def allocate_again(self, assigned: PCIAmount) -> None:
-        with pytest.raises(CapacityException):
-            self.inventory.allocate(assigned)
 
     def free(self, assigned: PCIAmount) -> None:
         self.inventory.consume(-assigned)
@@ -143,29 +151,15 @@ class Lives(RuleBasedStateMachine):
             self.inventory.fit(assigned)
 
     @rule(chance=chances)
-    def remove(self, chance: random.Random) -> None:
-        if not self.there:
-            return
-        address = chance.choice(sorted(self.there))
-        if self.is_held(address):
-            with raises_code("InvalidDevice", match=address):
-                self.inventory.remove(address)
-            return
-        self.inventory.remove(address)
-        del self.there[address]
-        self.uses.pop(address, None)
-
-    @rule(chance=chances)
     def reset(self, chance: random.Random) -> None:
         if not self.there:
             return
         spent = [address for address, use in self.uses.items() if use.state == "spent"]
-        address = chance.choice(sorted(spent or self.there))
+        spent = [address for address in spent if not self.there[address].withdrawn]
         if not spent:
-            with raises_code("InvalidDevice", match=address):
-                self.inventory.reset(address)
             return
-        self.inventory.reset(address)
+        address = chance.choice(sorted(spent))
+        put_in_state(self.inventory, address, None)
         del self.uses[address]
 
     @rule(chance=chances, split=st.booleans())
@@ -188,9 +182,11 @@ class Lives(RuleBasedStateMachine):
             if now[address].type == "type-PCI":
                 for part in parts:
                     del now[part]
+        before = self.there
         said = self.inventory.rediscover(now.values())
-        assert set(said.added) == now.keys() - self.there.keys()
         self.look(now)
+        assert set(said.added) == self.there.keys() - before.keys()
+        assert set(said.removed) == before.keys() - self.there.keys()
 
     # --- what is always so ---
 

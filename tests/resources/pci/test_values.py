@@ -24,7 +24,7 @@ from resource_objects.resources.pci import (
     devices,
 )
 from resource_objects.resources.records import AmountRecord
-from tests.resources.pci.hosts import PF, VFS, gpu, how, nic, part, whole
+from tests.resources.pci.hosts import PF, VFS, gpu, how, nic, part
 from tests.support.pci_strategies import (
     PCIQuestion,
     pci_amounts,
@@ -88,7 +88,6 @@ def test_usage_is_held_by_somebody_or_used_up() -> None:
         for state in ("claimed", "allocated", "spent", "unavailable")
     }
     assert held == {"claimed": True, "allocated": True, "spent": False, "unavailable": False}
-    assert DeviceUse(PF, "claimed", then=whole(numa_node=1)).is_held
     assert DeviceUse(PF, "allocated", gone=True).is_held
 
 

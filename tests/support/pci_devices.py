@@ -1,11 +1,11 @@
-"""Devices for the counts of Nova's ``pci_stats``."""
+"""Devices of tests: made of the counts of ``pci_stats``, and put into another state."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from resource_objects.interop.nova import DevicePool
-from resource_objects.resources.pci import Device
+from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory
 from resource_objects.resources.pci.device import PARTS
 
 
@@ -25,3 +25,14 @@ def counted_devices(pools: Iterable[DevicePool]) -> list[Device]:
             for place in range(pool.count)
         ]
     return devices
+
+
+def put_in_state(inventory: PCIInventory, devices: PCIAmount | str, state: str | None) -> None:
+    """Put devices of an inventory into a state, such as ``allocated``; None: free."""
+    addresses = {devices} if isinstance(devices, str) else set(devices.addresses)
+    uses = {use.address: use for use in inventory.usage}
+    for address in addresses:
+        use = uses.pop(address, None)
+        if state is not None:
+            uses[address] = DeviceUse(address, state) if use is None else use.replace(state=state)
+    inventory.update(usage=tuple(uses.values()))
