@@ -5,9 +5,8 @@
 ``columns``         how resources are kept in columns; ``located_columns``: in those that say where
 ``rows``            foreign records: rows of ``compute_nodes`` and Nova's own objects
 ``stated``          what somebody states of a node: inventories, and figures for a ledger
-``binding``         the host that a node is bound to, as it was read, and what is pending on top
-``adoption``        what a record says is used, and no consumer of the ledger explains
-``saving``          how a bound node is saved: merged, decided, sent
+``view``            HostView: a host of a ledger as inventories to allocate from, and its save
+``adoption``        the adoption of hosts that were in use before the ledger knew them
 ``machine``         Machine: what a machine has; ``linux``, ``sysfs``: reading one from its files
 ``libvirt``         reading a machine from the XML of libvirt
 ``discovery``       the plug-in point of readers of machines

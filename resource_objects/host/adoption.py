@@ -1,20 +1,20 @@
-"""What a host's record says is used, and no consumer of the ledger explains. Pure.
+"""The state of a host in a ledger, and the adoption of hosts that were in use before. Pure.
 
-A host that is in use before a ledger knows of it must not look empty there. So the first save of a
-record *adopts*: whatever the record says is used, and consumers of the ledger do not hold, is from
-then on held by the host's *unattributed* consumer, CPUs and devices by name. That happens once, and
-is noted at the host (``Provider.adopted_at``). What a record says beyond the ledger after that is
-*drift*: it is reported, and nothing is written, for the ledger knows better who holds what.
+A host that is in use before a ledger knows it must not look empty there. So the first save of its
+record *adopts* it: the usage that the record reports and that no consumer of the ledger explains is
+allocated to the host's *unattributed* consumer, dedicated CPUs and devices by name. That happens
+once and is recorded at the host (``Provider.adopted_at``). What a record reports beyond the ledger
+later is *drift*: it is returned and not written, because the ledger knows the consumers.
 
-How much is unexplained is found part by part (a cell, a device), then for the host as a whole:
+Usage is compared part by part (a cell, a device), then for the host as a whole:
 
-* what has a name (a dedicated CPU, a device) is explained by whoever holds it, or by somebody who
-  took as many by count and did not name them;
-* a count is explained by what is used of it there, by whomever;
-* of the host's own counts the parts explain what they share with it. Nova's ``vcpus_used`` counts
-  dedicated vCPUs too, and does not say how many; those that consumers of the ledger hold explain as
-  many of it. Of the others nobody knows, so they count twice until somebody attributes them: a host
-  is never freer after it was adopted than its record said.
+* a unit (a dedicated CPU, a device) is explained by its consumer, or by a consumer that allocated
+  the same number of units without naming them;
+* an amount is explained by the usage of the same class at the same part;
+* a count of the host is also explained by the shares that parts use of it. Nova's ``vcpus_used``
+  includes dedicated vCPUs without a figure of their own: the dedicated CPUs of the ledger's
+  consumers explain as many of it. Others are counted twice until they are attributed. So a host
+  never has more free capacity after its adoption than its record reported.
 
 ``pci_stats`` counts free devices and names none: it is not adopted. Devices are adopted from an
 inventory that lists them.
@@ -23,65 +23,62 @@ inventory that lists them.
 from __future__ import annotations
 
 import dataclasses
+import datetime
+import functools
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from resource_objects.host.columns import (
-    COUNTS,
-    aside_of,
-    beside_of,
-    columns,
-    count_of,
-    members,
-)
-from resource_objects.providers import Provider
+from resource_objects.host.columns import COUNTS, aside_of, beside_of, columns, count_of, members
+from resource_objects.host.holdings import Holdings
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.orders import Key, Use
-from resource_objects.resources import IntegerInventory, Inventories, Inventory
+from resource_objects.providers.composite import LocatedView, LocatedViews
+from resource_objects.providers.dry_run import with_taken
+from resource_objects.providers.holders import unattributed
+from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Use
+from resource_objects.providers.tree_shape import free_removed_units
+from resource_objects.resources import IntegerInventory, Inventories, Inventory, resource
 from resource_objects.resources.placed import PlacedInventory, unit_count
 from resource_objects.resources.records import AmountRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Record:
-    """What a record of a host says is used.
+class RecordedUsage:
+    """The usage that the record of a host reports.
 
-    ``figures`` are used figures of counts that the record has no total of. What the host keeps for
-    itself is within used figures of a record; ``knows_reserved`` is whether it is taken out here.
+    ``without_total`` are used figures of counts that the record has no total of. The used figures
+    of a record include the amounts that the host reserves for itself; ``knows_reserved`` is whether
+    these are subtracted here.
     """
 
     inventories: Inventories
-    figures: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    without_total: Mapping[str, int] = dataclasses.field(default_factory=dict)
     knows_reserved: bool = True
 
-    def need(self, kept: Iterable[str]) -> dict[str, int]:
-        """Return how much it says is used of each count of the host.
+    def counts(self, placed: Iterable[str]) -> dict[str, int]:
+        """Return the recorded usage of each count of the host.
 
-        :param kept: what lies over the tree of the host in the ledger: what other columns say is
-            used beside a count can only be counted there
+        :param placed: the placed resources of the host in the ledger: what other ones use next to
+            a count can only be counted in it
         """
-        there, by_name = set(kept), members(self.inventories)
-        found = dict(self.figures)
+        stored, by_name = set(placed), members(self.inventories)
+        counts = dict(self.without_total)
         for name, inventory in by_name.items():
             if isinstance(inventory, IntegerInventory):
-                found[name] = inventory.used
+                counts[name] = inventory.used
         for name in COUNTS:
-            beside = sum(
+            separate = sum(
                 column.beside(name, by_name, False)
                 for column in columns()
-                if column.resource not in there
+                if column.resource not in stored
             )
-            if beside:
-                found[name] = found.get(name, 0) + beside
-        return found
+            if separate:
+                counts[name] = counts.get(name, 0) + separate
+        return counts
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Drift:
-    """What a record says and the ledger does not know. True if there is any.
-
-    ``uses`` are what it says is used, of a host that was adopted: by provider and class, units by
-    name.
+    """The usage that a record reports and the ledger of its adopted host lacks. True if any.
 
     >>> print(Drift((Use("", "PCPU", 1, ("cpu4",), "host0/numa0"),)))
     host0/numa0: PCPU=1 (cpu4) that no consumer holds
@@ -101,89 +98,169 @@ class Drift:
         return "\n".join(lines)
 
 
-def unexplained(
-    record: Record, host: Provider, kept: Iterable[str], seen: Inventories, columns: Columns
-) -> tuple[Use, ...]:
-    """Return what a record says is used of a host and no consumer holds. Cost: linear in the rows.
+@dataclasses.dataclass(frozen=True)
+class HostState:
+    """A host in its tree, as it was read at one moment."""
 
-    :param host: the provider, with all below it
-    :param kept: what lies over its tree, by resource
-    :param seen: what a view of the host has, as the ledger says
-    :param columns: the rows of the tree
+    number: int
+    columns: Columns
+
+    @classmethod
+    def find(cls, columns: Columns, key: str) -> HostState | None:
+        """Return the host of a name or uuid, None if it does not exist."""
+        index = columns.index
+        number = index.numbers.get(key, index.numbers_by_name.get(key))
+        return None if number is None else cls(number, columns)
+
+    @property
+    def name(self) -> str:
+        """The name of the host."""
+        return self.columns.index.names[self.number]
+
+    @property
+    def uuid(self) -> str:
+        """The uuid of the host."""
+        return self.columns.index.uuids[self.number]
+
+    @property
+    def adopted_at(self) -> datetime.datetime | None:
+        """The time of its adoption, None if it was not adopted."""
+        providers = self.columns.providers
+        return providers.adopted_at[providers.provider_id.index(self.number)]
+
+    @functools.cached_property
+    def counts(self) -> Inventories:
+        """The inventories of the host itself."""
+        return self.columns.index.inventories_of(self.number)
+
+    @functools.cached_property
+    def holdings(self) -> Holdings:
+        """The allocations in its tree."""
+        return Holdings(self.columns)
+
+    @functools.cached_property
+    def placed(self) -> Mapping[str, LocatedView]:
+        """The placed inventories over its tree that have a column, by resource.
+
+        A provider below a root has none: cells and devices belong to the whole tree.
+        """
+        if self.columns.index.parents[self.number] is not None:
+            return {}
+        # removed devices are excluded: what a caller allocates can be saved
+        views = LocatedViews(self.columns, free_removed_units(self.columns))
+        kinds = [column.resource for column in columns() if resource(column.resource).is_placed]
+        of_tree = ((kind, views.of_tree(self.number, kind)) for kind in kinds)
+        return {kind: view for kind, view in of_tree if view is not None}
+
+    @functools.cached_property
+    def inventories(self) -> dict[str, Inventory]:
+        """Copies of all inventories that a compute node has of the host, by resource."""
+        counts, inventories = members(self.counts), dict[str, Inventory]()
+        for kind, view in self.placed.items():
+            column = next(column for column in columns() if column.resource == kind)
+            for name, inventory in column.stated(view.inventory, {}).items():
+                if name == kind:
+                    inventories[name] = inventory
+                elif name in counts:
+                    inventories[name] = counts[name].obj_clone()
+        for name in COUNTS:
+            if name in counts:
+                inventories[name] = counts[name].obj_clone()
+        return inventories
+
+    def count(self, name: str) -> IntegerInventory | None:
+        """Return the inventory of a count of the host, None if it has none."""
+        return count_of(self.counts, name)
+
+    def allocating(self, uses: Iterable[Use]) -> HostState:
+        """Return the state after its unattributed consumer allocated uses."""
+        columns = with_taken(self.columns, uses, unattributed(self.name))
+        return HostState(self.number, columns)
+
+
+def adoption_order(
+    host: HostState, record: RecordedUsage, stored: ConsumerRecord | None
+) -> ConsumerOrder | None:
+    """Return the order that allocates the unattributed usage of a host; None if there is none.
+
+    :param stored: the unattributed consumer of the host, None if it has no allocations
     """
-    there = {one.name: one for one in host.walk()}
-    found = list(_of_parts(record, host, set(kept), there, columns))
+    uses = unattributed_usage(host, record)
+    return allocation_of_used(unattributed(host.name), uses, stored, aggregate=True)
+
+
+def allocation_of_used(
+    consumer: str, uses: tuple[Use, ...], stored: ConsumerRecord | None, **fields: object
+) -> ConsumerOrder | None:
+    """Return the order that allocates amounts that are already in use; None without any.
+
+    :param stored: the record of the consumer, None if it has no allocations
+    """
+    fields |= {"adopts": True}
+    if not uses:
+        return None
+    if stored is None:
+        return ConsumerOrder.claim(consumer, uses, **fields)
+    return ConsumerOrder.adjust(consumer, uses, generation=stored.generation, **fields)
+
+
+def unattributed_usage(host: HostState, record: RecordedUsage) -> tuple[Use, ...]:
+    """Return the usage that a record reports and no consumer explains. Cost: linear in the rows."""
+    index, inventories = host.columns.index, host.inventories
+    uses = list(_usage_of_parts(host, record))
     explained: Counter[str] = Counter()
-    for use in found:
-        for share in there[use.provider].shares:
-            if (share.resource_class, share.of) == (use.resource_class, host.name):
-                explained[share.of_class] += use.amount * share.factor
-    for name, need in record.need(kept).items():
-        count = count_of(host.inventories, name)
+    for use in uses:
+        for name, of, of_class, factor in index.shares.get(index.numbers[use.provider_uuid], ()):
+            if (name, of) == (use.resource_class, host.number):
+                explained[of_class] += use.amount * factor
+    for name, amount in record.counts(host.placed).items():
+        count = host.count(name)
         if count is None:
             continue
         explained[name] += count.used
-        explained[name] += beside_of(name, seen, True) - beside_of(name, seen, False)
+        explained[name] += beside_of(name, inventories, True) - beside_of(name, inventories, False)
         if not record.knows_reserved:
-            explained[name] += count.reserved - aside_of(name, seen)
-        if need > explained[name]:
-            found.append(Use(host.uuid or "", name, need - explained[name], (), host.name))
-    return tuple(found)
+            explained[name] += count.reserved - aside_of(name, inventories)
+        if amount > explained[name]:
+            uses.append(Use(host.uuid, name, amount - explained[name], (), host.name))
+    return tuple(uses)
 
 
-def _of_parts(
-    record: Record,
-    host: Provider,
-    kept: Collection[str],
-    there: Mapping[str, Provider],
-    columns: Columns,
-) -> Iterator[Use]:
-    """Yield what of the cells and devices of a record nobody holds."""
-    taken = _Taken(columns)
+def _usage_of_parts(host: HostState, record: RecordedUsage) -> Iterator[Use]:
+    """Yield the usage of recorded cells and devices that no consumer explains, by provider."""
     for kind, inventory in members(record.inventories).items():
-        if not isinstance(inventory, PlacedInventory) or kind not in kept:
+        if not isinstance(inventory, PlacedInventory) or kind not in host.placed:
             continue
-        by_part: dict[str, list[AmountRecord]] = defaultdict(list)
+        by_name: dict[str, list[AmountRecord]] = defaultdict(list)
         for part, records in inventory.in_use():
-            by_part[f"{host.name}/{part}"] += records
-        for name, used in by_part.items():
-            if name in there and kind in there[name].inventories:
-                yield from taken.left(there[name], there[name].inventories[kind], used)
+            by_name[f"{host.name}/{part}"] += records
+        for provider in host.placed[kind].parts:
+            if provider.name in by_name:
+                stored = host.columns.index.inventories_of(provider.number)[kind]
+                uses = _unexplained(by_name[provider.name], provider.uuid, stored, host.holdings)
+                for use in uses:
+                    yield dataclasses.replace(use, provider=provider.name)
 
 
-class _Taken:
-    """What consumers hold in some columns, by provider's uuid and class."""
-
-    def __init__(self, columns: Columns) -> None:
-        uuid = columns.index.uuids
-        #: all units that somebody has: one that moved to another part is taken there too
-        self._units = {unit for _, unit, _, _ in zip(*columns.units, strict=True)}
-        self._named: dict[Key, set[str]] = defaultdict(set)
-        for number, unit, kind, _ in zip(*columns.units, strict=True):
-            self._named[uuid[number], kind].add(unit)
-        self._amounts: Counter[Key] = Counter()
-        for number, kind, _, amount in zip(*columns.allocations, strict=True):
-            self._amounts[uuid[number], kind] += amount
-
-    def left(
-        self, provider: Provider, inventory: Inventory, records: Iterable[AmountRecord]
-    ) -> Iterator[Use]:
-        """Yield what of some records nobody holds, by class."""
-        amounts: Counter[str] = Counter()
-        units: dict[str, list[str]] = defaultdict(list)
-        by_count: dict[str, int] = {}
-        uuid = provider.uuid or ""
-        for record in sorted(records, key=lambda one: not one.units):
-            name = record.resource_class
-            if name not in by_count:
-                named = unit_count(inventory, name, self._named[uuid, name])
-                by_count[name] = self._amounts[uuid, name] - named
-            if record.units and not self._units.isdisjoint(record.units):
-                continue
-            explained = min(record.amount, max(0, by_count[name]))
-            by_count[name] -= explained
-            if record.amount > explained:
-                amounts[name] += record.amount - explained
-                units[name] += record.units
-        for name, amount in amounts.items():
-            yield Use(uuid, name, amount, tuple(units[name]), provider.name)
+def _unexplained(
+    records: Iterable[AmountRecord], provider: str, inventory: Inventory, holdings: Holdings
+) -> Iterator[Use]:
+    """Yield the usage of one part that no consumer explains, by class."""
+    amounts: Counter[str] = Counter()
+    units: dict[str, list[str]] = defaultdict(list)
+    without_units: dict[str, int] = {}  # the amounts that are allocated without names of units
+    for record in sorted(records, key=lambda record: not record.units):
+        name = record.resource_class
+        if name not in without_units:
+            named = unit_count(inventory, name, holdings.units(provider, name).keys())
+            without_units[name] = sum(holdings.of(provider, name).values()) - named
+        # a unit that moved to another part is allocated there
+        if record.units and not holdings.all_units.isdisjoint(record.units):
+            continue
+        explained = min(record.amount, max(0, without_units[name]))
+        without_units[name] -= explained
+        if record.amount > explained:
+            amounts[name] += record.amount - explained
+            units[name] += record.units
+    for name, amount in amounts.items():
+        yield Use(provider, name, amount, tuple(units[name]))

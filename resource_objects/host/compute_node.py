@@ -20,7 +20,7 @@ is kept. The ledger keeps it; a node is a view of one host.
 State is held once: plain inventories, beside the columns as they came. Columns are a projection of
 both, computed when asked (:mod:`resource_objects.host.columns` says how); inventories are read from
 the row when first asked for. What binds a node to a ledger is a member
-(:mod:`resource_objects.host.binding`). :mod:`resource_objects.host.saving` is how it is saved, and
+(:mod:`resource_objects.host.view`), which also saves it, and
 :mod:`resource_objects.host.stated` what may be stated of it.
 
 **disk_available_least** is a report: how much disk was free, at that moment, whatever the books
@@ -75,16 +75,13 @@ Not made for several threads at once, like every inventory.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Self
 
 from resource_objects import base, exceptions, fields, names
-from resource_objects.host import binding as views
-from resource_objects.host import rows, saving, stated
-from resource_objects.host.adoption import Drift, Record
-from resource_objects.host.binding import Binding, Pending
+from resource_objects.host import rows, stated
+from resource_objects.host.adoption import Drift, RecordedUsage
 from resource_objects.host.columns import (
     CARRIED,
     COUNTS,
@@ -106,7 +103,7 @@ from resource_objects.host.columns import (
     read_reserved,
     reserved_of,
 )
-from resource_objects.host.saving import SaveResult
+from resource_objects.host.view import HostView, Pending, SaveResult, check_placed
 from resource_objects.providers.holders import unattributed
 from resource_objects.resources import (
     Amount,
@@ -181,7 +178,7 @@ class ComputeNode(base.ResourceObject):
     disk_limit_gb: int | None = fields.integer(0, default=None)
     fields = {name: carried_field(read_only=name == "id") for name in CARRIED}
 
-    _binding: Binding | None = None
+    _view: HostView | None = None
     _changed_fields: frozenset[str] = frozenset()  # type: ignore[assignment]
 
     def _store(self, name: str, value: Any) -> None:
@@ -322,18 +319,13 @@ class ComputeNode(base.ResourceObject):
         :raises InvalidInput: if the ledger is none, or the name cannot be one
         :raises NotFound: if there is no such host
         """
-        views.require_ledger(ledger)
-        found = views.read_host(ledger, names.provider_name(name))
-        if found is None:
-            raise exceptions.NotFound("provider", name)
+        view = HostView(ledger, name, consumer)
+        counts = {name: count for name in COUNTS if (count := view.count(name)) is not None}
         ratios: dict[str, Any] = {
-            column.ratio: float(count.allocation_ratio)
-            for column in COUNTS.values()
-            if (count := found.count(column.resource)) is not None
+            COUNTS[name].ratio: float(count.allocation_ratio) for name, count in counts.items()
         }
-        node = cls(host=found.name, hypervisor_hostname=found.name, uuid=found.uuid, **ratios)
-        binding = node._made_binding(ledger, found.name, consumer, found)
-        node._attach(binding, *views.states(binding, Pending(), {}, node.inventories))
+        node = cls(host=view.host, hypervisor_hostname=view.host, uuid=view.uuid, **ratios)
+        node._attach(view)
         node.obj_reset_changes()
         return node
 
@@ -376,7 +368,7 @@ class ComputeNode(base.ResourceObject):
         return Settings(self.given_reserved, self.given_ratios)
 
     def _state(self) -> NodeState:
-        is_kept = self._binding is None or self._binding.host is not None
+        is_kept = self._view is None or self._view.is_stored
         known = {} if self.known is None else self.known
         return NodeState(
             self.inventories, self.saved, self._settings, self.of_ledger, is_kept, known
@@ -543,7 +535,7 @@ class ComputeNode(base.ResourceObject):
     @property
     def pending_located(self) -> Mapping[str, tuple[Amount, ...]]:
         """What is used by this view and not saved of cells and devices, assigned, by resource."""
-        return self._pending.located
+        return self._pending.placed
 
     @property
     def _pending(self) -> Pending:
@@ -710,67 +702,57 @@ class ComputeNode(base.ResourceObject):
         :raises AlreadyExists: if the provider of that name has another uuid than this node
         :raises CapacityException: if more is pending to be given back than is used there
         """
-        views.require_ledger(ledger)
-        name = names.provider_name(provider if provider is not None else self._host_name())
-        record = self._record()
-        found = views.read_host(ledger, name, None, record)
-        if found is not None:
-            views.refuse_other_uuid(found, self._provider_uuid())
-            if found.adopted_at is not None:
-                record = None
-        binding = self._made_binding(ledger, name, consumer, found, record)
-        figures = stated.figures(self._columns(), self._known_reserved(), self.ratios, binding)
+        ratios, columns_now = self.ratios, self._columns()
+        figures = stated.figures(columns_now, self._known_reserved(), ratios)
+        settings = Settings(None, ratios)
+        view = HostView(
+            ledger,
+            self._host_name() if provider is None else provider,
+            consumer,
+            record=self._recorded_usage(),
+            uuid=self._provider_uuid(),
+            inventories=self.inventories,
+            figures=figures,
+            ratios={n: column.ratio_of(columns_now, settings) for n, column in COUNTS.items()},
+            pending=self._pending,
+        )
+        if self._view is not None:
+            view.continue_from(self._view)
         adopted = {
-            count: kept.allocation_ratio
-            for count in COUNTS
-            if "allocation_ratio" not in figures[count]
-            and (kept := binding.count(count)) is not None
+            name: count.allocation_ratio
+            for name in COUNTS
+            if "allocation_ratio" not in figures[name] and (count := view.count(name)) is not None
         }
-        own = self.inventories if found is None else Inventories()
-        found_states = views.states(binding, self._pending, figures, own)
-        self._store("given_ratios", self._coerce("given_ratios", {**self.ratios, **adopted}))
-        self._attach(binding, *found_states)
+        self._store("given_ratios", self._coerce("given_ratios", {**ratios, **adopted}))
+        self._attach(view)
         if getattr(self, f"_obj_{DISK_REPORT}", None) is not None:
             self._report(self._limit_by_report())
         return self
 
-    def _record(self) -> Record | None:
-        """Return what this record says is used, None if it is a ledger's that said it."""
+    def _recorded_usage(self) -> RecordedUsage | None:
+        """Return the usage that this record reports, None if a ledger reported it."""
         if self.of_ledger:
-            return self._binding.record if self._binding is not None else None
+            return self._view.record if self._view is not None else None
         saved = (
             self.saved.obj_clone()
             if self.obj_attr_is_set("saved")
             else read_inventories(self.row, self._settings)
         )
-        unknown = {
+        without_total = {
             name: used
             for name in COUNTS
             if count_of(saved, name) is None
             and (used := stated.recorded(self.row, self._settings, name))
         }
-        return Record(saved, unknown, self.given_reserved is not None)
+        return RecordedUsage(saved, without_total, self.given_reserved is not None)
 
-    def _made_binding(
-        self,
-        ledger: Ledger,
-        name: str,
-        consumer: str | None,
-        found: views.Host | None,
-        record: Record | None = None,
-    ) -> Binding:
-        holder = names.consumer_name(unattributed(name) if consumer is None else consumer)
-        made = Binding(ledger, name, holder, consumer is None, record=record).at(found)
-        was = self._binding
-        if was is not None and was.writes_where(made):
-            made = dataclasses.replace(made, sent=was.sent)
-        return made
-
-    def _attach(self, binding: Binding, saved: Inventories, now: Inventories) -> None:
-        """Be the view of a host as it was read; nothing fails here."""
-        self._binding, self._context = binding, binding.ledger
+    def _attach(self, view: HostView) -> None:
+        """Show the inventories of a view of a ledger."""
+        self._view, self._context = view, view.ledger
         self._store("of_ledger", True)
-        self._become(saved, now)
+        object.__setattr__(self, "_obj_inventories", view.inventories)
+        object.__setattr__(self, "_obj_saved", view.stored)
+        self._follow_report()
 
     def _host_name(self) -> str:
         for name in ("hypervisor_hostname", "host"):
@@ -786,13 +768,13 @@ class ComputeNode(base.ResourceObject):
         return None if uuid is None else names.uuid_text(uuid)
 
     @property
-    def _bound(self) -> Binding:
-        if self._binding is None:
+    def _bound(self) -> HostView:
+        if self._view is None:
             host = getattr(self, "_obj_hypervisor_hostname", None) or getattr(
                 self, "_obj_host", None
             )
             raise exceptions.Conflict("binding", host or "compute node")
-        return self._binding
+        return self._view
 
     @property
     def drift(self) -> Drift:
@@ -822,7 +804,7 @@ class ComputeNode(base.ResourceObject):
         """
         stated.check_kinds(self.inventories, self.saved)
         if self.of_ledger:
-            stated.check_located(self.inventories, self.saved)
+            check_placed(self.inventories, self.saved)
 
     def check_save(self) -> None:
         """Raise what :meth:`save` would refuse now, also what one-by-one taking could not see.
@@ -834,7 +816,7 @@ class ComputeNode(base.ResourceObject):
         :raises CapacityException: with who holds what
         :raises NotFound: if the host is gone
         """
-        saving.check_save(self)
+        self._bound.check_save()
 
     def save(self, *, operation: str | None = None) -> SaveResult:  # type: ignore[override]
         """Write what is pending to the ledger: usage as one guarded claim, the definition merged.
@@ -847,8 +829,8 @@ class ComputeNode(base.ResourceObject):
         ledger has no place for them. With nothing pending, nothing is read or written. Afterwards
         the view is what the ledger says.
 
-        Refused: nothing changed, in the ledger or here; what was pending still is. (With both
-        usage and definition pending see :mod:`resource_objects.host.saving`.) After a lost
+        Refused: nothing changed, in the ledger or here; what was pending still is. (Usage and
+        definition are one write.) After a lost
         connection call again: what was sent is not done twice. The ledger's unit rules bind all
         that a consumer with a name holds; the *unattributed* one stands for many, and each of its
         changes is judged by itself, when it is consumed.
@@ -867,7 +849,14 @@ class ComputeNode(base.ResourceObject):
             that counts them cannot be read
         :raises DatabaseError: if it is not known whether it was done
         """
-        return saving.save(self, operation)
+        view = self._bound
+        try:
+            result = view.save(operation)
+        finally:
+            self._attach(view)
+        if result:
+            self._store("given_reserved", self.reserved)  # as the ledger has it
+        return result
 
     def reload(self) -> None:
         """Read the host again; what was pending, and not saved, is dropped.
@@ -875,17 +864,9 @@ class ComputeNode(base.ResourceObject):
         :raises Conflict: if there is no ledger
         :raises NotFound: if the host is gone
         """
-        self._count_anew(Pending())
-        self._binding = dataclasses.replace(self._bound, sent=None)
-
-    def _count_anew(self, pending: Pending, uuid: str | None = None) -> None:
-        """Count from the host as it is now; refused: nothing changed."""
-        binding = self._bound
-        found = binding.read(uuid)
-        if found is None:
-            raise exceptions.NotFound("provider", binding.provider)
-        binding = binding.at(found)
-        self._attach(binding, *views.states(binding, pending, {}, self.inventories))
+        view = self._bound
+        view.reload()
+        self._attach(view)
         self._store("given_reserved", self.reserved)  # as the ledger has it
 
     # --- copies ---
@@ -893,15 +874,16 @@ class ComputeNode(base.ResourceObject):
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
         """Copy the record; the copy is a view of the same ledger."""
         twin = super().__deepcopy__(memo)
-        twin._binding = self._binding
         twin._changed_fields = self._changed_fields
         if twin.obj_attr_is_set("inventories"):
             twin._follow_report()
+        if self._view is not None:
+            twin._view = self._view.copy(twin.inventories, twin.saved)
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle the record, without the ledger, which belongs to a process."""
-        return {**super().__getstate__(), "_binding": None}
+        return {**super().__getstate__(), "_view": None}
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):

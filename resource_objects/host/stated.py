@@ -13,7 +13,6 @@ from decimal import Decimal
 from typing import Any
 
 from resource_objects import exceptions, fields
-from resource_objects.host.binding import FIGURES, Binding, gives_back_first
 from resource_objects.host.columns import (
     COUNTS,
     Column,
@@ -82,17 +81,13 @@ def recorded(row: Mapping[str, Any] | None, settings: Settings, name: str) -> in
 
 
 def figures(
-    row: Mapping[str, Any],
-    reserved: Amounts | None,
-    ratios: Mapping[str, Decimal],
-    binding: Binding,
+    row: Mapping[str, Any], reserved: Amounts | None, ratios: Mapping[str, Decimal]
 ) -> dict[str, dict[str, Any]]:
     """Return ``{count: {figure: value}}`` of what a node states and does not only assume.
 
     :param row: its columns
     :param reserved: what the host keeps for itself, None if that is unknown
     :param ratios: the ratios that were given
-    :param binding: a ratio of what its host does not have is stated in any case
     """
     found: dict[str, dict[str, Any]] = {name: {} for name in COUNTS}
     for name, column in COUNTS.items():
@@ -100,8 +95,7 @@ def figures(
             found[name]["total"] = row[column.total]
         if reserved is not None:
             found[name]["reserved"] = units(reserved, name)
-        is_stated = name in ratios or stated_ratio(column.ratio, row.get(column.ratio))
-        if is_stated or binding.count(name) is None:
+        if name in ratios or stated_ratio(column.ratio, row.get(column.ratio)):
             found[name]["allocation_ratio"] = column.ratio_of(row, Settings(None, ratios))
     return found
 
@@ -127,26 +121,6 @@ def check_kinds(inventories: Inventories, saved: Inventories) -> None:
             )
         if name in implied:
             _refuse_figures(name, inventory, before.get(name))
-
-
-def check_located(inventories: Inventories, saved: Inventories) -> None:
-    """Refuse cells and devices of a ledger that were edited by hand.
-
-    :raises InvalidInventory: if they are not those that were saved, with what was taken since
-    """
-    before = members(saved)
-    for name, inventory in members(inventories).items():
-        column = column_of(name)
-        if column is None or isinstance(inventory, IntegerInventory):
-            continue
-        expected = before[name].obj_clone() if name in before else None
-        for amount in gives_back_first(inventory.taken or ()):
-            if expected is not None:
-                expected.apply(amount)
-        if expected is None or not column.is_same(inventory, expected):
-            raise exceptions.InvalidInventory(
-                name, inventory, "what the ledger has: a sync of the host changes them"
-            )
 
 
 # --- one resource ---------------------------------------------------------------------------------
@@ -230,7 +204,7 @@ def _state_implied(now: dict[str, Any], name: str, given: Inventory | None) -> N
 
 
 def _refuse_figures(name: str, given: Any, there: Any) -> None:
-    for figure in FIGURES:
+    for figure in ("total", "reserved", "allocation_ratio"):
         if getattr(given, figure) != getattr(there, figure, None):
             raise exceptions.InvalidInventory(
                 f"{name} {figure}", getattr(given, figure), str(getattr(there, figure, None))

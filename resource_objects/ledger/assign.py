@@ -279,7 +279,7 @@ class _Assignment:
             for name, amount in assigned.items():
                 changes = views[name].deltas(amount)
                 parts = {part.number: part.uuid for part in views[name].parts}
-                _check_units_free(changes, self._columns, parts, views[name].host)
+                check_units_free(changes, self._columns, parts, views[name].host)
                 uses += changes
                 required.update(views[name].shape.generations)
         return dataclasses.replace(
@@ -468,7 +468,7 @@ class _Assignment:
             raise with_holders(refusal, views, self._columns, amounts) from refusal
 
 
-def _check_units_free(
+def check_units_free(
     uses: Iterable[Use], columns: Columns, parts: Mapping[int, str], host: str
 ) -> None:
     """Refuse a unit that is still allocated as a unit of another part, which it was before.
@@ -621,7 +621,7 @@ class _PartUnits:
         if self._is_leaving:
             columns = without_consumers(columns, self._consumer)
         named = [dataclasses.replace(use, units=new)]
-        _check_units_free(named, columns, parts, index.names[number])
+        check_units_free(named, columns, parts, index.names[number])
 
 
 def _shown(units: Collection[str]) -> str:

@@ -279,7 +279,7 @@ class Definitions:
             stored = stored_definitions(columns)
             plan = self._with_renumbering(plan.compared_with(stored), stored)
         started = self._context.operation(operation)
-        records = self._commit_plan(plan, stored, started, "apply", subject)
+        records = self.commit_plan(plan, stored, started, "apply", subject)
         return tuple(map(claim_of, records[:order_count]))
 
     def reshape(self, reshape: Reshape, dry_run: bool, operation: str | None) -> Plan:
@@ -301,7 +301,7 @@ class Definitions:
                 self._rehearse(plan, columns, claims)
             elif plan:
                 stored = {} if plan.definitions is None else stored_definitions(columns)
-                self._commit_plan(plan, stored, started, "reshape", subject)
+                self.commit_plan(plan, stored, started, "reshape", subject)
             return plan
 
         # claims of moved inventories conflict too, and may be frequent
@@ -541,13 +541,23 @@ class Definitions:
             stored = stored_definitions(columns)
             self.check_allowed(stored, plan.definitions, plan.orders)
 
-    def _commit_plan(
-        self, plan: Plan, stored: StoredDefinitions, started: Operation, kind: str, subject: str
+    def commit_plan(
+        self,
+        plan: Plan,
+        stored: StoredDefinitions,
+        started: Operation,
+        kind: str,
+        subject: str,
+        unchanged: Iterable[tuple[str, int]] = (),
     ) -> tuple[ConsumerRecord, ...]:
-        """Commit a plan; ``stored`` are the definitions of the trees that it changes."""
-        relied_on: tuple[tuple[str, int], ...] = ()
+        """Commit a plan and return a record per order.
+
+        :param stored: the definitions of the trees that it changes
+        :param unchanged: further definitions that the plan depends on, ``(uuid, generation)``
+        """
+        relied_on = tuple(unchanged)
         if plan.definitions is not None:
-            relied_on = self.check_allowed(stored, plan.definitions, plan.orders)
+            relied_on += self.check_allowed(stored, plan.definitions, plan.orders)
         return self.commit(plan.write(started, kind, subject, unchanged=relied_on))
 
 

@@ -417,16 +417,16 @@ def test_save_does_not_forget_what_a_row_still_has_to_be_told(ledger):
 
 
 def lose_connection(monkeypatch, ledger: ro.Ledger, *, done: bool) -> None:
-    """Lose the connection at the next adjustment, after or before it is done."""
-    adjust = ledger.adjust
+    """Lose the connection at the next write, after or before it is done."""
+    commit = ledger.backend.commit
 
     def lost(*args, **kwargs):
         monkeypatch.undo()
         if done:
-            adjust(*args, **kwargs)
+            commit(*args, **kwargs)
         raise exceptions.DatabaseError("lost", "ledger")
 
-    monkeypatch.setattr(ledger, "adjust", lost)
+    monkeypatch.setattr(ledger.backend, "commit", lost)
 
 
 @pytest.mark.parametrize("done", [True, False])

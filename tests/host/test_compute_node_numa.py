@@ -735,8 +735,8 @@ def test_a_node_decides_like_its_inventories_and_its_column_follows(question, in
         wire = json.loads(json.dumps(compute_node.obj_to_primitive()))
         assert ComputeNode.obj_from_primitive(wire) == compute_node
         if isinstance(found, ro.NUMATopologyAmount):
-            compute_node.save() if compute_node._binding else None
+            compute_node.save() if compute_node._view else None
             back = ro.Amounts({NUMA: found.unassigned()}).with_implied_counts()
             compute_node.inventories.consume(-ro.Amounts({**dict(back.by_name()), NUMA: found}))
-        compute_node.save() if compute_node._binding else None
+        compute_node.save() if compute_node._view else None
         assert compute_node.to_row() == before.to_row() and compute_node.changes() == {}

@@ -227,7 +227,7 @@ def test_a_consumer_with_a_name_has_one_topology(host) -> None:
     node.save()
     place(node, dedicated=1)
     view = copy.deepcopy(node)
-    with raises_code("InvalidAmount", match="job-1 holds one already"):
+    with raises_code("InvalidAmount", match="job-1 has one already"):
         node.save()
     assert node == view and used(host)["PCPU"] == 1
 
@@ -431,16 +431,16 @@ def test_what_many_hold_by_number_is_promised_too(host) -> None:
 
 
 def lose_connection(monkeypatch, ledger: ro.Ledger, *, done: bool) -> None:
-    """Lose the connection at the next adjustment, after or before it is done."""
-    adjust = ledger.adjust
+    """Lose the connection at the next write, after or before it is done."""
+    commit = ledger.backend.commit
 
     def lost(*args, **kwargs):
         monkeypatch.undo()
         if done:
-            adjust(*args, **kwargs)
+            commit(*args, **kwargs)
         raise exceptions.DatabaseError("lost", "ledger")
 
-    monkeypatch.setattr(ledger, "adjust", lost)
+    monkeypatch.setattr(ledger.backend, "commit", lost)
 
 
 @pytest.mark.parametrize("done", [True, False])

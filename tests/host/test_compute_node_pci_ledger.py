@@ -254,7 +254,7 @@ def test_a_consumer_with_a_name_is_told_one_amount(host: ro.Ledger) -> None:
     assert told.of("a") == ("0000:3b:00.0",) and told.count == 2
     view = copy.deepcopy(node)
     take(node, devices("PGPU"))
-    with raises_code("InvalidAmount", match="job-1 holds one already"):
+    with raises_code("InvalidAmount", match="job-1 has one already"):
         node.save()
     node.reload()
     assert node == view
@@ -432,13 +432,13 @@ def test_a_device_for_another_of_its_kind_is_one_write(
     for consumer in (None, "job-1"):
         node = moving(host, consumer, devices("PGPU"), devices("PGPU"))
         sent: list[Any] = []
-        adjust = host.adjust
+        commit = host.backend.commit
 
-        def noted(*args: Any, adjust: Any = adjust, sent: Any = sent, **more: Any) -> ro.Claim:
+        def noted(*args: Any, commit: Any = commit, sent: Any = sent) -> Any:
             sent.append(args)
-            return adjust(*args, **more)  # type: ignore[no-any-return]
+            return commit(*args)
 
-        monkeypatch.setattr(host, "adjust", noted)
+        monkeypatch.setattr(host.backend, "commit", noted)
         node.save()
         monkeypatch.undo()
         assert len(sent) == 1
@@ -461,16 +461,16 @@ def test_only_some_of_what_was_taken_is_given_back(host: ro.Ledger) -> None:
 
 
 def lose_connection(monkeypatch: pytest.MonkeyPatch, ledger: ro.Ledger, *, done: bool) -> None:
-    """Lose the connection at the next adjustment, after or before it is done."""
-    adjust = ledger.adjust
+    """Lose the connection at the next write, after or before it is done."""
+    commit = ledger.backend.commit
 
     def lost(*args: Any, **kwargs: Any) -> None:
         monkeypatch.undo()
         if done:
-            adjust(*args, **kwargs)
+            commit(*args, **kwargs)
         raise exceptions.DatabaseError("lost", "ledger")
 
-    monkeypatch.setattr(ledger, "adjust", lost)
+    monkeypatch.setattr(ledger.backend, "commit", lost)
 
 
 @pytest.mark.parametrize("done", [True, False])
