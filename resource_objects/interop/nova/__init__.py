@@ -2,9 +2,7 @@
 
 ===============  ==================================================================================
 ``flavors``      :func:`request`: a flavor and its image as one request; its topology and devices
-``specs``        ``[pci] alias``: names for kinds of devices
-``pci_specs``    ``[pci] device_spec``: the devices that a host offers
-``host_config``  ``cpu_shared_set``, ``cpu_dedicated_set``, ``reserved_huge_pages``
+``specs``        options: ``[pci] alias``, ``[pci] device_spec``, CPU sets and reserved pages
 ``topologies``   ``compute_nodes.numa_topology`` and ``instance_extra.numa_topology``
 ``pci_pools``    ``compute_nodes.pci_stats``
 ``pci_devices``  the table ``pci_devices``
@@ -32,11 +30,9 @@ from resource_objects._lazy import lazily
 
 if TYPE_CHECKING:
     from resource_objects.interop.nova.flavors import *
-    from resource_objects.interop.nova.host_config import *
     from resource_objects.interop.nova.pci_devices import *
     from resource_objects.interop.nova.pci_pools import *
     from resource_objects.interop.nova.pci_requests import *
-    from resource_objects.interop.nova.pci_specs import *
     from resource_objects.interop.nova.primitive import *
     from resource_objects.interop.nova.rules import *
     from resource_objects.interop.nova.specs import *
@@ -49,17 +45,18 @@ _EXPORTS = {
         *("alias_requests", "flavor_devices", "flavor_topology"),
         *("load_flavor", "pci_affinity", "request"),
     ),
-    "host_config": ("CPUSets", "configured_cells", "cpu_sets", "reserved_pages"),
     "pci_devices": (
         *("DeviceFinding", "DeviceHolder", "NovaDevices", "SkippedRow"),
         *("dump_pci_devices", "load_pci_devices"),
     ),
     "pci_pools": ("DevicePool", "device_pools", "dump_pci_pools", "load_pci_pools"),
     "pci_requests": ("dump_pci_requests", "load_pci_requests"),
-    "pci_specs": ("DeviceSpecEntry", "parse_device_spec", "tagged_device"),
     "primitive": ("format_cpu_spec", "image_properties", "parse_cpu_spec"),
     "rules": ("InvalidNovaInput", "NovaRule"),
-    "specs": ("Alias", "parse_alias"),
+    "specs": (
+        *("Alias", "NovaDeviceRule", "configured_cells", "host_settings"),
+        *("parse_alias", "parse_device_spec", "tagged_device"),
+    ),
     "statistics": ("NovaStatistics", "SkippedStatistic", "load_statistics"),
     "topologies": (
         *("dump_host_numa_topology", "dump_instance_numa_topology"),

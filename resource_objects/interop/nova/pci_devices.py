@@ -43,8 +43,8 @@ from typing import Any, Final, NamedTuple
 from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.fields import MAX_FIGURE, FrozenDict
 from resource_objects.interop.nova import primitive
-from resource_objects.interop.nova.pci_specs import PARENT_IFNAME, DeviceSpecEntry, tagged_device
 from resource_objects.interop.nova.primitive import DEVICE, DEVICES, Document, NovaObject
+from resource_objects.interop.nova.specs import PARENT_IFNAME, NovaDeviceRule, tagged_device
 from resource_objects.resources.pci.device import (
     ALLOCATED,
     AVAILABLE,
@@ -112,7 +112,7 @@ class NovaDevices(NamedTuple):
 def load_pci_devices(
     source: Document | Iterable[Mapping[str, Any] | NovaObject] | None,
     *,
-    specs: Sequence[DeviceSpecEntry] | None = None,
+    specs: Sequence[NovaDeviceRule] | None = None,
 ) -> NovaDevices:
     """Return the devices of a host, and what is taken of them.
 
@@ -176,7 +176,7 @@ def _check_apart(rows: Sequence[_ReadRow]) -> None:
 
 
 def _gathered(
-    rows: Sequence[_ReadRow], skipped: list[SkippedRow], specs: Sequence[DeviceSpecEntry] | None
+    rows: Sequence[_ReadRow], skipped: list[SkippedRow], specs: Sequence[NovaDeviceRule] | None
 ) -> NovaDevices:
     kept: dict[str, tuple[_ReadRow, Device]] = {}
     usage = []
@@ -202,7 +202,7 @@ def _gathered(
 
 
 def _known_as(
-    row: _ReadRow, types: Mapping[str, str], specs: Sequence[DeviceSpecEntry] | None
+    row: _ReadRow, types: Mapping[str, str], specs: Sequence[NovaDeviceRule] | None
 ) -> tuple[Device, str]:
     """Return the device of a row, and why it is not to be had when it is free."""
     device: Any = row.device

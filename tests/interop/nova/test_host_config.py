@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import InvalidInput
-from resource_objects.interop.nova import CPUSets, configured_cells, cpu_sets, reserved_pages
+from resource_objects.host import HostSettings
+from resource_objects.interop.nova import configured_cells, host_settings
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
 from tests.interop.nova.said import breaks
@@ -34,8 +35,13 @@ def host() -> list[HostCell]:
     ]
 
 
+def reserved_pages(entries: Any) -> Any:
+    """Return the pages that entries of ``reserved_huge_pages`` reserve."""
+    return host_settings(reserved_huge_pages=entries).reserved_pages
+
+
 def served(**options: str) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    cells = configured_cells(host(), cpu_sets(**options))
+    cells = configured_cells(host(), host_settings(**options))
     return [(cell.shared, cell.dedicated) for cell in cells]
 
 
@@ -56,7 +62,7 @@ def test_both_together_leave_the_rest_to_the_host() -> None:
 
 def test_both_are_disjoint() -> None:
     with breaks(NovaRule.CPU_SETS_OVERLAP, match="got '2'"):
-        cpu_sets(cpu_shared_set="0-2", cpu_dedicated_set="2-3")
+        host_settings(cpu_shared_set="0-2", cpu_dedicated_set="2-3")
 
 
 def test_the_pin_set_serves_either_way() -> None:
@@ -65,17 +71,18 @@ def test_the_pin_set_serves_either_way() -> None:
 
 def test_the_pin_set_stands_beside_no_dedicated_set() -> None:
     with breaks(NovaRule.PIN_SET_CONFLICT):
-        cpu_sets(vcpu_pin_set="1-2", cpu_dedicated_set="3")
+        host_settings(vcpu_pin_set="1-2", cpu_dedicated_set="3")
 
 
 def test_beside_the_pin_set_the_shared_set_has_no_say() -> None:
-    assert cpu_sets(vcpu_pin_set="1-2", cpu_shared_set="0-7") == cpu_sets(vcpu_pin_set="1-2")
+    pinned = host_settings(vcpu_pin_set="1-2", cpu_shared_set="0-7")
+    assert pinned == host_settings(vcpu_pin_set="1-2")
 
 
 @pytest.mark.parametrize("unset", [None, ""])
 def test_with_no_set_all_cpus_are_shared(unset: str | None) -> None:
-    sets = cpu_sets(cpu_shared_set=unset, cpu_dedicated_set=unset, vcpu_pin_set=unset)
-    assert sets == CPUSets() == CPUSets(shared=None)
+    sets = host_settings(cpu_shared_set=unset, cpu_dedicated_set=unset, vcpu_pin_set=unset)
+    assert sets == HostSettings()
     cells = configured_cells(host(), sets)
     assert [cell.shared for cell in cells] == [(0, 1, 2, 3), (4, 5, 6, 7)]
     assert [cell.dedicated for cell in cells] == [(), ()]
@@ -84,19 +91,19 @@ def test_with_no_set_all_cpus_are_shared(unset: str | None) -> None:
 @pytest.mark.parametrize("option", ["cpu_shared_set", "cpu_dedicated_set", "vcpu_pin_set"])
 def test_an_option_that_is_set_leaves_some_cpu(option: str) -> None:
     with breaks(NovaRule.CPU_SET_EMPTY, match=option):
-        cpu_sets(**{option: "0-3,^0-7"})
+        host_settings(**{option: "0-3,^0-7"})
     with breaks(NovaRule.INVALID_CPU_LIST, match=option):
-        cpu_sets(**{option: "some"})
+        host_settings(**{option: "some"})
 
 
 @pytest.mark.parametrize("option", ["cpu_shared_set", "cpu_dedicated_set", "vcpu_pin_set"])
 def test_a_set_names_cpus_of_the_host(option: str) -> None:
     with breaks(NovaRule.CPUS_NOT_OF_HOST, match="got '8-9', expected CPUs among 0-7"):
-        configured_cells(host(), cpu_sets(**{option: "7-9"}))
+        configured_cells(host(), host_settings(**{option: "7-9"}))
 
 
 def test_cores_stay_as_they_are() -> None:
-    cells = configured_cells(host(), cpu_sets(cpu_dedicated_set="2"))
+    cells = configured_cells(host(), host_settings(cpu_dedicated_set="2"))
     assert [cell.siblings for cell in cells] == [cell.siblings for cell in host()]
 
 
@@ -104,7 +111,7 @@ def test_cpus_that_the_cells_keep_are_not_given_away() -> None:
     kept = HostCell(0, shared=[0, 1], siblings=[(0, 2), (1, 3)])
     assert configured_cells([kept])[0].shared == (0, 1)
     with breaks(NovaRule.CPUS_NOT_OF_HOST):
-        configured_cells([kept], cpu_sets(cpu_dedicated_set="2"))
+        configured_cells([kept], host_settings(cpu_dedicated_set="2"))
 
 
 # --- reserved_huge_pages ---
@@ -172,7 +179,9 @@ def test_the_same_pages_are_not_reserved_twice() -> None:
 
 
 def test_reserved_pages_are_kept_in_the_cell() -> None:
-    first, second = configured_cells(host(), reserved=reserved_pages(["node:1,size:2MB,count:500"]))
+    first, second = configured_cells(
+        host(), host_settings(reserved_huge_pages=["node:1,size:2MB,count:500"])
+    )
     assert [pool.reserved for pool in first.pages] == [0, 0, 0]
     assert [pool.reserved for pool in second.pages] == [0, 500, 0]
 
@@ -180,7 +189,7 @@ def test_reserved_pages_are_kept_in_the_cell() -> None:
 def test_pages_that_are_not_named_stay_reserved_as_they_are() -> None:
     (cell,) = configured_cells(
         [HostCell(0, memory_mb=64, pages=[PagePool(size_kib=4, total=16384, reserved=7)])],
-        reserved={},
+        host_settings(reserved_huge_pages=[]),
     )
     assert cell.pages[0].reserved == 7
 
@@ -188,21 +197,12 @@ def test_pages_that_are_not_named_stay_reserved_as_they_are() -> None:
 @pytest.mark.parametrize("entry", ["node:2,size:2048,count:1", "node:0,size:16MB,count:1"])
 def test_pages_that_the_host_does_not_have_are_refused_where_nova_ignores_them(entry: str) -> None:
     with breaks(NovaRule.RESERVED_PAGES_NOT_OF_HOST):
-        configured_cells(host(), reserved=reserved_pages([entry]))
+        configured_cells(host(), host_settings(reserved_huge_pages=[entry]))
 
 
 def test_no_more_pages_are_reserved_than_there_are() -> None:
     with breaks(NovaRule.TOO_MANY_PAGES_RESERVED, match="got 2, expected at most 1"):
-        configured_cells(host(), reserved=reserved_pages(["node:0,size:1GB,count:2"]))
-
-
-@pytest.mark.parametrize(
-    "reserved",
-    [7, {0: 7}, [0], *({0: {2048: count}} for count in (-1, "1", 1.0, None, True))],
-)
-def test_what_is_no_mapping_of_pages_is_refused(reserved: Any) -> None:
-    with breaks(NovaRule.NOT_WORDS):
-        configured_cells(host(), reserved=reserved)
+        configured_cells(host(), host_settings(reserved_huge_pages=["node:0,size:1GB,count:2"]))
 
 
 @pytest.mark.parametrize("cells", [None, [7], {"0": 1}])
@@ -212,30 +212,19 @@ def test_what_are_no_cells_is_refused(cells: Any) -> None:
 
 
 @pytest.mark.parametrize("cpus", [{"x": 1}, {}, 7, "0-3", (0, 1)])
-def test_what_are_no_sets_is_refused(cpus: Any) -> None:
-    with breaks(NovaRule.NOT_WORDS, match=r"cpus: got .*cpu_sets"):
-        configured_cells(host(), cpus=cpus)
-
-
-@pytest.mark.parametrize("cpus", ["0-3", 7, [0], ("0",), (-1,), (2**16,), (True,), (0, 0), (1, 0)])
-@pytest.mark.parametrize("name", ["shared", "dedicated"])
-def test_sets_made_by_hand_are_numbers_of_cpus(name: str, cpus: Any) -> None:
-    with breaks(NovaRule.NOT_WORDS, match=f"{name}: got"):
-        CPUSets(**{"shared": (), name: cpus})
-
-
-@pytest.mark.parametrize("shared", [None, (0, 1), (0, 1, 2, 3)])
-def test_sets_made_by_hand_are_apart_or_the_same(shared: tuple[int, ...] | None) -> None:
-    with breaks(NovaRule.CPU_SETS_OVERLAP):
-        CPUSets(shared, (1, 2))
-    assert CPUSets((0,), (1,)).dedicated == CPUSets((1,), (1,)).dedicated
+def test_what_are_no_settings_is_refused(cpus: Any) -> None:
+    with breaks(NovaRule.NOT_WORDS, match=r"settings: got .*host_settings"):
+        configured_cells(host(), cpus)
 
 
 def test_an_inventory_of_the_cells_gives_what_the_options_leave() -> None:
     cells = configured_cells(
         host(),
-        cpu_sets(cpu_shared_set="0,4", cpu_dedicated_set="1-3,5-7"),
-        reserved_pages(["node:0,size:1GB,count:1"]),
+        host_settings(
+            cpu_shared_set="0,4",
+            cpu_dedicated_set="1-3,5-7",
+            reserved_huge_pages=["node:0,size:1GB,count:1"],
+        ),
     )
     inventory = NUMATopologyInventory(cells)
     placed = inventory.fit(numa(dedicated=2, memory_mb=1024, page_size="1GB"))
@@ -251,13 +240,15 @@ def test_any_sets_are_read_or_refused(
     shared: str | None, dedicated: str | None, pinned: str | None
 ) -> None:
     try:
-        sets = cpu_sets(cpu_shared_set=shared, cpu_dedicated_set=dedicated, vcpu_pin_set=pinned)
+        sets = host_settings(
+            cpu_shared_set=shared, cpu_dedicated_set=dedicated, vcpu_pin_set=pinned
+        )
         cells = configured_cells(host(), sets)
     except InvalidInput as error:
         assert isinstance(error, InvalidNovaInput)
         return
     given_out = {cpu for cell in cells for cpu in cell.dedicated}
-    assert given_out == set(sets.dedicated)
+    assert given_out == set(sets.dedicated or ())
 
 
 @given(
@@ -283,8 +274,8 @@ PAGES = st.dictionaries(
 @given(CPUS, CPUS, PAGES)
 def test_any_sets_and_pages_are_taken_or_refused(shared: Any, dedicated: Any, pages: Any) -> None:
     try:
-        cells = configured_cells(host(), CPUSets(shared, dedicated), pages)
-    except InvalidInput as error:
-        assert isinstance(error, InvalidNovaInput), error
+        settings = HostSettings(shared=shared, dedicated=dedicated, reserved_pages=pages)
+        cells = configured_cells(host(), settings)
+    except InvalidInput:
         return
     NUMATopologyInventory(cells)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from resource_objects.exceptions import InvalidInput
-from resource_objects.interop.nova import DeviceSpecEntry, parse_device_spec, tagged_device
+from resource_objects.interop.nova import NovaDeviceRule, parse_device_spec, tagged_device
 from resource_objects.interop.nova.rules import NovaRule
 from resource_objects.resources.pci import Device
 from resource_objects.testing.refusals import raises_code
@@ -383,7 +383,7 @@ def test_a_trait_that_is_none_is_refused(said: Any) -> None:
 )
 def test_an_option_is_text_or_what_it_stands_for(source: Any) -> None:
     """c.5: JSON, a dict or a list of dicts."""
-    assert parse_device_spec(source) == (DeviceSpecEntry(vendor_id="10de"),)
+    assert parse_device_spec(source) == (NovaDeviceRule("10de", "*"),)
 
 
 def test_several_texts_are_entries_one_after_the_other() -> None:

@@ -19,8 +19,12 @@ from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from os_resource_classes import normalize_name
 
-from resource_objects.interop.nova import flavor_topology, format_cpu_spec, parse_cpu_spec
-from resource_objects.interop.nova.host_config import cpu_sets, reserved_pages
+from resource_objects.interop.nova import (
+    flavor_topology,
+    format_cpu_spec,
+    host_settings,
+    parse_cpu_spec,
+)
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.numa.cells import ANY, LARGE, SMALL
 from tests.interop.nova.said import breaks
@@ -597,17 +601,19 @@ def test_the_cpu_sets_of_a_host_are_read_the_same(
         named = hardware.get_cpu_shared_set(), hardware.get_cpu_dedicated_set()
     except exception.Invalid:
         with breaks(NovaRule.INVALID_CPU_LIST, NovaRule.CPU_SET_EMPTY):
-            cpu_sets(cpu_shared_set=shared, cpu_dedicated_set=dedicated, vcpu_pin_set=pinned)
+            host_settings(cpu_shared_set=shared, cpu_dedicated_set=dedicated, vcpu_pin_set=pinned)
         return
     if pins and named[1]:
         with breaks(NovaRule.PIN_SET_CONFLICT):
-            cpu_sets(cpu_shared_set=shared, cpu_dedicated_set=dedicated, vcpu_pin_set=pinned)
+            host_settings(cpu_shared_set=shared, cpu_dedicated_set=dedicated, vcpu_pin_set=pinned)
     elif not pins and (named[0] or set()) & (named[1] or set()):
         with breaks(NovaRule.CPU_SETS_OVERLAP):
-            cpu_sets(cpu_shared_set=shared, cpu_dedicated_set=dedicated, vcpu_pin_set=pinned)
+            host_settings(cpu_shared_set=shared, cpu_dedicated_set=dedicated, vcpu_pin_set=pinned)
     else:
-        sets = cpu_sets(cpu_shared_set=shared, cpu_dedicated_set=dedicated, vcpu_pin_set=pinned)
-        assert set(sets.dedicated) == (pins or named[1] or set())
+        sets = host_settings(
+            cpu_shared_set=shared, cpu_dedicated_set=dedicated, vcpu_pin_set=pinned
+        )
+        assert set(sets.dedicated or ()) == (pins or named[1] or set())
         if pins or named[0] or named[1]:
             assert set(sets.shared or ()) == (pins or named[0] or set())
         else:
@@ -636,7 +642,7 @@ def test_reserved_pages_are_read_the_same(entries: list[dict[str, str]]) -> None
     except exception.InvalidReservedMemoryPagesOption:
         theirs = "refused"
     try:
-        ours = reserved_pages(entries)
+        ours = host_settings(reserved_huge_pages=entries).reserved_pages
     except InvalidNovaInput as error:
         if error.rule is NovaRule.PAGES_RESERVED_TWICE:
             ours = theirs

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import pytest
 
 from resource_objects.exceptions import CapacityException
-from resource_objects.interop.nova.pci_specs import parse_device_spec
+from resource_objects.interop.nova import parse_device_spec
 from resource_objects.reasons import Rule
 from resource_objects.resources.pci import Device, DeviceRequest, DeviceSpec
 from tests.peers.nova import pci_differences

@@ -94,7 +94,7 @@ def pci_specs(case: Case) -> Any:
     """Read ``device_spec``, and describe devices by it."""
     entries = library.parse_device_spec(case["specs"])
     return {
-        "entries": entries,
+        "entries": len(entries),
         "devices": [
             outcome(lambda: library.tagged_device(read(one), entries))  # noqa: B023
             for one in case["devices"]
