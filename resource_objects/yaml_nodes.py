@@ -1,11 +1,14 @@
-"""YAML of a stranger as text, lists and pairs, each with its line."""
+"""YAML from untrusted sources, as the nodes of PyYAML, which have their lines.
+
+Nodes are not converted to Python objects, so ``no`` and ``007`` stay text where text is expected.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, TypeAlias, TypeVar
 
 import yaml
 
@@ -13,119 +16,106 @@ from resource_objects.exceptions import InvalidInput
 from resource_objects.providers.provider import MAX_DEPTH
 from resource_objects.providers.serialization import MAX_LENGTH
 
+__all__ = ["Node", "NodeReader", "fault_at", "is_empty", "is_plain", "read_data", "read_nodes"]
+
 _T = TypeVar("_T")
 
-#: What may stand in YAML (5.1 of its specification).
+#: A ``yaml.Node``: a scalar, a sequence or a mapping (``node.id``).
+Node: TypeAlias = Any
+
+#: The characters that YAML allows (section 5.1 of its specification).
 _CHARACTER = re.compile(
     "[\\t\\n\\r\\x20-\\x7e\\x85\\xa0-\\ud7ff\\ue000-\\ufffd\\U00010000-\\U0010ffff]"
 )
-#: Values within values: each level of a tree takes two.
+#: Maximum depth of nested values: each level of a provider tree is a mapping in a mapping.
 MAX_NESTED = 2 * MAX_DEPTH + 20
-
-
-class Node:
-    """A value of the file and its line: text, a list, or a list of pairs."""
-
-    __slots__ = ("is_plain", "kind", "line", "value")
-
-    def __init__(self, kind: str, value: Any, line: int, is_plain: bool = False) -> None:
-        self.kind = kind
-        self.value = value
-        self.line = line
-        self.is_plain = is_plain
-
-    @property
-    def is_nothing(self) -> bool:
-        """Whether nothing stands there."""
-        return self.kind == "text" and self.is_plain and self.value in ("", "~", "null")
+_NULL = "tag:yaml.org,2002:null"
+#: The tags of values that have none in the text.
+_IMPLICIT_TAGS = frozenset(
+    f"tag:yaml.org,2002:{name}"
+    for name in ["bool", "float", "int", "map", "merge", "null", "seq", "str", "timestamp", "value"]
+)
 
 
 def read_nodes(text: str | bytes, file: str, kind: str = "site file") -> Node:
-    """Return the values of YAML text, with their lines, by the events of its parser.
+    """Return the root node of YAML text; aliases and tags are rejected. Cost: linear in the text.
 
-    Values are not resolved and aliases not followed, so no text makes more than it has.
-
+    :param file: the name of the file in error messages
     :param kind: the kind of value that errors are about; see :class:`InvalidInput`
     """
     try:
-        return _read(text, file)
-    except _NoYAML as error:
-        raise InvalidInput(kind, error.what, error.value, error.expected) from None
+        root = _compose(text)
+        if root is None:
+            mark: Any = yaml.Mark(file, 0, 0, 0, None, None)  # type: ignore[no-untyped-call]
+            root = yaml.ScalarNode(_NULL, "", mark, mark, "")  # type: ignore[no-untyped-call]
+        _check_nodes(root)
+    except _InvalidYAML as error:
+        line, value, expected = error.args
+        where = file if line is None else f"{file}, line {line}"
+        raise InvalidInput(kind, where, value, expected) from None
+    return root
 
 
-class _NoYAML(InvalidInput):
-    """Text that cannot be read. :func:`read_nodes` raises it as of the kind of its caller."""
-
-    def __init__(self, what: str, value: object, expected: str) -> None:
-        super().__init__("YAML", what, value, expected)
-        self.args = what, value, expected
+class _InvalidYAML(Exception):
+    """Text that is refused: its line (or None), the value and what is expected."""
 
 
-def _read(text: str | bytes, file: str) -> Node:
+def _compose(text: Any) -> Node | None:
     if isinstance(text, bytes):
-        text = _decoded(text, file)
+        try:
+            text = text.decode()
+        except UnicodeDecodeError as error:
+            line = text.count(b"\n", 0, error.start) + 1
+            raise _InvalidYAML(line, text[error.start : error.end], "UTF-8") from None
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
-        raise _NoYAML(file, text, f"text of at most {MAX_LENGTH} characters")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    top = Node("list", [], 1)
+        raise _InvalidYAML(None, text, f"text of at most {MAX_LENGTH} characters")
     try:
-        _fill(top, yaml.parse(text, Loader=loader), file)  # type: ignore[no-untyped-call]
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        return yaml.compose(text, Loader=loader)  # type: ignore[no-untyped-call]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        last = text.rstrip().count("\n") + 1  # libyaml names the line after the end, too
-        where = file if mark is None else f"{file}, line {min(mark.line + 1, last)}"
-        raise _NoYAML(where, error.problem or "no YAML", "YAML") from None
+        last = text.rstrip().count("\n") + 1  # libyaml also names the line after the end
+        line = None if mark is None else min(mark.line + 1, last)
+        if "another document" in str(error.problem):
+            raise _InvalidYAML(line, "---", "one document") from None
+        raise _InvalidYAML(line, error.problem or "no YAML", "YAML") from None
     except (yaml.reader.ReaderError, UnicodeEncodeError):
-        places = (n for n, letter in enumerate(text) if not _CHARACTER.fullmatch(letter))
-        place = next(places, 0)
+        invalid = (place for place, c in enumerate(text) if not _CHARACTER.fullmatch(c))
+        place = next(invalid, 0)
         line = text.count("\n", 0, place) + 1
-        letter = text[place : place + 1]
-        raise _NoYAML(f"{file}, line {line}", letter, "a character of YAML") from None
-    if len(top.value) > 1:
-        raise _NoYAML(f"{file}, line {top.value[1].line}", "---", "one document")
-    return top.value[0] if top.value else Node("text", "", 1, True)
+        raise _InvalidYAML(line, text[place : place + 1], "a character of YAML") from None
+    except RecursionError:  # of the parser in Python, where PyYAML is without libyaml
+        raise _InvalidYAML(None, "nested values", f"at most {MAX_NESTED} levels") from None
 
 
-def _decoded(text: bytes, file: str) -> str:
-    try:
-        return text.decode()
-    except UnicodeDecodeError as error:
-        line = text.count(b"\n", 0, error.start) + 1
-        byte = text[error.start : error.end]
-        raise _NoYAML(f"{file}, line {line}", byte, "UTF-8") from None
-
-
-def _fill(top: Node, events: Iterable[Any], file: str) -> None:
-    open_nodes = [top]
-    for event in events:
-        kind = type(event)
-        if kind is yaml.ScalarEvent:
-            node = Node("text", event.value, event.start_mark.line + 1, event.implicit[0])
-        elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
-            word = "map" if kind is yaml.MappingStartEvent else "list"
-            node = Node(word, [], event.start_mark.line + 1)
-        elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
-            open_nodes.pop()
-            continue
-        elif kind is yaml.AliasEvent:
-            where = f"{file}, line {event.start_mark.line + 1}"
-            raise _NoYAML(where, f"*{event.anchor}", "no alias: nothing is said by reference")
-        else:
-            continue
-        where = f"{file}, line {node.line}"
-        if event.anchor is not None:
-            raise _NoYAML(where, f"&{event.anchor}", "no anchor: nothing is said by reference")
-        if event.tag is not None:
-            raise _NoYAML(where, event.tag, "no tag: values are text, lists and mappings")
-        open_nodes[-1].value.append(node)
-        if node.kind != "text":
-            open_nodes.append(node)
-            if len(open_nodes) > MAX_NESTED:
-                raise _NoYAML(where, len(open_nodes), f"at most {MAX_NESTED} levels")
+def _check_nodes(root: Node) -> None:
+    """Raise for aliases, tags and values that are nested too deeply."""
+    seen: set[Node] = set()
+    level: list[Node] = [root]
+    depth = 0
+    while level:
+        depth += 1
+        if depth > MAX_NESTED:
+            line = level[0].start_mark.line + 1
+            raise _InvalidYAML(line, depth, f"at most {MAX_NESTED} levels")
+        below: list[Node] = []
+        for node in level:
+            if node in seen:
+                line = node.start_mark.line + 1
+                raise _InvalidYAML(line, "an alias", "no anchor: values are not referenced")
+            if node.tag not in _IMPLICIT_TAGS:
+                line = node.start_mark.line + 1
+                raise _InvalidYAML(line, node.tag, "no tag: values are text, lists and mappings")
+            seen.add(node)
+            if isinstance(node, yaml.MappingNode):
+                below += [child for pair in node.value for child in pair]
+            elif isinstance(node, yaml.SequenceNode):
+                below += node.value
+        level = below
 
 
 def read_data(text: str | bytes, file: str, kind: str = "text") -> Any:
-    """Return YAML text as plain data: what JSON can say, each key of a mapping once.
+    """Return YAML text as plain data of the types of JSON; each key of a mapping is unique.
 
     :param kind: the kind of value that errors are about
 
@@ -135,16 +125,27 @@ def read_data(text: str | bytes, file: str, kind: str = "text") -> Any:
     return NodeReader(file, kind).data(read_nodes(text, file, kind))
 
 
-# --- from values to what they mean ----------------------------------------------------------------
+def is_plain(node: Node) -> bool:
+    """Return True for text without quotes."""
+    return isinstance(node, yaml.ScalarNode) and not node.style
+
+
+def is_empty(node: Node) -> bool:
+    """Return True for a value that is absent or null."""
+    return is_plain(node) and node.value in ("", "~", "null")
+
+
+# --- from nodes to values -------------------------------------------------------------------------
 
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
-_KINDS = {"text": "text", "list": "list", "map": "mapping"}
+_NAMES = {"scalar": "text", "sequence": "a list", "mapping": "a mapping"}
 _FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocation_ratio")
 
 
 class NodeReader:
-    """Takes values apart, every fault with the file and its line.
+    """Reads values from nodes; errors name the file and the line.
 
+    :param file: the name of the file in error messages
     :param kind: the kind of value that errors are about
     """
 
@@ -153,96 +154,96 @@ class NodeReader:
         self._kind = kind
 
     def text(self, node: Node) -> str:
-        """Return a text."""
-        if node.kind != "text":
-            raise self.fault(node, "value", f"a {_KINDS[node.kind]}", "text")
+        """Return the text of a scalar."""
+        if not isinstance(node, yaml.ScalarNode):
+            raise self.fault(node, "value", _NAMES[node.id], "text")
         return str(node.value)
 
     def pairs(self, node: Node, expected: str) -> list[tuple[Node, Node]]:
-        """Return the keys and values of a mapping, each key once; none where nothing stands."""
-        if node.is_nothing:
+        """Return the keys and values of a mapping with unique keys, [] for an empty value."""
+        if is_empty(node):
             return []
-        if node.kind != "map":
-            found = node.value if node.kind == "text" else f"a {_KINDS[node.kind]}"
-            raise self.fault(node, "value", found, f"a mapping, {expected}")
-        pairs = list(zip(node.value[::2], node.value[1::2], strict=True))
-        seen: dict[str, int] = {}
-        for key, _ in pairs:
-            if self.text(key) in seen:
-                first = seen[key.value]
+        if not isinstance(node, yaml.MappingNode):
+            value = node.value if isinstance(node, yaml.ScalarNode) else _NAMES[node.id]
+            raise self.fault(node, "value", value, f"a mapping, {expected}")
+        lines: dict[str, int] = {}
+        for key, _ in node.value:
+            if self.text(key) in lines:
+                first = lines[key.value]
                 raise self.fault(key, "key", key.value, f"each once: line {first} has it")
-            seen[key.value] = key.line
-        return pairs
+            lines[key.value] = key.start_mark.line + 1
+        return list(node.value)
 
     def items(self, node: Node, what: str, expected: str) -> list[Node]:
-        """Return the values of a list; none where nothing stands."""
-        if node.is_nothing:
+        """Return the nodes of a list, [] for an empty value."""
+        if is_empty(node):
             return []
-        if node.kind != "list":
-            raise self.fault(node, what, node.value, expected)
+        if not isinstance(node, yaml.SequenceNode):
+            value = node.value if isinstance(node, yaml.ScalarNode) else _NAMES[node.id]
+            raise self.fault(node, what, value, expected)
         return list(node.value)
 
     def words(
         self,
         node: Node,
         what: str,
-        such: str,
+        example: str,
         check: Callable[[str], object],
         *,
         is_once: bool = True,
     ) -> tuple[str, ...]:
-        """Return the texts of a list, in order, each once and checked.
+        """Return the checked texts of a list, sorted.
 
-        :param such: an example of such a text, for the error about a value that is no list
-        :param is_once: whether a text that the list has twice is refused
+        :param example: an example of such a text, for the error about a value that is no list
+        :param is_once: whether a repeated text is rejected
         """
-        found: list[str] = []
-        for one in self.items(node, what, f"a list, such as [{such}]"):
-            text = self.text(one)
-            self.checked(what, one, lambda _, text=text: check(text))  # type: ignore[misc]
-            if is_once and text in found:
-                raise self.fault(one, what, text, "each once")
-            found.append(text)
-        return tuple(sorted(set(found)))
+        texts: list[str] = []
+        for item in self.items(node, what, f"a list, such as [{example}]"):
+            text = self.text(item)
+            self.checked(what, item, lambda _, text=text: check(text))  # type: ignore[misc]
+            if is_once and text in texts:
+                raise self.fault(item, what, text, "each once")
+            texts.append(text)
+        return tuple(sorted(set(texts)))
 
     def data(self, node: Node) -> Any:
-        """Return plain data as JSON has it: what is quoted is text."""
-        if node.kind == "list":
-            return [self.data(one) for one in node.value]
-        if node.kind == "map":
-            return {key.value: self.data(one) for key, one in self.pairs(node, "a mapping")}
-        if not node.is_plain:
-            return node.value
+        """Return plain data of the types of JSON; a quoted scalar is text."""
+        if isinstance(node, yaml.SequenceNode):
+            return [self.data(item) for item in node.value]
+        if isinstance(node, yaml.MappingNode):
+            return {key.value: self.data(item) for key, item in self.pairs(node, "a mapping")}
         words = {"true": True, "false": False, "null": None, "": None, "~": None}
+        if not is_plain(node):
+            return node.value
         if node.value in words:
             return words[node.value]
         if not _NUMBER.fullmatch(node.value):
             return node.value
         try:
             return json.loads(node.value)
-        except ValueError:  # Python reads no integer of more than some thousand digits
+        except ValueError:  # Python limits the digits of an integer
             raise self.fault(node, "number", node.value, "fewer digits") from None
 
     def figures(self, node: Node, read: Callable[[Node], str] | None = None) -> str:
         """Return the figures of an inventory as text: ``64:reserved=2``.
 
-        :param read: reads one figure; None: as its text
+        :param read: returns one figure as text; by default the text of the node
         """
-        if node.kind == "text" and not node.is_nothing:
+        if isinstance(node, yaml.ScalarNode) and not is_empty(node):
             return str(node.value)
-        said = {}
+        figures = {}
         for key, value in self.pairs(node, "figures of an inventory"):
             if key.value not in _FIGURES:
                 raise self.fault(key, "figure", key.value, f"one of {', '.join(_FIGURES)}")
-            said[key.value] = "none" if value.is_nothing else (read or self.text)(value)
-        if "total" not in said:
-            raise self.fault(node, "inventory", said, "a total")
-        return ":".join([said.pop("total"), *(f"{key}={text}" for key, text in said.items())])
+            figures[key.value] = "none" if is_empty(value) else (read or self.text)(value)
+        if "total" not in figures:
+            raise self.fault(node, "inventory", figures, "a total")
+        return ":".join([figures.pop("total"), *(f"{k}={text}" for k, text in figures.items())])
 
     def checked(self, word: str, node: Node, read: Callable[[Node], _T]) -> _T:
-        """Return ``read(node)``; an error of it is raised again with the file and the line.
+        """Return ``read(node)``; its error is raised again with the file and the line.
 
-        An error that names a line of this file already is not changed.
+        An error that already names a line of this file is not changed.
 
         :param word: the name of the value in the message
         """
@@ -251,11 +252,13 @@ class NodeReader:
         except InvalidInput as error:
             if error.is_about(self._kind) and error.what.startswith(f"{self._file}, line "):
                 raise
-            raise fault_at(self._file, node.line, error, word, self._kind) from error
+            line = node.start_mark.line + 1
+            raise fault_at(self._file, line, error, word, self._kind) from error
 
     def fault(self, node: Node, what: str, value: object, expected: str) -> InvalidInput:
-        """Return the refusal of a value."""
-        return InvalidInput(self._kind, f"{self._file}, line {node.line}, {what}", value, expected)
+        """Return the error about a value."""
+        line = node.start_mark.line + 1
+        return InvalidInput(self._kind, f"{self._file}, line {line}, {what}", value, expected)
 
 
 def fault_at(
@@ -265,8 +268,8 @@ def fault_at(
     where: str = "",
     kind: str = "site file",
 ) -> InvalidInput:
-    """Return what was refused, with the line that it is about."""
-    said = f"{file}, line {line}{', ' if where else ''}{where}"
+    """Return an error with the file and the line that it is about."""
+    what = f"{file}, line {line}{', ' if where else ''}{where}"
     if where != error.what:
-        said += f", {error.what}"
-    return InvalidInput(kind, said, error.value, error.expected)
+        what += f", {error.what}"
+    return InvalidInput(kind, what, error.value, error.expected)

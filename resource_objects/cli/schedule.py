@@ -173,9 +173,9 @@ def _words(said: argparse.Namespace) -> dict[str, Any]:
 def read_gangs(name: str) -> list[Gang]:
     """Return the gangs of a file, in the order of preference."""
     nodes, top = _read(name)
-    if top.kind == "map" and [key.value for key in top.value[::2]] == ["alternatives"]:
-        top = top.value[1]
-    return [_gang_of(nodes, one) for one in (top.value if top.kind == "list" else [top])]
+    if top.id == "mapping" and [key.value for key, _ in top.value] == ["alternatives"]:
+        top = top.value[0][1]
+    return [_gang_of(nodes, one) for one in (top.value if top.id == "sequence" else [top])]
 
 
 def _gang_of(nodes: NodeReader, node: Node) -> Gang:

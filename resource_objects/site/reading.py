@@ -15,7 +15,7 @@ from resource_objects.resources import Inventories
 from resource_objects.resources.traits import known_traits
 from resource_objects.site.parts import Outage, PartInventories, SitePart, read_share
 from resource_objects.site.ranges import count_names, expanded
-from resource_objects.yaml_nodes import Node, NodeReader, fault_at
+from resource_objects.yaml_nodes import Node, NodeReader, fault_at, is_empty, is_plain
 
 _T = TypeVar("_T")
 
@@ -94,7 +94,7 @@ class Reader:
         try:
             times *= count_names(key.value)
         except exceptions.InvalidInput as error:
-            raise fault_at(self._file, key.line, error) from error
+            raise fault_at(self._file, key.start_mark.line + 1, error) from error
         if times > MAX_PROVIDERS:
             raise self._nodes.fault(key, "name", key.value, f"at most {MAX_PROVIDERS} providers")
         said: dict[str, Any] = {}
@@ -106,7 +106,7 @@ class Reader:
             else:
                 read = getattr(self, f"_{word.value}")
                 said[word.value] = self._nodes.checked(word.value, value, read)
-        part = SitePart(key.value, line=key.line, **said)
+        part = SitePart(key.value, line=key.start_mark.line + 1, **said)
         if times * len(part.below) > MAX_PROVIDERS:
             raise self._nodes.fault(key, "split", part.split, f"at most {MAX_PROVIDERS} providers")
         if part.split is not None and not part.says_inventories:
@@ -117,7 +117,7 @@ class Reader:
     # --- one value ---
 
     def _inventories(self, node: Node) -> str:
-        if node.kind == "text" and not node.is_nothing:
+        if node.id == "scalar" and not is_empty(node):
             text: str = node.value
         else:
             text = ",".join(
@@ -138,7 +138,7 @@ class Reader:
         return self._words(node, "shares", _checked_share)
 
     def _split(self, node: Node) -> str:
-        text = self._partitions(node) if node.kind == "map" else self._nodes.text(node)
+        text = self._partitions(node) if node.id == "mapping" else self._nodes.text(node)
         if text.partition("=")[0] not in PARTITIONINGS:
             raise self._nodes.fault(node, "split", text, f"one of {', '.join(PARTITIONINGS)}")
         return text
@@ -163,7 +163,7 @@ class Reader:
         return {key.value: self._nodes.text(value) for key, value in self._nodes.pairs(node, such)}
 
     def _disabled(self, node: Node) -> Outage:
-        if node.kind == "map":
+        if node.id == "mapping":
             said = dict.fromkeys(("reason", "until"), "")
             for key, value in self._nodes.pairs(node, "reason and until"):
                 if key.value not in said:
@@ -171,9 +171,9 @@ class Reader:
                 said[key.value] = self._nodes.text(value)
             return Outage(names.label(said["reason"], "reason"), _moment(said["until"]))
         text = self._nodes.text(node)
-        if node.is_nothing or (node.is_plain and text.lower() in IN_SERVICE):
+        if is_empty(node) or (is_plain(node) and text.lower() in IN_SERVICE):
             return Outage()
-        if node.is_plain and text.lower() in ("true", "yes", "on"):
+        if is_plain(node) and text.lower() in ("true", "yes", "on"):
             raise self._nodes.fault(node, "disabled", text, "why, such as: fan")
         return Outage(names.label(text, "reason"))
 
@@ -184,7 +184,7 @@ class Reader:
             if set(said) != {"classes", "body"}:
                 raise self._nodes.fault(key, key.value, sorted(said), "classes and body")
             body = said["body"]
-            is_empty = body.kind == "text" and not body.value
+            is_empty = body.id == "scalar" and not body.value
             text = "" if is_empty else json.dumps(self._nodes.data(body))
             found.append((key.value, self._nodes.text(said["classes"]), text))
         return tuple(found)

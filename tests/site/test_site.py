@@ -619,9 +619,10 @@ def test_a_machine_may_have_nothing_of_any_resource(ledger):
         ("version: 2", 1, "1"),
         ("hosts: {}", 1, "one of version, machines, pools"),
         ("- a", 1, "a mapping"),
-        ("a: 1\n---\nb: 2", 3, "one document"),
+        ("a: 1\n---\nb: 2", 2, "one document"),
         ("machines:\n  a\x07b: {}", 2, "a character of YAML"),
-        ("machines: " + "{a: " * 300, 1, "levels"),
+        ("machines: " + "{a: " * 300 + "x" + "}" * 300, 1, "levels"),
+        ("[" * 100_000, 1, "YAML"),
         (b"machines:\n  a\xff: {}", 2, "UTF-8"),
     ],
 )  # fmt: skip

@@ -220,7 +220,7 @@ WRONG = {
     "no YAML": ("meta: [", "line 1: got"),
     "bytes that are no text": (b"\xff", "line 1: got b'\\xff', expected UTF-8"),
     "a tag": ("meta: !!python/object:os.system {}", "line 1: got 'tag:yaml.org"),
-    "a reference": ("meta: &a {}\nproviders: *a", "line 1: got '&a', expected no anchor"),
+    "a reference": ("meta: &a {}\nproviders: *a", "line 1: got 'an alias', expected no anchor"),
     "no version": ("meta: {}", "line 1, keys: got 'nothing', expected schema_version among them"),
     "another major version": ("meta: {schema_version: '2.0'}", "schema_version: got '2.0'"),
     "no minor version": ("meta: {schema_version: '1'}", "schema_version: got '1'"),

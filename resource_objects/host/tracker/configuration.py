@@ -72,7 +72,7 @@ from resource_objects.exceptions import InvalidInput
 from resource_objects.providers import Provider
 from resource_objects.resources import IntegerInventory, Inventories
 from resource_objects.resources.traits import known_traits
-from resource_objects.yaml_nodes import Node, NodeReader, read_nodes
+from resource_objects.yaml_nodes import Node, NodeReader, is_empty, is_plain, read_nodes
 
 __all__ = ["COMPUTE_NODE", "ProviderConfiguration", "ProviderEntry"]
 
@@ -353,7 +353,7 @@ class _Reader:
             ()
             if traits is None
             else self._nodes.words(traits, "traits", "CUSTOM_RACK_7", _custom_trait, is_once=False),
-            where=f"{self._file}, line {identification.line}",
+            where=f"{self._file}, line {identification.start_mark.line + 1}",
         )
 
     def _identification(self, node: Node) -> tuple[str, str]:
@@ -363,7 +363,7 @@ class _Reader:
             raise self._nodes.fault(node, "identification", keys, "either uuid or name")
         ((key, value),) = pairs
         text = self._nodes.text(value)
-        if value.is_nothing:
+        if is_empty(value):
             raise self._nodes.fault(value, str(key.value), value.value or None, "text")
         if key.value == "uuid" and text == COMPUTE_NODE:
             return "uuid", text
@@ -374,7 +374,7 @@ class _Reader:
         texts: dict[str, str] = {}
         for item in self._nodes.items(node, "additional", "a list of classes with their figures"):
             for key, value in self._nodes.pairs(item, "a class with its figures"):
-                if value.kind != "map":
+                if value.id != "mapping":
                     raise self._nodes.fault(value, "inventory", value.value, "a mapping of figures")
                 text = f"{key.value}={self._nodes.figures(value, self._figure)}"
                 read = functools.partial(_custom_inventory, key.value, text)
@@ -385,9 +385,9 @@ class _Reader:
         """Return a number of YAML as text, ``4`` for ``4.0``; other text unchanged."""
         text = self._nodes.text(node)
         number: object = text
-        if node.is_plain:
+        if is_plain(node):
             with contextlib.suppress(yaml.YAMLError, ValueError):
-                number = yaml.safe_load(text)
+                number = yaml.safe_load(text)  # type: ignore[no-untyped-call]
         if type(number) is float and math.isfinite(number):
             return f"{decimal.Decimal(repr(number)):f}".removesuffix(".0")
         return str(number) if type(number) is int else text
