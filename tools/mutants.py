@@ -247,9 +247,9 @@ def _changed(node: ast.AST) -> Iterator[ast.expr]:
 def is_rule(path: str, rules: Sequence[str] = RULES) -> bool:
     """Return whether a module of the package holds rules, or some of them.
 
-    >>> is_rule("resources/numa/fit.py"), is_rule("cli/main.py")
+    >>> is_rule("resources/numa/placement.py"), is_rule("cli/main.py")
     (True, False)
-    >>> is_rule("resources/numa/fit.py", ["search/*.py"])
+    >>> is_rule("resources/numa/placement.py", ["search/*.py"])
     False
     """
     holds, left_out = (

@@ -17,8 +17,8 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedViews, ShapeCache, fit_together
 from resource_objects.providers.tree_shape import Exclusions, TreeShape
 from resource_objects.resources import Amount, resource
-from resource_objects.resources.numa import HostCell, NUMATopologyInventory, problem
-from resource_objects.resources.numa.cells import Cell
+from resource_objects.resources.numa import HostCell, NUMATopologyInventory, placement
+from resource_objects.resources.numa.cells import CellState
 from resource_objects.resources.pci import DeviceUse, PCIInventory
 from resource_objects.resources.placed import PlacedInventory
 from resource_objects.resources.records import StoredPart
@@ -214,8 +214,8 @@ def state_of(inventory: Any) -> Any:
     if isinstance(inventory, PCIInventory):
         shelf = inventory._known
         return [tuple(free) for free in shelf.free], shelf.uses
-    said = [name for name in Cell.__slots__ if name != "choices"]
-    return [tuple(getattr(cell, name) for name in said) for cell in inventory._working]
+    said = [name for name in CellState.__slots__ if name != "choices"]
+    return [tuple(getattr(cell, name) for name in said) for cell in inventory._states]
 
 
 def test_devices_are_made_of_the_changed_part_where_a_unit_is_one_of_it() -> None:
@@ -293,7 +293,7 @@ def test_a_kind_that_makes_nothing_of_the_one_before_is_gathered_anew(
 
 
 def test_host_cells_remember_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(problem, "_REMEMBERED", 2)
+    monkeypatch.setattr(placement, "MAX_REMEMBERED", 2)
     parts = [
         StoredPart(one.inventory.to_records(), one.inventory.describe()) for one in CELLS.parts()
     ]
@@ -302,7 +302,7 @@ def test_host_cells_remember_so_much_and_no_more(monkeypatch: pytest.MonkeyPatch
     for count in (1, 2, 3, 4, 1):
         asked = ro.numa(dedicated=count)
         assert kept.fit(asked) == CELLS.fit(asked)
-        assert all(len(cell.choices) <= 2 for cell in kept._working)
+        assert all(len(cell.choices) <= 2 for cell in kept._states)
 
 
 def test_another_definition_is_laid_out_anew() -> None:

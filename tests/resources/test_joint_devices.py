@@ -399,7 +399,7 @@ def test_f2_a_device_condition_that_never_holds_is_found_out_in_a_few_steps(
     case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Row *search over permutations*: 8 on 8 are 40,320 of them, 8 on 16 are 518,918,400."""
-    monkeypatch.setattr("resource_objects.resources.numa.fit.DECISION", 60)
+    monkeypatch.setattr("resource_objects.resources.numa.placement.DECISION", 60)
     hosts, guests, nodes, affinity = NEVER[case]
     inventories = big(hosts, nodes)
     most = sum(sorted((nodes.count(i) for i in range(hosts)), reverse=True)[:guests])

@@ -323,7 +323,7 @@ def test_who_is_refused_alone_is_refused_although_the_search_is_cut_short(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A no of any is a no."""
-    monkeypatch.setattr("resource_objects.resources.numa.fit.DECISION", 1_000)
+    monkeypatch.setattr("resource_objects.resources.numa.placement.DECISION", 1_000)
     cells, asked, _ = hard()
     with pytest.raises(SearchLimitReached):
         decide(cells, asked, Colours({0: 1}), LampAmount(1))

@@ -434,7 +434,7 @@ def test_a_decision_that_does_not_end_is_no_refusal(monkeypatch):
     ledger = kept(host(given=near, own="PCPU=20"), Provider("bare", "PCPU=4"))
     asked = {TOPOLOGY: numa(2, dedicated=2, physnets=networks)}
     assert len(ledger.snapshot().candidates(asked)) == 1
-    monkeypatch.setattr("resource_objects.resources.numa.fit.DECISION", 0)
+    monkeypatch.setattr("resource_objects.resources.numa.placement.DECISION", 0)
     found = ledger.snapshot().candidates(asked, limit=None)
     assert found.cut_short
     assert found.explain().undecided == ("host0",)

@@ -122,7 +122,7 @@ from resource_objects.resources.numa.amount import (
     MIXED,
     SHARED,
     THREAD_POLICIES,
-    given,
+    require_topology,
 )
 from resource_objects.resources.numa.cells import ANY, KIB, LARGE, SMALL, parse_page_size
 from resource_objects.resources.numa.cpuset import MAX_ID
@@ -761,7 +761,7 @@ def dump_instance_numa_topology(
     Traceback (most recent call last):
     resource_objects.exceptions.CannotDowngrade: InstanceNUMACell cannot be expressed in ...
     """
-    topology = given(amount)
+    topology = require_topology(amount)
     omitted = optional_names(leave_out, _OPTIONAL)
     if topology.gives_back:
         raise inexpressible(GUEST_CELL, "it is released")

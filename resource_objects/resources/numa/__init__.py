@@ -1,27 +1,31 @@
-"""The NUMA kind: CPUs and memory that are near each other. Pure: no I/O.
+"""The kind of ``NUMA_TOPOLOGY``: CPUs and memory that are local to each other. Pure: no I/O.
 
-==================  ===============================================================================
-``cpuset``          :class:`CPUSet`: CPU lists and masks
-``cells``           HostCell, PagePool, CellUsage: what a host has, and what is used; page sizes
-``amount``          NUMATopologyAmount, GuestCell, PlacedCell, :func:`numa`: what is asked
-``text``            the text forms of requests and limits
-``cell_fit``        whether one guest cell fits one host cell: pages, threads, limits
-``problem``         an amount laid over host cells: who may be where, and what that costs the host
-``matching``        complete matchings, polynomial
-``required_cells``  which host cells have to be used, next to networks and near devices
-``fit``             the decision: every guest cell on a host cell of its own; or the reasons
-``weaker``          how a topology may ask for less
-``usage``           assigned amounts: checked as they are, taken and given back
-``storage``         how cells are kept by providers, and read again (D2, D3)
-``inventory``       NUMATopologyInventory: who fits where
-``resource``        NUMATopologyResource and ``NUMA_TOPOLOGY``
-==================  ===============================================================================
+==============  ===================================================================================
+``cpuset``      :class:`CPUSet`: sets of CPUs, their text and masks
+``cells``       :class:`HostCell`, :class:`PagePool`, :class:`CellUsage`: what a host offers, and
+                its usage; page sizes
+``amount``      :class:`NUMATopologyAmount`, :class:`GuestCell`, :class:`PlacedCell`, :func:`numa`:
+                requests, assigned amounts, limits
+``text``        the text forms of requests and limits
+``cell_fit``    whether one guest cell fits one host cell: pages, thread policies, limits
+``placement``   the placement of all guest cells, or the reasons why there is none
+``allocation``  assigned amounts: checked, allocated and released
+``storage``     cells and assigned amounts stored at providers, and read back (D2, D3)
+``inventory``   :class:`NUMATopologyInventory`
+``resource``    :class:`NUMATopologyResource` and ``NUMA_TOPOLOGY``
+``weaker``      relaxations of a request
+==============  ===================================================================================
 """
 
 from __future__ import annotations
 
-from resource_objects.resources.numa.amount import GuestCell, NUMATopologyAmount, PlacedCell, numa
-from resource_objects.resources.numa.cell_fit import NUMATopologyLimit
+from resource_objects.resources.numa.amount import (
+    GuestCell,
+    NUMATopologyAmount,
+    NUMATopologyLimit,
+    PlacedCell,
+    numa,
+)
 from resource_objects.resources.numa.cells import CellUsage, HostCell, PagePool, page_class
 from resource_objects.resources.numa.cpuset import CPUSet
 from resource_objects.resources.numa.inventory import NUMATopologyInventory

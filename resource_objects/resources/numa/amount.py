@@ -1,17 +1,17 @@
-"""What is asked of a NUMA topology, and where it went: the amount of the kind.
+"""The amount of the resource ``NUMA_TOPOLOGY``: a request, and its assignment to host cells.
 
-:func:`numa` makes a :class:`NUMATopologyAmount` from plain words. Its *guest cells*
-(:class:`GuestCell`) are parts of the request whose CPUs and memory shall be near each other;
-assigned, a :class:`PlacedCell` for each says which *host cell* it is on. Guest cells are numbered
-by place in the amount, *vCPUs* (CPUs as their user numbers them) from 0 over all guest cells.
+:func:`numa` makes a :class:`NUMATopologyAmount`. Its *guest cells* (:class:`GuestCell`) are parts
+of the request whose CPUs and memory shall be local to each other. In an assigned amount, a
+:class:`PlacedCell` for each describes its *host cell*. Guest cells are numbered by their position
+in the amount, *vCPUs* (CPUs as their consumer numbers them) from 0 over all guest cells.
 """
 
 from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, Self
 
 from resource_objects import base, fields
 from resource_objects.exceptions import InvalidInput
@@ -24,9 +24,9 @@ from resource_objects.resources.numa.cells import (
     LARGE,
     SMALL,
     page_class,
+    page_size_of_class,
     parse_page_size,
     show_kib,
-    size_of_pages,
 )
 from resource_objects.resources.numa.cpuset import MAX_ID, CPUSet, mask_of
 from resource_objects.resources.records import AmountRecord
@@ -34,14 +34,30 @@ from resource_objects.resources.records import AmountRecord
 _invalid_amount = functools.partial(InvalidInput, "amount")
 _invalid_unassigned_amount = functools.partial(InvalidInput, "unassigned amount")
 
-#: How vCPUs use CPUs. ``mixed`` is some of each.
+#: How vCPUs use CPUs; ``mixed`` is some of each.
 SHARED, DEDICATED, MIXED = "shared", "dedicated", "mixed"
 #: How dedicated vCPUs use the threads of a core.
 PREFER, REQUIRE, ISOLATE = "prefer", "require", "isolate"
 THREAD_POLICIES = (PREFER, REQUIRE, ISOLATE)
-#: Whether whatever serves the vCPUs (a hypervisor's emulator threads) has a CPU of its own.
+#: Whether the emulator threads of a hypervisor have a CPU of their own (``isolate``).
 SHARE = "share"
 EMULATOR_POLICIES = (SHARE, ISOLATE)
+
+#: The maximum number of guest cells, far above the number of NUMA nodes of any machine.
+MAX_GUEST_CELLS = 1024
+
+
+class CellDemand(NamedTuple):
+    """The request of one guest cell as the search reads it. Equal demands fit alike."""
+
+    shared: int
+    dedicated: int
+    memory_mb: int
+    has_emulator: bool
+    page_size: str
+    thread_policy: str | None
+    overcommits: bool  #: whether ordinary memory that is allocated more than once suffices
+    cpus: int  #: dedicated CPUs, with the emulator's
 
 
 def _page_size(value: object) -> str:
@@ -50,31 +66,31 @@ def _page_size(value: object) -> str:
 
 @base.register
 class NUMATopologyAmount(abstract.Amount):
-    """Guest cells with their policies; assigned, also the host cells and CPUs they are on.
+    """Guest cells with their policies; assigned, also their host cells and CPUs.
 
-    What it says *where* it adds nothing to (D1): a request of ``VCPU=4`` and of a topology with 4
-    shared vCPUs asks for 4. :attr:`located` is what it stands for in plain counts.
+    The topology adds nothing to the counts of a request (D1): a request of ``VCPU=4`` and a
+    topology of 4 shared vCPUs requests 4. :attr:`located` are its counts.
 
     ====================  ==========================================================================
-    ``cells``             the guest cells; each goes to a host cell of its own
-    ``page_size``         ``""`` (ordinary memory), ``small`` (the same, never given out twice),
-                          ``large``, ``any``, or KiB in digits
+    ``cells``             the guest cells; each is placed on a host cell of its own
+    ``page_size``         ``""`` (ordinary memory), ``small`` (ordinary memory without
+                          overcommitment), ``large``, ``any``, or KiB in digits
     ``thread_policy``     of dedicated vCPUs: ``prefer`` threads of one core, ``require`` them, or
-                          ``isolate``: a core for each; None is prefer
-    ``emulator_policy``   ``isolate``: one more dedicated CPU, beside guest cell 0; else none
-    ``physnets``,         networks that one of its host cells has to be next to, if any cell of the
+                          ``isolate``: a core for each vCPU; None is prefer
+    ``emulator_policy``   ``isolate``: an additional dedicated CPU on the host cell of guest cell 0
+    ``physnets``,         networks: one of the host cells has to be near each, unless no cell of the
     ``tunneled``          host is
-    ``one_socket``        whether all its host cells have to be in one socket
-    ``placed``            assigned: where each guest cell is; else empty
-    ``emulator_cpu``      assigned, and the policy is isolate: the CPU of the emulator
-    ``gives_back``        whether this is given back (the negative of an assigned amount)
-    ``beside``            classes of the counts that stand beside it in the same amounts, and that
-                          it does not take itself; see :meth:`~.amounts.Amounts.with_implied_counts`
+    ``one_socket``        whether all host cells have to be in one socket
+    ``placed``            assigned: the host cell of each guest cell; empty in a request
+    ``emulator_cpu``      assigned with the emulator policy isolate: the CPU of the emulator
+    ``gives_back``        whether the amount is released (the negative of an assigned amount)
+    ``beside``            classes that the same amounts also count, so that this one does not
+                          allocate them; see :meth:`~.amounts.Amounts.with_implied_counts`
     ====================  ==========================================================================
 
     >>> from resource_objects.resources.numa import numa
-    >>> asked = numa(cells=2, dedicated=4, memory_mb=2048, page_size="2MB")
-    >>> asked.cpu_policy, dict(asked.located), asked.is_assigned
+    >>> request = numa(cells=2, dedicated=4, memory_mb=2048, page_size="2MB")
+    >>> request.cpu_policy, dict(request.placed_counts), request.is_assigned
     ('dedicated', {'PCPU': 4, 'MEMORY_MB': 2048}, False)
     """
 
@@ -95,11 +111,11 @@ class NUMATopologyAmount(abstract.Amount):
     gives_back: bool = fields.boolean(default=False)
     beside: fields.Names = fields.labels(default=frozenset())
 
-    # --- what is asked ---
+    # --- the request ---
 
     @property
     def cpu_policy(self) -> str:
-        """``shared``, ``dedicated`` or ``mixed``, by what the vCPUs are."""
+        """``shared``, ``dedicated`` or ``mixed``, by the kinds of the vCPUs."""
         dedicated = any(cell.dedicated for cell in self.cells)
         shared = any(cell.shared for cell in self.cells)
         if dedicated and shared:
@@ -108,22 +124,44 @@ class NUMATopologyAmount(abstract.Amount):
 
     @property
     def vcpus(self) -> int:
-        """How many vCPUs there are, over all guest cells."""
+        """The number of vCPUs of all guest cells."""
         return sum(len(cell.shared) + len(cell.dedicated) for cell in self.cells)
 
     @property
     def memory_mb(self) -> int:
-        """MiB over all guest cells."""
+        """MiB of all guest cells."""
         return sum(cell.memory_mb for cell in self.cells)
 
     @property
     def has_emulator(self) -> bool:
-        """Whether the emulator has a dedicated CPU of its own."""
+        """Whether the emulator has a dedicated CPU."""
         return self.emulator_policy == ISOLATE
 
-    @functools.cached_property  # asked again and again while it is decided
+    @property
+    def has_networks(self) -> bool:
+        """Whether a host cell has to be near a network."""
+        return bool(self.physnets or self.tunneled)
+
+    @functools.cached_property
+    def demands(self) -> tuple[CellDemand, ...]:
+        """The request of each guest cell as the search reads it."""
+        size, policy, emulator = self.page_size, self.thread_policy, self.has_emulator
+        overcommits = not size and self.cpu_policy == SHARED
+        demands: list[CellDemand] = []
+        for cell in self.cells:  # the emulator is on the host cell of guest cell 0
+            shared, dedicated = len(cell.shared), len(cell.dedicated)
+            cpus = dedicated + emulator
+            demands.append(
+                CellDemand(
+                    shared, dedicated, cell.memory_mb, emulator, size, policy, overcommits, cpus
+                )
+            )
+            emulator = False
+        return tuple(demands)
+
+    @functools.cached_property  # read again and again during a decision
     def placed_counts(self) -> Mapping[str, int]:
-        """What this says where it is, as counts: of CPUs, and of memory in pages of any size."""
+        """The counts of CPUs, and of memory in pages of any size, by class."""
         dedicated = sum(len(cell.dedicated) for cell in self.cells) + self.has_emulator
         counts = {
             "VCPU": sum(len(cell.shared) for cell in self.cells),
@@ -134,10 +172,10 @@ class NUMATopologyAmount(abstract.Amount):
 
     @functools.cached_property
     def host_usage(self) -> Mapping[str, int]:
-        """What the host as a whole gives of it, as counts: CPUs, and ordinary memory.
+        """The usage of the counts of the whole host: CPUs and ordinary memory, by class.
 
-        Of one that is not assigned, what is known: memory counts only if it cannot be in huge
-        pages, and CPUs left empty do not count.
+        For an unassigned amount, the known part of it: memory counts only if it cannot be in huge
+        pages, and idle CPUs do not count.
         """
         counts = dict(self.placed_counts)
         if self.placed:
@@ -150,7 +188,7 @@ class NUMATopologyAmount(abstract.Amount):
 
     @functools.cached_property
     def requested_host_usage(self) -> Mapping[str, int]:
-        """The counts that go with what was asked: memory only if it cannot be in huge pages."""
+        """The counts of the request: memory only if it cannot be in huge pages."""
         counts = self.placed_counts
         if self.page_size in ("", SMALL):
             return counts
@@ -158,19 +196,19 @@ class NUMATopologyAmount(abstract.Amount):
 
     @property
     def counted_separately(self) -> frozenset[str]:
-        """The classes of the host's counts that are requested in addition, as ``beside`` lists."""
+        """The classes that the same amounts also count: the field ``beside``."""
         return self.beside
 
     def counting_separately(self, classes: Collection[str]) -> Self:
-        """Return this where these classes are counted beside it."""
+        """Return this amount where the same amounts also count some classes."""
         return self._evolve(beside=frozenset(classes))
 
     @property
     def item_count(self) -> int:
-        """How many guest cells there are."""
+        """The number of guest cells."""
         return len(self.cells)
 
-    # --- being an amount ---
+    # --- the interface of amounts ---
 
     @property
     def is_zero(self) -> bool:
@@ -179,36 +217,36 @@ class NUMATopologyAmount(abstract.Amount):
 
     @property
     def is_negative(self) -> bool:
-        """Whether this is given back."""
+        """Whether the amount is released."""
         return self.gives_back
 
     @property
     def is_assigned(self) -> bool:
-        """Whether it says where it is."""
+        """Whether the amount is assigned to host cells."""
         return bool(self.placed)
 
     def __neg__(self) -> Self:
         if not self.placed:
             raise _invalid_unassigned_amount(
-                "topology", "one that is not assigned", "an assigned one: that is given back"
+                "topology", "one that is not assigned", "an assigned one: only that can be released"
             )
         return self._evolve(gives_back=not self.gives_back)
 
     def unassigned(self) -> Self:
-        """Return what was asked, by itself and without where it went."""
+        """Return the request, without its assignment."""
         return self.replace(placed=(), emulator_cpu=None, gives_back=False, beside=())
 
     def to_records(self, resource_class: str) -> tuple[AmountRecord, ...]:
-        """Return what it stands for in plain counts; where they are kept, its inventory knows."""
+        """Return the plain counts; an inventory knows where they are stored."""
         sign = -1 if self.gives_back else 1
         return tuple(AmountRecord(name, sign * count) for name, count in self.placed_counts.items())
 
-    # --- where it is ---
+    # --- the assignment ---
 
     @property
     def host_cells(self) -> frozenset[int]:
-        """The host cells it is on, by id; empty if it is not assigned."""
-        return frozenset(placed.cell for placed in self.placed)
+        """The ids of the host cells; empty if the amount is not assigned."""
+        return frozenset([placed.cell for placed in self.placed])
 
     @property
     def cpuset(self) -> str:
@@ -218,28 +256,41 @@ class NUMATopologyAmount(abstract.Amount):
         ...                    placed=[PlacedCell(0, pins={0: 4, 1: 5})]).cpuset
         '4-5'
         """
-        return cpuset(self._where())
+        self._check_assigned()
+        cpus: set[int] = set()
+        for placed in self.placed:
+            cpus.update(placed.shared, dict(placed.pins).values())
+        return str(CPUSet(cpus))
 
     @property
     def memory_nodes(self) -> str:
         """The host cells as a list, for ``numactl --membind`` and ``cpuset.mems``; assigned."""
-        return str(CPUSet(cell.cell for cell in self._where()))
+        self._check_assigned()
+        return str(CPUSet(self.host_cells))
 
     @property
     def pages(self) -> Mapping[int, Mapping[int, int]]:
         """``{host cell: {page size in KiB: pages}}`` of huge pages; assigned."""
-        return pages(self.cells, self._where())
+        self._check_assigned()
+        return {
+            placed.cell: {placed.page_size_kib: cell.memory_mb * KIB // placed.page_size_kib}
+            for cell, placed in zip(self.cells, self.placed, strict=True)
+            if placed.page_size_kib is not None and cell.memory_mb
+        }
 
     def taskset(self) -> tuple[str, ...]:
         """Return the arguments of ``taskset`` that run a command on these CPUs.
 
-        :raises InvalidInput: if it has no CPUs, but memory alone
+        :raises InvalidInput: for a topology without CPUs
 
         >>> NUMATopologyAmount([GuestCell(dedicated=[0])],
         ...                    placed=[PlacedCell(0, pins={0: 4})]).taskset()
         ('taskset', '--cpu-list', '4')
         """
-        return taskset(self.cpuset)
+        cpus = self.cpuset
+        if not cpus:
+            raise _invalid_amount("CPUs of the topology", "none", "one to run a command on")
+        return "taskset", "--cpu-list", cpus
 
     def numactl(self) -> tuple[str, ...]:
         """Return the arguments of ``numactl`` that run a command on these CPUs and this memory.
@@ -248,10 +299,11 @@ class NUMATopologyAmount(abstract.Amount):
         ...                    placed=[PlacedCell(1, pins={0: 4})]).numactl()
         ('numactl', '--physcpubind=4', '--membind=1')
         """
-        return numactl(self.cpuset, self.memory_nodes)
+        cpus = (f"--physcpubind={self.cpuset}",) if self.cpuset else ()
+        return "numactl", *cpus, f"--membind={self.memory_nodes}"
 
     def cgroup(self) -> Mapping[str, str]:
-        """Return the files of a version 2 control group and what to write into them.
+        """Return the files of a version 2 control group and their contents.
 
         >>> amount = NUMATopologyAmount(
         ...     [GuestCell(dedicated=[0], memory_mb=1024)], page_size="2MB",
@@ -259,15 +311,76 @@ class NUMATopologyAmount(abstract.Amount):
         >>> amount.cgroup()
         {'cpuset.cpus': '4', 'cpuset.mems': '1', 'hugetlb.2MB.max': '1073741824'}
         """
-        return cgroup(self.cpuset, self.memory_nodes, self.pages)
+        files = {"cpuset.cpus": self.cpuset, "cpuset.mems": self.memory_nodes}
+        sizes: Counter[int] = Counter()
+        for pages in self.pages.values():
+            sizes.update({size: size * count * KIB for size, count in pages.items()})
+        for size, count in sorted(sizes.items()):
+            name = show_kib(size).replace("iB", "B").replace(" ", "")
+            files[f"hugetlb.{name}.max"] = str(count)
+        return {name: content for name, content in files.items() if content}
 
-    def _where(self) -> tuple[PlacedCell, ...]:
+    def _check_assigned(self) -> None:
         if not self.placed:
             raise _invalid_unassigned_amount("topology", self, "an assigned one, as fit() returns")
-        return self.placed
 
     def _validate(self) -> None:
-        _check_topology(self)
+        if not 1 <= len(self.cells) <= MAX_GUEST_CELLS:
+            raise _invalid_amount("guest cells", len(self.cells), f"1 to {MAX_GUEST_CELLS}")
+        vcpus = [vcpu for cell in self.cells for vcpu in (*cell.shared, *cell.dedicated)]
+        if len(set(vcpus)) != len(vcpus):
+            repeated = sorted(vcpu for vcpu, count in Counter(vcpus).items() if count > 1)
+            raise _invalid_amount("vCPUs", repeated, "each in one guest cell, once")
+        highest = max(vcpus, default=-1)
+        if highest >= len(vcpus):
+            missing = CPUSet(set(range(highest + 1)).difference(vcpus))
+            raise _invalid_amount("vCPUs", f"without {missing}", "every number from 0 on")
+        if self.cpu_policy == SHARED and self.thread_policy is not None:
+            expected = "none, because no vCPU is dedicated"
+            raise _invalid_amount("thread policy", self.thread_policy, expected)
+        if self.cpu_policy == SHARED and self.has_emulator:
+            expected = "share, because no vCPU is dedicated"
+            raise _invalid_amount("emulator policy", self.emulator_policy, expected)
+        if self.placed or self.emulator_cpu is not None:
+            self._check_placed()
+        elif self.gives_back:
+            raise _invalid_unassigned_amount(
+                "topology", "one that is not assigned", "an assigned one: only that can be released"
+            )
+
+    def _check_placed(self) -> None:
+        if len(self.placed) != len(self.cells):
+            expected = f"one for each of {len(self.cells)} guest cells"
+            raise _invalid_amount("placed", len(self.placed), expected)
+        hosts = [placed.cell for placed in self.placed]
+        if len(set(hosts)) != len(hosts):
+            raise _invalid_amount("host cells", hosts, "another one for each guest cell")
+        for number, (cell, placed) in enumerate(zip(self.cells, self.placed, strict=True)):
+            pinned = tuple(vcpu for vcpu, _ in placed.pins)
+            if pinned != cell.dedicated:
+                what = f"pinned vCPUs of guest cell {number}"
+                raise _invalid_amount(what, pinned, f"{cell.dedicated}")
+            if bool(placed.shared) != bool(cell.shared):
+                expected = "some if, and only if, it has shared vCPUs"
+                what = f"shared CPUs of guest cell {number}"
+                raise _invalid_amount(what, placed.shared, expected)
+            if not self._allows_page_size(placed.page_size_kib, cell.memory_mb):
+                expected = f"the requested size: {self.page_size or 'ordinary memory'}"
+                what = f"page size of guest cell {number}"
+                raise _invalid_amount(what, placed.page_size_kib, expected)
+        if self.has_emulator != (self.emulator_cpu is not None):
+            expected = "one if, and only if, the policy is isolate"
+            raise _invalid_amount("emulator CPU", self.emulator_cpu, expected)
+        cpus = [cpu for placed in self.placed for cpu in placed.pinned]
+        cpus += [] if self.emulator_cpu is None else [self.emulator_cpu]
+        if len(set(cpus)) != len(cpus):
+            raise _invalid_amount("CPUs", sorted(cpus), "each CPU once")
+
+    def _allows_page_size(self, size: int | None, memory_mb: int) -> bool:
+        """Return whether a guest cell may be in pages of a size; a host knows its ordinary size."""
+        if size is None:
+            return self.page_size != LARGE or not memory_mb
+        return memory_mb > 0 and self.page_size in (LARGE, ANY, str(size))
 
     def __repr__(self) -> str:
         if self.placed:
@@ -275,33 +388,45 @@ class NUMATopologyAmount(abstract.Amount):
         return f"NUMATopologyAmount.parse({str(self)!r})"
 
     def __str__(self) -> str:
-        request = text.format_request(_numa_arguments(self))
+        arguments = {name: getattr(self, name) for name in self.fields}
+        counts = {
+            "shared": sum(len(cell.shared) for cell in self.cells),
+            "dedicated": sum(len(cell.dedicated) for cell in self.cells),
+            "memory_mb": self.memory_mb,
+        }
+        number = len(self.cells)
+        is_even = not any(count % number for count in counts.values())
+        if is_even and tuple(_even_cells(number, **counts)) == self.cells:
+            arguments |= {"cells": number, **counts}
+        else:
+            arguments["cells"] = [{name: getattr(c, name) for name in counts} for c in self.cells]
+        request = text.format_request(arguments)
         if not self.placed:
             return request
-        cpus = [cpu for placed in self.placed for cpu in placed.pinned]
-        cpus += [] if self.emulator_cpu is None else [self.emulator_cpu]
-        taken = f":cpus={CPUSet(cpus).text('+')}" if cpus else ""
+        cpus = {cpu for placed in self.placed for cpu in placed.pinned}
+        cpus |= set() if self.emulator_cpu is None else {self.emulator_cpu}
+        pinned = f":cpus={CPUSet(cpus).text('+')}" if cpus else ""
         cells = "+".join(str(placed.cell) for placed in self.placed)
-        return f"{'-' if self.gives_back else ''}{request}:on={cells}{taken}"
+        return f"{'-' if self.gives_back else ''}{request}:on={cells}{pinned}"
 
     @classmethod
     def parse(cls, text_form: str) -> NUMATopologyAmount:
-        """Return the amount of its text form; :func:`str` of one that is not assigned.
+        """Return the amount of its text form: :func:`str` of an amount that is not assigned.
 
-        :raises InvalidInput: if it does not parse; if what it says contradicts itself
+        :raises InvalidInput: if the text does not parse; if the request contradicts itself
 
         >>> NUMATopologyAmount.parse("2:dedicated=4:memory=1024").cells[1].dedicated
         (2, 3)
         """
-        words = {"thread_policy": THREAD_POLICIES, "emulator_policy": EMULATOR_POLICIES}
-        said = text.read_request(text_form, words)
-        if isinstance(said["cells"], list):
-            said["cells"] = [GuestCell(**cell) for cell in said["cells"]]
-        return numa(**said)
+        policies = {"thread_policy": THREAD_POLICIES, "emulator_policy": EMULATOR_POLICIES}
+        arguments = text.parse_request(text_form, policies)
+        if isinstance(arguments["cells"], list):
+            arguments["cells"] = [GuestCell(**cell) for cell in arguments["cells"]]
+        return numa(**arguments)
 
 
-def given(value: Any) -> NUMATopologyAmount:
-    """Return a topology amount as it is, refusing other kinds.
+def require_topology(value: Any) -> NUMATopologyAmount:
+    """Return a topology amount unchanged.
 
     :raises InvalidInput: for an amount of another kind
     """
@@ -323,34 +448,52 @@ def numa(
     tunneled: bool = False,
     one_socket: bool = False,
 ) -> NUMATopologyAmount:
-    """Return the amount of so many guest cells that have equal parts of what is asked.
+    """Return a request for a number of guest cells with equal parts of the counts.
 
-    vCPUs are numbered through: in each guest cell the shared ones come first, then the dedicated.
+    vCPUs are numbered over all guest cells; in each guest cell, shared ones come first.
 
-    :param cells: how many guest cells; or the guest cells, and then no counts
-    :param shared: vCPUs that may share CPUs, over all guest cells
-    :param dedicated: vCPUs that each have a CPU of their own, over all guest cells
+    :param cells: the number of guest cells; or the guest cells, and then no counts
+    :param shared: vCPUs that share CPUs, over all guest cells
+    :param dedicated: vCPUs that each use a CPU of their own, over all guest cells
     :param memory_mb: MiB over all guest cells
     :param page_size: ``small``, ``large``, ``any``, ``"1GB"``, KiB as an integer; default: ordinary
         memory
     :param thread_policy: ``prefer``, ``require`` or ``isolate``
-    :param emulator_policy: ``isolate`` for one more dedicated CPU, ``share`` for none
-    :param physnets: names of networks that one of the host cells has to be next to
-    :param tunneled: the same of tunnelled networks
+    :param emulator_policy: ``isolate`` for an additional dedicated CPU, ``share`` for none
+    :param physnets: names of networks that one of the host cells has to be near
+    :param tunneled: the same for tunnelled networks
     :param one_socket: whether all host cells have to be in one socket
-    :raises InvalidInput: for counts below 0, or that do not divide by the guest cells; for policies
-        that contradict each other; if nothing is asked; for a page size that is none
+    :raises InvalidInput: for counts below 0, or that are no multiple of the guest cells; for
+        policies that contradict each other; for an empty request; for an unknown page size
 
-    >>> asked = numa(cells=2, dedicated=16, memory_mb=4096, page_size="1GB")
-    >>> [len(cell.dedicated) for cell in asked.cells], asked.page_size
+    >>> request = numa(cells=2, dedicated=16, memory_mb=4096, page_size="1GB")
+    >>> [len(cell.dedicated) for cell in request.cells], request.page_size
     ([8, 8], '1048576')
     >>> numa(cells=2, dedicated=5)
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidInput: dedicated: got 5, expected a multiple of 2 guest ...
     """
     counts = {"shared": shared, "dedicated": dedicated, "memory_mb": memory_mb}
+    if type(cells) is int:
+        if not 1 <= cells <= MAX_GUEST_CELLS:
+            raise _invalid_amount("guest cells", cells, f"1 to {MAX_GUEST_CELLS}")
+        for name, count in counts.items():
+            most = MAX_FIGURE * cells if name == "memory_mb" else MAX_ID + 1
+            if type(count) is not int or not 0 <= count <= most:
+                raise _invalid_amount(name, count, f"an integer from 0 to {most}")
+            if count % cells:
+                raise _invalid_amount(name, count, f"a multiple of {cells} guest cells")
+        guests = [*_even_cells(cells, **counts)]
+    else:
+        for name, count in counts.items():
+            if type(count) is not int or count:
+                raise _invalid_amount(name, count, "no count with guest cells that specify it")
+        value: Any = cells
+        if not isinstance(value, Iterable) or isinstance(value, str | bytes):
+            raise _invalid_amount("guest cells", cells, "their number, or the cells")
+        guests = [*value]
     return NUMATopologyAmount(
-        _even_cells(cells, counts) if type(cells) is int else _stated_cells(cells, counts),
+        guests,
         page_size=page_size,
         thread_policy=thread_policy,
         emulator_policy=emulator_policy,
@@ -360,62 +503,27 @@ def numa(
     )
 
 
-def _even_cells(cells: int, counts: dict[str, int]) -> Sequence[GuestCell]:
-    if not 1 <= cells <= MAX_GUEST_CELLS:
-        raise _invalid_amount("guest cells", cells, f"1 to {MAX_GUEST_CELLS}")
-    for name, count in counts.items():
-        most = MAX_FIGURE * cells if name == "memory_mb" else MAX_ID + 1
-        if type(count) is not int or not 0 <= count <= most:
-            raise _invalid_amount(name, count, f"an integer from 0 to {most}")
-        if count % cells:
-            raise _invalid_amount(name, count, f"a multiple of {cells} guest cells")
-    return list(_even(cells, *counts.values()))
-
-
-def _even(cells: int, shared: int, dedicated: int, memory_mb: int) -> Iterator[GuestCell]:
-    """Yield guest cells with equal parts of counts that divide by their number."""
+def _even_cells(cells: int, shared: int, dedicated: int, memory_mb: int) -> Iterator[GuestCell]:
+    """Yield guest cells with equal parts of counts that are multiples of their number."""
     shared, dedicated, memory_mb = shared // cells, dedicated // cells, memory_mb // cells
     for number in range(cells):
         first = number * (shared + dedicated)
-        between = first + shared
+        middle = first + shared
         yield GuestCell(
-            shared=range(first, between),
-            dedicated=range(between, between + dedicated),
+            shared=range(first, middle),
+            dedicated=range(middle, middle + dedicated),
             memory_mb=memory_mb,
         )
 
 
-def _numa_arguments(amount: NUMATopologyAmount) -> Mapping[str, Any]:
-    """Return what :func:`numa` makes the amount of: counts if its guest cells have equal parts."""
-    said = {name: getattr(amount, name) for name in amount.fields}
-    counts = {
-        "shared": sum(len(cell.shared) for cell in amount.cells),
-        "dedicated": sum(len(cell.dedicated) for cell in amount.cells),
-        "memory_mb": amount.memory_mb,
-    }
-    cells = len(amount.cells)
-    is_even = not any(count % cells for count in counts.values())
-    if is_even and tuple(_even(cells, **counts)) == amount.cells:
-        return {**said, **counts, "cells": cells}
-    each = [{name: getattr(cell, name) for name in counts} for cell in amount.cells]
-    return {**said, "cells": each}
-
-
-def _stated_cells(cells: object, counts: dict[str, int]) -> Sequence[GuestCell]:
-    for name, count in counts.items():
-        if type(count) is not int or count:
-            raise _invalid_amount(name, count, "nothing beside guest cells that say it")
-    if not isinstance(cells, Iterable) or isinstance(cells, str | bytes):
-        raise _invalid_amount("guest cells", cells, "how many, or the cells")
-    return list(cells)
-
-
-# --- guest cells and where they are ------------------------------------------------------------
+# --- guest cells and their host cells -----------------------------------------------------------
 
 
 @base.register
 class GuestCell(base.ResourceObject, frozen=True):
-    """Some vCPUs and the memory they use most: they go to one host cell, alone of their request.
+    """Some vCPUs and their memory, which are placed on one host cell.
+
+    Each guest cell of a request is on another host cell.
 
     >>> GuestCell(dedicated=range(4), memory_mb=1024).vcpus
     (0, 1, 2, 3)
@@ -431,21 +539,21 @@ class GuestCell(base.ResourceObject, frozen=True):
     @property
     def vcpus(self) -> tuple[int, ...]:
         """All vCPUs, ascending."""
-        return tuple(sorted((*self.shared, *self.dedicated)))
+        return CPUSet((*self.shared, *self.dedicated))
 
     def _validate(self) -> None:
         if not (self.shared or self.dedicated or self.memory_mb):
             raise _invalid_amount("guest cell", "nothing", "vCPUs or memory, or both")
-        check_numbers("vCPUs of a guest cell", self.shared, self.dedicated)
+        _check_ids("vCPUs of a guest cell", *self.shared[-1:], *self.dedicated[-1:])
 
 
 @base.register
 class PlacedCell(base.ResourceObject, frozen=True):
-    """Where one guest cell is: the host cell, a CPU for each dedicated vCPU, the pages.
+    """The assignment of one guest cell: its host cell, a CPU for each dedicated vCPU, its pages.
 
-    ``shared`` are the CPUs on which its shared vCPUs run; ``idle`` those left empty on purpose
-    (the siblings of isolated ones), which are taken too. ``page_size_kib`` is that of the huge
-    pages it uses, None for ordinary memory.
+    ``shared`` are the CPUs that run the shared vCPUs. ``idle`` are CPUs that are allocated and left
+    idle: the siblings of isolated ones. ``page_size_kib`` is the size of the huge pages, None for
+    ordinary memory.
 
     >>> PlacedCell(cell=1, pins={0: 4, 1: 12}).pinned
     (4, 12)
@@ -462,217 +570,121 @@ class PlacedCell(base.ResourceObject, frozen=True):
 
     @property
     def pinned(self) -> tuple[int, ...]:
-        """The CPUs that are taken for vCPUs, those left empty included."""
+        """The CPUs that are allocated to vCPUs or left idle for them."""
         return CPUSet.from_mask(self.pinned_mask)
 
     @property
     def pinned_mask(self) -> int:
-        """The same as a mask."""
+        """The mask of these CPUs."""
         mask = mask_of(self.idle)
         for _, cpu in self.pins:
             mask |= 1 << cpu
         return mask
 
     def _validate(self) -> None:
-        taken = [*(cpu for _, cpu in self.pins), *self.idle]
-        check_numbers(f"CPUs of host cell {self.cell}", taken, self.shared)
-        if len(set(taken)) != len(taken):
-            raise _invalid_amount(f"CPUs of host cell {self.cell}", taken, "each CPU once")
+        cpus = [*(cpu for _, cpu in self.pins), *self.idle]
+        _check_ids(f"CPUs of host cell {self.cell}", *cpus, *self.shared[-1:])
+        if len(set(cpus)) != len(cpus):
+            raise _invalid_amount(f"CPUs of host cell {self.cell}", cpus, "each CPU once")
 
 
-# --- lower bounds ---
+def _check_ids(what: str, *ids: int) -> None:
+    highest = max(ids, default=0)
+    if highest > MAX_ID:
+        raise _invalid_amount(what, highest, f"numbers from 0 to {MAX_ID}")
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+@base.register
+class NUMATopologyLimit(abstract.Amount):
+    """The maximum usage of each host cell: shared vCPUs and MiB of ordinary memory.
+
+    A cell that is not listed is unbounded. Dedicated CPUs and huge pages have no limit, because
+    they are not overcommitted.
+
+    >>> limit = NUMATopologyLimit(vcpus={0: 16, 1: 16})
+    >>> limit.of_cell(0), limit.of_cell(7)
+    ((16, None), (None, None))
+    """
+
+    # Version 1.0: Initial version
+    VERSION = "1.0"
+
+    vcpus: fields.Pairs = fields.integer_pairs(default=())
+    memory_mb: fields.Pairs = fields.integer_pairs(default=())
+
+    @classmethod
+    def parse(cls, text_form: str) -> NUMATopologyLimit:
+        """Return the limit of ``vcpus=0>16+1>16:memory=0>4096``; :func:`str` is the reverse.
+
+        :raises InvalidInput: if the text does not parse
+        """
+        return cls(**text.parse_limit(text_form))
+
+    def __str__(self) -> str:
+        return text.format_limit(self.vcpus, self.memory_mb)
+
+    def of_cell(self, cell: int) -> tuple[int | None, int | None]:
+        """Return the limits of shared vCPUs and of memory of one host cell, None for no limit."""
+        return dict(self.vcpus).get(cell), dict(self.memory_mb).get(cell)
+
+    @property
+    def is_zero(self) -> bool:
+        """False: a limit of zero is a limit."""
+        return False
+
+    @property
+    def is_negative(self) -> bool:
+        """False: limits are 0 or more."""
+        return False
+
+    def __neg__(self) -> Self:
+        raise InvalidInput("negative amount", "limit", self, "a limit, which is never released")
+
+    def to_records(self, resource_class: str) -> tuple[AmountRecord, ...]:
+        """Return nothing: limits are not stored."""
+        return ()
+
+
+def require_limit(value: object) -> NUMATopologyLimit | None:
+    """Return a limit unchanged.
+
+    :raises InvalidInput: for an amount of another kind
+    """
+    if value is not None and not isinstance(value, NUMATopologyLimit):
+        raise InvalidInput("kind of amount", "limit", value, "a NUMATopologyLimit or None")
+    return value
+
+
+# --- lower bounds ---------------------------------------------------------------------------------
 
 
 def lower_bounds(
     amount: NUMATopologyAmount, classes: Collection[str]
 ) -> tuple[Mapping[str, int], ...]:
-    """Return what each guest cell needs of its host cell at least, by class.
+    """Return the least usage of each guest cell on any host cell, by class.
 
-    Necessary, not sufficient: thread policies, whole pages and memory that is given out once are
-    decided by :mod:`.cell_fit`.
+    It is necessary, not sufficient: :mod:`.cell_fit` also checks thread policies, whole pages and
+    overcommitment.
 
-    :param classes: those that the host cell is kept as; they name its sizes of huge pages
+    :param classes: the resource classes of the host cells, with their sizes of huge pages
 
-    >>> asked = numa(cells=2, dedicated=4, memory_mb=64, page_size="2MB")
-    >>> lower_bounds(asked, ["PCPU", "MEMORY_MB", "CUSTOM_HUGEPAGES_2048KB"])[1]
+    >>> request = numa(cells=2, dedicated=4, memory_mb=64, page_size="2MB")
+    >>> lower_bounds(request, ["PCPU", "MEMORY_MB", "CUSTOM_HUGEPAGES_2048KB"])[1]
     {'PCPU': 2, 'CUSTOM_HUGEPAGES_2048KB': 16}
     """
-    found: list[Mapping[str, int]] = []
-    for number, cell in enumerate(amount.cells):
-        emulator = amount.has_emulator and not number  # it runs beside guest cell 0
-        counts = {"VCPU": len(cell.shared), "PCPU": len(cell.dedicated) + emulator}
-        counts |= _least_memory(cell.memory_mb, amount.page_size, classes)
-        found.append({name: count for name, count in counts.items() if count})
-    return tuple(found)
-
-
-def _least_memory(mebibytes: int, page_size: str, classes: Collection[str]) -> dict[str, int]:
-    """Return what memory needs, if that is known: pages of which size depends on the host cell."""
-    if page_size in ("", SMALL):
-        return {"MEMORY_MB": mebibytes}
-    if page_size == ANY:
-        return {}
-    sizes = [size for name in classes if (size := size_of_pages(name)) is not None]
-    if page_size == LARGE:
-        if len(sizes) != 1:
-            return {}
-        (size,) = sizes
-    else:
-        size = int(page_size)
-        if size not in sizes:  # its ordinary pages are of that size, or none are
-            return {"MEMORY_MB": mebibytes}
-    return {page_class(size): mebibytes * KIB // size}
-
-
-# --- what makes an amount valid ---
-
-
-#: No request has more guest cells: far more than any machine has nodes.
-MAX_GUEST_CELLS = 1024
-
-
-def _check_topology(amount: NUMATopologyAmount) -> None:
-    """Raise if a topology amount contradicts itself.
-
-    :raises InvalidInput: naming what is wrong; if it gives back without saying where it is
-    """
-    if not 1 <= len(amount.cells) <= MAX_GUEST_CELLS:
-        raise _invalid_amount("guest cells", len(amount.cells), f"1 to {MAX_GUEST_CELLS}")
-    _check_vcpus(amount)
-    _check_policies(amount)
-    if amount.placed or amount.emulator_cpu is not None:
-        _check_placed(amount)
-    elif amount.gives_back:
-        raise _invalid_unassigned_amount(
-            "topology", "one that is not assigned", "an assigned one: that is given back"
-        )
-
-
-def check_numbers(what: str, *sets: Iterable[int]) -> None:
-    """Raise if a number is higher than any CPU has."""
-    highest = max((number for numbers in sets for number in numbers), default=0)
-    if highest > MAX_ID:
-        raise _invalid_amount(what, highest, f"numbers from 0 to {MAX_ID}")
-
-
-def _check_vcpus(amount: NUMATopologyAmount) -> None:
-    stated = [vcpu for cell in amount.cells for vcpu in (*cell.shared, *cell.dedicated)]
-    if len(set(stated)) != len(stated):
-        twice = sorted(vcpu for vcpu, count in Counter(stated).items() if count > 1)
-        raise _invalid_amount("vCPUs", twice, "each in one guest cell, once")
-    highest = max(stated, default=-1)
-    if highest >= len(stated):
-        missing = sorted(set(range(highest + 1)).difference(stated))
-        raise _invalid_amount(
-            "vCPUs", f"without {CPUSet(missing)!s}", "every one from 0 on in a guest cell"
-        )
-
-
-def _check_policies(amount: NUMATopologyAmount) -> None:
-    if amount.cpu_policy != SHARED:
-        return
-    if amount.thread_policy is not None:
-        raise _invalid_amount(
-            "thread policy", amount.thread_policy, "none, for no vCPU is dedicated"
-        )
-    if amount.has_emulator:
-        raise _invalid_amount(
-            "emulator policy", amount.emulator_policy, "share, for no vCPU is dedicated"
-        )
-
-
-def _check_placed(amount: NUMATopologyAmount) -> None:
-    if len(amount.placed) != len(amount.cells):
-        raise _invalid_amount(
-            "placed", len(amount.placed), f"one for each of {len(amount.cells)} guest cells"
-        )
-    hosts = [placed.cell for placed in amount.placed]
-    if len(set(hosts)) != len(hosts):
-        raise _invalid_amount("host cells", hosts, "another for each guest cell")
-    for number, (guest, placed) in enumerate(zip(amount.cells, amount.placed, strict=True)):
-        _check_placed_cell(number, guest, placed, amount.page_size)
-    if amount.has_emulator != (amount.emulator_cpu is not None):
-        raise _invalid_amount(
-            "emulator CPU", amount.emulator_cpu, "one if, and only if, the policy is isolate"
-        )
-    taken = [cpu for placed in amount.placed for cpu in placed.pinned]
-    taken += [] if amount.emulator_cpu is None else [amount.emulator_cpu]
-    if len(set(taken)) != len(taken):
-        raise _invalid_amount("CPUs", sorted(taken), "each CPU once")
-
-
-def _check_placed_cell(number: int, guest: GuestCell, placed: PlacedCell, page_size: str) -> None:
-    pinned = tuple(vcpu for vcpu, _ in placed.pins)
-    if pinned != guest.dedicated:
-        raise _invalid_amount(f"pinned vCPUs of guest cell {number}", pinned, f"{guest.dedicated}")
-    if bool(placed.shared) != bool(guest.shared):
-        raise _invalid_amount(
-            f"shared CPUs of guest cell {number}",
-            placed.shared,
-            "some if, and only if, it has shared vCPUs",
-        )
-    if not _is_of_size(placed.page_size_kib, page_size, guest.memory_mb):
-        raise _invalid_amount(
-            f"page size of guest cell {number}",
-            placed.page_size_kib,
-            f"what was asked: {page_size or 'ordinary memory'}",
-        )
-
-
-def _is_of_size(size: int | None, page_size: str, memory_mb: int) -> bool:
-    """Return whether pages of a size are what was asked; which size is ordinary, a host knows."""
-    if size is None:
-        return page_size != LARGE or not memory_mb
-    if page_size in (LARGE, ANY):
-        return memory_mb > 0
-    return str(size) == page_size and memory_mb > 0
-
-
-# --- where an assigned amount is, for taskset, numactl and cgroups ---
-
-
-def cpuset(placed: Iterable[PlacedCell]) -> str:
-    """Return the host CPUs of all vCPUs as a list."""
-    return str(
-        CPUSet({cpu for cell in placed for cpu in (*cell.shared, *dict(cell.pins).values())})
-    )
-
-
-def pages(
-    cells: Iterable[GuestCell], placed: Iterable[PlacedCell]
-) -> Mapping[int, Mapping[int, int]]:
-    """Return ``{host cell: {page size in KiB: pages}}`` of huge pages."""
-    return {
-        on.cell: {on.page_size_kib: guest.memory_mb * KIB // on.page_size_kib}
-        for guest, on in zip(cells, placed, strict=True)
-        if on.page_size_kib is not None and guest.memory_mb
-    }
-
-
-def taskset(cpus: str) -> tuple[str, ...]:
-    """Return the arguments of ``taskset`` for a list of CPUs."""
-    if not cpus:
-        raise _invalid_amount("CPUs of the topology", "none", "one to run a command on")
-    return "taskset", "--cpu-list", cpus
-
-
-def numactl(cpus: str, nodes: str) -> tuple[str, ...]:
-    """Return the arguments of ``numactl`` for a list of CPUs, perhaps empty, and of nodes."""
-    bound = (f"--physcpubind={cpus}",) if cpus else ()
-    return "numactl", *bound, f"--membind={nodes}"
-
-
-def cgroup(cpus: str, nodes: str, used: Mapping[int, Mapping[int, int]]) -> Mapping[str, str]:
-    """Return the files of a version 2 control group and what to write into them.
-
-    :param used: huge pages by host cell and size
-    """
-    files = {"cpuset.cpus": cpus} if cpus else {}
-    files["cpuset.mems"] = nodes
-    by_size: Counter[int] = Counter()
-    for of_cell in used.values():
-        by_size.update({size: size * count * KIB for size, count in of_cell.items()})
-    for size, count in sorted(by_size.items()):
-        name = show_kib(size).replace("iB", "B").replace(" ", "")
-        files[f"hugetlb.{name}.max"] = str(count)
-    return files
+    size = amount.page_size
+    sizes = [str(kib) for name in classes if (kib := page_size_of_class(name)) is not None]
+    if size == LARGE and len(sizes) == 1:
+        size = sizes[0]
+    bounds: list[Mapping[str, int]] = []
+    for demand in amount.demands:
+        counts = {"VCPU": demand.shared, "PCPU": demand.cpus}
+        if size in sizes:
+            counts[page_class(int(size))] = demand.memory_mb * KIB // int(size)
+        elif size not in (LARGE, ANY):  # ordinary memory, also where its pages have this size
+            counts["MEMORY_MB"] = demand.memory_mb
+        bounds.append({name: count for name, count in counts.items() if count})
+    return tuple(bounds)

@@ -1,199 +1,139 @@
-"""Whether one guest cell fits one host cell: every rule of a pair, in one place.
+"""Whether one guest cell fits one host cell: every rule about the pair.
 
-Source of the rules: Nova's ``_numa_fit_instance_cell``, with its holes closed: what is used counts
-always, and a page size is found anew for every pair.
+Source of the rules: Nova's ``_numa_fit_instance_cell``. Unlike in Nova, usage always counts, and a
+page size is chosen for every pair of cells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple, Self, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeAlias
 
-from resource_objects import base, fields, ratio
-from resource_objects.exceptions import InvalidInput
-from resource_objects.reasons import Rule
-from resource_objects.resources import abstract
-from resource_objects.resources.numa import text
-from resource_objects.resources.numa.amount import (
-    ISOLATE,
-    PREFER,
-    REQUIRE,
-    SHARED,
-    NUMATopologyAmount,
+from resource_objects import ratio
+from resource_objects.reasons import Reason, Rule
+from resource_objects.resources.numa.amount import ISOLATE, PREFER, REQUIRE, CellDemand
+from resource_objects.resources.numa.cells import (
+    ANY,
+    KIB,
+    LARGE,
+    SMALL,
+    CellState,
+    page_class,
+    show_kib,
 )
-from resource_objects.resources.numa.cells import ANY, KIB, LARGE, SMALL, Cell, page_class, show_kib
-from resource_objects.resources.numa.cpuset import CPUSet
-from resource_objects.resources.records import AmountRecord
-
-
-class CellDemand(NamedTuple):
-    """What one guest cell asks of a host cell. Equal needs are one."""
-
-    shared: int
-    dedicated: int
-    memory_mb: int
-    has_emulator: bool
-    page_size: str
-    thread_policy: str | None
-    overcommits: bool  #: whether ordinary memory that is given out twice will do
-
-    @property
-    def cpus(self) -> int:
-        """How many dedicated CPUs it asks for."""
-        return self.dedicated + self.has_emulator
+from resource_objects.resources.numa.cpuset import bits
 
 
 class CellChoice(NamedTuple):
-    """How a guest cell would be on a host cell."""
+    """How a guest cell fits a host cell."""
 
-    page_size_kib: int | None
-    taken: int  #: mask of dedicated CPUs, those left empty and the emulator's included
-
-
-class Failure(NamedTuple):
-    """A rule that failed, with its figures; ``word`` is a policy or page size."""
-
-    rule: Rule
-    resource: str
-    requested: int
-    bound: int
-    used: int
-    word: str | None = None
+    page_size_kib: int | None  #: of huge pages, None for ordinary memory
+    cpus: int  #: mask of the dedicated CPUs, including idle siblings and the emulator's CPU
 
 
-#: Bounds on what may be used in all: shared vCPUs, MiB of ordinary memory; None for none.
-Bounds: TypeAlias = tuple[int | None, int | None]
-NO_BOUNDS: Bounds = (None, None)
+#: Limits of the usage of a host cell: shared vCPUs and MiB of ordinary memory; None for no limit.
+CellLimits: TypeAlias = tuple[int | None, int | None]
+NO_LIMITS: CellLimits = (None, None)
 
 
-def cell_demands(amount: NUMATopologyAmount) -> tuple[CellDemand, ...]:
-    """Return what each guest cell asks for; the emulator is with guest cell 0."""
-    overcommits = may_overcommit(amount)
-    return tuple(
-        CellDemand(
-            len(cell.shared),
-            len(cell.dedicated),
-            cell.memory_mb,
-            amount.has_emulator and not number,
-            amount.page_size,
-            amount.thread_policy,
-            overcommits,
-        )
-        for number, cell in enumerate(amount.cells)
-    )
-
-
-def may_overcommit(amount: NUMATopologyAmount) -> bool:
-    """Return whether ordinary memory that is given out twice will do: to shared vCPUs alone."""
-    return amount.cpu_policy == SHARED and not amount.page_size
-
-
-def choose_cell(cell: Cell, need: CellDemand, bounds: Bounds) -> CellChoice | None:
-    """Return how a guest cell would be on a host cell, None if some rule forbids it."""
-    if need.cpus and need.cpus > cell.free_dedicated:
-        return None  # a count, which rules out most cells of a full host, before CPUs are looked at
-    if need.shared and next(_shared(cell, need, bounds), None) is not None:
+def fit_cell(state: CellState, demand: CellDemand, limits: CellLimits) -> CellChoice | None:
+    """Return how a guest cell fits a host cell, None if it does not."""
+    if demand.cpus and demand.cpus > state.free_dedicated:
+        return None  # before CPUs are chosen: it excludes most cells of a full host
+    if demand.shared and any(shared_failures(state, demand.shared, limits[0])):
         return None
-    size: int | None = None
-    if need.memory_mb:
-        sizes = possible_sizes(cell, need)
-        for size in sizes:
-            if next(_memory(cell, need, bounds, size), None) is None:
+    page_size: int | None = None
+    if demand.memory_mb:
+        for page_size in page_sizes(state, demand):
+            if not any(memory_failures(state, demand, page_size, limits[1])):
                 break
         else:
             return None
-    if not need.cpus:
-        return CellChoice(size, 0)
-    taken = choose_cpus(cell, need.dedicated, need.thread_policy, need.has_emulator)
-    if taken is None or taken.bit_count() > cell.free_dedicated:
-        return None  # siblings that are left empty are taken too: it may be more than was asked for
-    if taken & cell.facts.shared and next(_left_shared(cell, need, taken), None) is not None:
+    if not demand.cpus:
+        return CellChoice(page_size, 0)
+    cpus = choose_cpus(state, demand.dedicated, demand.thread_policy, demand.has_emulator)
+    if cpus is None or cpus.bit_count() > state.free_dedicated:  # idle siblings count too
         return None
-    return CellChoice(size, taken)
+    if cpus & state.facts.shared and any(_pinning_failures(state, demand.shared, cpus)):
+        return None
+    return CellChoice(page_size, cpus)
 
 
-def cell_failures(cell: Cell, need: CellDemand, bounds: Bounds) -> Iterator[Failure]:
-    """Yield each rule by which a guest cell cannot be on a host cell; none if it can."""
-    if need.shared:
-        yield from _shared(cell, need, bounds)
-    if need.cpus:
-        yield from _dedicated(cell, need)
-    if need.memory_mb:
-        sizes = possible_sizes(cell, need)
-        if not sizes:
-            size = need.page_size
-            word = show_kib(int(size)) if size.isdecimal() else size
-            yield Failure(Rule.PAGE_SIZE, "MEMORY_MB", need.memory_mb, 0, 0, word)
-        found = [list(_memory(cell, need, bounds, size)) for size in sizes]
-        if found and all(found):
-            # one of the sizes is told: where any would do, ordinary memory, of which hosts have
-            # most; else the one that would have been tried first
-            yield from found[-1] if need.page_size == ANY else found[0]
+def cell_failures(state: CellState, demand: CellDemand, limits: CellLimits) -> Iterator[Reason]:
+    """Yield each rule that a guest cell breaks on a host cell; none if it fits."""
+    if demand.shared:
+        yield from shared_failures(state, demand.shared, limits[0])
+    if demand.cpus:
+        yield from _dedicated_failures(state, demand)
+    if demand.memory_mb:
+        size, cell = demand.page_size, state.cell.id
+        by_size = [
+            [*memory_failures(state, demand, size_kib, limits[1])]
+            for size_kib in page_sizes(state, demand)
+        ]
+        if not by_size:
+            unit = show_kib(int(size)) if size.isdecimal() else size
+            yield Reason(Rule.PAGE_SIZE, demand.memory_mb, 0, 0, "MEMORY_MB", unit=unit, cell=cell)
+        elif all(by_size):
+            # the failures of one size: of ordinary memory, of which hosts have most, where any
+            # size is accepted; else of the size that is tried first
+            yield from by_size[-1 if size == ANY else 0]
 
 
-def _shared(cell: Cell, need: CellDemand, bounds: Bounds) -> Iterator[Failure]:
-    there = cell.shared_cpus().bit_count()
-    if need.shared > there:
-        yield Failure(Rule.MAX_UNIT, "VCPU", need.shared, there, cell.shared_used)
-    after, capacity = cell.shared_used + need.shared, cell.shared_capacity()
-    if after > capacity:
-        yield Failure(Rule.CAPACITY, "VCPU", need.shared, capacity, cell.shared_used)
-    elif bounds[0] is not None and after > bounds[0]:
-        yield Failure(Rule.LIMIT, "VCPU", need.shared, bounds[0], cell.shared_used)
+# --- shared CPUs ----------------------------------------------------------------------------------
 
 
-def _dedicated(cell: Cell, need: CellDemand) -> Iterator[Failure]:
-    total = cell.facts.dedicated.bit_count()
-    free = cell.free_dedicated
-    if need.cpus > free:
-        yield Failure(Rule.CAPACITY, "PCPU", need.cpus, total, total - free)
-        return
-    taken = choose_cpus(cell, need.dedicated, need.thread_policy, need.has_emulator)
-    if taken is None:
-        if choose_cpus(cell, need.dedicated, need.thread_policy, False) is not None:
-            yield Failure(Rule.EMULATOR, "PCPU", need.cpus, 0, total - free)
-        else:
-            most = most_cpus(cell, need.thread_policy)
-            word = need.thread_policy or PREFER
-            yield Failure(Rule.THREADS, "PCPU", need.dedicated, most, 0, word)
-    elif taken.bit_count() > free:
-        yield Failure(Rule.CAPACITY, "PCPU", taken.bit_count(), total, total - free)
-    elif taken & cell.facts.shared:
-        yield from _left_shared(cell, need, taken)
+def shared_failures(
+    state: CellState, requested: int, limit: int | None, pinned: int = 0
+) -> Iterator[Reason]:
+    """Yield the rules that shared vCPUs break on a host cell.
+
+    :param limit: of the usage after the allocation
+    :param pinned: mask of the CPUs that the same allocation pins
+    """
+    used, cell = state.shared_used, state.cell.id
+    count = state.shared_cpus(pinned).bit_count()
+    capacity = count * state.cpu_ratio // ratio.MILLION
+    if requested > count:
+        yield Reason(Rule.MAX_UNIT, requested, count, used, "VCPU", cell=cell)
+    if used + requested > capacity:
+        yield Reason(Rule.CAPACITY, requested, capacity, used, "VCPU", cell=cell)
+    elif limit is not None and used + requested > limit:
+        yield Reason(Rule.LIMIT, requested, limit, used, "VCPU", cell=cell)
 
 
-def _left_shared(cell: Cell, need: CellDemand, taken: int) -> Iterator[Failure]:
-    requested, used = need.shared, cell.shared_used
-    there, capacity = cell.shared_cpus(taken).bit_count(), cell.shared_capacity(taken)
-    if requested > there:
-        yield Failure(Rule.MAX_UNIT, "VCPU", requested, there, used)
-    elif used + requested > capacity and requested:
-        yield Failure(Rule.CAPACITY, "VCPU", requested, capacity, used)
-    elif used > capacity:  # nobody asks here for shared CPUs, but who has some would lack them
-        total, free = cell.facts.dedicated.bit_count(), _unneeded(cell)
-        yield Failure(Rule.CAPACITY, "PCPU", taken.bit_count(), total, total - free)
+def _pinning_failures(state: CellState, requested: int, cpus: int) -> Iterator[Reason]:
+    """Yield the rules about shared vCPUs that are broken if CPUs that serve them are pinned."""
+    if requested:
+        yield from islice(shared_failures(state, requested, None, cpus), 1)
+    elif state.shared_used > state.shared_capacity(cpus):
+        # the other CPUs do not suffice for the shared vCPUs of other consumers
+        facts = state.facts
+        needed = -(-state.shared_used * ratio.MILLION // state.cpu_ratio)  # rounded up
+        dual = (state.free_cpus & facts.shared).bit_count()
+        excess = state.shared_cpus().bit_count() - needed
+        free = state.free_dedicated - min(dual, max(0, dual - excess))
+        total, requested = facts.dedicated.bit_count(), cpus.bit_count()
+        yield Reason(Rule.CAPACITY, requested, total, total - free, "PCPU", cell=state.cell.id)
 
 
-def _unneeded(cell: Cell) -> int:
-    needed = -(-cell.shared_used * ratio.MILLION // cell.facts.ratio)  # rounded up
-    either = (cell.free_cpus & cell.facts.shared).bit_count()
-    shared = (cell.facts.shared & ~cell.pinned).bit_count()
-    return cell.free_dedicated - min(either, max(0, needed - shared + either))
+# --- memory ---------------------------------------------------------------------------------------
 
 
-def possible_sizes(cell: Cell, need: CellDemand) -> list[int | None]:
-    """Return the page sizes of a host cell that will do, in the order they are tried.
+def page_sizes(state: CellState, demand: CellDemand) -> list[int | None]:
+    """Return the page sizes of a host cell that a guest cell accepts, in the order of preference.
 
     None is ordinary memory.
     """
-    requested, base = need.page_size, cell.facts.base_kib
+    requested, base = demand.page_size, state.facts.base_kib
     if not requested:
         return [None]
     if base is None:
         return []
     if requested == SMALL or requested == str(base):
         return [None]
-    sizes: list[int | None] = [size for size, _ in cell.facts.huge]
+    sizes: list[int | None] = [size for size, _ in state.facts.huge]
     if requested == LARGE:
         return sizes
     if requested == ANY:
@@ -201,264 +141,178 @@ def possible_sizes(cell: Cell, need: CellDemand) -> list[int | None]:
     return [size for size in sizes if str(size) == requested]
 
 
-def _memory(cell: Cell, need: CellDemand, bounds: Bounds, size: int | None) -> Iterator[Failure]:
-    requested = need.memory_mb
-    if size is not None:
-        yield from _pages(cell, requested, size)
+def memory_failures(
+    state: CellState, demand: CellDemand, page_size: int | None, limit: int | None
+) -> Iterator[Reason]:
+    """Yield the rules that the memory of a guest cell breaks on a host cell.
+
+    :param page_size: KiB of a huge page of the host cell, None for ordinary memory
+    :param limit: of the usage of ordinary memory after the allocation
+    """
+    requested, facts, cell = demand.memory_mb, state.facts, state.cell.id
+    if page_size is not None:
+        pages, remainder = divmod(requested * KIB, page_size)
+        total, used = dict(facts.huge)[page_size], state.pages_used.get(page_size, 0)
+        if remainder:
+            yield Reason(Rule.INDIVISIBLE, requested, page_size, used, "MEMORY_MB", cell=cell)
+        elif used + pages > total:
+            yield Reason(Rule.CAPACITY, pages, total, used, page_class(page_size), cell=cell)
         return
-    facts, used = cell.facts, cell.memory_used
+    used, capacity, physical = state.memory_used, state.memory_capacity, facts.ordinary_mb
     if facts.base_kib is not None and requested * KIB % facts.base_kib:
-        yield Failure(Rule.INDIVISIBLE, "MEMORY_MB", requested, facts.base_kib, used)
-    if not need.overcommits:
-        if used + requested > facts.ordinary_mb:
-            yield Failure(Rule.PHYSICAL, "MEMORY_MB", requested, facts.ordinary_mb, used)
-    elif requested > facts.ordinary_mb:
-        yield Failure(Rule.MAX_UNIT, "MEMORY_MB", requested, facts.ordinary_mb, used)
-    if used + requested > facts.memory_capacity:
-        yield Failure(Rule.CAPACITY, "MEMORY_MB", requested, facts.memory_capacity, used)
-    elif bounds[1] is not None and used + requested > bounds[1]:
-        yield Failure(Rule.LIMIT, "MEMORY_MB", requested, bounds[1], used)
+        yield Reason(Rule.INDIVISIBLE, requested, facts.base_kib, used, "MEMORY_MB", cell=cell)
+    if not demand.overcommits and used + requested > physical:
+        yield Reason(Rule.PHYSICAL, requested, physical, used, "MEMORY_MB", cell=cell)
+    elif requested > physical:
+        yield Reason(Rule.MAX_UNIT, requested, physical, used, "MEMORY_MB", cell=cell)
+    if used + requested > capacity:
+        yield Reason(Rule.CAPACITY, requested, capacity, used, "MEMORY_MB", cell=cell)
+    elif limit is not None and used + requested > limit:
+        yield Reason(Rule.LIMIT, requested, limit, used, "MEMORY_MB", cell=cell)
 
 
-def _pages(cell: Cell, requested: int, size: int) -> Iterator[Failure]:
-    pages, rest = divmod(requested * KIB, size)
-    total, used = dict(cell.facts.huge)[size], cell.pages_used.get(size, 0)
-    if rest:
-        yield Failure(Rule.INDIVISIBLE, "MEMORY_MB", requested, size, used)
-    elif used + pages > total:
-        yield Failure(Rule.CAPACITY, page_class(size), pages, total, used)
-
-
-# --- which CPUs dedicated vCPUs take: the thread policies -----------------------------------------
-# Source of the rules: Nova's ``_pack_instance_onto_cores``, stated for whole cores. Where that
-# leaves a choice to chance (the order of a set), here it is:
+# --- dedicated CPUs -------------------------------------------------------------------------------
+# Source of the rules: Nova's ``_pack_instance_onto_cores``, stated for whole cores. Where Nova's
+# result depends on the order of a set, the order here is:
 #
-# 1. cores with the fewest free threads that will do come first, so that whole cores stay whole; of
-#    those, the one with the lowest free CPU; threads ascending;
-# 2. which vCPU is on which CPU is a function of the set of CPUs taken alone (:func:`cpu_layout`):
-#    so the ledger, which keeps that set, keeps all there is to know.
+# 1. Cores with the fewest free threads that suffice come first, so that whole cores remain whole.
+#    Of equal cores, the one with the lowest free CPU comes first; threads ascend.
+# 2. Which vCPU is on which CPU follows from the set of CPUs alone (:func:`assign_cpus`), because
+#    the ledger stores only the set.
 
 
-class CPULayout(NamedTuple):
-    """What each of some taken CPUs is for."""
+def _dedicated_failures(state: CellState, demand: CellDemand) -> Iterator[Reason]:
+    cell, total, free = state.cell.id, state.facts.dedicated.bit_count(), state.free_dedicated
+    count, policy = demand.dedicated, demand.thread_policy
+    if demand.cpus > free:
+        yield Reason(Rule.CAPACITY, demand.cpus, total, total - free, "PCPU", cell=cell)
+        return
+    cpus = choose_cpus(state, count, policy, demand.has_emulator)
+    if cpus is None and choose_cpus(state, count, policy, False) is not None:
+        yield Reason(Rule.EMULATOR, demand.cpus, 0, total - free, "PCPU", cell=cell)
+    elif cpus is None:
+        most = _max_dedicated(state, policy)
+        yield Reason(Rule.THREADS, count, most, 0, "PCPU", unit=policy or PREFER, cell=cell)
+    elif cpus.bit_count() > free:
+        yield Reason(Rule.CAPACITY, cpus.bit_count(), total, total - free, "PCPU", cell=cell)
+    elif cpus & state.facts.shared:
+        yield from _pinning_failures(state, demand.shared, cpus)
 
-    vcpus: tuple[int, ...]  #: by dedicated vCPU, ascending
+
+def _max_dedicated(state: CellState, policy: str | None) -> int:
+    cores, free, threads = state.facts.cores, state.free_cpus, state.facts.threads
+    if policy == ISOLATE:
+        return sum(not core & ~free for core in cores)
+    if policy != REQUIRE:
+        return free.bit_count()
+    counts = [(core & free).bit_count() for core in cores]
+    return max((n * sum(c >= n for c in counts) for n in range(2, threads + 1)), default=0)
+
+
+def choose_cpus(state: CellState, count: int, policy: str | None, has_emulator: bool) -> int | None:
+    """Return the mask of CPUs for ``count`` dedicated vCPUs, None if the policy allows none.
+
+    It includes the siblings that remain idle and the emulator's CPU.
+    """
+    free, cores, threads = state.free_cpus, state.facts.cores, state.facts.threads
+    if policy == ISOLATE:  # siblings of the emulator's CPU are idle too, as Nova counts them
+        whole = sorted([core for core in cores if not core & ~free], key=int.bit_count)
+        needed = count + has_emulator
+        return sum(whole[:needed]) if len(whole) >= needed else None
+    cpus = _pack(_free_threads(cores, free), count, threads, policy)
+    if cpus is None or not has_emulator:
+        return cpus
+    remaining = free & ~cpus
+    if policy == REQUIRE:
+        remaining = remaining & _incomplete_core(cores, cpus) or remaining
+    if not remaining:
+        return None
+    core = _free_threads(cores, remaining)[0]
+    return cpus | core & -core
+
+
+def _free_threads(cores: Iterable[int], free: int) -> list[int]:
+    """Return the free threads of each core as masks, the fewest first, then the lowest."""
+    ordered = sorted([(t.bit_count(), t & -t, t) for core in cores if (t := core & free)])
+    return [threads for _, _, threads in ordered]
+
+
+def _pack(cores: Sequence[int], count: int, threads: int, policy: str | None) -> int | None:
+    """Return CPUs of the same number of threads of each core, as many threads as possible.
+
+    If no number of threads suffices, the CPUs are on any cores, except with ``require``.
+    """
+    if not count:
+        return 0
+    for per_core in range(threads, 1 if policy == REQUIRE else 0, -1):
+        usable = [core for core in cores if core.bit_count() >= per_core]
+        if per_core * len(usable) >= count:
+            break
+    else:
+        if policy == REQUIRE or sum(map(int.bit_count, cores)) < count:
+            return None
+        per_core, usable = threads, list(cores)
+    cpus = 0
+    for core in usable:
+        for _ in range(per_core):
+            if not core or not count:
+                break
+            cpus |= core & -core
+            core &= core - 1
+            count -= 1
+    return cpus
+
+
+def _incomplete_core(cores: Iterable[int], cpus: int) -> int:
+    """Return the core of which fewer CPUs are used than of the others, or the only one; 0 if none.
+
+    The emulator's CPU on this core can be told from the CPUs of vCPUs.
+    """
+    used = [core for core in cores if core & cpus]
+    counts = [(core & cpus).bit_count() for core in used]
+    if not used or (len(used) > 1 and min(counts) == max(counts)):
+        return 0
+    return used[counts.index(min(counts))]
+
+
+class CPUAssignment(NamedTuple):
+    """The purpose of each of some dedicated CPUs."""
+
+    vcpus: tuple[int, ...]  #: the CPUs of the dedicated vCPUs, in their order
     emulator: int | None
     idle: tuple[int, ...]
 
 
-_NOTHING = CPULayout((), None, ())
+def assign_cpus(
+    cores: Iterable[int], cpus: int, count: int, policy: str | None, has_emulator: bool
+) -> CPUAssignment | None:
+    """Return the purpose of each CPU of a set, None if ``count`` vCPUs do not need just this set.
 
+    Cores come by the number of their CPUs in the set, largest first, then by lowest CPU. vCPUs use
+    CPUs in this order (isolated ones the first CPU of each core), and the emulator the last one.
+    If the first core has one CPU more than each of the others, which have equally many, the
+    emulator uses that one, so that vCPUs remain with their siblings.
 
-def choose_cpus(cell: Cell, count: int, policy: str | None, has_emulator: bool) -> int | None:
-    """Return the CPUs to take for ``count`` dedicated vCPUs as a mask, None if there are none.
-
-    CPUs that are left empty on purpose are in it, and the emulator's.
-    """
-    free = cell.free_cpus
-    if policy == ISOLATE:  # the emulator's siblings stay empty too: Nova's accounting takes them
-        return _isolated(cell, free, count + has_emulator)
-    taken = _packed(cell, free, count, policy)
-    spare = 0 if taken is None else free & ~taken
-    if taken is None or not has_emulator:
-        return taken
-    if not spare:
-        return None
-    if policy == REQUIRE:
-        spare = spare & _odd_core(cell, taken) or spare
-    return taken | _first(_free_threads(cell, spare))
-
-
-def most_cpus(cell: Cell, policy: str | None) -> int:
-    """Return how many dedicated vCPUs a policy leaves room for in a cell."""
-    free = cell.free_cpus
-    if policy == ISOLATE:
-        return len(_whole(cell, free))
-    if policy != REQUIRE:
-        return free.bit_count()
-    threads = _free_threads(cell, free)
-    return max(
-        (k * sum(1 for core in threads if core.bit_count() >= k) for k in _levels(cell, policy)),
-        default=0,
-    )
-
-
-def cpu_layout(
-    cores: Iterable[int], taken: int, count: int, policy: str | None, has_emulator: bool
-) -> CPULayout | None:
-    """Return what each taken CPU is for, None if so many vCPUs do not take just these.
-
-    Cores come by how many of their threads are taken, most first, then by lowest CPU; vCPUs take
-    threads in that order (isolated ones the first of each core), the emulator the last one. Where
-    the first core has one more than each of the others, that one is the emulator's, so that vCPUs
-    stay with their siblings.
-
-    >>> cpu_layout([0b0101, 0b1010], 0b0111, 2, None, True)
-    CPULayout(vcpus=(0, 2), emulator=1, idle=())
+    >>> assign_cpus([0b0101, 0b1010], 0b0111, 2, None, True)
+    CPUAssignment(vcpus=(0, 2), emulator=1, idle=())
     """
     if not count and not has_emulator:
-        return None if taken else _NOTHING
-    used = [core for core in cores if core & taken]
-    groups: list[tuple[int, ...]] = [CPUSet.from_mask(core & taken) for core in used]
-    groups.sort(key=lambda cpus: (-len(cpus), cpus[0]))
+        return None if cpus else CPUAssignment((), None, ())
+    used = [core & cpus for core in cores if core & cpus]
+    ordered = sorted([(-core.bit_count(), core & -core, [*bits(core)]) for core in used])
+    groups = [group for _, _, group in ordered]
     idle: tuple[int, ...] = ()
     if policy == ISOLATE:
-        if any(core & ~taken for core in used):
+        if any(core & cpus and core & ~cpus for core in cores):
             return None
-        idle = tuple(sorted(cpu for cpus in groups for cpu in cpus[1:]))
-        groups = [cpus[:1] for cpus in groups]
-    ordered = [cpu for cpus in groups for cpu in cpus]
-    if len(ordered) != count + has_emulator:
+        idle = tuple(sorted([cpu for group in groups for cpu in group[1:]]))
+        groups = [group[:1] for group in groups]
+    vcpus = [cpu for group in groups for cpu in group]
+    if len(vcpus) != count + has_emulator:
         return None
-    emulator = ordered.pop(_emulators([*map(len, groups)])) if has_emulator else None
-    return CPULayout(tuple(ordered), emulator, idle)
-
-
-def _emulators(counts: list[int]) -> int:
-    """Return which CPU in order is the emulator's, given how many are taken of each core.
-
-    The last one; but the odd one of the first core where without it all cores are equal, of several
-    threads each: so vCPUs that took threads of cores together keep them together.
-    """
-    first, *others = counts
+    if not has_emulator:
+        return CPUAssignment(tuple(vcpus), None, idle)
+    first, *others = map(len, groups)
     is_odd = len(set(others)) == 1 and first == others[0] + 1 > 2
-    return first - 1 if is_odd else -1
-
-
-def _isolated(cell: Cell, free: int, count: int) -> int | None:
-    whole = _whole(cell, free)
-    if len(whole) < count:
-        return None
-    taken = 0
-    for core in whole[:count]:
-        taken |= core
-    return taken
-
-
-def _whole(cell: Cell, free: int) -> list[int]:
-    """Return the cores of which every thread is free, those with the fewest threads first."""
-    return sorted(
-        (core for core in cell.facts.cores if core & free == core),
-        key=lambda core: core.bit_count(),
-    )
-
-
-def _packed(cell: Cell, free: int, count: int, policy: str | None) -> int | None:
-    if not count:
-        return 0
-    threads = _free_threads(cell, free)
-    for level in _levels(cell, policy):
-        able = [core for core in threads if core.bit_count() >= level]
-        if level * len(able) >= count:
-            return _fill(able, level, count)
-    if policy == REQUIRE or free.bit_count() < count:
-        return None
-    return _fill(threads, cell.facts.threads, count)
-
-
-def _levels(cell: Cell, policy: str | None) -> range:
-    """Return how many threads of a core are taken together, the most first."""
-    return range(cell.facts.threads, 1 if policy == REQUIRE else 0, -1)
-
-
-def _fill(threads: Iterable[int], level: int, count: int) -> int:
-    taken = 0
-    for core in threads:
-        for _ in range(level):
-            lowest = core & -core
-            if not lowest:
-                break
-            taken |= lowest
-            core ^= lowest
-            count -= 1
-            if not count:
-                return taken
-    return taken
-
-
-def _free_threads(cell: Cell, free: int) -> list[int]:
-    """Return the free threads of each core that has some, the fewest first, then the lowest."""
-    found = [core & free for core in cell.facts.cores if core & free]
-    found.sort(key=lambda threads: (threads.bit_count(), threads & -threads))
-    return found
-
-
-def _odd_core(cell: Cell, taken: int) -> int:
-    """Return the CPUs of the core of which fewer are taken than of the others, or of the only one.
-
-    Beside its vCPUs the emulator leaves no doubt which CPU is whose.
-    """
-    used = sorted(
-        (core for core in cell.facts.cores if core & taken), key=lambda c: (c & taken).bit_count()
-    )
-    if not used or ((used[0] & taken).bit_count() == (used[-1] & taken).bit_count() and used[1:]):
-        return 0
-    return used[0]
-
-
-def _first(threads: list[int]) -> int:
-    return threads[0] & -threads[0]
-
-
-# --- limits ---------------------------------------------------------------------------------------
-
-
-@base.register
-class NUMATopologyLimit(abstract.Amount):
-    """The most that may be used of each host cell, in all: shared vCPUs, MiB of ordinary memory.
-
-    What is not named is without bound. Dedicated CPUs and huge pages need no limit: they are never
-    given out twice.
-
-    >>> limit = NUMATopologyLimit(vcpus={0: 16, 1: 16})
-    >>> limit.of_cell(0), limit.of_cell(7)
-    ((16, None), (None, None))
-    """
-
-    # Version 1.0: Initial version
-    VERSION = "1.0"
-
-    vcpus: fields.Pairs = fields.integer_pairs(default=())
-    memory_mb: fields.Pairs = fields.integer_pairs(default=())
-
-    @classmethod
-    def parse(cls, text_form: str) -> NUMATopologyLimit:
-        """Return the limit of ``vcpus=0>16+1>16:memory=0>4096``; :func:`str` gives it back.
-
-        :raises InvalidInput: if it does not parse
-        """
-        return cls(**text.read_limit(text_form))
-
-    def __str__(self) -> str:
-        return text.format_limit(self.vcpus, self.memory_mb)
-
-    def of_cell(self, cell: int) -> tuple[int | None, int | None]:
-        """Return the bounds on shared vCPUs and on memory of one host cell, None for none."""
-        return dict(self.vcpus).get(cell), dict(self.memory_mb).get(cell)
-
-    @property
-    def is_zero(self) -> bool:
-        """False: a limit of nothing is a limit."""
-        return False
-
-    @property
-    def is_negative(self) -> bool:
-        """False: limits are 0 or more."""
-        return False
-
-    def __neg__(self) -> Self:
-        raise InvalidInput("negative amount", "limit", self, "a limit, which is not given back")
-
-    def to_records(self, resource_class: str) -> tuple[AmountRecord, ...]:
-        """Return nothing: limits are not kept."""
-        return ()
-
-
-def given_limit(value: object) -> NUMATopologyLimit | None:
-    """Return a limit as it is, refusing other kinds.
-
-    :raises InvalidInput: for an amount of another kind
-    """
-    if value is not None and not isinstance(value, NUMATopologyLimit):
-        raise InvalidInput("kind of amount", "limit", value, "a NUMATopologyLimit or None")
-    return value
+    emulator = vcpus.pop(first - 1 if is_odd else -1)
+    return CPUAssignment(tuple(vcpus), emulator, idle)

@@ -1,4 +1,7 @@
-"""A host cell: the CPUs and the memory of one NUMA node of a host, and what is used of them.
+"""A host cell: the CPUs and the memory of one NUMA node of a host, and their usage.
+
+A host offers a :class:`HostCell`. :class:`CellState` is what the search reads: the same cell with
+its usage, as masks and integers. :class:`CellUsage` is the form in which usage is sent.
 
 Not to be confused with a *guest cell*, which is a part of a request
 (:mod:`resource_objects.resources.numa.amount`).
@@ -15,7 +18,7 @@ from typing import Any, NamedTuple
 from resource_objects import base, fields, ratio
 from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.fields import MAX_FIGURE
-from resource_objects.resources.numa.cpuset import MAX_ID, CPUSet, mask_of
+from resource_objects.resources.numa.cpuset import MAX_ID, CPUSet, bits, mask_of
 
 #: KiB in a MiB.
 KIB = 1024
@@ -40,11 +43,8 @@ class PagePool(base.ResourceObject, frozen=True):
         if self.size_kib & (self.size_kib - 1):
             raise InvalidInventory("page size", self.size_kib, "a power of two, in KiB")
         if self.reserved > self.total:
-            raise InvalidInventory(
-                f"reserved pages of {self.size_kib} KiB",
-                self.reserved,
-                f"at most the {self.total} there are",
-            )
+            what = f"reserved pages of {self.size_kib} KiB"
+            raise InvalidInventory(what, self.reserved, f"at most the {self.total} there are")
 
     @property
     def free_mb(self) -> int:
@@ -53,18 +53,18 @@ class PagePool(base.ResourceObject, frozen=True):
 
 
 class _Cores(fields.TupleOf):
-    """The CPUs of each core, no more than can be numbered.
+    """The CPUs of each core, at most as many as there are CPU numbers.
 
-    Each CPU is on one core, so a few repeated ranges of all CPUs are never expanded.
+    A CPU is on one core, so repeated ranges of all CPUs are refused before they are expanded.
     """
 
     def coerce(self, obj: Any, attr: str, value: Any) -> tuple[Any, ...]:
-        left = MAX_ID + 1
+        remaining = MAX_ID + 1
 
         def bounded(core: Any) -> Any:
-            nonlocal left
-            left -= len(core) if isinstance(core, Sized) else 0
-            if left < 0:
+            nonlocal remaining
+            remaining -= len(core) if isinstance(core, Sized) else 0
+            if remaining < 0:
                 raise InvalidInventory(
                     "siblings of a cell", f"more than {MAX_ID + 1} CPUs", "each CPU on one core"
                 )
@@ -75,24 +75,38 @@ class _Cores(fields.TupleOf):
         return super().coerce(obj, attr, map(bounded, value))
 
 
+class CellFacts(NamedTuple):
+    """A host cell as masks of CPUs, MiB, and KiB of page sizes."""
+
+    shared: int
+    dedicated: int
+    dual: int  #: CPUs that serve either shared or dedicated vCPUs
+    cores: tuple[int, ...]  #: cores with dedicated CPUs, by the lowest of these
+    threads: int  #: of the core with the most threads
+    ordinary_mb: int
+    base_kib: int | None  #: size of an ordinary page, None if no page size is known
+    huge: tuple[tuple[int, int], ...]  #: (KiB, pages that are not reserved), the largest first
+
+
 @base.register
 class HostCell(base.ResourceObject, frozen=True):
-    """One NUMA node of a host: facts and settings, nothing of what is used.
+    """One NUMA node as a host offers it, without usage.
 
     =============  =================================================================================
     ``id``         of the node; ids of a host need not be consecutive
-    ``shared``     CPUs that run shared vCPUs; any number of them, up to the ratio
-    ``dedicated``  CPUs that are given to one vCPU each. Where both sets are the same, a CPU serves
-                   either way, never both at once (hosts of Nova before PCPU)
-    ``siblings``   CPUs of each core with several threads. They may name CPUs in neither set, which
-                   the host keeps; a CPU that is in none is a core by itself
+    ``shared``     CPUs that run shared vCPUs, as many as the allocation ratio allows
+    ``dedicated``  CPUs that run one vCPU each. Where both sets are equal, a CPU serves either
+                   purpose, never both at once (Nova hosts with ``vcpu_pin_set``)
+    ``siblings``   CPUs of each core with several threads. They may include CPUs that the host
+                   does not offer; a CPU that is not in ``siblings`` is a core of one thread
     ``memory_mb``  MiB in all, in pages of any size
-    ``pages``      by size, ascending. The smallest are the ordinary memory, which also serves
-                   whoever asks for no page size; empty: all is ordinary, and no page size is known
-    ``socket``     the package it is in, None if unknown
-    ``distances``  ``{cell id: distance}``, 10 being the cell itself; empty if unknown
-    ``physnets``   names of the networks whose devices are next to it
-    ``tunneled``   whether those of tunnelled networks are
+    ``pages``      pools by size, ascending. The smallest pages are the ordinary memory, which
+                   also serves requests without a page size. Empty: all memory is ordinary, and
+                   no page size is known
+    ``socket``     id of the package that contains the cell, None if unknown
+    ``distances``  ``{cell id: distance}``, 10 for the cell itself; empty if unknown
+    ``physnets``   names of the physical networks whose devices are local to the cell
+    ``tunneled``   whether devices of tunnelled networks are local to the cell
     =============  =================================================================================
 
     >>> cell = HostCell(id=0, dedicated=range(4), siblings=[(0, 2), (1, 3)], memory_mb=1024)
@@ -120,84 +134,93 @@ class HostCell(base.ResourceObject, frozen=True):
         cores = tuple(sorted(self.siblings))
         if cores != self.siblings:
             self._store("siblings", cores)
-        self._check_cpus()
-        self._check_memory()
-
-    def _check_cpus(self) -> None:
-        on_cores: set[int] = set().union(*self.siblings)
+        on_cores: set[int] = set().union(*cores)
         both = set(self.shared).intersection(self.dedicated)
         if both and self.shared != self.dedicated:
-            raise InvalidInventory(
-                f"shared and dedicated CPUs of cell {self.id}",
-                sorted(both),
-                "no CPU in both sets, or every one",
-            )
+            what = f"shared and dedicated CPUs of cell {self.id}"
+            raise InvalidInventory(what, sorted(both), "no CPU in both sets, or every one")
         highest = max((*on_cores, *self.shared[-1:], *self.dedicated[-1:]), default=0)
         if highest > MAX_ID:
             raise InvalidInventory(f"CPU of cell {self.id}", highest, f"0-{MAX_ID}")
-        if len(on_cores) != sum(map(len, self.siblings)) or () in self.siblings:
-            raise InvalidInventory(
-                f"siblings of cell {self.id}", self.siblings, "each CPU on one core, no core empty"
-            )
-
-    def _check_memory(self) -> None:
-        pages = self.pages
-        if len(pages) < 2:
+        if len(on_cores) != sum(map(len, cores)) or () in cores:
+            expected = "each CPU on one core, no core empty"
+            raise InvalidInventory(f"siblings of cell {self.id}", cores, expected)
+        if len(self.pages) < 2:
             return
-        sizes = [pool.size_kib for pool in pages]
+        sizes = [pool.size_kib for pool in self.pages]
         if sizes != sorted(set(sizes)):
-            raise InvalidInventory(
-                f"page sizes of cell {self.id}", sizes, "each size once, ascending"
-            )
-        in_huge_pages = sum(pool.total * pool.size_kib for pool in pages[1:])
-        if in_huge_pages > self.memory_mb * KIB:
-            raise InvalidInventory(
-                f"huge pages of cell {self.id}",
-                in_huge_pages,
-                f"at most the {self.memory_mb * KIB} KiB of the cell",
-            )
+            expected = "each size once, ascending"
+            raise InvalidInventory(f"page sizes of cell {self.id}", sizes, expected)
+        huge_kib = sum(pool.total * pool.size_kib for pool in self.pages[1:])
+        if huge_kib > self.memory_mb * KIB:
+            expected = f"at most the {self.memory_mb * KIB} KiB of the cell"
+            raise InvalidInventory(f"huge pages of cell {self.id}", huge_kib, expected)
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """Every CPU of the cell that is known, those kept for the host too."""
-        return tuple(sorted(self.cpu_set))
-
-    @property
-    def cpu_set(self) -> set[int]:
-        """The same in no order."""
-        return set(self.shared).union(self.dedicated, *self.siblings)
+        """All known CPUs of the cell, including those that the host does not offer."""
+        return tuple(sorted({*self.shared, *self.dedicated}.union(*self.siblings)))
 
     @property
     def threads_per_core(self) -> int:
-        """The most threads that any core has; 1 without SMT."""
+        """The number of threads of the core with the most threads; 1 without SMT."""
         return max(map(len, self.siblings), default=1)
 
     @property
     def base_kib(self) -> int | None:
-        """Size of an ordinary page, None if no page size is known."""
+        """Size of an ordinary page in KiB, None if no page size is known."""
         return self.pages[0].size_kib if self.pages else None
 
     @property
     def ordinary_mb(self) -> int:
-        """MiB that serve whoever asks for no huge pages."""
+        """MiB of ordinary memory: not in huge pages and not reserved."""
         if not self.pages:
             return self.memory_mb
-        huge = sum(pool.total * pool.size_kib for pool in self.pages[1:])
-        return min(self.pages[0].free_mb, self.memory_mb - -(-huge // KIB))
+        huge_kib = sum(pool.total * pool.size_kib for pool in self.pages[1:])
+        return min(self.pages[0].free_mb, self.memory_mb - -(-huge_kib // KIB))
 
     @property
     def huge_pages(self) -> tuple[PagePool, ...]:
-        """The pages larger than ordinary ones, smallest first."""
+        """The pools of pages larger than ordinary ones, the smallest first."""
         return self.pages[1:]
+
+    @functools.cached_property
+    def facts(self) -> CellFacts:
+        """The cell as masks and integers."""
+        shared, dedicated = mask_of(self.shared), mask_of(self.dedicated)
+        return CellFacts(
+            shared,
+            dedicated,
+            shared & dedicated,
+            cores_of(self.siblings, dedicated),
+            self.threads_per_core,
+            self.ordinary_mb,
+            self.base_kib,
+            tuple((pool.size_kib, pool.total - pool.reserved) for pool in self.pages[:0:-1]),
+        )
+
+
+@functools.lru_cache(maxsize=1024)
+def cores_of(siblings: Iterable[Iterable[int]], dedicated: int) -> tuple[int, ...]:
+    """Return the cores that contain dedicated CPUs as masks, by the lowest of these CPUs.
+
+    A CPU that is in no sibling set is a core of one thread.
+
+    >>> [bin(core) for core in cores_of(((0, 2),), 0b111)]
+    ['0b101', '0b10']
+    """
+    cores = [core for core in map(mask_of, siblings) if core & dedicated]
+    cores += [1 << cpu for cpu in bits(dedicated & ~sum(cores))]
+    return tuple(sorted(cores, key=lambda core: (core & dedicated) & -(core & dedicated)))
 
 
 @base.register
 class CellUsage(base.ResourceObject, frozen=True):
-    """What is used of one host cell.
+    """The usage of one host cell.
 
-    ``shared`` vCPUs, ``pinned`` CPUs (given to a vCPU or an emulator, or left empty for one),
-    ``loose`` CPUs taken by number only, nobody knows which, ``memory_mb`` of ordinary memory, and
-    huge ``pages`` by size in KiB.
+    ``shared`` vCPUs, ``pinned`` CPUs (allocated to a vCPU or an emulator, or left idle for one),
+    ``loose`` CPUs that are used by number only, so that it is unknown which they are, ``memory_mb``
+    of ordinary memory, and huge ``pages`` by size in KiB.
 
     >>> CellUsage(cell=0, pinned=[4, 5], pages={2048: 12}).pages
     ((2048, 12),)
@@ -215,11 +238,95 @@ class CellUsage(base.ResourceObject, frozen=True):
 
     def _validate(self) -> None:
         if any(not count for _, count in self.pages):
-            used = tuple((size, count) for size, count in self.pages if count)
-            self._store("pages", used)
+            self._store("pages", tuple((size, count) for size, count in self.pages if count))
 
 
-#: Page sizes by kind: the smallest (ordinary memory, never given out twice), any larger, any.
+@dataclasses.dataclass(slots=True, eq=False)
+class CellState:
+    """A host cell and its usage, as the search reads them. It does not change.
+
+    Sets of CPUs are masks, memory is in MiB. ``choices`` remembers how guest cells fit.
+    """
+
+    cell: HostCell
+    facts: CellFacts
+    cpu_ratio: int  #: of shared CPUs, in millionths
+    memory_capacity: int  #: ordinary memory times its ratio
+    shared_used: int
+    pinned: int
+    loose: int
+    memory_used: int
+    pages_used: Mapping[int, int]
+    choices: dict[Any, Any] = dataclasses.field(default_factory=dict)
+    free_cpus: int = dataclasses.field(init=False)  #: dedicated CPUs that are not pinned
+    free_dedicated: int = dataclasses.field(init=False)  #: the number of them, less loose ones
+    free_shared: int = dataclasses.field(init=False)  #: shared vCPUs that still fit
+
+    def __post_init__(self) -> None:
+        self.free_cpus = self.facts.dedicated & ~self.pinned
+        self.free_dedicated = self.free_cpus.bit_count() - self.loose
+        self.free_shared = self.shared_capacity() - self.shared_used
+
+    @classmethod
+    def of(cls, cell: HostCell, usage: CellUsage, cpu_ratio: int, memory_ratio: int) -> CellState:
+        """Return the state of a host cell; ratios in millionths."""
+        facts = cell.facts
+        return cls(
+            cell,
+            facts,
+            cpu_ratio,
+            facts.ordinary_mb * memory_ratio // ratio.MILLION,
+            usage.shared,
+            mask_of(usage.pinned),
+            usage.loose,
+            usage.memory_mb,
+            dict(usage.pages),
+        )
+
+    def usage(self) -> CellUsage:
+        """Return the usage as it is sent."""
+        return CellUsage._construct(
+            cell=self.cell.id,
+            shared=self.shared_used,
+            pinned=CPUSet.from_mask(self.pinned),
+            loose=self.loose,
+            memory_mb=self.memory_used,
+            pages=tuple(sorted(pair for pair in self.pages_used.items() if pair[1])),
+        )
+
+    def with_usage(self, usage: CellUsage) -> CellState:
+        """Return the same cell with another usage."""
+        return dataclasses.replace(
+            self,
+            shared_used=usage.shared,
+            pinned=mask_of(usage.pinned),
+            loose=usage.loose,
+            memory_used=usage.memory_mb,
+            pages_used=dict(usage.pages),
+            choices={},
+        )
+
+    def shared_cpus(self, pinned: int = 0) -> int:
+        """Return the mask of the CPUs that run shared vCPUs if more CPUs were pinned (a mask)."""
+        return self.facts.shared & ~(self.pinned | pinned)
+
+    def shared_capacity(self, pinned: int = 0) -> int:
+        """Return the capacity for shared vCPUs if more CPUs were pinned (a mask)."""
+        return self.shared_cpus(pinned).bit_count() * self.cpu_ratio // ratio.MILLION
+
+    @property
+    def free_memory(self) -> int:
+        """MiB of ordinary memory that are free: capacity minus usage."""
+        return self.memory_capacity - self.memory_used
+
+    @property
+    def free_physical_mb(self) -> int:
+        """MiB in pages of any size that are not used, without overcommitment."""
+        free_kib = sum((n - self.pages_used.get(size, 0)) * size for size, n in self.facts.huge)
+        return self.facts.ordinary_mb - self.memory_used + free_kib // KIB
+
+
+#: Page sizes by kind: the smallest (ordinary memory without overcommitment), any larger size, any.
 SMALL, LARGE, ANY = "small", "large", "any"
 PAGE_SIZES = (SMALL, LARGE, ANY)
 
@@ -277,8 +384,7 @@ def show_kib(kib: int) -> str:
     return f"{kib} KiB"
 
 
-#: How the classes of huge pages begin.
-_PAGES = "CUSTOM_HUGEPAGES_"
+_PAGE_CLASS_PREFIX = "CUSTOM_HUGEPAGES_"
 
 
 def page_class(size_kib: int) -> str:
@@ -287,162 +393,15 @@ def page_class(size_kib: int) -> str:
     >>> page_class(2048)
     'CUSTOM_HUGEPAGES_2048KB'
     """
-    return f"{_PAGES}{size_kib}KB"
+    return f"{_PAGE_CLASS_PREFIX}{size_kib}KB"
 
 
-def size_of_pages(resource_class: str) -> int | None:
-    """Return the size in KiB of the huge pages that a class counts, None if it counts others.
+def page_size_of_class(resource_class: str) -> int | None:
+    """Return the KiB of a page of a resource class, None if the class does not count huge pages.
 
-    >>> size_of_pages("CUSTOM_HUGEPAGES_2048KB"), size_of_pages("MEMORY_MB")
+    >>> page_size_of_class("CUSTOM_HUGEPAGES_2048KB"), page_size_of_class("MEMORY_MB")
     (2048, None)
     """
-    if not resource_class.startswith(_PAGES):
+    if not resource_class.startswith(_PAGE_CLASS_PREFIX):
         return None
-    return int(resource_class.removeprefix(_PAGES).removesuffix("KB"))
-
-
-# --- host cells as decisions read them: masks and plain integers ----------------------------------
-
-
-class Facts(NamedTuple):
-    """What a host cell is: sets of CPUs are masks, memory is in MiB, page sizes in KiB."""
-
-    id: int
-    socket: int | None
-    shared: int  #: CPUs that run shared vCPUs
-    shared_ids: tuple[int, ...]  #: the same
-    dedicated: int
-    cores: tuple[int, ...]  #: by lowest dedicated CPU; those without one are left out
-    threads: int  #: of the core with the most
-    ordinary_mb: int
-    memory_capacity: int  #: ordinary memory times its ratio
-    ratio: int  #: of shared CPUs, in millionths
-    base_kib: int | None
-    huge: tuple[tuple[int, int], ...]  #: (size, pages that are not reserved), largest first
-    distances: Mapping[int, int]
-    physnets: frozenset[str]
-    tunneled: bool
-
-
-@dataclasses.dataclass(slots=True, eq=False)
-class Cell:
-    """A host cell with what is used of it. It does not change: another is made where usage does."""
-
-    facts: Facts
-    shared_used: int
-    pinned: int  #: mask
-    loose: int
-    memory_used: int
-    pages_used: Mapping[int, int]
-    #: What guest cells would take of it, by what they ask; None where nobody asks twice.
-    choices: dict[Any, Any] | None = None
-
-    @property
-    def free_cpus(self) -> int:
-        """The dedicated CPUs that nobody has, as a mask."""
-        return self.facts.dedicated & ~self.pinned
-
-    @property
-    def free_dedicated(self) -> int:
-        """How many dedicated CPUs can still be given."""
-        return (self.facts.dedicated & ~self.pinned).bit_count() - self.loose
-
-    @property
-    def serves_either_way(self) -> bool:
-        """Whether its CPUs are shared and dedicated both."""
-        return bool(self.facts.shared & self.facts.dedicated)
-
-    def shared_cpus(self, pinned: int = 0) -> int:
-        """Return the CPUs that run shared vCPUs, with some more pinned; both are masks.
-
-        Where CPUs serve either way, one that is dedicated runs them no more.
-        """
-        return self.facts.shared & ~(self.pinned | pinned)
-
-    def shared_capacity(self, pinned: int = 0) -> int:
-        """Return how many shared vCPUs there may be, with some more CPUs pinned (a mask)."""
-        return self.shared_cpus(pinned).bit_count() * self.facts.ratio // ratio.MILLION
-
-    @property
-    def free_shared(self) -> int:
-        """How many shared vCPUs there may still be."""
-        return self.shared_capacity() - self.shared_used
-
-    @property
-    def free_memory(self) -> int:
-        """MiB of ordinary memory left, by capacity."""
-        return self.facts.memory_capacity - self.memory_used
-
-    @property
-    def free_physical(self) -> int:
-        """MiB of ordinary memory left that is given out once."""
-        return self.facts.ordinary_mb - self.memory_used
-
-    @property
-    def available_mb(self) -> int:
-        """MiB left in pages of any size, for orders."""
-        huge = 0
-        for size, count in self.facts.huge:
-            huge += (count - self.pages_used.get(size, 0)) * size
-        return self.free_physical + huge // 1024
-
-
-def facts_of(cell: HostCell, cpu_ratio: int, memory_ratio: int) -> Facts:
-    """Return what a host cell is; ratios in millionths."""
-    dedicated = mask_of(cell.dedicated)
-    ordinary = cell.ordinary_mb
-    huge = tuple((pool.size_kib, pool.total - pool.reserved) for pool in cell.huge_pages)
-    return Facts(
-        id=cell.id,
-        socket=cell.socket,
-        shared=mask_of(cell.shared),
-        shared_ids=cell.shared,
-        dedicated=dedicated,
-        cores=cores_of(cell.siblings, dedicated),
-        threads=cell.threads_per_core,
-        ordinary_mb=ordinary,
-        memory_capacity=ordinary * memory_ratio // ratio.MILLION,
-        ratio=cpu_ratio,
-        base_kib=cell.base_kib,
-        huge=huge[::-1],
-        distances=dict(cell.distances),
-        physnets=cell.physnets,
-        tunneled=cell.tunneled,
-    )
-
-
-@functools.lru_cache(maxsize=1024)
-def cores_of(siblings: Iterable[Iterable[int]], dedicated: int) -> tuple[int, ...]:
-    """Return the cores that have dedicated CPUs as masks, by the lowest of these.
-
-    A CPU that is in no sibling set is a core by itself.
-
-    >>> [bin(core) for core in cores_of(((0, 2),), 0b111)]
-    ['0b101', '0b10']
-    """
-    cores = [mask_of(core) for core in siblings]
-    alone = dedicated
-    for core in cores:
-        alone &= ~core
-    cores += [1 << cpu for cpu in CPUSet.from_mask(alone)]
-    found = [core for core in cores if core & dedicated]
-    return tuple(sorted(found, key=lambda core: (core & dedicated) & -(core & dedicated)))
-
-
-def cell_of(facts: Facts, usage: CellUsage) -> Cell:
-    """Return a host cell with its usage."""
-    return Cell(
-        facts, usage.shared, mask_of(usage.pinned), usage.loose, usage.memory_mb, dict(usage.pages)
-    )
-
-
-def usage_of(cell: Cell) -> CellUsage:
-    """Return the usage of a cell, as it is kept."""
-    return CellUsage._construct(
-        cell=cell.facts.id,
-        shared=cell.shared_used,
-        pinned=CPUSet.from_mask(cell.pinned),
-        loose=cell.loose,
-        memory_mb=cell.memory_used,
-        pages=tuple(sorted(pair for pair in cell.pages_used.items() if pair[1])),
-    )
+    return int(resource_class.removeprefix(_PAGE_CLASS_PREFIX).removesuffix("KB"))

@@ -1,4 +1,4 @@
-"""What there is of NUMA cells at a host, and who fits where: the inventory of the kind."""
+"""The inventory of ``NUMA_TOPOLOGY``: the cells of a host and their usage."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from resource_objects import base, fields, ratio
 from resource_objects.exceptions import CapacityException, InvalidInventory
 from resource_objects.resources import abstract
 from resource_objects.resources.context import ANYWHERE, CellMap, Context
-from resource_objects.resources.numa import storage, usage
-from resource_objects.resources.numa.amount import NUMATopologyAmount, given
-from resource_objects.resources.numa.cell_fit import given_limit
-from resource_objects.resources.numa.cells import (
-    Cell,
-    CellUsage,
-    HostCell,
-    cell_of,
-    facts_of,
-    usage_of,
+from resource_objects.resources.numa import storage
+from resource_objects.resources.numa.allocation import apply_allocation, check, with_current_cpus
+from resource_objects.resources.numa.amount import (
+    NUMATopologyAmount,
+    require_limit,
+    require_topology,
 )
-from resource_objects.resources.numa.fit import far_from, place
+from resource_objects.resources.numa.cells import CellState, CellUsage, HostCell
+from resource_objects.resources.numa.placement import place_cells, unmet_affinity
 from resource_objects.resources.placed import HasAffinity, PlacedInventory
 from resource_objects.resources.records import (
     AmountRecord,
@@ -37,33 +34,33 @@ _ONE: Final = Decimal(1)
 
 @base.register
 class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, abstract.Inventory):
-    """The NUMA cells of a host, what is used of each, and where an amount would go.
+    """The NUMA cells of a host and their usage.
 
     ================  ==============================================================================
-    ``cells``         the host cells; none are nothing, which is kept nowhere
-    ``usage``         what is used of each, in the same order
-    ``cpu_ratio``     how often a shared CPU is given out; dedicated ones once
-    ``memory_ratio``  how often ordinary memory is given out; huge pages once. Nobody gets more
-                      than exists once, of either
-    ``room``          what the host as a whole has left, by class (``VCPU``, ``PCPU``,
-                      ``MEMORY_MB``), where others draw on it too; None: what the cells have
+    ``cells``         the host cells; an inventory without cells is not stored
+    ``usage``         the usage of each cell, in the same order
+    ``cpu_ratio``     allocation ratio of shared CPUs; dedicated CPUs are not overcommitted
+    ``memory_ratio``  allocation ratio of ordinary memory; huge pages are not overcommitted. One
+                      claim never gets more CPUs or memory of a cell than the cell physically has
+    ``room``          free counts of the whole host by class (``VCPU``, ``PCPU``, ``MEMORY_MB``), if
+                      other resources use them too; None: the cells are the only bound
     ================  ==============================================================================
 
-    :meth:`fit` finds a placement whenever the rules allow one, in time polynomial in cells; but
-    where several of them are next to the networks or devices asked for, exactly within a budget.
-    Only assigned amounts can be given back.
+    :meth:`fit` finds a placement whenever the rules allow one, in time polynomial in the number of
+    cells; where several cells are near the requested networks or devices, exactly within a budget.
+    Only assigned amounts can be released.
 
     >>> from resource_objects.resources.numa import numa
     >>> host = NUMATopologyInventory([
     ...     HostCell(0, dedicated=range(4), memory_mb=1024),
     ...     HostCell(1, dedicated=range(4, 8), memory_mb=1024)])
-    >>> taken = host.consume(numa(cells=2, dedicated=6, memory_mb=1024))
-    >>> taken.cpuset, taken.memory_nodes
+    >>> assigned = host.consume(numa(cells=2, dedicated=6, memory_mb=1024))
+    >>> assigned.cpuset, assigned.memory_nodes
     ('0-2,4-6', '0-1')
     >>> host.consume(numa(dedicated=2))
     Traceback (most recent call last):
     resource_objects.exceptions.CapacityException: each of cells 0, 1: PCPU requested 2, free 1 of 4
-    >>> print(host.consume(-taken).is_negative, host.free_dedicated)
+    >>> print(host.consume(-assigned).is_negative, host.free_dedicated)
     True 8
     """
 
@@ -82,32 +79,45 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
     ] = fields.tuple_of("NUMATopologyAmount", default=None)
     NOT_COMPARED = frozenset({"resource_class", "taken"})
 
-    # --- being valid ---
-
     def _validate(self) -> None:
-        self._check_apart("host cells", [cell.id for cell in self.cells])
-        cpus = [cell.cpu_set for cell in self.cells]
-        if len(set().union(*cpus)) != sum(map(len, cpus)):
-            self._check_apart("CPUs of the host cells", [*itertools.chain.from_iterable(cpus)])
+        _check_distinct("host cells", [cell.id for cell in self.cells])
+        cpus = [cell.cpus for cell in self.cells]
+        _check_distinct("CPUs of the host cells", [*itertools.chain.from_iterable(cpus)])
+        _check_distinct("usage of host cells", [used.cell for used in self.usage])
         by_cell = {used.cell: used for used in self.usage}
-        self._check_apart("usage of host cells", [used.cell for used in self.usage])
-        unknown = sorted(set(by_cell).difference(cell.id for cell in self.cells))
+        unknown = sorted(by_cell.keys() - {cell.id for cell in self.cells})
         if unknown:
-            raise InvalidInventory("usage of host cells", unknown, "cells there are")
+            raise InvalidInventory("usage of host cells", unknown, "cells of the inventory")
         usage = tuple(by_cell.get(cell.id) or CellUsage(cell.id) for cell in self.cells)
         for cell, used in zip(self.cells, usage, strict=True):
-            _check_usage(cell, used)
+            unknown = sorted(set(used.pinned).difference(cell.dedicated))
+            if unknown:
+                what = f"pinned CPUs of cell {cell.id}"
+                raise InvalidInventory(what, unknown, f"dedicated ones: {cell.dedicated}")
+            sizes = [pool.size_kib for pool in cell.huge_pages] if used.pages else []
+            for size, _ in used.pages:
+                if size not in sizes:
+                    what = f"used page size of cell {cell.id}"
+                    raise InvalidInventory(what, size, f"one of {sizes} KiB")
         if usage != self.usage:
             self._store("usage", usage)
         self._after_copy()
 
-    def _check_apart(self, what: str, numbers: Sequence[int]) -> None:
-        if len(set(numbers)) != len(numbers):
-            twice = sorted(number for number, count in Counter(numbers).items() if count > 1)
-            raise InvalidInventory(what, twice, "each once")
-
     def _after_copy(self) -> None:
-        self._made: list[Cell] | None = None
+        self._states_or_none: list[CellState] | None = None
+
+    @property
+    def _states(self) -> list[CellState]:
+        """The cells as the search reads them, made when they are first needed."""
+        if self._states_or_none is None:
+            ratios = ratio.to_millionths(self.cpu_ratio), ratio.to_millionths(self.memory_ratio)
+            self._states_or_none = [
+                CellState.of(cell, used, *ratios)
+                for cell, used in zip(self.cells, self.usage, strict=True)
+            ]
+        return self._states_or_none
+
+    # --- figures ---
 
     @property
     def is_empty(self) -> bool:
@@ -115,35 +125,23 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
         return not self.cells
 
     @property
-    def _working(self) -> list[Cell]:
-        """The cells as decisions read them: made for the first, for many are only read."""
-        if self._made is None:
-            ratios = ratio.to_millionths(self.cpu_ratio), ratio.to_millionths(self.memory_ratio)
-            self._made = [
-                cell_of(facts_of(cell, *ratios), used)
-                for cell, used in zip(self.cells, self.usage, strict=True)
-            ]
-        return self._made
-
-    # --- figures ---
-
-    @property
     def free_shared(self) -> int:
-        """How many shared vCPUs there may still be, over all cells."""
-        return self._bounded("VCPU", sum(max(0, cell.free_shared) for cell in self._working))
+        """The number of further shared vCPUs that all cells have capacity for."""
+        return self._within_room("VCPU", [state.free_shared for state in self._states])
 
     @property
     def free_dedicated(self) -> int:
-        """How many dedicated CPUs can still be given, over all cells."""
-        return self._bounded("PCPU", sum(max(0, cell.free_dedicated) for cell in self._working))
+        """The number of free dedicated CPUs of all cells."""
+        return self._within_room("PCPU", [state.free_dedicated for state in self._states])
 
     @property
     def free_memory_mb(self) -> int:
-        """MiB of ordinary memory left, over all cells."""
-        return self._bounded("MEMORY_MB", sum(max(0, cell.free_memory) for cell in self._working))
+        """MiB of free ordinary memory of all cells."""
+        return self._within_room("MEMORY_MB", [state.free_memory for state in self._states])
 
-    def _bounded(self, name: str, count: int) -> int:
-        return count if self.room is None else min(count, self.room.get(name, count))
+    def _within_room(self, name: str, counts: Iterable[int]) -> int:
+        total = sum(count for count in counts if count > 0)
+        return total if self.room is None else min(total, self.room.get(name, total))
 
     def cell(self, cell_id: int) -> HostCell:
         """Return the host cell of an id.
@@ -153,70 +151,63 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
         for cell in self.cells:
             if cell.id == cell_id:
                 return cell
-        ids = [cell.id for cell in self.cells]
-        raise InvalidInventory("host cell", cell_id, f"one of {ids}")
+        raise InvalidInventory("host cell", cell_id, f"one of {[cell.id for cell in self.cells]}")
+
+    def cell_map(self) -> CellMap:
+        """Return the host cells with their sockets and distances."""
+        return CellMap(
+            {cell.id: cell.socket for cell in self.cells},
+            {cell.id: dict(cell.distances) for cell in self.cells},
+        )
 
     # --- the decision ---
 
     def _fit(
         self, amount: abstract.Amount, limit: abstract.Amount | None, context: Context
     ) -> NUMATopologyAmount:
-        """Return the assigned amount: where ``amount`` would go. Nothing changes.
+        """Return the assigned amount. Nothing changes.
 
-        What is assigned already is checked as it is, and what is given back too. Cells with the
-        most devices that would do (``context.near``) are taken first; where none are asked for,
-        those with the fewest (``context.spare``); of equal ones those with the most free, or the
-        least (``context.pack``). Source: Nova's order of host cells.
+        An amount that is assigned already is checked as it is; so is a release. Cells with the most
+        devices that the request may use (``context.near``) come first; without such devices, the
+        cells with the fewest (``context.spare``). Of equal cells, those with the most free come
+        first, or with the least (``context.pack``). Source: Nova's order of host cells.
 
-        :param limit: a :class:`NUMATopologyLimit`: totals per cell, for this one claim
+        :param limit: a :class:`NUMATopologyLimit` for this one claim
         :raises InvalidInput: for an amount of another kind
-        :raises ForeignAmount: if it is assigned to cells, CPUs or pages that are not here
-        :raises CapacityException: with, for each host cell, the rule that failed and its figures;
-            with ``Rule.AFFINITY`` alone if only ``context.near`` stands against it
-        :raises SearchLimitReached: if the budget ran out on networks that many cells are next to,
-            or on what the host as a whole has left: neither yes nor no
+        :raises ForeignAmount: if an assigned cell, CPU or page size is not of this host
+        :raises CapacityException: with, for each host cell, the broken rule and its figures; with
+            ``Rule.AFFINITY`` alone if only ``context.near`` excludes all placements
+        :raises SearchLimitReached: if the budget ended before the search
 
-        Cost: per kind of guest cell and host cell some 2 microseconds where counts decide, and up
-        to 1 for each core where threads are chosen.
+        Cost: per kind of guest cell and host cell about 2 microseconds if counts decide, and up to
+        1 for each core if threads are chosen.
         """
-        wanted = given(amount)
-        bounds = given_limit(limit)
-        room = self._least_room(context.room)
-        if wanted.placed:
-            wanted = usage.refreshed(self._working, wanted)
-            usage.check(self._working, room, wanted, bounds, context.allowed)
-            far = far_from(context.near, wanted.host_cells)
-            if far:
-                raise CapacityException(far)
-            return wanted
-        found = place(self._working, wanted, bounds, room, context)
-        if not wanted.has_emulator or len(wanted.cells) == 1:
-            return found
-        # the CPUs kept may be read in two ways, as an emulator's or a vCPU's: there is one answer
-        return self.from_allocations(wanted, dict(self.to_allocations(found)))
-
-    def _least_room(self, room: Mapping[str, int]) -> Mapping[str, int] | None:
-        if not room:
-            return self.room
-        own = {} if self.room is None else self.room
-        both = {name: min(left, own.get(name, left)) for name, left in room.items()}
-        return {**own, **both}
-
-    def cell_map(self) -> CellMap:
-        """Return the host cells there are, with what is known of where they are."""
-        facts = [cell.facts for cell in self._working]
-        return CellMap(
-            {one.id: one.socket for one in facts}, {one.id: one.distances for one in facts}
-        )
+        request, limits = require_topology(amount), require_limit(limit)
+        room = self.room
+        if context.room:
+            room = {**(room or {}), **context.room}
+            for name, count in (self.room or {}).items():
+                room[name] = min(count, room[name])
+        if request.placed:
+            request = with_current_cpus(self._states, request)
+            check(self._states, room, request, limits, context.allowed)
+            if context.near and (too_far := unmet_affinity(context.near, request.host_cells)):
+                raise CapacityException(too_far)
+            return request
+        assigned = place_cells(self._states, request, limits, room, context)
+        if not request.has_emulator or len(request.cells) == 1:
+            return assigned
+        # a stored set of CPUs may not tell which is the emulator's: return what will be read back
+        return self.from_allocations(request, dict(self.to_allocations(assigned)))
 
     def refreshed(self, assigned: abstract.Amount) -> NUMATopologyAmount:
-        """Return an assigned amount with the CPUs that its shared vCPUs may run on now.
+        """Return an assigned amount with the CPUs that may run its shared vCPUs now.
 
-        Where CPUs serve either way, one that somebody has dedicated since runs them no more, and
-        one that was given back does again; elsewhere it is the amount as it is.
+        Where CPUs serve either purpose, one that was pinned since runs them no more, and one that
+        was released runs them again; elsewhere the amount is unchanged.
 
         :raises InvalidInput: for an amount of another kind
-        :raises ForeignAmount: if it is on cells or pages that are not here
+        :raises ForeignAmount: if a cell or page size is not of this host
 
         >>> from resource_objects.resources.numa import numa
         >>> host = NUMATopologyInventory([HostCell(0, shared=range(4), dedicated=range(4))])
@@ -224,95 +215,85 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
         >>> shared.cpuset, host.refreshed(shared).cpuset
         ('0-3', '2-3')
         """
-        return usage.refreshed(self._working, given(assigned))
+        return with_current_cpus(self._states, require_topology(assigned))
 
     def record_allocation(self, assigned: abstract.Amount) -> None:
-        if self.taken and any(cell.serves_either_way for cell in self._working):
+        if self.taken and any(state.facts.dual for state in self._states):
             self._store("taken", tuple(map(self.refreshed, self.taken)))
             assigned = self.refreshed(assigned)
         super().record_allocation(assigned)
 
     def _apply(self, assigned: abstract.Amount) -> None:
-        changed, room = usage.after(self._working, self.room, given(assigned))
-        used = list(self.usage)
-        for number, cell in changed.items():
-            self._working[number] = cell
-            used[number] = usage_of(cell)
-        self._store("usage", tuple(used))
+        states = self._states
+        changed, room = apply_allocation(states, self.room, require_topology(assigned))
+        usage = list(self.usage)
+        for index, state in changed.items():
+            states[index] = state
+            usage[index] = state.usage()
+        self._store("usage", tuple(usage))
         if room is not self.room:
             self._store("room", fields.FrozenDict(room or {}))
 
-    # --- how it is kept ---
+    # --- storage ---
 
     def parts(self) -> tuple[InventoryPart, ...]:
-        """Return each cell as an inventory of one cell, to be kept by a provider of its own."""
-        alone = (
-            type(self)(
+        """Return each cell as an inventory of one cell, stored at a provider of its own."""
+        parts: list[InventoryPart] = []
+        for cell in self.cells:
+            inventory = type(self)(
                 [cell],
                 cpu_ratio=self.cpu_ratio,
                 memory_ratio=self.memory_ratio,
                 resource_class=self.resource_class,
             )
-            for cell in self.cells
-        )
-        return tuple(
-            InventoryPart(
-                storage.part_name(one.cells[0]), one, storage.classes_of_host(one.to_records())
-            )
-            for one in alone
-        )
-
-    def in_use(self) -> tuple[tuple[str, tuple[AmountRecord, ...]], ...]:
-        """Return what is used of each cell: counts, and each dedicated CPU by name."""
-        return tuple(storage.in_use(self.cells, self.usage))
-
-    def units(self, resource_class: str) -> frozenset[str]:
-        """Return the dedicated CPUs as they are kept; of any other class nothing has a name."""
-        return storage.units_of(self.cells, resource_class)
-
-    def units_elsewhere(self, resource_class: str) -> frozenset[str]:
-        """Return the shared CPUs, which are no units of dedicated ones."""
-        return storage.units_elsewhere(self.cells, resource_class)
-
-    def identifying_units(self) -> frozenset[str]:
-        """Return all CPUs: firmware may number cells anew, or report one as several."""
-        return frozenset(storage.unit_of(cpu) for cell in self.cells for cpu in cell.cpus)
-
-    def to_records(self) -> tuple[InventoryRecord, ...]:
-        """Return the figures of the one cell that a provider keeps.
-
-        :raises InvalidInventory: for several cells: each is kept by a provider of its own
-            (:meth:`parts`); or for a CPU that is both shared and dedicated
-        """
-        return storage.to_records(self.cells, self.usage, self.cpu_ratio, self.memory_ratio)
-
-    def describe(self) -> str:
-        """Return what the figures do not tell of the one cell, as JSON."""
-        return storage.describe(self.cells)
-
-    def to_allocations(
-        self, assigned: abstract.Amount
-    ) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
-        """Return what an assigned amount takes of each cell: the cell's place, and records."""
-        return storage.to_allocations(self._working, given(assigned))
-
-    def with_use(
-        self, before: Sequence[StoredPart], parts: Sequence[StoredPart], room: Mapping[str, int]
-    ) -> NUMATopologyInventory:
-        """Return the inventory over the same cells, of which something else is used."""
-        usage, working = list(self.usage), list(self._working)
-        for number, used in storage.usage_changed(self.cells, before, parts):
-            usage[number], working[number] = used, cell_of(working[number].facts, used)
-        for cell in working:  # most cells stay as they are from claim to claim
-            if cell.choices is None:
-                cell.choices = {}
-        found = self._evolve(usage=tuple(usage), room=fields.FrozenDict(room))
-        found._made = working
-        return found
+            classes = {record.resource_class for record in inventory.to_records()}
+            host_classes = tuple(name for name in storage.OF_HOST if name in classes)
+            parts.append(InventoryPart(storage.part_name(cell), inventory, host_classes))
+        return tuple(parts)
 
     def part_ids(self) -> tuple[int, ...]:
         """Return the ids of the cells."""
         return tuple(cell.id for cell in self.cells)
+
+    def in_use(self) -> tuple[tuple[str, tuple[AmountRecord, ...]], ...]:
+        """Return the usage of each cell: counts, and each dedicated CPU by name."""
+        return tuple(
+            (storage.part_name(cell), storage.usage_records(used))
+            for cell, used in zip(self.cells, self.usage, strict=True)
+        )
+
+    def units(self, resource_class: str) -> frozenset[str]:
+        """Return the dedicated CPUs as units of ``PCPU``; other classes have no units."""
+        cpus = [cpu for cell in self.cells for cpu in cell.dedicated]
+        return frozenset(map(storage.unit_of, cpus if resource_class == storage.PCPU else ()))
+
+    def units_elsewhere(self, resource_class: str) -> frozenset[str]:
+        """Return the CPUs that are shared only, and so are no units of ``PCPU``."""
+        cpus = [cpu for cell in self.cells for cpu in set(cell.shared).difference(cell.dedicated)]
+        return frozenset(map(storage.unit_of, cpus if resource_class == storage.PCPU else ()))
+
+    def identifying_units(self) -> frozenset[str]:
+        """Return all CPUs: firmware may renumber cells, or split one into several."""
+        return frozenset(storage.unit_of(cpu) for cell in self.cells for cpu in cell.cpus)
+
+    def to_records(self) -> tuple[InventoryRecord, ...]:
+        """Return the figures of the one cell of a provider.
+
+        :raises InvalidInventory: for several cells, which are stored at providers of their own
+            (:meth:`parts`); for a CPU that is both shared and dedicated
+        """
+        ratios = ratio.to_millionths(self.cpu_ratio), ratio.to_millionths(self.memory_ratio)
+        return storage.to_records(storage.only_cell(self.cells), self.usage[0], *ratios)
+
+    def describe(self) -> str:
+        """Return the facts of the one cell that are not in its figures, as JSON."""
+        return storage.describe(storage.only_cell(self.cells))
+
+    def to_allocations(
+        self, assigned: abstract.Amount
+    ) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
+        """Return the usage of an assigned amount: the index of each host cell, and records."""
+        return storage.to_allocations(self._states, require_topology(assigned))
 
     def from_allocations(
         self,
@@ -320,20 +301,25 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
         held: Mapping[int, Sequence[AmountRecord]],
         context: Context = ANYWHERE,
     ) -> NUMATopologyAmount:
-        """Return the assigned amount that takes ``held`` of the cells, by their place.
+        """Return the assigned amount that has allocated ``held``, by the index of the host cell.
 
-        :raises ForeignAmount: if ``amount`` cannot take that
+        :raises ForeignAmount: if ``amount`` cannot have this allocation
         """
-        return storage.from_allocations(self.cells, self._working, given(amount), held)
+        return storage.from_allocations(self._states, require_topology(amount), held)
+
+    def with_use(
+        self, before: Sequence[StoredPart], parts: Sequence[StoredPart], room: Mapping[str, int]
+    ) -> NUMATopologyInventory:
+        """Return the inventory of the same cells with another usage."""
+        usage, states = list(self.usage), list(self._states)
+        for index, used in storage.changed_usage(self.cells, before, parts):
+            usage[index], states[index] = used, states[index].with_usage(used)
+        inventory = self._evolve(usage=tuple(usage), room=fields.FrozenDict(room))
+        inventory._states_or_none = states
+        return inventory
 
 
-def _check_usage(cell: HostCell, used: CellUsage) -> None:
-    unknown = set(used.pinned).difference(cell.dedicated)
-    if unknown:
-        raise InvalidInventory(
-            f"pinned CPUs of cell {cell.id}", sorted(unknown), f"dedicated ones: {cell.dedicated}"
-        )
-    for size, _ in used.pages:
-        sizes = [pool.size_kib for pool in cell.huge_pages]
-        if size not in sizes:
-            raise InvalidInventory(f"used page size of cell {cell.id}", size, f"one of {sizes} KiB")
+def _check_distinct(what: str, numbers: Sequence[int]) -> None:
+    if len(set(numbers)) != len(numbers):
+        repeated = sorted(number for number, count in Counter(numbers).items() if count > 1)
+        raise InvalidInventory(what, repeated, "each once")

@@ -10,8 +10,13 @@ from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.resources import abstract
 from resource_objects.resources.abstract import on_class_or_instance
 from resource_objects.resources.numa import storage, weaker
-from resource_objects.resources.numa.amount import NUMATopologyAmount, given, lower_bounds, numa
-from resource_objects.resources.numa.cell_fit import NUMATopologyLimit
+from resource_objects.resources.numa.amount import (
+    NUMATopologyAmount,
+    NUMATopologyLimit,
+    lower_bounds,
+    numa,
+    require_topology,
+)
 from resource_objects.resources.numa.cells import HostCell
 from resource_objects.resources.numa.inventory import NUMATopologyInventory
 from resource_objects.resources.records import InventoryRecord, StoredPart
@@ -77,13 +82,13 @@ class NUMATopologyResource(abstract.Resource):
         self, amount: abstract.Amount, classes: Collection[str]
     ) -> tuple[Mapping[str, int], ...]:
         """Return what each guest cell needs of a host cell at least, by class."""
-        return lower_bounds(given(amount), classes)
+        return lower_bounds(require_topology(amount), classes)
 
     def relaxations(
         self, amount: abstract.Amount
     ) -> Iterator[RelaxationLadder[NUMATopologyAmount]]:
         """Yield how less could be asked (:mod:`.weaker`)."""
-        return weaker.weaker(given(amount))
+        return weaker.weaker(require_topology(amount))
 
     def cell_of_part(self, description: str) -> int | None:
         """Return the id of a cell."""
@@ -95,7 +100,7 @@ class NUMATopologyResource(abstract.Resource):
 
     def format_amount(self, amount: abstract.Amount) -> str:
         """Return the text of an amount; :meth:`parse_amount` reads that of a request back."""
-        return str(given(amount))
+        return str(require_topology(amount))
 
     def parse_limit(self, text_form: str) -> NUMATopologyLimit:
         """Return the limit of ``vcpus=0>16+1>16:memory=0>4096``."""

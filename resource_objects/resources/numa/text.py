@@ -1,20 +1,21 @@
 """The text forms of NUMA requests and limits: the parts after ``NUMA_TOPOLOGY=``.
 
-A request is ``CELLS[:option=value]...``. CELLS is their number (then ``shared=``, ``dedicated=``
-and ``memory=`` are split evenly), or each guest cell as ``SHARED!DEDICATED@MEMORY`` with lists of
-vCPUs, joined by ``/``. In lists ``+`` stands where a comma would, which separates resources.
+A request is ``CELLS[:option=value]...``. CELLS is the number of guest cells (which have equal
+parts of ``shared=``, ``dedicated=`` and ``memory=``), or each guest cell as
+``SHARED!DEDICATED@MEMORY`` with lists of vCPUs, joined by ``/``. A list has ``+`` in place of
+commas, which separate resources.
 
     2:dedicated=16:memory=4096:page_size=1GB:thread_policy=require
     0-1!2-3@1024/4-7!@2048
 
-A limit is ``vcpus=CELL>MOST+...:memory=CELL>MIB+...``. Reading returns fields by name, writing
-takes them: so amounts use this module, and not the other way round.
+A limit is ``vcpus=CELL>LIMIT+...:memory=CELL>MIB+...``. The functions read and write the arguments
+of amounts, not amounts, because amounts import this module.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from resource_objects.exceptions import InvalidInput
@@ -30,123 +31,111 @@ _FLAGS = ("tunneled", "one_socket")
 _OPTIONS = (*_COUNTS, "page_size", "thread_policy", "emulator_policy", "physnets", *_FLAGS)
 
 
-def read_request(
-    text_form: object, words: Mapping[str, Collection[str]] | None = None
+def parse_request(
+    text_form: object, choices: Mapping[str, Collection[str]] | None = None
 ) -> dict[str, Any]:
-    """Return what a request says, as :func:`~resource_objects.resources.numa.numa` takes it.
+    """Return the arguments of :func:`~resource_objects.resources.numa.numa` for a request.
 
-    ``cells`` is a number, or a list of what each :class:`GuestCell` takes.
+    ``cells`` is a number, or a list with the arguments of each :class:`GuestCell`.
 
-    :param words: what an option may say, of those that say one of some words
-    :raises InvalidInput: if it does not parse
+    :param choices: by option, the values that it allows
+    :raises InvalidInput: if the text does not parse
 
-    >>> read_request("2:dedicated=4:memory=1024")
+    >>> parse_request("2:dedicated=4:memory=1024")
     {'cells': 2, 'dedicated': 4, 'memory_mb': 1024}
     """
     if not isinstance(text_form, str):
         raise _invalid_text(_WHAT, text_form, "text such as 2:dedicated=16:memory=4096")
-    head, options = text.total_and_options(text_form, _WHAT, _OPTIONS)
-    found: dict[str, Any] = {"cells": _read_cells(head)}
+    cells, options = text.total_and_options(text_form, _WHAT, _OPTIONS)
+    arguments: dict[str, Any] = {"cells": _parse_cells(cells)}
     for name, value in options.items():
         what = f"{_WHAT}, {name}"
+        allowed = (choices or {}).get(name)
         if name in _COUNTS:
-            found[_COUNTS[name]] = text.integer(value, what)
+            arguments[_COUNTS[name]] = text.integer(value, what)
         elif name in _FLAGS:
-            found[name] = text.flag(value, what)
+            arguments[name] = text.flag(value, what)
         elif name == "physnets":
-            found[name] = [text.unquoted(one, what) for one in value.split("+") if one]
-        elif words is not None and value not in words.get(name, [value]):
-            raise _invalid_text(what, value, f"one of {', '.join(words[name])}")
+            arguments[name] = [text.unquoted(net, what) for net in value.split("+") if net]
+        elif allowed is not None and value not in allowed:
+            raise _invalid_text(what, value, f"one of {', '.join(allowed)}")
         elif not value:
             raise _invalid_text(what, value, "a word")
         else:
-            found[name] = value
-    return found
+            arguments[name] = value
+    return arguments
 
 
-def _read_cells(head: str) -> int | list[dict[str, Any]]:
-    if "@" not in head:
-        return text.integer(head, f"{_WHAT}, guest cells")
-    found: list[dict[str, Any]] = []
-    for part in head.split("/"):
-        cpus, _, memory = part.partition("@")
+def _parse_cells(cells: str) -> int | list[dict[str, Any]]:
+    if "@" not in cells:
+        return text.integer(cells, f"{_WHAT}, guest cells")
+    arguments: list[dict[str, Any]] = []
+    for cell in cells.split("/"):
+        cpus, _, memory = cell.partition("@")
         shared, _, dedicated = cpus.partition("!")
         memory_mb = text.integer(memory, f"{_WHAT}, MiB of a guest cell")
-        cell = {"shared": _read_cpus(shared), "dedicated": _read_cpus(dedicated)}
-        found.append({**cell, "memory_mb": memory_mb})
-    return found
+        cpu_lists = {
+            name: CPUSet.parse(vcpus.replace("+", ","), f"{_WHAT}, CPUs") if vcpus else ()
+            for name, vcpus in (("shared", shared), ("dedicated", dedicated))
+        }
+        arguments.append({**cpu_lists, "memory_mb": memory_mb})
+    return arguments
 
 
-def format_request(said: Mapping[str, Any]) -> str:
-    """Return the text of what :func:`read_request` returns.
+def format_request(arguments: Mapping[str, Any]) -> str:
+    """Return the text of the arguments that :func:`parse_request` returns.
 
     >>> format_request({"cells": 2, "dedicated": 16, "page_size": "1048576"})
     '2:dedicated=16:page_size=1GB'
     """
-    return ":".join(_parts(said))
-
-
-def _parts(said: Mapping[str, Any]) -> Iterator[str]:
-    if isinstance(said["cells"], int):
-        yield str(said["cells"])
-        yield from (f"{name}={said[of]}" for name, of in _COUNTS.items() if said.get(of))
+    cells, size = arguments["cells"], arguments.get("page_size")
+    if isinstance(cells, int):
+        parts = [str(cells)]
+        parts += [f"{key}={arguments[n]}" for key, n in _COUNTS.items() if arguments.get(n)]
     else:
-        yield "/".join(map(_cell, said["cells"]))
-    if said.get("page_size"):
-        yield f"page_size={_size(said['page_size'])}"
+        texts: list[str] = []
+        for cell in cells:
+            dedicated = CPUSet(cell["dedicated"]).text("+")
+            vcpus = CPUSet(cell["shared"]).text("+") + (f"!{dedicated}" if dedicated else "")
+            texts.append(f"{vcpus}@{cell['memory_mb']}")
+        parts = ["/".join(texts)]
+    if size:
+        if size.isdecimal():
+            size = show_kib(int(size)).replace(" ", "").replace("i", "")
+        parts.append(f"page_size={size}")
     for name in ("thread_policy", "emulator_policy"):
-        if said.get(name) is not None:
-            yield f"{name}={said[name]}"
-    if said.get("physnets"):
-        names = (text.quoted(name, ":") for name in sorted(said["physnets"]))
-        yield f"physnets={'+'.join(names)}"
-    yield from (f"{flag}=yes" for flag in _FLAGS if said.get(flag))
+        if arguments.get(name) is not None:
+            parts.append(f"{name}={arguments[name]}")
+    if arguments.get("physnets"):
+        nets = (text.quoted(net, ":") for net in sorted(arguments["physnets"]))
+        parts.append(f"physnets={'+'.join(nets)}")
+    parts += [f"{flag}=yes" for flag in _FLAGS if arguments.get(flag)]
+    return ":".join(parts)
 
 
-def _cell(said: Mapping[str, Any]) -> str:
-    dedicated = f"!{CPUSet(said['dedicated']).text('+')}" if said["dedicated"] else ""
-    return f"{CPUSet(said['shared']).text('+')}{dedicated}@{said['memory_mb']}"
+def parse_limit(text_form: object) -> dict[str, list[tuple[int, int]]]:
+    """Return the arguments of :class:`NUMATopologyLimit` for a limit.
 
+    :raises InvalidInput: if the text does not parse
 
-def _read_cpus(said: str) -> tuple[int, ...]:
-    return CPUSet.parse(said.replace("+", ","), f"{_WHAT}, CPUs") if said else ()
-
-
-def _size(size: str) -> str:
-    return show_kib(int(size)).replace(" ", "").replace("i", "") if size.isdecimal() else size
-
-
-# --- limits ---------------------------------------------------------------------------------------
-
-
-def read_limit(text_form: object) -> dict[str, list[tuple[int, int]]]:
-    """Return the bounds that a limit says, as :class:`NUMATopologyLimit` takes them.
-
-    :raises InvalidInput: if it does not parse
-
-    >>> read_limit("vcpus=0>16+1>16")
+    >>> parse_limit("vcpus=0>16+1>16")
     {'vcpus': [(0, 16), (1, 16)], 'memory_mb': []}
     """
     if not isinstance(text_form, str):
         raise _invalid_text(_WHAT, text_form, "text such as vcpus=0>16+1>16")
     _, options = text.total_and_options(f":{text_form}", f"{_WHAT} limit", ("vcpus", "memory"))
-    return {
-        "vcpus": _read_bounds(options.get("vcpus", "")),
-        "memory_mb": _read_bounds(options.get("memory", "")),
-    }
+    limits: dict[str, list[tuple[int, int]]] = {"vcpus": [], "memory_mb": []}
+    what = f"{_WHAT}, number"
+    for option, name in (("vcpus", "vcpus"), ("memory", "memory_mb")):
+        for item in filter(None, options.get(option, "").split("+")):
+            cell, _, limit = item.partition(">")
+            limits[name].append((text.integer(cell, what), text.integer(limit, what)))
+    return limits
 
 
 def format_limit(vcpus: Iterable[tuple[int, int]], memory_mb: Iterable[tuple[int, int]]) -> str:
-    """Return the text that :func:`read_limit` reads back."""
-    bounds = {"vcpus": vcpus, "memory": memory_mb}
-    said = {
-        name: "+".join(f"{cell}>{most}" for cell, most in pairs) for name, pairs in bounds.items()
-    }
-    return ":".join(f"{name}={one}" for name, one in said.items() if one or name == "vcpus")
-
-
-def _read_bounds(said: str) -> list[tuple[int, int]]:
-    pairs: Iterable[tuple[str, str, str]]
-    pairs = (item.partition(">") for item in said.split("+") if item)
-    what = f"{_WHAT}, number"
-    return [(text.integer(cell, what), text.integer(most, what)) for cell, _, most in pairs]
+    """Return the text that :func:`parse_limit` reads."""
+    cpus, memory = (
+        "+".join(f"{cell}>{limit}" for cell, limit in pairs) for pairs in (vcpus, memory_mb)
+    )
+    return f"vcpus={cpus}" + (f":memory={memory}" if memory else "")

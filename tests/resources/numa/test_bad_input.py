@@ -140,7 +140,7 @@ HOSTS = [
     case(
         InvalidInventory,
         lambda: host(CELL, usage=[CellUsage(1)]),
-        "usage of host cells: got [1], expected cells there are",
+        "usage of host cells: got [1], expected cells of the inventory",
         "usage of another cell",
     ),
     case(
@@ -198,7 +198,7 @@ AMOUNTS = [
     case(
         "InvalidAmount",
         lambda: numa(shared=1, thread_policy="require"),
-        "thread policy: got 'require', expected none, for no vCPU is dedicated",
+        "thread policy: got 'require', expected none, because no vCPU is dedicated",
         "a thread policy of shared vCPUs",
     ),
     case(
@@ -245,7 +245,7 @@ AMOUNTS = [
     case(
         "InvalidAmount",
         lambda: numa([GuestCell(shared=[0])], shared=1),
-        "shared: got 1, expected nothing beside guest cells that say it",
+        "shared: got 1, expected no count with guest cells that specify it",
         "cells and counts",
     ),
     case("InvalidField", lambda: NUMATopologyAmount(["0"]), "cells", "no cells but text"),  # type: ignore[list-item]
@@ -272,7 +272,7 @@ PLACED = [
         lambda: NUMATopologyAmount(
             TWO, placed=[PlacedCell(0, pins={0: 0}), PlacedCell(0, pins={1: 1})]
         ),
-        "host cells: got [0, 0], expected another for each guest cell",
+        "host cells: got [0, 0], expected another one for each guest cell",
         "two guest cells on one host cell",
     ),
     case(

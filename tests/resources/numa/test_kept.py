@@ -247,7 +247,7 @@ def test_cpus_that_serve_either_way_are_not_kept() -> None:
 
 @pytest.mark.law(8)
 def test_several_cells_are_not_kept_by_one_provider() -> None:
-    with pytest.raises(exceptions.InvalidInventory, match="one: each has a provider of its own"):
+    with pytest.raises(exceptions.InvalidInventory, match="one: each cell has a provider"):
         host(plain(0, [0]), plain(1, [1])).to_records()
 
 
@@ -336,7 +336,7 @@ TWO = host(plain(0, range(4)), plain(1, range(4, 8)))
     ],
 )
 def test_what_is_held_has_to_be_what_was_asked(held: dict[int, list[AmountRecord]]) -> None:
-    with pytest.raises(exceptions.ForeignAmount, match="held of the cells"):
+    with pytest.raises(exceptions.ForeignAmount, match="allocations of the cells"):
         TWO.from_allocations(numa(2, dedicated=2), held)
 
 

@@ -245,7 +245,7 @@ def test_the_same_question_has_the_same_answer_however_cells_are_listed(
 def test_a_search_that_would_take_too_long_is_cut_short_and_says_so(
     steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("resource_objects.resources.numa.fit.DECISION", steps)
+    monkeypatch.setattr("resource_objects.resources.numa.placement.DECISION", steps)
     cells, asked, colours = hard()
     with pytest.raises(SearchLimitReached, match="neither yes nor no"):
         fit_near_to(cells, asked, colours)
