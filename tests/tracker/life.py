@@ -196,7 +196,7 @@ class Life(RuleBasedStateMachine):
         report = self.tracker.update_available_resource()
         found: dict[str, set[FindingKind]] = {host: set() for host in expected}
         for finding in report.findings:
-            found[finding.host].add(finding.kind)
+            found[finding.subject].add(finding.kind)
         assert found == expected
         assert set(report.changed) == set(self.told) == changed
         again = self.tracker.update_available_resource()

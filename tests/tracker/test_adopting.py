@@ -279,7 +279,7 @@ def test_what_cannot_be_adopted_is_a_finding_and_stops_no_other_host(ledger: ro.
     has = "VCPU=8,MEMORY_MB=16384,DISK_GB=100"
     driver = Agent(host1=has, host2=has, host3=has, host4=has)
     report = ResourceTracker(ledger, driver, records=records).update_available_resource()
-    assert [(one.host, one.kind) for one in report.findings] == [
+    assert [(one.subject, one.kind) for one in report.findings] == [
         ("host1", FindingKind.NOT_ADOPTED),
         ("host2", FindingKind.NOT_ADOPTED),
     ]
@@ -330,7 +330,7 @@ def test_a_record_that_cannot_be_written_undoes_nothing_and_is_told(ledger: ro.L
         assert claim.claim is not None
     assert held(ledger, "vm-1") == "VCPU=1"
     [finding] = tracker.update_available_resource().findings
-    assert (finding.host, finding.kind) == ("host1", FindingKind.RECORDS)
+    assert (finding.subject, finding.kind) == ("host1", FindingKind.RECORDS)
     assert "read-only" in str(finding)
 
 

@@ -428,7 +428,9 @@ def test_a_class_that_the_driver_says_is_a_finding_and_the_rest_is_done(ledger: 
         Lab(box="VCPU=8,CUSTOM_A=1"),
         ("name", "box", "CUSTOM_A=4,CUSTOM_B=2", "CUSTOM_X"),
     )
-    assert [(one.host, one.kind) for one in report.findings] == [("box", FindingKind.CONFIGURATION)]
+    assert [(one.subject, one.kind) for one in report.findings] == [
+        ("box", FindingKind.CONFIGURATION)
+    ]
     assert str(report.findings[0].error) == (
         "f.yaml, line 1, inventory of box: got 'CUSTOM_A', expected a class that the host's "
         "driver does not report"

@@ -35,11 +35,11 @@ def tracker(ledger: ro.Ledger, driver: Agent) -> ResourceTracker:
 
 
 def told(tracker: ResourceTracker, **said: Any) -> list[tuple[str, FindingKind, str | None]]:
-    return [(one.host, one.kind, one.consumer) for one in tracker.drift(**said).findings]
+    return [(one.subject, one.kind, one.consumer) for one in tracker.drift(**said).findings]
 
 
 def told_of(tracker: ResourceTracker, host: str) -> list[tuple[str, FindingKind, str | None]]:
-    return [(one.host, one.kind, one.consumer) for one in tracker.drift(host).findings]
+    return [(one.subject, one.kind, one.consumer) for one in tracker.drift(host).findings]
 
 
 def test_nothing_differs(tracker: ResourceTracker) -> None:
@@ -53,7 +53,7 @@ def test_orphans_are_told_and_released_by_the_plan_alone(
 ) -> None:
     driver.running["box"] = {"vm-2": "VCPU=2"}
     found = tracker.drift()
-    assert str(found) == "box: orphan: vm-1 holds VCPU=2 and does not run here"
+    assert str(found) == "box: orphan: vm-1 has VCPU=2 allocated and does not run here"
     assert not tracker.update_available_resource(), "it is not computed away"
     assert str(ledger.get_claim("vm-1")) == "vm-1 holds VCPU=2 of box"
     assert str(found.plan) == "- vm-1 releases everything"
@@ -125,8 +125,8 @@ def test_one_that_runs_elsewhere_and_one_that_differs(
         ("lab", K.ELSEWHERE, "vm-1"),
     ]
     said = str(tracker.drift())
-    assert "vm-2 holds VCPU=2 and runs with VCPU=3" in said
-    assert "vm-1 runs here, and holds of box" in said
+    assert "vm-2 has VCPU=2 allocated and runs with VCPU=3" in said
+    assert "vm-1 runs here and has allocations of box" in said
     ledger.apply(tracker.drift().plan)
     assert str(ledger.get_claim("vm-2")) == "vm-2 holds VCPU=3 of box"
     assert told(tracker) == [("lab", K.UNKNOWN_CONSUMER, "vm-1")]
@@ -147,7 +147,7 @@ def test_who_does_not_know_says_none_and_who_fails_is_told(
             return {"lab": 5, "new": {}, "odd": {"vm": "VCPU=0.5"}}[host]
 
     failing = ResourceTracker(ledger, Failing(box="VCPU=8", lab="VCPU=4", odd="VCPU=1"))
-    assert [(one.host, one.kind) for one in failing.drift().findings] == [
+    assert [(one.subject, one.kind) for one in failing.drift().findings] == [
         ("box", K.DRIVER_FAILED),
         ("lab", K.INVALID),
         ("odd", K.INVALID),

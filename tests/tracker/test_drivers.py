@@ -442,7 +442,7 @@ def test_a_node_in_use_is_reserved_unless_somebody_holds_it(
     assert "reserved" not in str(ledger.provider("node-1"))
     assert not ledger.snapshot().candidates("CUSTOM_BAREMETAL_GOLD=1")
     found = tracker.drift()
-    assert [(one.host, one.kind) for one in found.findings] == [
+    assert [(one.subject, one.kind) for one in found.findings] == [
         ("node-0", FindingKind.UNKNOWN_CONSUMER)
     ]
     ledger.apply(found.plan)
@@ -492,7 +492,7 @@ def test_a_node_that_is_renamed_stays_what_it_is(everywhere: ro.Ledger) -> None:
         assert {one.kind for one in found} == {FindingKind.REPLACED}
     nodes[:] = [node(0, name="rack-7"), node(1), node(1, name="twin")]
     (finding,) = tracker.update_available_resource().findings
-    assert (finding.host, finding.kind) == ("twin", FindingKind.OTHER_TREE)
+    assert (finding.subject, finding.kind) == ("twin", FindingKind.OTHER_TREE)
 
 
 def test_who_cannot_say_whether_a_host_is_renamed_stops_no_other(ledger: ro.Ledger) -> None:
@@ -505,7 +505,7 @@ def test_who_cannot_say_whether_a_host_is_renamed_stops_no_other(ledger: ro.Ledg
     tracker.update_available_resource()
     nodes[:] = [node(0, name="rack-7"), node(1, provision_state="cleaning")]
     report = tracker.update_available_resource()
-    assert [(one.host, one.kind) for one in report.findings] == [
+    assert [(one.subject, one.kind) for one in report.findings] == [
         ("rack-7", FindingKind.DRIVER_FAILED)
     ]
     assert report.changed == ("node-1",)
@@ -596,7 +596,7 @@ def test_one_wrong_node_holds_up_no_other(ledger: ro.Ledger) -> None:
     report = ResourceTracker(ledger, BareMetalDriver(wrong)).update_available_resource()
     assert [one.name for one in ledger.providers()] == ["node-6"]
     twice = str(uuid.UUID(int=8))
-    said = {finding.host: str(finding.error) for finding in report.findings}
+    said = {finding.subject: str(finding.error) for finding in report.findings}
     assert said.pop(twice)
     assert {host: text.partition(":")[0] for host, text in said.items()} == {
         "node-0": "resource_class of node node-0",

@@ -74,7 +74,7 @@ def test_a_plug_in_that_fails_is_named_and_what_it_said_last_stays(
     tracker.claim("vm", "box", "CUSTOM_WATT=700")
     watts.total, agent.has["box"] = wrong, "VCPU=16"
     [finding] = tracker.update_available_resource().findings
-    assert (finding.host, finding.kind) == ("box", FindingKind.WARNING)
+    assert (finding.subject, finding.kind) == ("box", FindingKind.WARNING)
     assert "'Watts'" in str(finding) and type(finding.error) is exceptions.PluginError
     assert str(ledger.provider("box")) == "box: VCPU=16,CUSTOM_WATT=1000:used=700"
     watts.total = "CUSTOM_WATT=900"
@@ -92,7 +92,7 @@ def test_a_plug_in_does_not_replace_what_the_driver_says(ledger: ro.Ledger, is_f
         agent.has["box"] = "VCPU=8,CUSTOM_WATT=500"
     for _ in range(2):
         [finding] = tracker.update_available_resource().findings
-        assert (finding.host, finding.kind) == ("box", FindingKind.WARNING)
+        assert (finding.subject, finding.kind) == ("box", FindingKind.WARNING)
         assert type(finding.error) is exceptions.PluginError
         assert "'Watts'" in str(finding) and "CUSTOM_WATT" in str(finding)
         assert str(ledger.provider("box")) == "box: VCPU=8,CUSTOM_WATT=500"
@@ -261,7 +261,7 @@ def test_a_plug_in_of_pools_that_fails_is_named_at_each_host_and_all_stays(
     for _ in range(2):
         report = racks.update_available_resource()
         assert not report.changed
-        assert {(one.host, one.kind) for one in report.findings} == {
+        assert {(one.subject, one.kind) for one in report.findings} == {
             (name, FindingKind.WARNING) for name in ("h1", "h2", "h3", "rack-1")
         }
         assert all("'Power'" in str(one) for one in report.findings)
@@ -276,7 +276,7 @@ def test_a_host_of_which_nobody_can_say_the_pool_keeps_it(
 ) -> None:
     power.rack_of["h2"] = wrong
     report = racks.update_available_resource()
-    assert not report.changed and [one.host for one in report.findings] == ["h2"]
+    assert not report.changed and [one.subject for one in report.findings] == ["h2"]
     assert ledger.provider("h2").aggregates == {"rack-1"}
 
 
@@ -542,7 +542,7 @@ def test_a_plug_in_of_a_distribution_that_fails_is_named_and_holds_nothing_up(
         (site / "config.json").write_text('{{"entitlement": {{"total": 900, "ratio": 2}}}}')
         report = tracker.update_available_resource()
         print(json.dumps({{
-            "findings": sorted([one.host, one.kind, str(one.error)] for one in report.findings),
+            "findings": sorted([one.subject, one.kind, str(one.error)] for one in report.findings),
             "h2": str(ledger.provider("h2")),
             "rack": str(ledger.provider("rack-1")),
             "broken": refusal(ExtendedDriver, Lab(), ["broken"]),

@@ -100,7 +100,7 @@ def test_a_wrong_host_is_a_finding_and_stays_as_it_was(
     driver.has.update(bad=word, before="VCPU=3", after="VCPU=4")
     for _ in range(2):  # as long as it is so
         [finding] = tracker.update_available_resource().findings
-        assert (finding.host, finding.kind) == ("bad", kind)
+        assert (finding.subject, finding.kind) == ("bad", kind)
         assert said in str(finding)
     kept = {tree.name: str(tree) for tree in ledger.trees()}
     assert kept["before"] == "before: VCPU=3"
@@ -132,7 +132,7 @@ def test_an_invalid_inventory_is_a_finding_and_the_rest_of_the_host_is_stored(
     driver = Agent(box=word)
     tracker = ResourceTracker(ledger, driver)
     report = tracker.update_available_resource()
-    assert [(one.host, one.kind) for one in report.findings] == [("box", K.INVALID)]
+    assert [(one.subject, one.kind) for one in report.findings] == [("box", K.INVALID)]
     assert message in str(report.findings[0])
     assert report.changed == ("box",) and report.hosts[0].is_reported
     assert str(ledger.provider("box")) == "box: VCPU=8"
@@ -155,7 +155,7 @@ def test_an_unknown_class_is_a_finding_and_the_rest_of_the_host_is_stored(
 ) -> None:
     driver = Agent(box={"VCPU": 8, "SPAGHETTI": 1}, lab="SPAGHETTI=1,VCPU=4")
     report = ResourceTracker(ledger, driver).update_available_resource()
-    assert [(one.host, one.kind) for one in report.findings] == [
+    assert [(one.subject, one.kind) for one in report.findings] == [
         ("box", K.INVALID),
         ("lab", K.INVALID),
     ]
@@ -216,7 +216,7 @@ def test_more_reserved_by_a_setting_than_there_is_is_a_finding(ledger: ro.Ledger
     driver = Agent(box="VCPU=8,MEMORY_MB=256", lab="VCPU=8,MEMORY_MB=4096")
     tracker = ResourceTracker(ledger, driver, reserved="MEMORY_MB=512")
     [finding] = tracker.update_available_resource().findings
-    assert (finding.host, finding.kind) == ("box", K.INVALID)
+    assert (finding.subject, finding.kind) == ("box", K.INVALID)
     assert "MEMORY_MB reserved: got 512, expected at most the total of 256" in str(finding)
     assert [*map(str, ledger.trees())] == ["box: VCPU=8", "lab: VCPU=8,MEMORY_MB=4096:reserved=512"]
     driver.has["lab"] = "VCPU=4,MEMORY_MB=128"
@@ -234,7 +234,7 @@ def test_a_plug_in_and_an_invalid_inventory_of_its_driver(ledger: ro.Ledger) -> 
     driver = Agent(box={"VCPU": 8, "DISK_GB": -1})
     tracker = ResourceTracker(ledger, ExtendedDriver(driver, [Watts()]))
     [finding] = tracker.update_available_resource().findings
-    assert (finding.host, finding.kind) == ("box", K.INVALID)
+    assert (finding.subject, finding.kind) == ("box", K.INVALID)
     assert str(ledger.provider("box")) == "box: VCPU=8,CUSTOM_WATT=1200"
 
 
@@ -258,9 +258,9 @@ def test_names_that_cannot_be_or_are_said_twice(ledger: ro.Ledger) -> None:
     driver = Agent(box="VCPU=1", lab="VCPU=2")
     driver.named = ["box", "", "lab", "box", 7]
     report = ResourceTracker(ledger, driver).update_available_resource()
-    assert [(one.host, one.kind) for one in report.findings] == [
+    assert [(one.subject, one.kind) for one in report.findings] == [
         ("box", K.NAMED_TWICE),
-        ("", K.INVALID),
+        ("''", K.INVALID),
         ("7", K.INVALID),
     ]
     assert report.changed == ("box", "lab")
@@ -269,7 +269,7 @@ def test_names_that_cannot_be_or_are_said_twice(ledger: ro.Ledger) -> None:
 def test_a_host_that_the_driver_does_not_name(ledger: ro.Ledger) -> None:
     driver = Agent(box="VCPU=1", lab="VCPU=2")
     report = ResourceTracker(ledger, driver).update_available_resource("lab", "bax")
-    assert [(one.host, one.kind) for one in report.findings] == [("bax", K.UNKNOWN_HOST)]
+    assert [(one.subject, one.kind) for one in report.findings] == [("bax", K.UNKNOWN_HOST)]
     assert report.changed == ("lab",)
     with raises_code("ProviderNotFound"):
         ResourceTracker(ledger, driver).compute_node("bax")
@@ -312,7 +312,7 @@ def test_what_is_gone_and_held_is_reported_with_its_holders(ledger: ro.Ledger) -
     ledger.claim("vm", {"box/numa1": "VCPU=2"})
     del cells[1]
     [finding] = tracker.update_available_resource().findings
-    assert (finding.kind, finding.host) == (K.IN_USE, "box")
+    assert (finding.kind, finding.subject) == (K.IN_USE, "box")
     assert "box/numa1" in str(finding)
     assert "VCPU of box/numa1 (vm holds 2)" in str(finding)
     assert len(ledger.provider("box").children) == 2, "the last good view"
@@ -328,7 +328,7 @@ def test_a_class_that_is_gone_and_held(ledger: ro.Ledger) -> None:
     tracker.claim("vm", "box", "CUSTOM_FPGA=1")
     driver.has.update(box="VCPU=9", lab="VCPU=2")
     report = tracker.update_available_resource()
-    assert [(one.host, one.kind) for one in report.findings] == [("box", K.IN_USE)]
+    assert [(one.subject, one.kind) for one in report.findings] == [("box", K.IN_USE)]
     assert report.changed == ("box", "lab")
     assert "CUSTOM_FPGA of box (vm holds 1)" in str(report)
     assert str(ledger.provider("box")) == "box: VCPU=9,CUSTOM_FPGA=1:reserved=1:used=1"
@@ -475,7 +475,7 @@ def test_a_uuid_that_is_another_hosts(ledger: ro.Ledger) -> None:
     driver.uuids = dict.fromkeys(("box", "lab"), str(uuids.uuid4()))
     report = ResourceTracker(ledger, driver).update_available_resource()
     assert report.changed == ("box",)
-    assert [(one.host, one.kind) for one in report.findings] == [("lab", K.OTHER_TREE)]
+    assert [(one.subject, one.kind) for one in report.findings] == [("lab", K.OTHER_TREE)]
     assert [one.name for one in ledger.providers()] == ["box"]
 
 
@@ -499,7 +499,9 @@ def test_two_trackers_of_one_host_stop_undoing_each_other(url: str) -> None:
             for finding in report.findings:
                 assert finding.kind is K.CONTESTED
                 assert "agent-" in str(finding)
-        assert {finding.host for report in reports[-2:] for finding in report.findings} == {"box"}
+        assert {finding.subject for report in reports[-2:] for finding in report.findings} == {
+            "box"
+        }
 
 
 def test_of_two_trackers_the_one_that_is_left_is_right_again_later(
@@ -581,7 +583,7 @@ def test_who_is_told_of_a_change_and_raises_keeps_it_from_nobody_else(ledger: ro
     tracker = ResourceTracker(ledger, driver, on_change=tell)
     report = tracker.update_available_resource()
     assert report.changed == ("box0", "box1", "box2") == tuple(told)
-    assert [(one.host, one.kind) for one in report.findings] == [("box1", K.NOTIFICATION)]
+    assert [(one.subject, one.kind) for one in report.findings] == [("box1", K.NOTIFICATION)]
     assert "no such topic" in str(report)
     assert not tracker.update_available_resource(), "it was told, and is told once"
 

@@ -207,7 +207,7 @@ def test_one_wrong_host_among_many_is_found_in_a_few_writes(
     driver.has["node-77"] = lambda tree: tree.add("gpu", "PGPU=1") and None
     asked.clear()
     report = ResourceTracker(ledger, driver).update_available_resource()
-    assert [finding.host for finding in report.findings] == ["node-77"]
+    assert [finding.subject for finding in report.findings] == ["node-77"]
     assert len(report.changed) == 199
     assert asked["commit"] < 20
 

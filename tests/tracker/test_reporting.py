@@ -107,7 +107,7 @@ def test_wrong_statistics_of_one_host_stop_nobody(ledger: ro.Ledger) -> None:
         "e": 7,  # type: ignore[dict-item]
     }
     report = ResourceTracker(ledger, agent).update_available_resource()
-    assert [(one.host, one.kind) for one in report.findings] == [
+    assert [(one.subject, one.kind) for one in report.findings] == [
         (host, FindingKind.STATISTICS) for host in "acde"
     ]
     assert str(report.findings[0]) == "a: statistics: OSError: no such sensor"

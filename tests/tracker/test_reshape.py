@@ -356,7 +356,7 @@ def test_one_host_that_cannot_stops_no_other(ledger: ro.Ledger) -> None:
         driver.owners[host] = {} if host == "b" else {f"vm-{host}": (1, 1)}
     driver.nested.update("abc")
     report = tracker.update_available_resource()
-    assert [one.host for one in report.findings] == ["b"]
+    assert [one.subject for one in report.findings] == ["b"]
     assert held(ledger) == {
         ("vm-a", "a/gpu1", "VGPU"): 1,
         ("vm-b", "b", "VGPU"): 1,

@@ -630,7 +630,7 @@ def test_another_failure_is_a_finding_of_its_host_with_the_error(
             report = mine.update_available_resource()
             assert report.changed == changed
             [finding] = report.findings
-            assert (finding.host, finding.kind) == ("box2", FindingKind.REFUSED)
+            assert (finding.subject, finding.kind) == ("box2", FindingKind.REFUSED)
             assert isinstance(finding.error, Odd)
     totals = {n: everywhere.inventories(f"box{n}")["VCPU"].total for n in range(4)}
     assert totals == {0: 8, 1: 8, 2: 4, 3: 8}

@@ -56,7 +56,7 @@ def test_what_a_driver_says_is_kept_and_told_once(ledger: ro.Ledger) -> None:
 def test_one_wrong_host_stops_no_other(ledger: ro.Ledger) -> None:
     driver = Lab(a=ValueError("broken"), b="VCPU=-1", c="VCPU=4")
     report = ResourceTracker(ledger, driver).update_available_resource()
-    assert [(one.host, one.kind) for one in report.findings] == [
+    assert [(one.subject, one.kind) for one in report.findings] == [
         ("a", FindingKind.DRIVER_FAILED),
         ("b", FindingKind.INVALID),
     ]

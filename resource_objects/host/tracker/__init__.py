@@ -8,9 +8,8 @@ with a ledger: it keeps both in step, and allocates the resources of the hosts.
 ``driver``          Driver: reports the hosts of an agent; the class to subclass
 ``drivers``         drivers for this machine, for libvirt, and for bare-metal machines
 ``extending``       resources that the plug-ins of a site add to hosts
-``configuration``   provider configuration files of Nova
+``configuration``   provider configuration files of Nova; ratios and reserved amounts
 ``reconcile``       Reconciler: compares reports with the stored trees, and writes
-``settings``        HostSettings: ratios and reserved amounts of an operator
 ``report``          findings and reports of an update; statistics of hosts
 ``claims``          HostClaim: a planned, held, confirmed or reverted claim on a host
 ``placement``       HostRequest: the requested amounts of one host; where they are placed
@@ -44,16 +43,16 @@ from resource_objects.host.tracker.configuration import ProviderConfiguration
 from resource_objects.host.tracker.drift import HostDrift
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.moves import Migration, MigrationKind, MigrationState
-from resource_objects.host.tracker.report import Finding, FindingKind, HostReport, Report
+from resource_objects.host.tracker.report import FindingKind, HostFinding, HostReport, Report
 from resource_objects.host.tracker.tracker import ResourceTracker
 
 __all__ = [
     "ClaimState",
     "Driver",
-    "Finding",
     "FindingKind",
     "HostClaim",
     "HostDrift",
+    "HostFinding",
     "HostReport",
     "Migration",
     "MigrationKind",

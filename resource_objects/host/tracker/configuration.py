@@ -55,7 +55,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import decimal
 import functools
 import json
 import math
@@ -63,14 +62,17 @@ import os
 import pathlib
 import re
 from collections.abc import Collection, Iterable, Iterator
-from typing import Self
+from decimal import Decimal
+from typing import Any, Self
 
 import yaml
 
 from resource_objects import names
 from resource_objects.exceptions import InvalidInput
+from resource_objects.host.settings import HostSettings
 from resource_objects.providers import Provider
 from resource_objects.resources import IntegerInventory, Inventories
+from resource_objects.resources.numa import NUMA_TOPOLOGY, NUMATopologyInventory
 from resource_objects.resources.traits import known_traits
 from resource_objects.yaml_nodes import Node, NodeReader, is_empty, is_plain, read_nodes
 
@@ -313,6 +315,87 @@ class AppliedConfiguration:
         return errors
 
 
+def apply_settings(
+    settings: HostSettings, tree: Provider, stored: Provider | None
+) -> tuple[InvalidInput, ...]:
+    """Set the ratios and the reserved amounts of an operator in the tree of a host.
+
+    =============  =================================================================================
+    ratio          replaces the one that the driver reports
+    ratio None     retains the stored ratio; a new inventory has the initial one
+    initial ratio  applies to a new inventory, and is retained from then on
+    reserved       replaces the amount that the driver reports as reserved
+    not named      as the driver reports
+    =============  =================================================================================
+
+    They apply to the host itself and to the cells of its topology. Classes that the host does not
+    have are ignored. With overcommit, one consumer can still have at most the total. Source: Nova's
+    *initial-allocation-ratios*.
+
+    :param stored: the stored tree, None for a new host
+    :returns: the errors of inventories in which the settings are invalid, with more reserved than
+        the total: these stay as they are stored, and a new one is left out
+
+    >>> tree = Provider("box", "VCPU=8,MEMORY_MB=4096")
+    >>> apply_settings(HostSettings(ratios="VCPU=16", reserved="MEMORY_MB=512"), tree, None)
+    ()
+    >>> print(tree)
+    box: VCPU=8:max_unit=8:allocation_ratio=16,MEMORY_MB=4096:reserved=512
+    """
+    reserved = settings.reserved_counts
+    if not (settings.ratios or settings.initial_ratios or reserved):
+        return ()
+    providers = () if stored is None else stored.walk()
+    before = {one.name: dict(one.inventories.by_name()) for one in providers}
+    errors: list[InvalidInput] = []
+    inventories: dict[str, Any] = dict(tree.inventories.by_name())
+    for name in sorted({*settings.ratios, *settings.initial_ratios, *reserved} & {*inventories}):
+        inventory, old = inventories[name], before.get(tree.name, {}).get(name)
+        if not isinstance(inventory, IntegerInventory):
+            continue
+        figures: dict[str, Any] = {
+            "allocation_ratio": _ratio(settings, name, "allocation_ratio", old, inventory),
+            "reserved": reserved.get(name, inventory.reserved),
+        }
+        if figures["allocation_ratio"] > 1:
+            max_unit = inventory.max_unit or inventory.total
+            figures["max_unit"] = min(inventory.total, max_unit) or None
+        inventories[name] = inventory.obj_clone()
+        try:
+            inventories[name].update(**figures)
+        except InvalidInput as error:
+            errors.append(error)
+            inventories[name] = old
+    present = {name: one for name, one in inventories.items() if one is not None}
+    tree.update(inventories=Inventories(present))
+    for child in tree.children:
+        topology = child.inventories.get(NUMA_TOPOLOGY)
+        if isinstance(topology, NUMATopologyInventory):
+            old = before.get(child.name, {}).get(NUMA_TOPOLOGY.name)
+            changed = topology.obj_clone()
+            ratios = {
+                field: _ratio(settings, name, field, old, topology)
+                for name, field in (("VCPU", "cpu_ratio"), ("MEMORY_MB", "memory_ratio"))
+            }
+            if changed.update(**ratios):
+                others = dict(child.inventories.by_name())
+                child.update(inventories=Inventories({**others, NUMA_TOPOLOGY.name: changed}))
+    return tuple(errors)
+
+
+def _ratio(
+    settings: HostSettings, name: str, field: str, stored: object, reported: object
+) -> Decimal:
+    """Return the ratio of a class: the configured, the stored, the initial or the reported one."""
+    configured = settings.ratios.get(name)
+    if configured is not None:
+        return configured
+    ratio: Decimal = getattr(reported, field)
+    if name not in settings.ratios and name not in settings.initial_ratios:
+        return ratio
+    return getattr(stored, field, None) or settings.initial_ratios.get(name, ratio)
+
+
 class _Reader:
     """Reads the entries of one file."""
 
@@ -389,7 +472,7 @@ class _Reader:
             with contextlib.suppress(yaml.YAMLError, ValueError):
                 number = yaml.safe_load(text)  # type: ignore[no-untyped-call]
         if type(number) is float and math.isfinite(number):
-            return f"{decimal.Decimal(repr(number)):f}".removesuffix(".0")
+            return f"{Decimal(repr(number)):f}".removesuffix(".0")
         return str(number) if type(number) is int else text
 
     def _mapping(self, node: Node, expected: str) -> dict[str, Node]:

@@ -1,38 +1,37 @@
-"""Drift: what the ledger says is used of a host, against who really runs there.
+"""Drift: the allocations of hosts compared with the consumers that run there.
 
-A ledger is never computed anew from what runs: that would hide who leaks. What differs is told,
-with a plan that would mend it; who decides that it is right applies the plan, which is refused as a
-whole if one of its consumers was changed since.
+A ledger is never rebuilt from what runs, which would hide leaks. Differences are reported, with a
+plan that corrects them. Somebody who checked it applies the plan, which is refused as a whole if
+one of its consumers was changed since.
 
-==================  ===============================================================================
-an orphan           holds something of a host and does not run there
-an unknown one      runs on a host and holds nothing
-one elsewhere       runs on a host and holds something of others only
-one that differs    holds other amounts than it runs with
-==================  ===============================================================================
+====================  =============================================================================
+``ORPHAN``            has allocations of a host and does not run there
+``UNKNOWN_CONSUMER``  runs on a host and has no allocations
+``ELSEWHERE``         runs on a host and has allocations of others only
+``DIFFERS``           has other amounts allocated than it runs with
+====================  =============================================================================
 
-What is on its way is no drift: a claim that is held and not confirmed, and a consumer that moves,
-which may run at the source, at the destination or, while it is migrated live, at both. Nor is what
-is used by nobody in particular.
+Three kinds of consumers do not drift: unconfirmed claims; moving consumers, which may run at the
+source, at the destination or, during a live migration, at both; and unattributed usage.
 
-Driver and ledger cannot be asked at the same moment. So who seems to have drifted is looked at
-again: drift is what the driver said before and after the consumers were read, and the plan holds
-for these only as they were read.
+Driver and ledger cannot be read at the same moment. So the driver is asked again about hosts with
+suspects. A difference is drift if it is in both reports of the driver, and the plan applies only to
+consumers as they were read in between.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
-import functools
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, names
+from resource_objects.host.holdings import Holdings
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.moves import MIGRATION_TYPES, migration_of
-from resource_objects.host.tracker.report import Finding, FindingKind
+from resource_objects.host.tracker.report import FindingKind, HostFinding
 from resource_objects.providers.allocation import CONFIRMED
 from resource_objects.providers.arguments import ago
 from resource_objects.providers.columns import Columns
@@ -48,13 +47,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class HostDrift:
-    """What differs, and a plan that would mend as much of it as can be said. False if nothing does.
+    """The differences, and a plan that corrects those that it can. False without differences.
 
     >>> print(HostDrift())
     no drift
     """
 
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[HostFinding, ...] = ()
     plan: Plan = dataclasses.field(default_factory=Plan)
 
     def __bool__(self) -> bool:
@@ -66,11 +65,36 @@ class HostDrift:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Tree:
-    """The tree of a host: its name, and the numbers and names of its providers by uuid."""
+    """The tree of a host: its name, its uuid, and the uuids of all its providers."""
 
     host: str
     uuid: str
     uuids: frozenset[str]
+
+    def uses(self, record: ConsumerRecord | None) -> tuple[Use, ...]:
+        """Return the allocations of a consumer in the tree."""
+        allocated = () if record is None else record.held
+        return tuple(use for use in allocated if use.key[0] in self.uuids)
+
+    def counted(self, amounts: Amounts) -> tuple[Use, ...]:
+        """Return amounts as allocations of the host itself, without the placed ones."""
+        return tuple(
+            Use(self.uuid, record.resource_class, record.amount)
+            for name, amount in amounts.by_name()
+            if isinstance(amount, IntegerAmount)  # the placement of another one is not known
+            for record in amount.to_records(name)
+            if record.amount
+        )
+
+    def differs(self, amounts: Amounts, allocated: Mapping[str, int]) -> bool:
+        """Return True if a consumer runs with other amounts than it has allocated.
+
+        With a placed amount, only the counts that the driver reports are compared.
+        """
+        counts = _total(self.counted(amounts))
+        if all(isinstance(amount, IntegerAmount) for _, amount in amounts.by_name()):
+            return counts != allocated
+        return any(allocated.get(name) != amount for name, amount in counts.items())
 
 
 def drift_of(
@@ -79,283 +103,207 @@ def drift_of(
     hosts: Iterable[str],
     older_than: datetime.timedelta | None = None,
 ) -> HostDrift:
-    """Compare who runs on hosts with who holds something of them. Nothing is changed.
+    """Compare the allocations of hosts with the consumers that run there. Nothing is changed.
 
-    Hosts of which the driver does not know who runs there, or that the ledger does not have, are
-    left out. A consumer that comes, goes or changes meanwhile has not drifted: of hosts where
-    somebody has, the driver is asked before the consumers are read and after, and what it says both
-    times counts. Cost: a read of all the hosts; if somebody has drifted one of these consumers, and
-    of the pools that orphans hold something of.
+    Hosts whose consumers the driver does not know, or that the ledger does not have, are left out.
+    Cost: a read of all the hosts; with suspects, a read of these, and of the pools that orphans
+    have allocations of.
 
-    :param older_than: what is held and not confirmed counts if it is older than this; None: it does
-        not count
+    :param older_than: unconfirmed claims count only if they are older than this; None: never
     """
-    before = None if older_than is None else ago("older_than", older_than, ledger.now())
-    running, findings = _asked(driver, hosts)
+    since = None if older_than is None else ago("older_than", older_than, ledger.now())
+    running, findings = _running(driver, hosts)
     if not running:
         return HostDrift(tuple(findings))
     columns = ledger.backend.read(*running)
-    kept = _trees(columns)
-    holders = _holders(columns)
-    suspects = {
-        host: frozenset(_suspects(kept[host], runs, holders[kept[host].uuid]))
-        for host, runs in running.items()
-        if host in kept
-    }
-    suspects = {host: some for host, some in suspects.items() if some}
+    trees, totals = _trees(columns), Holdings(columns).totals()
+    suspects: dict[str, set[str]] = {}
+    for host, consumers in running.items():
+        if (tree := trees.get(host)) is not None:
+            allocated = totals.get(tree.uuid, {})
+            suspects[host] = consumers.keys() ^ allocated.keys()
+            for name in consumers.keys() & allocated.keys():
+                amounts = consumers[name]
+                if amounts is not None and tree.differs(amounts, allocated[name]):
+                    suspects[host].add(name)
+    suspects = {host: consumers for host, consumers in suspects.items() if consumers}
     if not suspects:
         return HostDrift(tuple(findings))
-    every = frozenset[str]().union(*suspects.values())
+    every = set[str]().union(*suspects.values())
     records = ledger.backend.held_by({*every, *map(migration_of, every)})
-    again, failed = _asked(driver, suspects)
-    compared = _Compared(records, before)
-    for host, now in again.items():
-        compared.compare(kept[host], suspects[host], running[host], now)
-    orders = compared.orders(functools.partial(_pools, ledger))
-    plan = Plan(orders=orders, names={one.uuid: one.host for one in kept.values()})
-    return HostDrift((*findings, *failed, *compared.findings), plan)
+    again, failures = _running(driver, suspects)
+    comparison = _Comparison(records, since)
+    for host, consumers in again.items():
+        for name in sorted(suspects[host]):
+            if (name in running[host]) is (name in consumers):  # else it came or left meanwhile
+                comparison.compare(trees[host], name, running[host], consumers)
+    plan = Plan(
+        orders=comparison.orders(ledger), names={tree.uuid: tree.host for tree in trees.values()}
+    )
+    return HostDrift((*findings, *failures, *comparison.findings), plan)
 
 
-def _asked(
+def _running(
     driver: Driver, hosts: Iterable[str]
-) -> tuple[dict[str, dict[str, Amounts | None]], list[Finding]]:
-    """Return who runs on the hosts of which the driver knows it, and what is wrong with others."""
+) -> tuple[dict[str, dict[str, Amounts | None]], list[HostFinding]]:
+    """Return the consumers by host where the driver knows them, and the findings about others."""
     running: dict[str, dict[str, Amounts | None]] = {}
-    findings: list[Finding] = []
+    findings: list[HostFinding] = []
     for host in hosts:
         try:
-            found = driver.consumers(host)
-            if found is not None:
-                running[host] = _running(found)
+            consumers: Any = driver.consumers(host)
+            if consumers is None:
+                continue
+            if not isinstance(consumers, Mapping):
+                expected = "{consumer: amounts}, or None"
+                raise exceptions.InvalidInput("field", "consumers", consumers, expected)
+            running[host] = {
+                names.consumer_name(name): None if amounts is None else Amounts(amounts)
+                for name, amounts in consumers.items()
+            }
         except exceptions.InvalidInput as error:
-            findings.append(Finding.of(host, error))
-        except Exception as error:  # a driver may fail in any way: it is told with its host
-            findings.append(Finding(host, FindingKind.DRIVER_FAILED, error))
+            findings.append(HostFinding.of(host, error))
+        except Exception as error:  # a driver may fail in any way: the finding names its host
+            findings.append(HostFinding(host, FindingKind.DRIVER_FAILED, error=error))
     return running, findings
 
 
-def _running(found: object) -> dict[str, Amounts | None]:
-    """Return who runs as a driver says, checked."""
-    if not isinstance(found, Mapping):
-        raise exceptions.InvalidInput("field", "consumers", found, "{consumer: amounts}, or None")
-    return {
-        names.consumer_name(name): None if amounts is None else Amounts(amounts)
-        for name, amounts in found.items()
-    }
-
-
 def _trees(columns: Columns) -> dict[str, _Tree]:
-    """Return the trees of roots, by name."""
-    given = columns.providers
+    """Return the trees by the names of their roots."""
+    providers = columns.providers
     uuids: dict[int, set[str]] = defaultdict(set)
-    for uuid, root in zip(given.uuid, given.root_id, strict=True):
+    for uuid, root in zip(providers.uuid, providers.root_id, strict=True):
         uuids[root].add(uuid)
-    rows = zip(given.name, given.uuid, given.provider_id, given.root_id, strict=True)
+    rows = zip(providers.name, providers.uuid, providers.provider_id, strict=True)
     return {
         name: _Tree(name, uuid, frozenset(uuids[number]))
-        for name, uuid, number, root in rows
-        if number == root
+        for name, uuid, number in rows
+        if number in uuids
     }
 
 
-def _holders(columns: Columns) -> Mapping[str, Mapping[str, dict[str, int]]]:
-    """Return ``{uuid of a root: {consumer: {class: amount}}}`` of all that is held."""
-    root_of = columns.index.roots
-    uuid_of = columns.index.uuids
-    found: dict[str, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
-    for number, kind, consumer, amount in zip(*columns.allocations, strict=True):
-        held = found[uuid_of[root_of[number]]][consumer]
-        held[kind] = held.get(kind, 0) + amount
-    return found
-
-
-def _suspects(
-    tree: _Tree, running: Mapping[str, Amounts | None], holders: Mapping[str, dict[str, int]]
-) -> Iterator[str]:
-    """Yield those of a host who may have drifted; of all others nothing more is read."""
-    yield from running.keys() ^ holders.keys()
-    for name in running.keys() & holders.keys():
-        amounts = running[name]
-        if amounts is not None and _differ(tree, amounts, holders[name]):
-            yield name
-
-
-def _differ(tree: _Tree, amounts: Amounts, held: Mapping[str, int]) -> bool:
-    """Return whether somebody runs with other amounts than it holds.
-
-    Of a topology or devices only those counts are compared that are said beside them.
-    """
-    runs = _summed(_counted(tree, amounts))
-    if all(isinstance(amount, IntegerAmount) for _, amount in amounts.by_name()):
-        return runs != held
-    return any(held.get(name) != amount for name, amount in runs.items())
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Pools:
-    """Of some providers: of what tree each is, and to which trees each that is a pool gives."""
-
-    root_of: Mapping[str, str]
-    members: Mapping[str, frozenset[str]]
-
-    def left(self, uses: Iterable[Use]) -> tuple[Use, ...]:
-        """Return what stays: what is held of hosts, and of the pools that give to these."""
-        every = tuple(uses)
-        at = {self.root_of.get(use.key[0]) for use in every if use.key[0] not in self.members}
-        return tuple(
-            use
-            for use in every
-            if use.key[0] not in self.members or not at.isdisjoint(self.members[use.key[0]])
-        )
-
-
-def _pools(ledger: Ledger, uuids: Collection[str]) -> _Pools:
-    """Read which of some providers are pools. Cost: nothing for none; else two lists."""
-    found = list(ledger.providers(uuid=sorted(uuids))) if uuids else []
-    pools = {one.uuid: one.aggregates for one in found if SHARES in one.traits}
-    inside: dict[str, set[str]] = defaultdict(set)
-    for aggregate in sorted(frozenset[str]().union(*pools.values())):
-        inside[aggregate].update(one.root_uuid for one in ledger.providers(aggregates=[aggregate]))
-    return _Pools(
-        {one.uuid: one.root_uuid for one in found},
-        {
-            uuid: frozenset[str]().union(*(inside[one] for one in own))
-            for uuid, own in pools.items()
-        },
-    )
-
-
-class _Compared:
-    """The comparison of allocations with running guests, host by host."""
+class _Comparison:
+    """The comparison of allocations with running consumers: findings, and orders that correct."""
 
     def __init__(
-        self, records: Mapping[str, ConsumerRecord], before: datetime.datetime | None
+        self, records: Mapping[str, ConsumerRecord], since: datetime.datetime | None
     ) -> None:
         self._records = records
-        self._before = before
-        self._orphans: dict[str, set[str]] = defaultdict(set)  #: uuids of the trees to leave
-        self._unknown: dict[str, list[Use]] = defaultdict(list)
-        self._others: dict[str, ConsumerOrder] = {}
-        self.findings: list[Finding] = []
-
-    def orders(self, pools: Callable[[Collection[str]], _Pools]) -> tuple[ConsumerOrder, ...]:
-        """Return what would mend it, of each consumer once.
-
-        :param pools: tells what of the providers with these uuids is a pool
-        """
-        rest = {
-            name: [use for use in self._records[name].held if use.key[0] not in gone]
-            for name, gone in self._orphans.items()
-        }
-        known = pools({use.key[0] for uses in rest.values() for use in uses})
-        orders: dict[str, ConsumerOrder] = {}
-        for name, uses in rest.items():
-            left, at = known.left(uses), self._records[name].generation
-            orders[name] = (
-                ConsumerOrder.replace(name, left, generation=at)
-                if left
-                else ConsumerOrder.release(name, at)
-            )
-        for name, uses in self._unknown.items():
-            # it is in use already, whether there is room or not
-            orders.setdefault(name, ConsumerOrder.claim(name, tuple(uses), adopts=True))
-        return tuple({**self._others, **orders}.values())
+        self._since = since
+        self._orphans: dict[str, set[str]] = defaultdict(set)  # uuids of the trees to leave
+        self._missing: dict[str, tuple[Use, ...]] = defaultdict(tuple)
+        self._replacements: dict[str, ConsumerOrder] = {}
+        self.findings: list[HostFinding] = []
 
     def compare(
         self,
         tree: _Tree,
-        suspects: Iterable[str],
+        name: str,
         before: Mapping[str, Amounts | None],
         now: Mapping[str, Amounts | None],
     ) -> None:
-        """Say what differs on a host.
+        """Compare one suspect.
 
-        :param before: who ran there before the consumers were read, ``now`` who runs there since
+        :param before, now: the running consumers before and after the allocations were read
         """
-        for name in sorted(suspects):
-            if (name in before) is not (name in now):
-                continue  # it came or went meanwhile
-            record = self._records.get(name)
-            here = () if record is None else _at(tree, record)
-            if name not in now:
-                if record is not None and here and self._is_orphan(record):
-                    self._orphan(tree, record)
-            elif record is not None and here:
-                was, runs = before[name], now[name]
-                if was is None or runs is None or self._is_on_its_way(record):
-                    continue
-                if all(_differ(tree, one, _summed(here)) for one in (was, runs)):
-                    self._differs(tree, record, runs)
-            elif not _at(tree, self._records.get(migration_of(name))):
-                if record is None:
-                    self._stray(tree, name, now[name])
-                else:
-                    where = ", ".join(sorted({use.provider or use.key[0] for use in record.held}))
-                    said = f"runs here, and holds of {where}"
-                    self._tell(tree, FindingKind.ELSEWHERE, name, said)
+        record = self._records.get(name)
+        uses = tree.uses(record)
+        if record is not None and uses:
+            if self._is_in_progress(record):
+                return
+            if name in now:
+                self._compare_amounts(tree, record, before[name], now[name])
+            elif record.consumer_type not in MIGRATION_TYPES and not is_unattributed(name):
+                detail = f"has {_text(uses)} allocated and does not run here"
+                self._add(tree, FindingKind.ORPHAN, name, detail)
+                self._orphans[name] |= tree.uuids
+        elif name in now and not tree.uses(self._records.get(migration_of(name))):
+            if record is not None:
+                hosts = ", ".join(sorted({use.provider or use.key[0] for use in record.held}))
+                detail = f"runs here and has allocations of {hosts} only"
+                self._add(tree, FindingKind.ELSEWHERE, name, detail)
+                return
+            amounts = now[name]
+            if amounts is not None and (running := tree.counted(amounts)):
+                self._missing[name] += running
+            self._add(tree, FindingKind.UNKNOWN_CONSUMER, name, "runs here and has no allocations")
 
-    def _is_on_its_way(self, record: ConsumerRecord) -> bool:
-        """Return whether a consumer moves, or is on trial and not too old for that."""
+    def _compare_amounts(
+        self, tree: _Tree, record: ConsumerRecord, before: Amounts | None, now: Amounts | None
+    ) -> None:
+        """Compare the amounts that a consumer runs with, before and now, with its allocations."""
+        name, uses = record.consumer, tree.uses(record)
+        if before is None or now is None:
+            return
+        if not all(tree.differs(amounts, _total(uses)) for amounts in (before, now)):
+            return
+        running = tree.counted(now)
+        detail = f"has {_text(uses)} allocated and runs with {_text(running)}"
+        self._add(tree, FindingKind.DIFFERS, name, detail)
+        # with units or other providers, it is not known which of them are in excess
+        is_counted = all(use.key[0] == tree.uuid and not use.units for use in record.held)
+        if is_counted and running:
+            self._replacements[name] = ConsumerOrder.replace(
+                name, running, generation=record.generation, adopts=True
+            )
+
+    def _is_in_progress(self, record: ConsumerRecord) -> bool:
+        """Return True if a consumer moves, or its claim is unconfirmed and not too old."""
         if migration_of(record.consumer) in self._records:
             return True
         if record.state == CONFIRMED:
             return False
-        return self._before is None or record.created_at >= self._before
+        return self._since is None or record.created_at >= self._since
 
-    def _is_orphan(self, record: ConsumerRecord) -> bool:
-        if record.consumer_type in MIGRATION_TYPES or is_unattributed(record.consumer):
-            return False
-        return not self._is_on_its_way(record)
+    def _add(self, tree: _Tree, kind: FindingKind, consumer: str, detail: str) -> None:
+        detail = f"{consumer} {detail}"
+        self.findings.append(HostFinding(tree.host, kind, detail, consumer=consumer))
 
-    def _orphan(self, tree: _Tree, record: ConsumerRecord) -> None:
-        said = f"holds {_said(_at(tree, record))} and does not run here"
-        self._tell(tree, FindingKind.ORPHAN, record.consumer, said)
-        self._orphans[record.consumer] |= tree.uuids
+    def orders(self, ledger: Ledger) -> tuple[ConsumerOrder, ...]:
+        """Return the orders that correct the differences, one per consumer.
 
-    def _stray(self, tree: _Tree, name: str, amounts: Amounts | None) -> None:
-        uses = () if amounts is None else tuple(_counted(tree, amounts))
-        if uses:
-            self._unknown[name] += uses
-        self._tell(tree, FindingKind.UNKNOWN_CONSUMER, name, "runs here and holds nothing")
-
-    def _differs(self, tree: _Tree, record: ConsumerRecord, amounts: Amounts) -> None:
-        uses = tuple(_counted(tree, amounts))
-        said = f"holds {_said(_at(tree, record))} and runs with {_said(uses)}"
-        self._tell(tree, FindingKind.DIFFERS, record.consumer, said)
-        if any(use.key[0] != tree.uuid or use.units for use in record.held):
-            return  # nobody can say of which cell or device it has more or less
-        if uses:
-            self._others[record.consumer] = ConsumerOrder.replace(
-                record.consumer, uses, generation=record.generation, adopts=True
+        An orphan keeps its allocations of other hosts, and of the pools of those hosts. Cost:
+        nothing without orphans; else two lists.
+        """
+        rest = {
+            name: [use for use in self._records[name].held if use.key[0] not in left]
+            for name, left in self._orphans.items()
+        }
+        uuids = sorted({use.key[0] for uses in rest.values() for use in uses})
+        listed = list(ledger.providers(uuid=uuids)) if uuids else []
+        root_of = {provider.uuid: provider.root_uuid for provider in listed}
+        pools = {one.uuid: one.aggregates for one in listed if SHARES in one.traits}
+        roots_in: dict[str, set[str]] = {
+            aggregate: {one.root_uuid for one in ledger.providers(aggregates=[aggregate])}
+            for aggregate in sorted(frozenset[str]().union(*pools.values()))
+        }
+        orders: dict[str, ConsumerOrder] = {}
+        for name, uses in rest.items():
+            hosts = {root_of.get(use.key[0]) for use in uses if use.key[0] not in pools}
+            kept = tuple(
+                use
+                for use in uses
+                if use.key[0] not in pools
+                or any(hosts & roots_in[aggregate] for aggregate in pools[use.key[0]])
             )
-
-    def _tell(self, tree: _Tree, kind: FindingKind, consumer: str, said: str) -> None:
-        self.findings.append(
-            Finding(tree.host, kind, detail=f"{consumer} {said}", consumer=consumer)
-        )
-
-
-def _at(tree: _Tree, record: ConsumerRecord | None) -> tuple[Use, ...]:
-    """Return what a consumer holds of a host."""
-    held = () if record is None else record.held
-    return tuple(use for use in held if use.key[0] in tree.uuids)
-
-
-def _counted(tree: _Tree, amounts: Amounts) -> Iterator[Use]:
-    """Yield amounts as uses of the host itself."""
-    for name, amount in amounts.by_name():
-        # where a topology goes nobody can say who did not place it; what it counts is beside it
-        for record in amount.to_records(name) if isinstance(amount, IntegerAmount) else ():
-            if record.amount:
-                yield Use(tree.uuid, record.resource_class, record.amount)
+            generation = self._records[name].generation
+            orders[name] = (
+                ConsumerOrder.replace(name, kept, generation=generation)
+                if kept
+                else ConsumerOrder.release(name, generation)
+            )
+        for name, uses_here in self._missing.items():
+            # the amounts are in use already, whatever the capacity
+            orders.setdefault(name, ConsumerOrder.claim(name, uses_here, adopts=True))
+        return tuple({**self._replacements, **orders}.values())
 
 
-def _summed(uses: Iterable[Use]) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _total(uses: Iterable[Use]) -> dict[str, int]:
+    totals: Counter[str] = Counter()
     for use in uses:
-        found[use.key[1]] = found.get(use.key[1], 0) + use.amount
-    return found
+        totals[use.key[1]] += use.amount
+    return dict(totals)
 
 
-def _said(uses: Iterable[Use]) -> str:
-    return str(Amounts(_summed(uses)))
+def _text(uses: Iterable[Use]) -> str:
+    return str(Amounts(_total(uses)))

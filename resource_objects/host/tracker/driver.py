@@ -1,4 +1,4 @@
-"""What an agent says of its hosts: the one class to subclass."""
+"""Driver: the base class of the drivers of an agent."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from resource_objects.resources import Amounts, Inventories, Resource, text
 
 
 class Driver(abc.ABC):
-    """What an agent says of its hosts, one or thousands. It knows nothing of who holds what.
+    """Reports the hosts of an agent, one or thousands, and their resources, but no allocations.
 
     ================================  =============================================================
-    :meth:`hosts`                     their names
-    :meth:`get_available_resource`    what is known of one, as one value
-    :meth:`update_provider_tree`      makes a tree of that; by default it is what the root has
-    :meth:`identity`                  the uuid that the machine itself says it has
-    :meth:`is_renamed`                whether a host of its uuid and another name is the same
-    :meth:`overhead`                  what a consumer takes of a host besides what it asks for
-    :meth:`admit`                    whether it takes what somebody claimed, or other units of it
-    :meth:`consumers`                 who runs there
-    :meth:`warnings`                   what is worth telling of one, and holds nothing up
-    :meth:`invalid_inventories`       which inventories of one were invalid and left as they were
-    :meth:`statistics`                what else a scheduler may want to know of it
+    :meth:`hosts`                     the names of the hosts
+    :meth:`get_available_resource`    the resources of a host, as one value
+    :meth:`update_provider_tree`      edits the tree of a host by that value
+    :meth:`identity`                  the uuid that the machine reports
+    :meth:`is_renamed`                whether a host with a known uuid has another name now
+    :meth:`overhead`                  resources that a consumer uses in addition to its request
+    :meth:`admit`                     admits or refuses a claim on a host, or changes its units
+    :meth:`consumers`                 the consumers that run on a host
+    :meth:`warnings`                  faults of a host that do not prevent a report
+    :meth:`invalid_inventories`       the errors of single inventories, which stay as they were
+    :meth:`statistics`                further figures of a host for schedulers
     ================================  =============================================================
 
-    Only the first two have to be there. Whatever a method raises is a finding about that host; the
-    others are not held up.
+    Only the first two are required. An exception of a method is a finding about its host and does
+    not affect other hosts.
 
     >>> class Lab(Driver):
     ...     def hosts(self):
@@ -46,170 +46,165 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def hosts(self) -> Iterable[str]:
-        """Return the names of the hosts that this agent has now.
+        """Return the names of the current hosts of the agent.
 
-        A host that is named no more is left as it is in the ledger: another agent may have it.
+        A host that is no longer named stays in the ledger: another agent may have it.
         """
 
     @abc.abstractmethod
     def get_available_resource(self, host: str) -> Any:
-        """Return what is known of a host, as one value; it is compared with what was said last.
+        """Return the resources of a host as one value, which is compared with the previous one.
 
-        While it is equal to that, and nobody else changed the host in the ledger, there is nothing
-        to do and :meth:`update_provider_tree` is not asked. None says that it cannot be told as a
-        value: then that is asked each time.
+        If they are equal, and no other process changed the host in the ledger, the update skips the
+        host without calling :meth:`update_provider_tree`. None: the resources cannot be reported as
+        a value, so that method is called by every update.
 
-        By default it is what ``Inventories`` takes, such as ``"VCPU=8,MEMORY_MB=16384"``: totals,
-        reserved amounts, unit rules and ratios count, used figures are the ledger's. With a method
-        of one's own that makes the tree it may be anything that can be compared and copied, such
-        as a :class:`~resource_objects.host.machine.Machine`.
+        By default the value is one that ``Inventories`` accepts, such as
+        ``"VCPU=8,MEMORY_MB=16384"``. Totals, reserved amounts, unit rules and ratios count; usage
+        is ignored. A driver with its own :meth:`update_provider_tree` may return any value that can
+        be compared and copied, such as a :class:`~resource_objects.host.machine.Machine`.
         """
 
     def update_provider_tree(self, tree: Provider, available: Any) -> Iterable[Move] | None:
-        """Edit the tree of a host, by default so that the root has what is available.
+        """Edit the tree of a host; by default, replace the inventories of its root.
 
-        By default an inventory that is invalid, such as a negative total, leaves the one that the
-        root has in the tree, and :meth:`invalid_inventories` returns the error. Only if all of
-        them are invalid is the first error raised.
+        By default the stored inventory replaces an invalid one, such as one with a negative total,
+        and :meth:`invalid_inventories` returns the error. If all inventories are invalid, the first
+        error is raised.
 
-        What it makes of the tree follows from its two arguments. It may be called several times.
+        The result must depend only on the two arguments. The method may be called several times.
 
-        Where something is counted elsewhere from now on, such as in GPUs that become providers of
-        their own, it may return moves, one for each "inventory of class A on provider B has moved
-        to provider C", with the consumers or units that are there where one place is split over
-        several. Allocations follow in the same write. A move that happened before is none, so a
-        driver may go on returning it
+        If resources are counted elsewhere from now on, for example in GPUs that become providers,
+        the method may return moves. Each describes one "inventory of class A on provider B has
+        moved to provider C"; if it is split over several providers, with the consumers or units of
+        each. Allocations are moved in the same write. A move that has happened before is ignored,
+        so a driver may return it every time
         (:func:`~resource_objects.providers.reshape_plan.inventory_moves` has the rules).
 
-        :param tree: a copy of the tree as the ledger keeps it, of a host that is not kept an empty
-            provider. What is not touched stays: providers, traits and aggregates of others
-        :param available: what :meth:`get_available_resource` said just now
+        :param tree: a copy of the stored tree; of a new host an empty provider. Providers, traits
+            and aggregates that are not edited stay
+        :param available: the last result of :meth:`get_available_resource`
         """
-        found, errors = valid_inventories(available, tree.inventories)
-        tree.update(inventories=found)
-        note_invalid(self, tree.name, errors)
+        inventories, errors = valid_inventories(available, tree.inventories)
+        tree.update(inventories=inventories)
+        record_invalid(self, tree.name, errors)
         return None
 
     def invalid_inventories(self, host: str) -> Iterable[InvalidInput]:
         """Return the errors of single inventories in the last :meth:`update_provider_tree`.
 
-        Each is a finding (``INVALID``) about the host, which is in step but for these classes.
+        Each is a finding (``INVALID``) about the host, whose other classes are in step.
         """
         errors: tuple[InvalidInput, ...] = self.__dict__.get("_invalid", {}).get(host, ())
         return errors
 
     def identity(self, host: str) -> str | None:
-        """Return the uuid that the machine itself says it has, None if it says none.
+        """Return the uuid that the machine reports, None if it reports none.
 
-        A new host gets it as its uuid. One whose uuid in the ledger is another was replaced under
-        its name: a finding.
+        It becomes the uuid of a new host. A host that is stored with another uuid was replaced
+        under its name, which is a finding.
         """
         return None
 
     def is_renamed(self, host: str, before: str) -> bool:
-        """Return whether a host that the ledger keeps by another name, with its uuid, is this one.
+        """Return True if a host whose uuid is stored with another name is the same machine.
 
-        Then it is renamed, and who holds something of it goes on holding it. By default nobody
-        knows, for machines may be made with the same uuid: a finding.
+        Then the stored host is renamed, with its allocations. By default it is a finding, because
+        two machines may be made with the same uuid.
 
-        :param before: the name that the ledger has
+        :param before: the stored name
         """
         return False
 
     def overhead(self, request: Amounts) -> Any:
-        """Return what a consumer takes of a host besides the amounts that it asks for.
+        """Return the amounts that a consumer uses of the host itself, in addition to its request.
 
-        By default nothing. Memory that the hypervisor itself needs for each guest, for example, as
-        ``"MEMORY_MB=128"``. It is claimed with the rest, and given back with it.
+        By default none. An example is ``"MEMORY_MB=128"`` for the hypervisor of each guest. The
+        overhead is claimed and released with the request.
         """
         return {}
 
     def admit(
         self, host: str, consumer: str, held: Mapping[str, Amounts]
     ) -> Mapping[str, Any] | None:
-        """Look at what a consumer holds of a host before it starts there: the last word.
+        """Decide about a claim on a host before its consumer starts; by default, admit it.
 
-        By default it is accepted.
-
-        :param held: ``{provider: amounts}`` as ``ledger.assigned`` tells it: which CPUs, pages and
-            devices
-        :returns: None to accept it; or what to hold instead, in the same form: as much of
-            everything, of other units
-        :raises HostRefused: if the host does not take it, with reasons for who chose it
+        :param held: ``{provider: amounts}`` as ``ledger.assigned_amounts`` returns them, with CPUs,
+            pages and devices
+        :returns: None to admit the claim; or other units of the same amounts, in the same form
+        :raises HostRefused: to refuse the claim, with the reason for the scheduler
         """
         return None
 
     def consumers(self, host: str) -> Mapping[str, Any] | None:
-        """Return who runs on a host: ``{consumer: amounts}``; None where that is not known.
+        """Return the consumers that run on a host, ``{consumer: amounts}``; None: not known.
 
-        The amounts are all that a consumer takes, its overhead too; None: only who it is counts.
-        Who is migrated live may be named at both hosts. It is asked for twice where somebody seems
-        to have drifted.
+        The amounts include the overhead; with None only the name is compared. During a live
+        migration both hosts may report the consumer. The method is called again for hosts with
+        possible drift.
         """
         return None
 
     def warnings(self, host: str) -> Iterable[ResourceObjectsError]:
-        """Return what is worth telling of a host although it can be reported as it is.
+        """Return faults of a host that do not prevent a report, such as an unusable device.
 
-        Such as a device that cannot be given out, and why. It is asked for after
-        :meth:`update_provider_tree`; each is a finding of this report and of the next ones, until
-        that is asked again.
+        The method is called after :meth:`update_provider_tree`. Each fault is a finding of this
+        report and of the next ones, until the method is called again.
         """
         return ()
 
     def statistics(self, host: str) -> Iterable[Statistic] | None:
-        """Return figures of a host beside what it has, such as how busy it is; None: it says none.
+        """Return further figures of a host, such as its load; None: it has none.
 
-        All of them each time: one that is not said any more is gone. Those that changed are
-        written, for all hosts at once; what is wrong with them is a finding, and what the host has
-        is in step all the same.
+        Each call returns all figures: one that is missing is removed. Changed figures of all hosts
+        are written at once. An invalid figure is a finding, and the inventories are in step anyway.
         """
         return None
 
 
-def note_invalid(driver: Driver, host: str, errors: Iterable[InvalidInput]) -> None:
-    """Record the errors that a driver returns as the invalid inventories of a host from now on."""
-    noted = driver.__dict__.setdefault("_invalid", {})  # subclasses need not call __init__
-    noted[host] = tuple(errors)
-    if not noted[host]:
-        del noted[host]
+def record_invalid(driver: Driver, host: str, errors: Iterable[InvalidInput]) -> None:
+    """Set the errors that a driver returns as the invalid inventories of a host."""
+    recorded = driver.__dict__.setdefault("_invalid", {})  # subclasses need not call __init__
+    recorded[host] = tuple(errors)
+    if not recorded[host]:
+        del recorded[host]
 
 
 def valid_inventories(
-    given: Any, stored: Inventories
+    value: Any, stored: Inventories
 ) -> tuple[Inventories, tuple[InvalidInput, ...]]:
-    """Return the inventories that a report describes, and the errors of the invalid ones.
+    """Return the valid inventories of a report, and the errors of the invalid ones.
 
     An invalid inventory is replaced by the stored one, if there is one.
 
-    :param given: what ``Inventories`` takes
+    :param value: a value for ``Inventories``
     :raises InvalidInput: if it is neither text nor a mapping, or every inventory is invalid
 
-    >>> found, errors = valid_inventories("VCPU=8,DISK_GB=-1", Inventories("VCPU=4,DISK_GB=9"))
-    >>> print(found, *errors)
+    >>> valid, errors = valid_inventories("VCPU=8,DISK_GB=-1", Inventories("VCPU=4,DISK_GB=9"))
+    >>> print(valid, *errors)
     VCPU=8,DISK_GB=9 DISK_GB total: got -1, expected an integer from 0 to 2147483647
     """
     try:
-        return Inventories(given), ()
+        return Inventories(value), ()
     except InvalidInput:
-        if not isinstance(given, str | Mapping):
+        if not isinstance(value, str | Mapping):
             raise
-        pairs = text.pairs(given, "inventories") if isinstance(given, str) else given
-        found: dict[str, Any] = {}
+        pairs = text.pairs(value, "inventories") if isinstance(value, str) else value
+        inventories: dict[str, Any] = {}
         errors: list[InvalidInput] = []
-        for key, value in pairs.items():
+        for key, figures in pairs.items():
             name = key.name if isinstance(key, Resource) else key
-            one = f"{key}={value}" if isinstance(given, str) else {key: value}
             try:
-                if name in found:
+                if name in inventories:
                     raise InvalidInput(
                         "repetition", "inventories", name, "each resource once"
                     ) from None
-                found[name] = Inventories(one).get(name)
+                single = f"{key}={figures}" if isinstance(value, str) else {key: figures}
+                inventories[name] = Inventories(single).get(name)
             except InvalidInput as error:
                 errors.append(error)
-                found.setdefault(name, stored.get(name))
+                inventories.setdefault(name, stored.get(name))
         if len(errors) == len(pairs):
             raise
-        there = {name: inventory for name, inventory in found.items() if inventory is not None}
-        return Inventories(there), tuple(errors)
+        present = {name: one for name, one in inventories.items() if one is not None}
+        return Inventories(present), tuple(errors)

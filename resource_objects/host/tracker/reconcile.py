@@ -38,13 +38,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import clock, exceptions, names
-from resource_objects.findings import Finding as DeviceFinding
+from resource_objects.findings import Finding
 from resource_objects.host.holdings import HostDevices, read_devices
+from resource_objects.host.settings import HostSettings
 from resource_objects.host.sync import retained_tree
-from resource_objects.host.tracker.configuration import AppliedConfiguration, ProviderConfiguration
+from resource_objects.host.tracker.configuration import (
+    AppliedConfiguration,
+    ProviderConfiguration,
+    apply_settings,
+)
 from resource_objects.host.tracker.driver import Driver
-from resource_objects.host.tracker.report import Finding, FindingKind, HostReport
-from resource_objects.host.tracker.settings import HostSettings
+from resource_objects.host.tracker.report import FindingKind, HostFinding, HostReport
 from resource_objects.ledger.context import new_operation
 from resource_objects.ledger.definitions import Difference, subject_of_roots
 from resource_objects.providers import DefinitionChanges, Provider, diff
@@ -105,7 +109,7 @@ class HostState:
     report: DriverReport
     uuids: frozenset[str]
     shard: int | None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[HostFinding, ...] = ()
     is_due: bool = False
     changed_by_other: bool = False
     change: FeedEntry | None = None
@@ -136,13 +140,13 @@ class Attempt:
     stored: Provider | None = None
     shard: int | None = None
     moves: tuple[Move, ...] = ()
-    warnings: tuple[Finding, ...] = ()
-    retained_devices: tuple[DeviceFinding, ...] = ()
+    warnings: tuple[HostFinding, ...] = ()
+    retained_devices: tuple[Finding, ...] = ()
     retained: frozenset[tuple[str, str]] = frozenset()
     changes: DefinitionChanges | None = None
     reshape: Difference | None = None
     reversal: Reversal | None = None
-    finding: Finding | None = None
+    finding: HostFinding | None = None
 
     def concerns(self, provider: str | None) -> bool:
         """Return True if a provider of this name is in the tree, or in the stored one."""
@@ -185,17 +189,18 @@ class Reconciler:
         self._cursor: Cursor | None = None
         self._operations: set[str] = set()  # own writes since the cursor
 
-    def named_hosts(self) -> dict[str, Finding | None]:
+    def named_hosts(self) -> dict[str, HostFinding | None]:
         """Return the hosts of the driver, each with the finding about its name, if any."""
-        hosts: dict[str, Finding | None] = {}
+        hosts: dict[str, HostFinding | None] = {}
         for name in self._driver.hosts():
             try:
                 host = names.provider_name(name)
             except exceptions.InvalidInput as error:
-                hosts[str(name)] = Finding.of(str(name), error)
+                host = str(name) or repr(name)
+                hosts[host] = HostFinding.of(host, error)
                 continue
-            repeated = Finding(host, FindingKind.NAMED_TWICE, detail="by the driver; updated once")
-            hosts[host] = repeated if host in hosts else None
+            finding = HostFinding(host, FindingKind.NAMED_TWICE, "by the driver; updated once")
+            hosts[host] = finding if host in hosts else None
         return hosts
 
     def update(self, hosts: Iterable[str]) -> Iterator[HostReport]:
@@ -209,7 +214,7 @@ class Reconciler:
         for host in hosts:
             state = self._states.get(host)
             started = self._start(host, state)
-            if isinstance(started, Finding):
+            if isinstance(started, HostFinding):
                 yield HostReport(host, findings=(started,))
             elif started is not None:
                 attempts.append(started)
@@ -229,7 +234,7 @@ class Reconciler:
         if isinstance(started, Attempt):
             (attempt,) = self._compared([started])
             started = attempt.finding or attempt
-        if isinstance(started, Finding):
+        if isinstance(started, HostFinding):
             raise started.error or exceptions.InvalidTree("host", host, str(started))
         difference, definitions = _difference([started]), self._ledger.definitions
         changes = merge_changes(host, difference.changes)
@@ -248,8 +253,8 @@ class Reconciler:
     def unused_configuration(self, hosts: Iterable[str]) -> Iterator[HostReport]:
         """Yield the findings about entries of the configuration that no host of the driver has."""
         for error in self._configuration.unused(frozenset(hosts)):
-            finding = Finding(str(error.value), FindingKind.CONFIGURATION, error)
-            yield HostReport(finding.host, findings=(finding,))
+            finding = HostFinding(str(error.value), FindingKind.CONFIGURATION, error=error)
+            yield HostReport(finding.subject, findings=(finding,))
 
     def forget(self, hosts: Iterable[str]) -> None:
         """Forget the states of hosts; the ledger stays as it is."""
@@ -323,7 +328,7 @@ class Reconciler:
 
     # --- the steps of an attempt ---
 
-    def _start(self, host: str, state: HostState | None) -> Attempt | Finding | None:
+    def _start(self, host: str, state: HostState | None) -> Attempt | HostFinding | None:
         """Ask the driver for its report of a host; None if the host is in step with it."""
         try:
             identity = self._driver.identity(host)
@@ -337,9 +342,9 @@ class Reconciler:
             # a copy, because a driver may return the same object again with other contents
             report = DriverReport(identity, copy.deepcopy(available))
         except exceptions.InvalidInput as error:
-            return Finding.of(host, error)
+            return HostFinding.of(host, error)
         except Exception as error:  # a driver may fail in any way: the finding names its host
-            return Finding(host, FindingKind.DRIVER_FAILED, error)
+            return HostFinding(host, FindingKind.DRIVER_FAILED, error=error)
         return Attempt(host, report, state, Provider(host, uuid=identity))
 
     def _compared(self, attempts: Sequence[Attempt]) -> list[Attempt]:
@@ -404,12 +409,17 @@ class Reconciler:
         if (tree.name, tree.uuid) != (host, uuid):
             raise exceptions.InvalidTree("root", tree.name, f"{host} with its uuid")
         tree.check()
-        errors: tuple[tuple[FindingKind, Iterable[exceptions.ResourceObjectsError]], ...] = (
-            (FindingKind.INVALID, (*invalid, *self._settings.apply(tree, attempt.stored))),
-            (FindingKind.CONFIGURATION, self._configuration.current.add_to(tree)),
-            (FindingKind.WARNING, warnings),
+        invalid += apply_settings(self._settings, tree, attempt.stored)
+        kinds: dict[FindingKind, Iterable[exceptions.ResourceObjectsError]] = {
+            FindingKind.INVALID: invalid,
+            FindingKind.CONFIGURATION: self._configuration.current.add_to(tree),
+            FindingKind.WARNING: warnings,
+        }
+        findings = tuple(
+            HostFinding(host, kind, error=error)
+            for kind, errors in kinds.items()
+            for error in errors
         )
-        findings = tuple(Finding(host, kind, error) for kind, found in errors for error in found)
         return dataclasses.replace(attempt, moves=moves, warnings=findings)
 
     def _retain_devices(self, attempt: Attempt, devices: Mapping[str, HostDevices]) -> Attempt:
@@ -440,7 +450,7 @@ class Reconciler:
                     if not state.is_contested:  # the period begins when the host is left as it is
                         reversal = Reversal(reversal.changes, clock.monotonic())
                     detail = _contested(state.change, changes)
-                    finding = Finding(attempt.host, FindingKind.CONTESTED, detail=detail)
+                    finding = HostFinding(attempt.host, FindingKind.CONTESTED, detail=detail)
                     return dataclasses.replace(attempt, reversal=reversal, finding=finding)
                 reversal = Reversal(str(changes), clock.monotonic())
         if changes and attempt.moves:
@@ -493,9 +503,10 @@ class Reconciler:
             if report:
                 yield report
 
-    def _refusal(self, attempt: Attempt, error: exceptions.ResourceObjectsError) -> Finding:
+    def _refusal(self, attempt: Attempt, error: exceptions.ResourceObjectsError) -> HostFinding:
         """Return the finding of a refused write; of removed inventories with their consumers."""
-        finding, changes, stored = Finding.of(attempt.host, error), attempt.changes, attempt.stored
+        finding = HostFinding.of(attempt.host, error)
+        changes, stored = attempt.changes, attempt.stored
         if finding.kind is not FindingKind.IN_USE or stored is None or changes is None:
             return finding
         removed = {(removal.name, None) for removal in changes.removals} | {
@@ -507,7 +518,7 @@ class Reconciler:
             if use.holders
             and not removed.isdisjoint({(use.provider, None), (use.provider, use.resource_class)})
         )
-        return Finding.of(attempt.host, error, uses)
+        return HostFinding.of(attempt.host, error, uses)
 
     def _over_capacity(self, attempts: Sequence[Attempt]) -> dict[str, list[InventoryUsage]]:
         """Return the inventories whose usage exceeds the capacity, by host.
@@ -546,7 +557,7 @@ class Reconciler:
                 )
             return HostReport(host, findings=(finding,))
         findings = [
-            Finding(host, FindingKind.DEVICE_RETAINED, detail=str(device))
+            HostFinding(host, FindingKind.DEVICE_RETAINED, detail=str(device))
             for device in attempt.retained_devices
         ]
         retained: list[InventoryUsage] = []
@@ -557,9 +568,9 @@ class Reconciler:
         if retained:
             first = retained[0]
             error = exceptions.InUse("inventory", first.provider, first.resource_class)
-            findings.append(Finding.of(host, error, tuple(retained)))
+            findings.append(HostFinding.of(host, error, tuple(retained)))
         if others:
-            findings.append(Finding.over_capacity(host, tuple(others)))
+            findings.append(HostFinding.over_capacity(host, tuple(others)))
         is_due = bool(findings or attempt.retained)
         findings += attempt.warnings
         uuids = set() if attempt.stored is None else {p.uuid or "" for p in attempt.stored.walk()}
@@ -590,7 +601,7 @@ class _Rejected(Exception):
         self, host: str, kind: FindingKind, error: Exception | None = None, detail: str = ""
     ) -> None:
         super().__init__(detail)
-        self.finding = Finding(host, kind, error, detail)
+        self.finding = HostFinding(host, kind, detail, error)
 
 
 @contextlib.contextmanager
@@ -615,7 +626,7 @@ def _step(step: Callable[..., Attempt], attempt: Attempt, *args: Any) -> Attempt
     except exceptions.DatabaseError:
         raise
     except exceptions.ResourceObjectsError as error:
-        finding = Finding.of(attempt.host, error)
+        finding = HostFinding.of(attempt.host, error)
     return dataclasses.replace(attempt, finding=finding)
 
 

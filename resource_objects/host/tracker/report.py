@@ -9,6 +9,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import clock, exceptions
+from resource_objects.findings import Finding
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.providers import DefinitionChanges
 from resource_objects.providers.statistics import Statistic, StatisticsOrder
@@ -101,54 +102,48 @@ _KIND_OF_ERROR: tuple[tuple[type[Exception] | str, FindingKind], ...] = (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Finding:
-    """A fault of a host, or a warning about it.
+class HostFinding(Finding):
+    """A finding about a host, which is its ``subject``.
 
-    ``error`` is the exception, if there was one; ``detail`` describes the fault otherwise. ``uses``
-    are the inventories that are over capacity, or removed and in use, with their consumers;
-    ``consumer`` is the consumer of a drift.
+    ``uses`` are the inventories that are over capacity, or removed and in use, with their
+    consumers; ``consumer`` is the consumer of a drift.
 
-    >>> print(Finding("box", FindingKind.DRIVER_FAILED, ValueError("no such node")))
+    >>> print(HostFinding("box", FindingKind.DRIVER_FAILED, error=ValueError("no such node")))
     box: driver failed: ValueError: no such node
     """
 
-    host: str
-    kind: FindingKind
-    error: Exception | None = None
-    detail: str = ""
+    kind: FindingKind = FindingKind.REFUSED
     uses: tuple[InventoryUsage, ...] = ()
     consumer: str | None = None
 
     @classmethod
-    def of(cls, host: str, error: Exception, uses: tuple[InventoryUsage, ...] = ()) -> Finding:
+    def of(cls, host: str, error: Exception, uses: tuple[InventoryUsage, ...] = ()) -> HostFinding:
         """Return the finding of an error of the library about a host.
 
         :param uses: the inventories that could not be removed, with their consumers
 
-        >>> Finding.of("box", exceptions.InUse("provider", "box/numa1")).kind.value
+        >>> HostFinding.of("box", exceptions.InUse("provider", "box/numa1")).kind.value
         'in use'
         """
         kind = FindingKind.REFUSED
         if isinstance(error, exceptions.ResourceObjectsError):
             kind = next((kind for match, kind in _KIND_OF_ERROR if error.matches(match)), kind)
         removed = "; ".join(f"{use.resource_class} of {use.provider}{_users(use)}" for use in uses)
-        return cls(host, kind, error, f"removed, but in use: {removed}" if uses else "", uses)
+        return cls(host, kind, f"removed, but in use: {removed}" if uses else "", error, uses)
 
     @classmethod
-    def over_capacity(cls, host: str, uses: tuple[InventoryUsage, ...]) -> Finding:
+    def over_capacity(cls, host: str, uses: tuple[InventoryUsage, ...]) -> HostFinding:
         """Return the finding of inventories that are over capacity."""
         figures = (f"{use.used} used of {use.capacity}{_users(use)}" for use in uses)
         names = (f"{use.resource_class} of {use.provider}" for use in uses)
         detail = "; ".join(map(": ".join, zip(names, figures, strict=True)))
-        return cls(host, FindingKind.OVER_CAPACITY, detail=detail, uses=uses)
+        return cls(host, FindingKind.OVER_CAPACITY, detail, uses=uses)
 
     def __str__(self) -> str:
-        detail = self.detail or str(self.error or "")
-        if not self.detail and self.error is not None:
-            kind = type(self.error)
-            if not kind.__module__.startswith("resource_objects."):
-                detail = f"{kind.__name__}: {self.error}"
-        return ": ".join(filter(None, (self.host, self.kind, detail)))
+        kind = type(self.error)
+        if self.detail or self.error is None or kind.__module__.startswith("resource_objects."):
+            return Finding.__str__(self)
+        return f"{self.subject}: {self.kind}: {kind.__name__}: {self.error}"
 
 
 def _users(use: InventoryUsage) -> str:
@@ -165,7 +160,7 @@ class HostReport:
 
     host: str
     changes: DefinitionChanges | None = None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[HostFinding, ...] = ()
     reshaped: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
@@ -175,9 +170,11 @@ class HostReport:
     def is_reported(self) -> bool:
         """True if the driver reported the host, and it is the one that the ledger has.
 
-        >>> HostReport("box", findings=(Finding("box", FindingKind.OVER_CAPACITY),)).is_reported
+        >>> finding = HostFinding("box", FindingKind.OVER_CAPACITY)
+        >>> HostReport("box", findings=(finding,)).is_reported
         True
-        >>> HostReport("box", findings=(Finding("box", FindingKind.DRIVER_FAILED),)).is_reported
+        >>> finding = HostFinding("box", FindingKind.DRIVER_FAILED)
+        >>> HostReport("box", findings=(finding,)).is_reported
         False
         """
         return not any(finding.kind in _UNREPORTED for finding in self.findings)
@@ -211,7 +208,7 @@ class Report:
         return tuple(report.host for report in self.hosts if report.changes)
 
     @property
-    def findings(self) -> tuple[Finding, ...]:
+    def findings(self) -> tuple[HostFinding, ...]:
         """All findings, by host."""
         return tuple(finding for report in self.hosts for finding in report.findings)
 
@@ -233,7 +230,7 @@ class StatisticsReporter:
         self._every = every
         self._written: float | None = None
 
-    def write(self, hosts: Collection[str], *, are_all: bool) -> list[Finding]:
+    def write(self, hosts: Collection[str], *, are_all: bool) -> list[HostFinding]:
         """Write the statistics of hosts in one transaction; return the findings about them.
 
         Cost: none without statistics and due report times; else four small queries, and a write if
@@ -241,7 +238,7 @@ class StatisticsReporter:
 
         :param are_all: whether these are all hosts of the driver: only then report times are due
         """
-        findings: list[Finding] = []
+        findings: list[HostFinding] = []
         statistics: dict[str, tuple[Statistic, ...]] = {}
         for host in hosts:
             try:
@@ -256,7 +253,7 @@ class StatisticsReporter:
                 StatisticsOrder({host: values})  # checks them
                 statistics[host] = values
             except Exception as error:  # a driver may fail in any way: the finding names its host
-                findings.append(Finding(host, FindingKind.STATISTICS, error))
+                findings.append(HostFinding(host, FindingKind.STATISTICS, error=error))
         due, now = are_all and self._every is not None, clock.monotonic()
         if due and self._written is not None and self._every is not None:
             due = now - self._written >= self._every.total_seconds()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, names
 from resource_objects.host.compute_node import ComputeNode
+from resource_objects.host.settings import HostSettings
 from resource_objects.host.tracker.adopting import Adopter, LegacyRecords
 from resource_objects.host.tracker.claims import ClaimOptions, HostClaim, HostClaims
 from resource_objects.host.tracker.configuration import ProviderConfiguration
@@ -20,13 +21,12 @@ from resource_objects.host.tracker.driver import Driver
 from resource_objects.host.tracker.moves import Migration, MigrationKind, migration_id
 from resource_objects.host.tracker.reconcile import Reconciler
 from resource_objects.host.tracker.report import (
-    Finding,
     FindingKind,
+    HostFinding,
     HostReport,
     Report,
     StatisticsReporter,
 )
-from resource_objects.host.tracker.settings import HostSettings
 from resource_objects.providers import Claim
 from resource_objects.providers.plan import Plan
 from resource_objects.requests import RequestLike
@@ -90,7 +90,7 @@ class ResourceTracker:
         self._on_change = on_change
         writing = None if records is None else self._writing
         self._claims = HostClaims(ledger, driver, self._ledger_with, writing)
-        settings = HostSettings.of(ratios, initial_ratios, reserved)
+        settings = HostSettings(ratios=ratios, initial_ratios=initial_ratios, reserved=reserved)
         self._reconciler = Reconciler(
             ledger, driver, settings, configuration or ProviderConfiguration()
         )
@@ -135,7 +135,7 @@ class ResourceTracker:
         _add_findings(reports, filter(None, named.values()))
         return Report((*(reports[host] for host in named if reports.get(host)), *unused))
 
-    def _named_hosts(self, hosts: Collection[str]) -> dict[str, Finding | None]:
+    def _named_hosts(self, hosts: Collection[str]) -> dict[str, HostFinding | None]:
         """Return the hosts to update, each with the finding about its name, if any."""
         named = self._reconciler.named_hosts()
         if not hosts:
@@ -143,16 +143,16 @@ class ResourceTracker:
             return named
         kind, detail = FindingKind.UNKNOWN_HOST, "the driver does not name it"
         return {
-            host: named.get(host, Finding(host, kind, detail=detail))
+            host: named.get(host, HostFinding(host, kind, detail=detail))
             for host in dict.fromkeys(map(names.provider_name, hosts))
         }
 
-    def _adopt_all(self, hosts: list[str], changed: Iterable[str]) -> list[Finding]:
+    def _adopt_all(self, hosts: list[str], changed: Iterable[str]) -> list[HostFinding]:
         """Adopt hosts; return the findings of failures.
 
         :param changed: hosts that another process changed, and may have removed
         """
-        findings: list[Finding] = []
+        findings: list[HostFinding] = []
         if self._adopter is None:
             return findings
         self._adopter.forget(*changed)
@@ -162,16 +162,16 @@ class ResourceTracker:
             except exceptions.DatabaseError:
                 raise
             except Exception as error:  # records are foreign: the finding names the host
-                findings.append(Finding(host, FindingKind.NOT_ADOPTED, error))
+                findings.append(HostFinding(host, FindingKind.NOT_ADOPTED, error=error))
         return findings
 
-    def _notify(self, report: HostReport) -> Finding | None:
+    def _notify(self, report: HostReport) -> HostFinding | None:
         """Pass the report of a changed host to the listener; return the finding of its failure."""
         try:
             if report.changes:
                 self._on_change(report)
         except Exception as error:  # a listener may fail in any way
-            finding = Finding(report.host, FindingKind.NOTIFICATION, error)
+            finding = HostFinding(report.host, FindingKind.NOTIFICATION, error=error)
             LOG.warning("%s", finding)
             return finding
         return None
@@ -196,12 +196,12 @@ class ResourceTracker:
         finally:
             self._write_back(*hosts)
 
-    def _write_back(self, *hosts: str) -> list[Finding]:
+    def _write_back(self, *hosts: str) -> list[HostFinding]:
         """Write the ledger's figures to the records of hosts; return the findings of failures.
 
         The next update repeats a failed write.
         """
-        findings: list[Finding] = []
+        findings: list[HostFinding] = []
         if self._adopter is None:
             return findings
         for host in hosts:
@@ -210,7 +210,7 @@ class ResourceTracker:
             except exceptions.DatabaseError:
                 raise
             except Exception as error:  # records are foreign: the finding names the host
-                findings.append(Finding(host, FindingKind.RECORDS, error))
+                findings.append(HostFinding(host, FindingKind.RECORDS, error=error))
                 LOG.warning("%s", findings[-1])
         return findings
 
@@ -496,11 +496,11 @@ class ResourceTracker:
         return self._claims.moves.in_progress(host)
 
 
-def _add_findings(reports: dict[str, HostReport], findings: Iterable[Finding]) -> None:
+def _add_findings(reports: dict[str, HostReport], findings: Iterable[HostFinding]) -> None:
     for finding in findings:
-        report = reports.get(finding.host) or HostReport(finding.host)
-        reports[finding.host] = dataclasses.replace(report, findings=(*report.findings, finding))
+        report = reports.get(finding.subject) or HostReport(finding.subject)
+        reports[finding.subject] = dataclasses.replace(report, findings=(*report.findings, finding))
 
 
-def _is_updated(finding: Finding | None) -> bool:
+def _is_updated(finding: HostFinding | None) -> bool:
     return finding is None or finding.kind is FindingKind.NAMED_TWICE

@@ -29,7 +29,7 @@ from resource_objects.host.discovery import discover
 from resource_objects.host.machine import Machine
 from resource_objects.host.partitions import PLACEMENT
 from resource_objects.host.settings import HostSettings
-from resource_objects.host.tracker.driver import Driver, note_invalid
+from resource_objects.host.tracker.driver import Driver, record_invalid
 from resource_objects.host.tree import is_discovered, provider_tree
 from resource_objects.providers import Provider
 from resource_objects.providers.columns import TIMES
@@ -165,7 +165,7 @@ class MachineDriver(Driver):
             available, self._settings, name=tree.name, on_invalid=stored, **self._cells
         )
         wanted = merge_discovered(tree, found)
-        note_invalid(self, tree.name, errors)
+        record_invalid(self, tree.name, errors)
         tree.update(inventories=wanted.inventories, traits=wanted.traits, children=wanted.children)
 
 
