@@ -64,11 +64,11 @@ def capture(root: str, file: str) -> int:
         machines.append(Recorder(asked, strict=strict))
         return machines[-1]
 
-    own, linux.Tree = linux.Tree, recorder  # type: ignore[assignment,misc]
+    own, linux.Tree = linux.Tree, recorder  # type: ignore[assignment,attr-defined,misc]
     try:
         linux.read_machine(root)
     finally:
-        linux.Tree = own  # type: ignore[misc]
+        linux.Tree = own  # type: ignore[attr-defined,misc]
     [machine] = machines
     entries: dict[str, tarfile.TarInfo] = {}
     with tarfile.open(file, "w:gz") as tar:

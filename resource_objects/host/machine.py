@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import itertools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
@@ -523,16 +524,24 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
 }
 
 
+@functools.cache
+def _checks(kind: Any) -> tuple[tuple[str, Callable[[Any], bool], str, bool], ...]:
+    """Return the name, check, expected value and whether None is allowed, of each field."""
+    checks = []
+    for field in dataclasses.fields(kind):
+        annotation, _, optional = field.type.partition(" | ")
+        is_valid, expected = _KINDS[annotation]
+        expected += ", or None" if optional else ""
+        checks.append((field.name, is_valid, expected, bool(optional)))
+    return tuple(checks)
+
+
 def _check_fields(instance: Any) -> None:
-    for field in dataclasses.fields(instance):
-        value = getattr(instance, field.name)
-        kind, _, optional = str(field.type).partition(" | ")
-        is_valid, expected = _KINDS[kind]
-        if not is_valid(value) and not (optional and value is None):
-            what = f"{type(instance).__name__}.{field.name}"
-            raise InvalidInput(
-                "value", what, value, f"{expected}, or None" if optional else expected
-            )
+    kind: Any = type(instance)
+    for name, is_valid, expected, is_optional in _checks(kind):
+        value = getattr(instance, name)
+        if not is_valid(value) and not (is_optional and value is None):
+            raise InvalidInput("value", f"{kind.__name__}.{name}", value, expected)
 
 
 def _require(condition: object, subject: str, value: object, expected: str) -> None:
