@@ -768,7 +768,11 @@ class ComputeNode(base.ResourceObject):
         return None if uuid is None else names.uuid_text(uuid)
 
     @property
-    def _bound(self) -> HostView:
+    def view(self) -> HostView:
+        """The host of a ledger that the node is bound to.
+
+        :raises Conflict: if there is no ledger
+        """
         if self._view is None:
             host = getattr(self, "_obj_hypervisor_hostname", None) or getattr(
                 self, "_obj_host", None
@@ -786,7 +790,7 @@ class ComputeNode(base.ResourceObject):
 
         :raises Conflict: if there is no ledger
         """
-        return self._bound.drift
+        return self.view.drift
 
     @property
     def consumer(self) -> str:
@@ -794,7 +798,7 @@ class ComputeNode(base.ResourceObject):
 
         :raises Conflict: if there is no ledger
         """
-        return self._bound.consumer
+        return self.view.consumer
 
     def check(self) -> None:
         """Raise if an inventory says what cannot be written back: another figure than its source.
@@ -816,7 +820,7 @@ class ComputeNode(base.ResourceObject):
         :raises CapacityException: with who holds what
         :raises NotFound: if the host is gone
         """
-        self._bound.check_save()
+        self.view.check_save()
 
     def save(self, *, operation: str | None = None) -> SaveResult:  # type: ignore[override]
         """Write what is pending to the ledger: usage as one guarded claim, the definition merged.
@@ -849,7 +853,7 @@ class ComputeNode(base.ResourceObject):
             that counts them cannot be read
         :raises DatabaseError: if it is not known whether it was done
         """
-        view = self._bound
+        view = self.view
         try:
             result = view.save(operation)
         finally:
@@ -864,7 +868,7 @@ class ComputeNode(base.ResourceObject):
         :raises Conflict: if there is no ledger
         :raises NotFound: if the host is gone
         """
-        view = self._bound
+        view = self.view
         view.reload()
         self._attach(view)
         self._store("given_reserved", self.reserved)  # as the ledger has it

@@ -507,6 +507,10 @@ class HostView:
 
     # --- the plan ---
 
+    def creation(self) -> DefinitionChanges:
+        """Return the changes that create the host, which the ledger does not have."""
+        return diff(None, self._new_provider())
+
     def _change(self, pending: Pending) -> _Change:
         """Return the plan of some usage, with the definition and adoption, on a fresh read."""
         consumers = []
@@ -566,7 +570,7 @@ class HostView:
         :raises Stale: if a figure was changed here and by another process
         """
         if host is None:
-            return diff(None, self._new_provider())
+            return self.creation()
         edits = self._edits()
         if not edits:
             return None
