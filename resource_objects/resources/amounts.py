@@ -161,7 +161,7 @@ class Amounts(_AmountMapping):
 
         :raises InvalidInput: if a count does not agree with what locates it
 
-        >>> asked = Amounts("NUMA_TOPOLOGY=1:shared=4:memory=512").counted()
+        >>> asked = Amounts("NUMA_TOPOLOGY=1:shared=4:memory=512").with_implied_counts()
         >>> print(asked, *sorted(asked["NUMA_TOPOLOGY"].counted_separately))
         VCPU=4,MEMORY_MB=512,NUMA_TOPOLOGY=1:shared=4:memory=512 MEMORY_MB VCPU
         """

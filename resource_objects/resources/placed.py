@@ -16,13 +16,18 @@ from __future__ import annotations
 import abc
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from resource_objects import fields
-from resource_objects.exceptions import CapacityException, SearchLimitReached
+from resource_objects.exceptions import (
+    CapacityException,
+    InvalidInput,
+    InvalidInventory,
+    SearchLimitReached,
+)
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources.abstract import Amount, Inventory
+from resource_objects.resources.abstract import Amount, Inventory, Resource, on_class_or_instance
 from resource_objects.resources.amounts import no_inventory
 from resource_objects.resources.context import (
     ANYWHERE,
@@ -33,7 +38,12 @@ from resource_objects.resources.context import (
     Context,
 )
 from resource_objects.resources.integer import IntegerAmount, IntegerInventory
-from resource_objects.resources.records import AmountRecord, InventoryPart, StoredPart
+from resource_objects.resources.records import (
+    AmountRecord,
+    InventoryPart,
+    InventoryRecord,
+    StoredPart,
+)
 
 # A kind of these is an inventory too, which type checkers may rely on. At run time they are bases
 # beside Inventory and not below it, so that no kind is deeper than any other.
@@ -43,6 +53,7 @@ else:
     _Kind = abc.ABC
 
 _A = TypeVar("_A", bound=Amount)
+_I = TypeVar("_I", bound=Inventory)
 _NO_DEVICES: Mapping[int, int] = {}
 _NO_UNITS: Mapping[str, frozenset[str]] = {}
 _NO_CLASSES: Mapping[str, str] = {}
@@ -244,6 +255,33 @@ class PlacedInventory(_Kind, Generic[_A]):
         """
         return None
 
+    @classmethod
+    def from_storage(
+        cls,
+        parts: Sequence[StoredPart],
+        resource_class: str,
+        room: Mapping[str, int] | None = None,
+        *,
+        has_allocations: bool = True,
+    ) -> Self:
+        """Return the inventory of stored parts.
+
+        :param room: what the host as a whole has left of the classes that parts share with it
+        :param has_allocations: whether the units that are allocated are known; if not, those that
+            were removed from the host while allocated count as allocated
+        :raises InvalidInventory: if a description is invalid, or contradicts its records
+        """
+        raise NotImplementedError(f"{cls.__name__} is not stored in parts")
+
+    @classmethod
+    def cell_of_description(cls, description: str) -> int | None:
+        """Return the id of the host cell that a stored part is or is next to, None if unknown."""
+        return None
+
+    def summary(self) -> str:
+        """Return a short text for people; nothing reads it back."""
+        return str(self)
+
 
 class HasAffinity(_Kind):
     """An inventory that is decided together with others, for it has host cells or is near some."""
@@ -330,6 +368,88 @@ class HasNamedUnits(_Kind):
     def removed_of_description(cls, description: str) -> Mapping[str, str]:
         """Return ``{unit: resource class}`` of the units that were removed while allocated."""
         return _NO_CLASSES
+
+
+class PlacedResource(Resource, Generic[_A, _I]):
+    """A resource whose inventories are :class:`PlacedInventory` and whose amounts name a placement.
+
+    A kind states the classes of its amounts and inventories, and ``requested``, the function that
+    makes a requested amount.
+    """
+
+    is_placed = True
+    amount_kind: ClassVar[type[Any]]
+    inventory_kind: ClassVar[type[Any]]
+    requested: ClassVar[Callable[..., Any]]
+    part_kind: ClassVar[str]  #: the name of the class that inventories are made of
+
+    @on_class_or_instance
+    def make_amount(this: Any, /, *args: Any, **options: Any) -> _A:  # noqa: N805
+        """Return the requested amount of the arguments that the kind's ``requested`` takes."""
+        return this.requested(*args, **options)  # type: ignore[no-any-return]
+
+    @on_class_or_instance
+    def make_inventory(this: Any, /, *parts: Any, **figures: Any) -> _I:  # noqa: N805
+        """Return an inventory of the arguments that its class takes; of none, an empty one."""
+        figures.setdefault("resource_class", None if isinstance(this, type) else this.name)
+        return this.inventory_kind(*parts, **figures)  # type: ignore[no-any-return]
+
+    def inventory_from_records(self, records: Sequence[InventoryRecord]) -> _I:
+        """Raise ``InvalidInventory``: a part without its description is unknown."""
+        return self.inventory_from_storage(records, None)
+
+    def inventory_from_storage(
+        self, records: Sequence[InventoryRecord], description: str | None
+    ) -> _I:
+        """Return the inventory of one stored part whose allocated units are unknown.
+
+        :raises InvalidInventory: if the description is invalid, or contradicts the records
+        """
+        return self.inventory_kind.from_storage(  # type: ignore[no-any-return]
+            [StoredPart(tuple(records), description)], self.name, has_allocations=False
+        )
+
+    def inventory_from_parts(
+        self, parts: Sequence[StoredPart], room: Mapping[str, int] | None = None
+    ) -> _I:
+        """Return the inventory of all stored parts.
+
+        :raises InvalidInventory: if a description is invalid, or contradicts its records
+        """
+        return self.inventory_kind.from_storage(parts, self.name, room)  # type: ignore[no-any-return]
+
+    def cell_of_part(self, description: str) -> int | None:
+        """Return the id of the host cell that a stored part is or is next to, None if unknown."""
+        return self.inventory_kind.cell_of_description(description)  # type: ignore[no-any-return]
+
+    def parse_amount(self, text_form: str) -> _A:
+        """Return the requested amount of a text."""
+        return self.amount_kind.parse(text_form)  # type: ignore[no-any-return]
+
+    def format_amount(self, amount: Amount) -> str:
+        """Return the text of an amount; :meth:`parse_amount` reads that of a requested one.
+
+        :raises InvalidInput: for an amount of another kind
+        """
+        if not isinstance(amount, self.amount_kind):
+            kind = self.amount_kind.__name__
+            raise InvalidInput("kind of amount", self.name, amount, f"a {kind}")
+        return str(amount)
+
+    def parse_inventory(self, text_form: str) -> _I:
+        """Raise ``InvalidInput``: an inventory of a placed resource has no text form."""
+        expected = f"one made of {self.part_kind} objects: it has no text form"
+        raise InvalidInput("text", f"inventory of {self.name}", text_form, expected)
+
+    def format_inventory(self, inventory: Inventory) -> str:
+        """Return a summary of an inventory for people; it is not read back.
+
+        :raises InvalidInventory: for an inventory of another kind
+        """
+        if not isinstance(inventory, self.inventory_kind):
+            kind = self.inventory_kind.__name__
+            raise InvalidInventory(f"inventory of {self.name}", inventory, f"a {kind}")
+        return inventory.summary()  # type: ignore[no-any-return]
 
 
 def cell_map_of(inventory: Inventory | None) -> CellMap | None:

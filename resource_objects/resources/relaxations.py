@@ -1,7 +1,8 @@
-"""How an amount that says where it goes may ask for less.
+"""Relaxations of placed amounts: how a topology or a device request can ask for less.
 
-A kind knows what of its amounts may be weaker (:meth:`.Resource.weaker`), and by which steps.
-Whoever looks for what would help tries them, and knows no kind.
+A relaxation changes one property of an amount. Its values form a ladder, from the smallest change
+to the largest. :meth:`.Resource.relaxations` returns the ladders of a kind; the search for
+relaxations of a refused request tries them and knows no kind.
 """
 
 from __future__ import annotations
@@ -9,49 +10,62 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
 _A_co = TypeVar("_A_co", covariant=True)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RelaxationStep(Generic[_A_co]):
-    """An amount that asks for less than another."""
+    """One value on a ladder: an amount that requests less than another.
 
-    description: str  #: what is asked then, and what was
-    size: Fraction  #: the part that is given up; 1 of what is had or not
-    make: Callable[[], _A_co | None]  #: None for none at all; raises InvalidInput for no such one
+    ``size`` is the part of the property that is given up, 1 for a property without figures.
+    ``make()`` returns the relaxed amount, None if nothing is left to request, and raises
+    ``InvalidInput`` if there is no such amount.
+    """
+
+    description: str  #: the relaxed value and the requested one
+    size: Fraction
+    make: Callable[[], _A_co | None]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RelaxationLadder(Generic[_A_co]):
-    """One thing that an amount may ask less of, by steps from the smallest change on.
+    """The relaxations of one property of an amount, from the smallest change to the largest.
 
-    ``kind`` is that of the relaxation (``amount``, ``policy``, ``topology``), ``subject`` what is
-    weaker. The last step may be one that cannot be, such as a policy of no CPUs. ``is_ordered``
-    says that whoever can give it after one step can after each later one: then not every step has
-    to be tried.
+    ``kind`` is ``amount``, ``policy`` or ``topology``, ``subject`` the property. The last step may
+    be impossible, such as a CPU policy of no CPUs. If ``is_ordered``, a provider that satisfies one
+    step satisfies each later one, so that not every step has to be tried.
     """
 
     kind: str
     subject: str
-    steps: int  #: how many, numbered from 1
+    steps: int  #: the number of steps, which are numbered from 1
     step: Callable[[int], RelaxationStep[_A_co]]
     is_ordered: bool = False
 
 
-def stated(
+def listed_steps(
     kind: str, subject: str, *steps: tuple[str, Callable[[], _A_co | None]]
 ) -> RelaxationLadder[_A_co]:
-    """Return one whose steps are stated: what each is told as, and what makes it.
+    """Return a ladder of listed steps, each with a description and a function that makes it.
 
-    >>> one = stated("policy", "colour", ("any colour instead of red", lambda: "lamp"))
-    >>> one.step(1).told, one.step(1).made()
+    >>> ladder = listed_steps("policy", "colour", ("any colour instead of red", lambda: "lamp"))
+    >>> ladder.step(1).description, ladder.step(1).make()
     ('any colour instead of red', 'lamp')
     """
 
     def step(number: int) -> RelaxationStep[_A_co]:
-        told, made = steps[number - 1]
-        return RelaxationStep(told, Fraction(1), made)
+        description, make = steps[number - 1]
+        return RelaxationStep(description, Fraction(1), make)
 
     return RelaxationLadder(kind, subject, len(steps), step)
+
+
+def replaced_fields(
+    amount: Any, subject: str, *steps: tuple[str, dict[str, Any]]
+) -> RelaxationLadder[Any]:
+    """Return the ladder of a policy whose steps replace fields of an amount."""
+    made = [(description, partial(amount.replace, **fields)) for description, fields in steps]
+    return listed_steps("policy", subject, *made)

@@ -212,7 +212,7 @@ def test_a_kind_makes_of_parts_what_it_makes_of_them_anew(
 def state_of(inventory: Any) -> Any:
     """Return what decisions read of an inventory."""
     if isinstance(inventory, PCIInventory):
-        shelf = inventory._known
+        shelf = inventory._shelf
         return [tuple(free) for free in shelf.free], shelf.uses
     said = [name for name in CellState.__slots__ if name != "choices"]
     return [tuple(getattr(cell, name) for name in said) for cell in inventory._states]

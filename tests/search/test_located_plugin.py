@@ -20,7 +20,7 @@ from resource_objects.resources.context import ANYWHERE
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.placed import PlacedInventory
 from resource_objects.resources.records import AmountRecord, InventoryPart, InventoryRecord
-from resource_objects.resources.relaxations import RelaxationLadder, RelaxationStep, stated
+from resource_objects.resources.relaxations import RelaxationLadder, RelaxationStep, listed_steps
 from resource_objects.testing.refusals import raises_code
 
 LANE = "CUSTOM_LANE"
@@ -225,7 +225,7 @@ def fewer_lanes(resource, amount):
         return RelaxationStep(told, size, lambda: amount.replace(lanes=amount.lanes - number))
 
     yield RelaxationLadder("amount", "lanes", amount.lanes - 1, step)
-    yield stated("policy", "bent", ("bent", lambda: amount.replace(lanes="many")))
+    yield listed_steps("policy", "bent", ("bent", lambda: amount.replace(lanes="many")))
 
 
 def test_it_says_by_itself_how_less_is_asked(monkeypatch):

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Final
+from typing import Final, Self
 
 from resource_objects import base, fields, ratio
 from resource_objects.exceptions import CapacityException, InvalidInventory
@@ -235,6 +235,31 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
             self._store("room", fields.FrozenDict(room or {}))
 
     # --- storage ---
+
+    @classmethod
+    def from_storage(
+        cls,
+        parts: Sequence[StoredPart],
+        resource_class: str,
+        room: Mapping[str, int] | None = None,
+        *,
+        has_allocations: bool = True,
+    ) -> Self:
+        gathered = storage.from_parts(parts)
+        return cls(**gathered._asdict(), room=room, resource_class=resource_class)
+
+    @classmethod
+    def cell_of_description(cls, description: str) -> int | None:
+        return storage.cell_id(description)
+
+    def summary(self) -> str:
+        counts = {
+            "shared CPUs": sum(len(cell.shared) for cell in self.cells),
+            "dedicated CPUs": sum(len(cell.dedicated) for cell in self.cells),
+            "MiB": sum(cell.memory_mb for cell in self.cells),
+        }
+        figures = " ".join(f"{count} {name}" for name, count in counts.items() if count)
+        return f"cell {'+'.join(str(cell.id) for cell in self.cells)}: {figures}"
 
     def parts(self) -> tuple[InventoryPart, ...]:
         """Return each cell as an inventory of one cell, stored at a provider of its own."""

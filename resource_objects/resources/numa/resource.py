@@ -1,31 +1,47 @@
-"""The resource ``NUMA_TOPOLOGY``: makes, keeps and reads its amounts and inventories."""
+"""The resource ``NUMA_TOPOLOGY``, and the relaxations of requested topologies."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from fractions import Fraction
+from functools import partial
+from math import gcd
 from typing import Any
 
 from resource_objects import base
-from resource_objects.exceptions import InvalidInput, InvalidInventory
+from resource_objects.exceptions import InvalidInput
 from resource_objects.resources import abstract
-from resource_objects.resources.abstract import on_class_or_instance
-from resource_objects.resources.numa import storage, weaker
 from resource_objects.resources.numa.amount import (
+    ISOLATE,
+    MAX_GUEST_CELLS,
+    PREFER,
+    REQUIRE,
+    SHARE,
+    SHARED,
+    GuestCell,
     NUMATopologyAmount,
     NUMATopologyLimit,
     lower_bounds,
     numa,
     require_topology,
 )
-from resource_objects.resources.numa.cells import HostCell
+from resource_objects.resources.numa.cells import ANY, KIB, LARGE, SMALL, show_kib
 from resource_objects.resources.numa.inventory import NUMATopologyInventory
-from resource_objects.resources.records import InventoryRecord, StoredPart
-from resource_objects.resources.relaxations import RelaxationLadder
+from resource_objects.resources.placed import PlacedResource
+from resource_objects.resources.relaxations import (
+    RelaxationLadder,
+    RelaxationStep,
+    listed_steps,
+    replaced_fields,
+)
 
 
 @base.register
-class NUMATopologyResource(abstract.Resource):
-    """CPUs and memory that are near each other: it says where, and adds nothing (D1).
+class NUMATopologyResource(PlacedResource[NUMATopologyAmount, NUMATopologyInventory]):
+    """The resource of CPUs and memory of the same NUMA cells; it adds nothing to their counts (D1).
+
+    The text of an amount is ``CELLS[:option=value]...``, of a limit
+    ``vcpus=0>16+1>16:memory=0>4096``.
 
     >>> NUMA_TOPOLOGY.make_amount(cells=2, dedicated=4).cpu_policy
     'dedicated'
@@ -37,108 +53,179 @@ class NUMATopologyResource(abstract.Resource):
     amount_kind = NUMATopologyAmount
     limit_kind = NUMATopologyLimit
     inventory_kind = NUMATopologyInventory
-    is_placed = True
-
-    @on_class_or_instance
-    def make_amount(this: Any, /, *args: Any, **words: Any) -> NUMATopologyAmount:  # noqa: N805
-        """Return the amount that :func:`~resource_objects.resources.numa.amount.numa` makes."""
-        return numa(*args, **words)
-
-    @on_class_or_instance
-    def make_inventory(
-        this: Any,  # noqa: N805
-        /,
-        cells: Iterable[HostCell] = (),
-        **figures: Any,
-    ) -> NUMATopologyInventory:
-        """Return an inventory; ``figures`` as :class:`NUMATopologyInventory` has them."""
-        label = None if isinstance(this, type) else this.name
-        return NUMATopologyInventory(cells, **{"resource_class": label, **figures})
-
-    def inventory_from_records(self, records: Sequence[InventoryRecord]) -> NUMATopologyInventory:
-        """Refuse: without its description a cell is not known."""
-        return self.inventory_from_storage(records, None)
-
-    def inventory_from_storage(
-        self, records: Sequence[InventoryRecord], description: str | None
-    ) -> NUMATopologyInventory:
-        """Return the inventory of one cell; which CPUs are taken, :meth:`from_parts` knows.
-
-        :raises InvalidInventory: if the description is none, or does not go with the records
-        """
-        return self.inventory_from_parts([StoredPart(tuple(records), description)])
-
-    def inventory_from_parts(
-        self, parts: Sequence[StoredPart], room: Mapping[str, int] | None = None
-    ) -> NUMATopologyInventory:
-        """Return the inventory over the cells as they are kept.
-
-        :raises InvalidInventory: if a description is none, or does not go with its records
-        """
-        found = storage.from_parts(parts)
-        return NUMATopologyInventory(**found._asdict(), room=room, resource_class=self.name)
+    requested = staticmethod(numa)
+    part_kind = "HostCell"
 
     def lower_bounds(
         self, amount: abstract.Amount, classes: Collection[str]
     ) -> tuple[Mapping[str, int], ...]:
-        """Return what each guest cell needs of a host cell at least, by class."""
+        """Return the minimum that each guest cell needs of a host cell, by class."""
         return lower_bounds(require_topology(amount), classes)
 
     def relaxations(
         self, amount: abstract.Amount
     ) -> Iterator[RelaxationLadder[NUMATopologyAmount]]:
-        """Yield how less could be asked (:mod:`.weaker`)."""
-        return weaker.weaker(require_topology(amount))
-
-    def cell_of_part(self, description: str) -> int | None:
-        """Return the id of a cell."""
-        return storage.cell_id(description)
-
-    def parse_amount(self, text_form: str) -> NUMATopologyAmount:
-        """Return the amount of ``CELLS[:option=value]...`` (:mod:`.text`)."""
-        return NUMATopologyAmount.parse(text_form)
-
-    def format_amount(self, amount: abstract.Amount) -> str:
-        """Return the text of an amount; :meth:`parse_amount` reads that of a request back."""
-        return str(require_topology(amount))
+        """Yield the relaxations of a topology (:func:`topology_relaxations`)."""
+        return topology_relaxations(require_topology(amount))
 
     def parse_limit(self, text_form: str) -> NUMATopologyLimit:
-        """Return the limit of ``vcpus=0>16+1>16:memory=0>4096``."""
+        """Return the limit of a text such as ``vcpus=0>16+1>16:memory=0>4096``."""
         return NUMATopologyLimit.parse(text_form)
 
     def format_limit(self, limit: abstract.Amount) -> str:
-        """Return the text that :meth:`parse_limit` reads back.
+        """Return the text of a limit; :meth:`parse_limit` reads it.
 
-        :raises InvalidInput: for another kind
+        :raises InvalidInput: for an amount of another kind
         """
         if not isinstance(limit, NUMATopologyLimit):
             raise InvalidInput("kind of amount", "limit", limit, "a NUMATopologyLimit")
         return str(limit)
-
-    def parse_inventory(self, text_form: str) -> NUMATopologyInventory:
-        """Refuse: cells are made in Python, or read from a machine, and have no text form."""
-        raise InvalidInput(
-            "text",
-            "inventory of NUMA cells",
-            text_form,
-            "one made of HostCell objects: it has no text form",
-        )
-
-    def format_inventory(self, inventory: abstract.Inventory) -> str:
-        """Return what the cells have, for people: it is not read back."""
-        if not isinstance(inventory, NUMATopologyInventory):
-            raise InvalidInventory("inventory", inventory, "a NUMATopologyInventory")
-        cells = inventory.cells
-        counts = {
-            "shared CPUs": sum(len(cell.shared) for cell in cells),
-            "dedicated CPUs": sum(len(cell.dedicated) for cell in cells),
-            "MiB": sum(cell.memory_mb for cell in cells),
-        }
-        said = " ".join(f"{count} {name}" for name, count in counts.items() if count)
-        return f"cell {'+'.join(str(cell.id) for cell in cells)}: {said}"
 
 
 #: The resource of NUMA topologies.
 NUMA_TOPOLOGY = NUMATopologyResource(
     "NUMA_TOPOLOGY", "processor", "cells", "CPUs and memory that are near each other"
 )
+
+
+# --- relaxations ----------------------------------------------------------------------------------
+
+
+def topology_relaxations(
+    amount: NUMATopologyAmount,
+) -> Iterator[RelaxationLadder[NUMATopologyAmount]]:
+    """Yield the relaxations of a requested topology, none of an assigned one.
+
+    CPUs and memory are reduced in the largest guest cells first: by one CPU of each, or by a page
+    or a MiB, until all guest cells are equally small. Memory in ``large`` pages or in ``any`` is
+    not reduced, because the page size depends on the host. Guest cells with equal parts may be up
+    to twice as many. Each policy may be dropped, and dedicated CPUs may become shared ones.
+
+    >>> amount = numa(2, shared=2, dedicated=4, thread_policy="isolate", page_size="2MB")
+    >>> for ladder in topology_relaxations(amount):
+    ...     for number in range(1, ladder.steps + 1):
+    ...         print(ladder.kind, "-", ladder.step(number).description)
+    amount - VCPU=0 instead of 2
+    amount - PCPU=2 instead of 4
+    amount - PCPU=0 instead of 4
+    policy - pages of any size instead of 2 MiB
+    policy - ordinary memory instead of pages of 2 MiB
+    policy - thread policy prefer instead of isolate
+    policy - CPU policy shared instead of mixed
+    topology - 1 guest cell instead of 2
+    """
+    if not amount.is_assigned:
+        yield from _fewer_units(amount)
+        yield from _dropped_policies(amount)
+        yield from _other_cell_counts(amount)
+
+
+def _units(cell: GuestCell) -> dict[str, int]:
+    return {
+        "VCPU": len(cell.shared),
+        "PCPU": len(cell.dedicated),
+        "MEMORY_MB": cell.memory_mb,
+    }
+
+
+def _fewer_units(amount: NUMATopologyAmount) -> Iterator[RelaxationLadder[NUMATopologyAmount]]:
+    cells = [_units(cell) for cell in amount.cells]
+    for name in ("VCPU", "PCPU", "MEMORY_MB"):
+        unit = 1
+        if name == "MEMORY_MB":
+            if amount.page_size in (LARGE, ANY):
+                continue
+            size = 1 if amount.page_size in ("", SMALL) else int(amount.page_size)
+            unit = size // gcd(size, KIB)  # MiB of the fewest pages that are whole MiB
+        steps = -(-max(cell[name] for cell in cells) // unit)
+
+        def step(
+            number: int, name: str = name, unit: int = unit, steps: int = steps
+        ) -> RelaxationStep[NUMATopologyAmount]:
+            bound = (steps - number) * unit
+            requested = amount.placed_counts[name]
+            reduction = sum(max(0, cell[name] - bound) for cell in cells)
+            return RelaxationStep(
+                f"{name}={requested - reduction} instead of {requested}",
+                Fraction(reduction, requested),
+                partial(_bounded, amount, {name: bound}),
+            )
+
+        if steps:
+            yield RelaxationLadder("amount", name, steps, step, is_ordered=name != "PCPU")
+
+
+def _bounded(amount: NUMATopologyAmount, bounds: dict[str, int]) -> NUMATopologyAmount:
+    """Return the amount with at most ``bounds`` of each class in each guest cell."""
+    vcpu, pcpu = bounds.get("VCPU"), bounds.get("PCPU")
+    kept = [(cell.shared[:vcpu], cell.dedicated[:pcpu]) for cell in amount.cells]
+    # guest CPUs are numbered without gaps
+    old = sorted(cpu for shared, dedicated in kept for cpu in (*shared, *dedicated))
+    number_of = {cpu: number for number, cpu in enumerate(old)}
+    cells = [
+        GuestCell(
+            shared=[number_of[cpu] for cpu in shared],
+            dedicated=[number_of[cpu] for cpu in dedicated],
+            memory_mb=min(cell.memory_mb, bounds.get("MEMORY_MB", cell.memory_mb)),
+        )
+        for cell, (shared, dedicated) in zip(amount.cells, kept, strict=True)
+    ]
+    return amount.replace(cells=cells)
+
+
+def _dropped_policies(
+    amount: NUMATopologyAmount,
+) -> Iterator[RelaxationLadder[NUMATopologyAmount]]:
+    policy = partial(replaced_fields, amount)
+    if amount.page_size:
+        size = amount.page_size
+        size = show_kib(int(size)) if size.isdecimal() else size
+        steps: list[tuple[str, dict[str, Any]]] = []
+        if amount.page_size not in (ANY, SMALL):
+            steps.append((f"pages of any size instead of {size}", {"page_size": ANY}))
+        steps.append((f"ordinary memory instead of pages of {size}", {"page_size": ""}))
+        yield policy("page size", *steps)
+    if amount.thread_policy in (REQUIRE, ISOLATE):
+        description = f"thread policy {PREFER} instead of {amount.thread_policy}"
+        yield policy("thread policy", (description, {"thread_policy": None}))
+    if amount.has_emulator:
+        description = f"emulator policy {SHARE} instead of {ISOLATE}"
+        yield policy("emulator policy", (description, {"emulator_policy": None}))
+    if amount.cpu_policy != SHARED:
+        description = f"CPU policy {SHARED} instead of {amount.cpu_policy}"
+        cells = [GuestCell(shared=cell.vcpus, memory_mb=cell.memory_mb) for cell in amount.cells]
+        no_policies = {"thread_policy": None, "emulator_policy": None}
+        yield policy("CPU policy", (description, {"cells": cells, **no_policies}))
+    if amount.one_socket:
+        yield policy("socket", ("guest cells in several sockets", {"one_socket": False}))
+    for name in sorted(amount.physnets):
+        description = f"not near the network {name}"
+        yield policy(f"network {name}", (description, {"physnets": amount.physnets - {name}}))
+    if amount.tunneled:
+        yield policy("tunneled", ("not near tunnelled networks", {"tunneled": False}))
+
+
+def _other_cell_counts(
+    amount: NUMATopologyAmount,
+) -> Iterator[RelaxationLadder[NUMATopologyAmount]]:
+    cells = [_units(cell) for cell in amount.cells]
+    shared, dedicated, memory = (sum(cell[name] for cell in cells) for name in cells[0])
+    make = partial(numa, shared=shared, dedicated=dedicated, memory_mb=memory)
+    divisor, count = gcd(shared, dedicated, memory), len(cells)
+    if divisor % count or make(count).cells != amount.cells:
+        return
+    others = [n for n in range(1, min(2 * count, MAX_GUEST_CELLS) + 1) if not divisor % n]
+    others.remove(count)
+    others.sort(key=lambda n: (abs(n - count), n))
+    if others:
+        yield listed_steps(
+            "topology",
+            "guest cells",
+            *(
+                (
+                    f"{n} guest cell{'s' * (n > 1)} instead of {count}",
+                    partial(amount.replace, cells=make(n).cells),
+                )
+                for n in others
+            ),
+        )

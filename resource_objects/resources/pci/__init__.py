@@ -7,7 +7,6 @@
 ``device_groups``  devices as decisions read them: groups of which only the address differs
 ``fit``            the decision: which devices, by flow; or the reasons
 ``affinity``       which host cells devices need
-``weaker``         how a request may ask for less
 ``usage``          assigned amounts: checked, taken, given back; devices that come, go and change
 ``storage``        how devices are kept by providers, and read again (D2, D3)
 ``inventory``      PCIInventory: who could have which

@@ -82,7 +82,7 @@ class PCIAmount(abstract.Amount):
 
     >>> from resource_objects.resources.pci import devices
     >>> asked = devices("PGPU", 2, affinity="required")
-    >>> print(asked, dict(asked.located), asked.is_assigned)
+    >>> print(asked, dict(asked.placed_counts), asked.is_assigned)
     2*PGPU@required {'PGPU': 2} False
     """
 

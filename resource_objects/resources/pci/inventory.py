@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from resource_objects import base, exceptions, fields
 from resource_objects.reasons import Reason
@@ -20,6 +20,7 @@ from resource_objects.resources.pci import storage, usage
 from resource_objects.resources.pci.affinity import AssignedDevices, RequestedDevices
 from resource_objects.resources.pci.amount import PCIAmount, devices, given
 from resource_objects.resources.pci.device import (
+    ALLOCATED,
     MAX_DEVICES,
     PF,
     SPENT,
@@ -310,6 +311,39 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
 
     # --- how it is kept ---
 
+    @classmethod
+    def from_storage(
+        cls,
+        parts: Sequence[StoredPart],
+        resource_class: str,
+        room: Mapping[str, int] | None = None,
+        *,
+        has_allocations: bool = True,
+    ) -> Self:
+        gathered = storage.from_parts(parts)
+        uses = [*gathered.usage]
+        if not has_allocations and (removed := storage.removed_of(parts[0].description or "")):
+            uses = [use for use in uses if use.address not in removed]
+            uses += [DeviceUse(address, ALLOCATED, gone=True) for address in sorted(removed)]
+        try:
+            made = cls(gathered.devices, usage=uses, resource_class=resource_class)
+        except exceptions.InvalidInput as error:
+            names = sorted(storage.by_part(gathered.devices))
+            raise exceptions.InvalidInventory(
+                "devices of providers", names, f"such as go together ({error})"
+            ) from error
+        if gathered.withheld != NOTHING_WITHHELD:
+            made.withhold(gathered.withheld)
+        return made
+
+    @classmethod
+    def cell_of_description(cls, description: str) -> int | None:
+        return storage.node_of(description)
+
+    def summary(self) -> str:
+        counts = Counter(device.resource_class for device in self.devices)
+        return "+".join(f"{count}*{name}" for name, count in counts.items()) or "none"
+
     def parts(self) -> tuple[InventoryPart, ...]:
         """Return the devices of each provider: one device, or a function with its parts."""
         return tuple(
@@ -464,13 +498,3 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         :raises ForeignAmount: if ``amount`` cannot take that
         """
         return storage.from_allocations(self._shelf, given(amount), held, context.chosen)
-
-
-def given_inventory(value: Any) -> PCIInventory:
-    """Return an inventory of devices as it is.
-
-    :raises InvalidInventory: for one of another kind
-    """
-    if not isinstance(value, PCIInventory):
-        raise exceptions.InvalidInventory("inventory of devices", value, "a PCIInventory")
-    return value
