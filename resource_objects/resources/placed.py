@@ -49,8 +49,9 @@ from resource_objects.resources.records import (
 # beside Inventory and not below it, so that no kind is deeper than any other.
 if TYPE_CHECKING:
     _Kind = Inventory
+    _KindOfResource = Resource
 else:
-    _Kind = abc.ABC
+    _Kind = _KindOfResource = abc.ABC
 
 _A = TypeVar("_A", bound=Amount)
 _I = TypeVar("_I", bound=Inventory)
@@ -370,7 +371,7 @@ class HasNamedUnits(_Kind):
         return _NO_CLASSES
 
 
-class PlacedResource(Resource, Generic[_A, _I]):
+class PlacedResource(_KindOfResource, Generic[_A, _I]):
     """A resource whose inventories are :class:`PlacedInventory` and whose amounts name a placement.
 
     A kind states the classes of its amounts and inventories, and ``requested``, the function that

@@ -37,7 +37,9 @@ from resource_objects.resources.relaxations import (
 
 
 @base.register
-class NUMATopologyResource(PlacedResource[NUMATopologyAmount, NUMATopologyInventory]):
+class NUMATopologyResource(
+    PlacedResource[NUMATopologyAmount, NUMATopologyInventory], abstract.Resource
+):
     """The resource of CPUs and memory of the same NUMA cells; it adds nothing to their counts (D1).
 
     The text of an amount is ``CELLS[:option=value]...``, of a limit
