@@ -1,6 +1,20 @@
 """The kind of ``NUMA_TOPOLOGY``: CPUs and memory that are local to each other. Pure: no I/O.
 
-==============  ============================================================================"""
+==============  ===================================================================================
+``cpuset``      :class:`CPUSet`: sets of CPUs, their text and masks
+``cells``       :class:`HostCell`, :class:`PagePool`, :class:`CellUsage`: what a host offers, and
+                its usage; page sizes
+``amount``      :class:`NUMATopologyAmount`, :class:`GuestCell`, :class:`PlacedCell`, :func:`numa`:
+                requests, assigned amounts, limits
+``text``        the text forms of requests and limits
+``cell_fit``    whether one guest cell fits one host cell: pages, thread policies, limits
+``placement``   the placement of all guest cells, or the reasons why there is none
+``allocation``  assigned amounts: checked, allocated and released
+``storage``     cells and assigned amounts stored at providers, and read back (D2, D3)
+``inventory``   :class:`NUMATopologyInventory`
+``resource``    :class:`NUMATopologyResource` and ``NUMA_TOPOLOGY``
+==============  ===================================================================================
+"""
 
 from __future__ import annotations
 
