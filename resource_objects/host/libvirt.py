@@ -1,44 +1,48 @@
-"""Reading a machine from libvirt: the XML of a connection's capabilities and of its node devices.
+"""Read a machine from libvirt: the XML of a connection's capabilities and of its node devices.
 
-An agent beside libvirt has two kinds of text: what ``virConnectGetCapabilities`` says of the host,
-and what ``virNodeDeviceGetXMLDesc`` says of each device. :func:`parse_machine` makes the facts of
-them, :func:`read_machine` asks a connection for them. libvirt itself is not imported: a connection
-is anything with the methods of libvirt-python.
+An agent next to libvirt has two kinds of text: ``virConnectGetCapabilities`` describes the host,
+and ``virNodeDeviceGetXMLDesc`` each device. :func:`parse_machine` reads the texts,
+:func:`read_machine` requests them from a connection. libvirt itself is not imported: a connection
+is any object with the methods of libvirt-python.
 
 ======================  ===========================================================================
-of the capabilities     architecture; cells with their memory, pages, distances and CPUs; of each
-                        CPU its socket, core and siblings; which cells reach a memory best
-of PCI devices          ids, class, NUMA node, driver, what they are to SR-IOV, types of mediated
-                        devices
-of other devices        the network interfaces and vDPA devices that are made of a PCI device
+text                    facts in it
+======================  ===========================================================================
+capabilities            architecture; cells with their memory, pages, distances and CPUs; of each
+                        CPU its socket, core and siblings; the cells that reach a memory best
+PCI devices             ids, class, NUMA node, driver, SR-IOV, types of mediated devices
+other devices           the network interfaces and vDPA devices of PCI devices
 ======================  ===========================================================================
 
-What libvirt does not tell is unknown: free pages, revisions and subsystems of devices, uuids of
-GPUs. A device whose class it does not tell, as older versions do not, has the class ``000000``: it
-is unclassified. A CPU without siblings is offline. The machine's memory is that of its cells.
+libvirt does not report free pages, revisions and subsystems of devices, and UUIDs of GPUs. A device
+without a class, as in older versions, has the class ``000000`` (unclassified). A CPU without
+siblings is offline. The memory of the machine is that of its cells.
 
-One bad fact does not cost the machine. Without ``<cells>`` and a CPU that is online there is no
-machine. A cell without ``<memory>`` has none (libvirt leaves the element out), and one without
-``<cpus>`` has no CPUs. Pages that are more than the memory of their cell, distances that are not
-one per cell, and a device that does not describe itself or was removed meanwhile are left out, and
-a :class:`~resource_objects.findings.Finding` names each.
+One bad fact does not cost the machine. ``<cells>`` and an online CPU are required. A cell without
+``<memory>`` has none (libvirt leaves the element out), and one without ``<cpus>`` has no CPUs.
+Pages above the memory of their cell, distances that are not one per cell, and a device without ids
+or that was removed meanwhile are left out, and a :class:`~resource_objects.findings.Finding` names
+each.
 
-XML comes from another process: a document type, and so every entity, is refused before anything
-else of the text is read.
+The XML comes from another process: a document type, and so every entity, is refused.
 
-Sources: libvirt, *Driver capabilities XML format* and *Node devices XML format*; for which devices
-are asked for, ``nova/virt/libvirt/host.py``.
+Sources: libvirt, *Driver capabilities XML format* and *Node devices XML format*; for the devices
+that are requested, ``nova/virt/libvirt/host.py``.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
-from xml.etree.ElementTree import Element, TreeBuilder
+from xml.etree.ElementTree import Element, ParseError
 from xml.parsers import expat
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import DefusedXMLParser
+from oslo_utils import units
 
 from resource_objects.exceptions import DiscoveryError, InvalidInput
 from resource_objects.findings import Finding
@@ -53,25 +57,29 @@ from resource_objects.host.machine import (
     NUMACell,
     Pages,
     PCIDevice,
+    sum_huge_pages,
 )
 from resource_objects.resources.numa.cpuset import CPUSet
 
 __all__ = ["Connection", "parse_machine", "read_machine"]
 
-#: Characters of a text, far more than 1,000 CPUs take; and elements within elements.
-MAX_LENGTH = 32 * 1024 * 1024
+#: The maximum number of characters, far above that of 1,000 CPUs; and of nested elements.
+MAX_LENGTH = 32 * units.Mi
 MAX_DEPTH = 64
 
 #: ``virConnectListAllNodeDevicesFlags``: PCI devices, network interfaces, vDPA devices.
-_KINDS_ASKED = 1 << 1 | 1 << 4 | 1 << 17
-_UNITS = {"b": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+_DEVICE_FLAGS = 1 << 1 | 1 << 4 | 1 << 17
+_UNITS = {"b": 1, "bytes": 1, "KiB": units.Ki, "MiB": units.Mi, "GiB": units.Gi}
 _UNCLASSIFIED = "000000"
 _NODE_DEVICE = "node device"
 _CAPABILITIES = "libvirt capabilities"
+_ADDRESS = ("domain", "bus", "slot", "function")
+#: The name of a PCI device.
+_PCI_NAME = re.compile(r"pci_[0-9a-f]{4,8}_[0-9a-f]{2}_[0-9a-f]{2}_[0-7]$")
 
 
 class Connection(Protocol):
-    """What is asked of a connection: a ``virConnect`` of libvirt-python has it."""
+    """The methods that a connection needs: those of a ``virConnect`` of libvirt-python."""
 
     def getCapabilities(self) -> str: ...  # noqa: N802  # libvirt's names
 
@@ -85,15 +93,16 @@ class Connection(Protocol):
 def read_machine(
     connection: Connection, *, hostname: str | None = None, disk_path: str | None = None
 ) -> Machine:
-    """Return the machine that a connection of libvirt is to.
+    """Return the machine that a connection of libvirt leads to.
 
-    Costs a call for the capabilities and one for each device.
+    Cost: a call for the capabilities and one for each device.
 
-    :param connection: an open ``virConnect``, or anything that has these methods
-    :param hostname: by default what the connection says
-    :param disk_path: where disks of guests go, on this machine; without it no disk is known
+    :param connection: an open ``virConnect``, or any object with these methods
+    :param hostname: by default that of the connection
+    :param disk_path: a path on the disk of the guests, on this machine; without it the disk is not
+        known
     :raises DiscoveryError: if libvirt does not answer, or as :func:`parse_machine`
-    :raises InvalidInput: if it is no connection
+    :raises InvalidInput: if it is not a connection
     """
     for method in ("getCapabilities", "listAllDevices"):
         if not callable(getattr(connection, method, None)):
@@ -102,25 +111,22 @@ def read_machine(
             )
     try:
         capabilities = connection.getCapabilities()
-        name = connection.getHostname() if hostname is None else hostname
-        listed = list(connection.listAllDevices(_KINDS_ASKED))
-    except Exception as error:  # libvirt's own errors cannot be imported; none is swallowed
+        hostname = connection.getHostname() if hostname is None else hostname
+        devices = list(connection.listAllDevices(_DEVICE_FLAGS))
+    except Exception as error:  # libvirt's own errors cannot be imported
         raise DiscoveryError("libvirt", f"{type(error).__name__}: {error}") from error
     texts: list[str] = []
-    gone: list[Finding] = []
-    for device in listed:
+    removed: list[Finding] = []
+    disk = None if disk_path is None else read_disk(disk_path)
+    for device in devices:
         try:
             texts.append(device.XMLDesc(0))
-        except Exception as error:  # it went since it was listed, or has no description: told
-            gone.append(Finding(_name_of(device), detail=f"{type(error).__name__}: {error}"))
-    disk = None if disk_path is None else read_disk(disk_path)
-    machine = parse_machine(capabilities, texts, hostname=name, disk=disk)
-    return dataclasses.replace(machine, findings=(*gone, *machine.findings)) if gone else machine
-
-
-def _name_of(device: Any) -> str:
-    name = getattr(device, "name", None)
-    return str(name()) if callable(name) else _NODE_DEVICE
+        except Exception as error:  # it was removed since it was listed, or has no description
+            get_name = getattr(device, "name", None)
+            subject = str(get_name()) if callable(get_name) else _NODE_DEVICE
+            removed.append(Finding(subject, detail=f"{type(error).__name__}: {error}"))
+    machine = parse_machine(capabilities, texts, hostname=hostname, disk=disk)
+    return dataclasses.replace(machine, findings=(*removed, *machine.findings))
 
 
 def parse_machine(
@@ -132,10 +138,10 @@ def parse_machine(
 ) -> Machine:
     """Return the machine that texts of libvirt describe. Pure; O(length).
 
-    :param capabilities: as ``virConnectGetCapabilities`` returns it
-    :param devices: as ``virNodeDeviceGetXMLDesc`` returns each; those that are no PCI devices,
-        network interfaces or vDPA devices do not matter
-    :raises DiscoveryError: if the capabilities are no such XML; what is missing is named
+    :param capabilities: the text that ``virConnectGetCapabilities`` returns
+    :param devices: the texts that ``virNodeDeviceGetXMLDesc`` returns; devices other than PCI
+        devices, network interfaces and vDPA devices are ignored
+    :raises DiscoveryError: if the capabilities are no such XML, or a required element is missing
 
     >>> machine = parse_machine('''
     ...   <capabilities><host><cpu><arch>x86_64</arch></cpu><topology><cells num="1"><cell id="0">
@@ -146,115 +152,115 @@ def parse_machine(
     ...   <device><name>pci_0000_3b_00_0</name><capability type="pci"><class>0x030200</class>
     ...     <domain>0</domain><bus>59</bus><slot>0</slot><function>0</function>
     ...     <product id="0x2330"/><vendor id="0x10de"/><numa node="0"/></capability></device>'''])
-    >>> machine.thread_siblings, machine.memory_mb, machine.devices[0].address
-    (((0, 1),), 1024, '0000:3b:00.0')
+    >>> machine.cores[0].cpus, machine.memory_mb, machine.devices[0].address
+    ((0, 1), 1024, '0000:3b:00.0')
     >>> parse_machine("<capabilities/>")
     Traceback (most recent call last):
     resource_objects.exceptions.DiscoveryError: libvirt capabilities cannot be read: no <host> ...
     """
-    root = _parsed(_CAPABILITIES, capabilities, "capabilities")
-    host = _child(_CAPABILITIES, root, "host")
+    host = _parse(_CAPABILITIES, capabilities, "capabilities").child("host")
     findings: list[Finding] = []
-    cells = _Cells(_child(_CAPABILITIES, host, "topology"), findings)
+    topology = host.child("topology")
+    elements = _cell_elements(topology)
+    cpus = {number: tuple(_read_cpus(element)) for number, element in elements.items()}
+    all_cpus = sorted((cpu for of_cell in cpus.values() for cpu in of_cell), key=lambda cpu: cpu.id)
+    if not any(cpu.siblings for cpu in all_cpus):
+        raise DiscoveryError(_CAPABILITIES, "no <cpu> with siblings; expected one CPU online")
+    nearest = _read_initiators(topology)
+    cells = tuple(
+        _read_cell(number, element, cpus[number], tuple(elements), nearest, findings)
+        for number, element in elements.items()
+    )
     try:
         return Machine(
-            cpus=cells.cpus,
-            offline_cpus=cells.offline,
-            cores=cells.cores,
-            cells=cells.cells,
-            memory_bytes=sum(cell.memory_bytes for cell in cells.cells),
-            huge_pages=_huge_pages(cells.cells),
-            architecture=_text(host, "cpu/arch"),
+            cpus=tuple(cpu.id for cpu in all_cpus if cpu.siblings),
+            offline_cpus=tuple(cpu.id for cpu in all_cpus if not cpu.siblings),
+            cores=tuple(_cores(all_cpus, findings)),
+            cells=cells,
+            memory_bytes=sum(cell.memory_bytes for cell in cells),
+            huge_pages=sum_huge_pages(cells),
+            architecture=host.text("cpu/arch"),
             hostname=hostname,
             disk=disk,
-            devices=_devices(devices, findings),
+            devices=_read_devices(devices, findings),
             findings=tuple(findings),
         )
-    except InvalidInput as error:  # elements that are well-formed each and contradict each other
+    except InvalidInput as error:  # the elements are well-formed and contradict each other
         raise DiscoveryError(_CAPABILITIES, str(error)) from error
 
 
-# --- XML of another process -----------------------------------------------------------------------
+# --- XML ------------------------------------------------------------------------------------------
 
 
-def _parsed(subject: str, text: object, root: str) -> Element:
-    """Return the root of an XML text, which has to be of a name.
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Node:
+    """An XML element, with the subject that its errors name."""
 
-    :raises DiscoveryError: naming the line, if it is no XML or has a document type
-    """
+    subject: str
+    element: Element
+
+    def child(self, tag: str) -> _Node:
+        child = self.element.find(tag)
+        if child is None:
+            raise DiscoveryError(self.subject, f"no <{tag}> in <{self.element.tag}>")
+        return _Node(self.subject, child)
+
+    def all(self, path: str) -> list[_Node]:
+        return [_Node(self.subject, element) for element in self.element.findall(path)]
+
+    def capability(self, kind: str) -> _Node | None:
+        return next((n for n in self.all("capability") if n.element.get("type") == kind), None)
+
+    def text(self, path: str) -> str | None:
+        return (self.element.findtext(path) or "").strip() or None
+
+    def number(self, text: str | None, name: str, base: int = 10) -> int:
+        form = r"0[xX][0-9a-fA-F]{1,8}|[0-9]{1,18}" if base == 0 else r"[0-9]{1,18}"
+        if text is None or not re.fullmatch(form, text.strip()):
+            raise DiscoveryError(self.subject, f"{name} is {text!r}; expected a number")
+        text = text.strip()
+        return int(text, 16) if text[:2] in ("0x", "0X") else int(text)
+
+    def attribute(self, name: str, base: int = 10) -> int:
+        return self.number(self.element.get(name), f"{name} of <{self.element.tag}>", base)
+
+    def optional_attribute(self, name: str) -> int | None:
+        return None if self.element.get(name) is None else self.attribute(name)
+
+    def size(self, count: str | None, name: str) -> int:
+        """Return a size in bytes; the element has its unit."""
+        unit = self.element.get("unit", "KiB")
+        if unit not in _UNITS:
+            detail = f"unit of {name} is {unit!r}; one of {', '.join(_UNITS)}"
+            raise DiscoveryError(self.subject, detail)
+        return self.number(count, name) * _UNITS[unit]
+
+
+def _parse(subject: str, text: object, root: str) -> _Node:
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
         raise DiscoveryError(subject, f"expected XML text of at most {MAX_LENGTH} characters")
-    builder = TreeBuilder()
-    parser = expat.ParserCreate()
-    depth = 0
-
-    def refuse(*_: object) -> None:
-        detail = f"line {parser.CurrentLineNumber}: no document type and no entities are expected"
-        raise DiscoveryError(subject, detail)
-
-    def start(tag: str, attributes: dict[str, str]) -> None:
-        nonlocal depth
-        depth += 1
-        if depth > MAX_DEPTH:
-            detail = f"line {parser.CurrentLineNumber}: expected at most {MAX_DEPTH} levels"
-            raise DiscoveryError(subject, detail)
-        builder.start(tag, attributes)
-
-    def end(tag: str) -> None:
-        nonlocal depth
-        depth -= 1
-        builder.end(tag)
-
-    parser.StartDoctypeDeclHandler = refuse
-    parser.EntityDeclHandler = refuse
-    parser.StartElementHandler = start
-    parser.EndElementHandler = end
-    parser.CharacterDataHandler = builder.data
-    parser.buffer_text = True
+    parser = DefusedXMLParser(forbid_dtd=True)
     try:
-        parser.Parse(text, True)
-    except expat.ExpatError as error:
-        what = expat.ErrorString(error.code)
-        raise DiscoveryError(subject, f"line {error.lineno}: {what}; expected XML") from None
+        parser.feed(text)
+        element: Element = parser.close()
+    except DefusedXmlException:
+        line = parser.parser.CurrentLineNumber
+        detail = f"line {line}: no document type and no entities are expected"
+        raise DiscoveryError(subject, detail) from None
+    except ParseError as error:
+        reason = expat.ErrorString(error.code)
+        raise DiscoveryError(subject, f"line {error.position[0]}: {reason}; expected XML") from None
     except UnicodeEncodeError as error:
         letter = error.object[error.start : error.end]
         raise DiscoveryError(subject, f"{letter!r} is no character; expected XML") from None
-    found = builder.close()
-    if found.tag != root:
-        raise DiscoveryError(subject, f"the root is <{found.tag}>; expected <{root}>")
-    return found
-
-
-def _child(subject: str, above: Element, tag: str) -> Element:
-    found = above.find(tag)
-    if found is None:
-        raise DiscoveryError(subject, f"no <{tag}> in <{above.tag}>")
-    return found
-
-
-def _text(above: Element, path: str) -> str | None:
-    """Return the text of an element, None if there is none."""
-    return (above.findtext(path) or "").strip() or None
-
-
-def _number(subject: str, text: str | None, what: str, base: int = 10) -> int:
-    """Return a whole number that is written as libvirt writes them."""
-    form = r"0[xX][0-9a-fA-F]{1,8}|[0-9]{1,18}" if base == 0 else r"[0-9]{1,18}"
-    if text is None or not re.fullmatch(form, text.strip()):
-        raise DiscoveryError(subject, f"{what} is {text!r}; expected a number")
-    return int(text, 16) if text.strip()[:2] in ("0x", "0X") else int(text)
-
-
-def _attribute(subject: str, element: Element, name: str) -> int:
-    return _number(subject, element.get(name), f"{name} of <{element.tag}>")
-
-
-def _size(subject: str, element: Element, count: str | None, what: str) -> int:
-    """Return a size in bytes, of an element that has its unit."""
-    unit = element.get("unit", "KiB")
-    if unit not in _UNITS:
-        raise DiscoveryError(subject, f"unit of {what} is {unit!r}; one of {', '.join(_UNITS)}")
-    return _number(subject, count, what) * _UNITS[unit]
+    level = [element]
+    for _ in range(MAX_DEPTH):
+        level = [child for parent in level for child in parent]
+    if level:
+        raise DiscoveryError(subject, f"expected at most {MAX_DEPTH} levels")
+    if element.tag != root:
+        raise DiscoveryError(subject, f"the root is <{element.tag}>; expected <{root}>")
+    return _Node(subject, element)
 
 
 # --- cells and CPUs -------------------------------------------------------------------------------
@@ -262,7 +268,7 @@ def _size(subject: str, element: Element, count: str | None, what: str) -> int:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _CPU:
-    """A CPU of a cell; without siblings it is offline."""
+    """A CPU of a cell; offline if it has no siblings."""
 
     id: int
     package_id: int | None
@@ -270,296 +276,239 @@ class _CPU:
     siblings: tuple[int, ...]
 
 
-class _Cells:
-    """The cells of a topology, and the cores of its CPUs."""
-
-    def __init__(self, topology: Element, findings: list[Finding]) -> None:
-        self._findings = findings
-        elements = _child(_CAPABILITIES, topology, "cells").findall("cell")
-        ids = [_attribute(_CAPABILITIES, one, "id") for one in elements]
-        by_id = dict(sorted(zip(ids, elements, strict=True), key=lambda pair: pair[0]))
-        if len(by_id) < len(ids):
-            raise DiscoveryError(_CAPABILITIES, "a <cell> comes twice")
-        cpus = {number: tuple(self._cpus(number, one)) for number, one in by_id.items()}
-        every = sorted((cpu for some in cpus.values() for cpu in some), key=lambda cpu: cpu.id)
-        self.cpus = tuple(cpu.id for cpu in every if cpu.siblings)
-        self.offline = tuple(cpu.id for cpu in every if not cpu.siblings)
-        if not self.cpus:
-            raise DiscoveryError(_CAPABILITIES, "no <cpu> with siblings; expected one CPU online")
-        self.cores = tuple(self._cores(every))
-        near = _initiators(topology)
-        self.cells = tuple(
-            self._cell(number, one, cpus[number], tuple(by_id), near)
-            for number, one in by_id.items()
-        )
-
-    def _cpus(self, number: int, cell: Element) -> Iterator[_CPU]:
-        subject = f"{_CAPABILITIES}: cell {number}"
-        for one in cell.findall("cpus/cpu"):
-            cpu = _attribute(subject, one, "id")
-            said = one.get("siblings")
-            siblings: tuple[int, ...] = ()
-            if said is not None:
-                try:
-                    siblings = CPUSet.parse(said, "siblings")
-                except InvalidInput as error:
-                    raise DiscoveryError(f"{subject}: CPU {cpu}", str(error)) from error
-            package = (
-                None if one.get("socket_id") is None else _attribute(subject, one, "socket_id")
-            )
-            core = None if one.get("core_id") is None else _attribute(subject, one, "core_id")
-            yield _CPU(cpu, package, core, siblings)
-
-    def _cores(self, every: Iterable[_CPU]) -> Iterator[Core]:
-        """Yield the cores of the online CPUs, in the order of their first CPU."""
-        online = set(self.cpus)
-        seen: set[int] = set()
-        for cpu in every:
-            if not cpu.siblings or cpu.id in seen:
-                continue
-            core = tuple(each for each in cpu.siblings if each in online and each not in seen)
-            if cpu.id not in core:
-                self._note(f"CPU {cpu.id}", "it is not among its own siblings; taken as a core")
-                core = (cpu.id,)
-            seen.update(core)
-            yield Core(cpu.package_id, cpu.core_id, core)
-
-    def _cell(
-        self,
-        number: int,
-        cell: Element,
-        cpus: tuple[_CPU, ...],
-        ids: tuple[int, ...],
-        near: Mapping[int, tuple[int, ...]],
-    ) -> NUMACell:
-        subject = f"{_CAPABILITIES}: cell {number}"
-        memory = cell.find("memory")  # libvirt leaves it out where a node has none
-        size = 0 if memory is None else _size(subject, memory, memory.text, "memory")
-        online = [cpu for cpu in cpus if cpu.siblings]
-        packages = {cpu.package_id for cpu in online}
-        return NUMACell(
-            number,
-            tuple(sorted(cpu.id for cpu in online)),
-            size,
-            pages=self._pages(number, cell, size),
-            package_id=packages.pop() if len(packages) == 1 else None,
-            distances=self._distances(number, cell, ids),
-            initiators=() if online else near.get(number, ()),
-        )
-
-    def _pages(self, number: int, cell: Element, size: int) -> tuple[Pages, ...]:
-        subject = f"{_CAPABILITIES}: cell {number}"
-        found: dict[int, int] = {}
-        for one in cell.findall("pages"):
-            page = _size(subject, one, one.get("size"), "size of <pages>")
-            found[page] = _number(subject, one.text, "count of <pages>")
-        pages = tuple(Pages(page, found[page]) for page in sorted(found) if page)
-        more = sum(one.memory_bytes for one in pages) - size
-        if more > 0:
-            self._note(f"pages of cell {number}", f"{more} bytes more than its memory; left out")
-            return ()
-        return pages
-
-    def _distances(self, number: int, cell: Element, ids: tuple[int, ...]) -> tuple[int, ...]:
-        subject = f"{_CAPABILITIES}: cell {number}"
-        said = {
-            _attribute(subject, one, "id"): _attribute(subject, one, "value")
-            for one in cell.findall("distances/sibling")
-        }
-        if said and set(said) != set(ids):
-            self._note(f"distances of cell {number}", "not one for each cell; left out")
-            return ()
-        return tuple(said[each] for each in ids if said)
-
-    def _note(self, subject: str, detail: str) -> None:
-        self._findings.append(Finding(f"{_CAPABILITIES}: {subject}", detail=detail))
-
-
-def _initiators(topology: Element) -> dict[int, tuple[int, ...]]:
-    """Return the cells that reach a memory best, by its cell: with the least latency.
-
-    Where no latencies are said, those with the most bandwidth. Only what holds of reading counts,
-    or of any access.
-    """
-    found: dict[int, dict[int, int]] = defaultdict(dict)
-    for tag, sign in (("latency", 1), ("bandwidth", -1)):
-        for one in topology.findall(f"interconnects/{tag}"):
-            if one.get("type") in ("read", "access") and one.get("cache") is None:
-                target = _attribute(_CAPABILITIES, one, "target")
-                initiator = _attribute(_CAPABILITIES, one, "initiator")
-                value = sign * _attribute(_CAPABILITIES, one, "value")
-                found[target].setdefault(initiator, value)
-        if found:
-            break
+def _cell_elements(topology: _Node) -> dict[int, _Node]:
+    cells = topology.child("cells").all("cell")
+    by_id = {cell.attribute("id"): cell.element for cell in cells}
+    if len(by_id) < len(cells):
+        raise DiscoveryError(_CAPABILITIES, "a <cell> comes twice")
     return {
-        target: tuple(sorted(one for one in values if values[one] == min(values.values())))
-        for target, values in found.items()
+        number: _Node(f"{_CAPABILITIES}: cell {number}", by_id[number]) for number in sorted(by_id)
     }
 
 
-def _huge_pages(cells: Iterable[NUMACell]) -> tuple[Pages, ...]:
-    totals: Counter[int] = Counter()
-    for pages in (pages for cell in cells for pages in cell.huge_pages):
-        totals[pages.size_bytes] += pages.total
-    return tuple(Pages(size, totals[size]) for size in sorted(totals))
+def _read_cpus(cell: _Node) -> Iterator[_CPU]:
+    for cpu in cell.all("cpus/cpu"):
+        number, text = cpu.attribute("id"), cpu.element.get("siblings")
+        try:
+            siblings = () if text is None else CPUSet.parse(text, "siblings")
+        except InvalidInput as error:
+            raise DiscoveryError(f"{cell.subject}: CPU {number}", str(error)) from error
+        package = cpu.optional_attribute("socket_id")
+        yield _CPU(number, package, cpu.optional_attribute("core_id"), siblings)
+
+
+def _cores(cpus: Iterable[_CPU], findings: list[Finding]) -> Iterator[Core]:
+    """Yield the cores of the online CPUs, in the order of their first CPU."""
+    online = {cpu.id: cpu for cpu in cpus if cpu.siblings}
+    assigned: set[int] = set()
+    for number, cpu in online.items():
+        if number in assigned:
+            continue
+        core = tuple(n for n in cpu.siblings if n in online and n not in assigned)
+        if number not in core:
+            detail = "it is not among its own siblings; taken as a core"
+            findings.append(Finding(f"{_CAPABILITIES}: CPU {number}", detail=detail))
+            core = (number,)
+        assigned.update(core)
+        yield Core(cpu.package_id, cpu.core_id, core)
+
+
+def _read_cell(
+    number: int,
+    cell: _Node,
+    cpus: tuple[_CPU, ...],
+    ids: tuple[int, ...],
+    nearest: Mapping[int, tuple[int, ...]],
+    findings: list[Finding],
+) -> NUMACell:
+    # libvirt leaves the memory out if a node has none
+    size = sum(memory.size(memory.element.text, "memory") for memory in cell.all("memory")[:1])
+    counts = {
+        pages.size(pages.element.get("size"), "size of <pages>"): pages.number(
+            pages.element.text, "count of <pages>"
+        )
+        for pages in cell.all("pages")
+    }
+    pages = tuple(Pages(size, counts[size]) for size in sorted(counts) if size)
+    surplus = sum(of_size.memory_bytes for of_size in pages) - size
+    if surplus > 0:
+        subject = f"{_CAPABILITIES}: pages of cell {number}"
+        detail = f"{surplus} bytes more than its memory; left out"
+        findings.append(Finding(subject, detail=detail))
+        pages = ()
+    distances = {
+        sibling.attribute("id"): sibling.attribute("value")
+        for sibling in cell.all("distances/sibling")
+    }
+    if distances and set(distances) != set(ids):
+        subject = f"{_CAPABILITIES}: distances of cell {number}"
+        findings.append(Finding(subject, detail="not one for each cell; left out"))
+        distances = {}
+    online = [cpu for cpu in cpus if cpu.siblings]
+    packages = {cpu.package_id for cpu in online}
+    return NUMACell(
+        number,
+        tuple(sorted(cpu.id for cpu in online)),
+        size,
+        pages=pages,
+        package_id=packages.pop() if len(packages) == 1 else None,
+        distances=tuple(distances[cell_id] for cell_id in ids if distances),
+        initiators=() if online else nearest.get(number, ()),
+    )
+
+
+def _read_initiators(topology: _Node) -> dict[int, tuple[int, ...]]:
+    """Return, by cell, the cells that reach its memory best: with the lowest latency.
+
+    Without latencies, those with the highest bandwidth. Only figures of reads or of any access
+    count.
+    """
+    figures: dict[int, dict[int, int]] = defaultdict(dict)
+    for tag, sign in (("latency", 1), ("bandwidth", -1)):
+        for access in topology.all(f"interconnects/{tag}"):
+            kind, cache = access.element.get("type"), access.element.get("cache")
+            if kind in ("read", "access") and cache is None:
+                target, initiator = access.attribute("target"), access.attribute("initiator")
+                figures[target].setdefault(initiator, sign * access.attribute("value"))
+        if figures:
+            break
+    return {
+        target: tuple(sorted(n for n in values if values[n] == min(values.values())))
+        for target, values in figures.items()
+    }
 
 
 # --- devices --------------------------------------------------------------------------------------
 
 
-def _devices(texts: Iterable[str], findings: list[Finding]) -> tuple[PCIDevice, ...]:
-    """Return the PCI devices by address, with what is made of them."""
-    every: list[tuple[str, Element]] = []
+def _read_devices(texts: Iterable[str], findings: list[Finding]) -> tuple[PCIDevice, ...]:
+    """Return the PCI devices by address, with their interfaces and vDPA devices."""
+    nodes: list[_Node] = []
     for text in texts:
         try:
-            root = _parsed(_NODE_DEVICE, text, "device")
+            node = _parse(_NODE_DEVICE, text, "device")
         except DiscoveryError as error:
             findings.append(Finding(error.name, detail=error.detail))
         else:
-            every.append((_text(root, "name") or f"{_NODE_DEVICE} {len(every)}", root))
-    made = _Made(every)
-    found: dict[str, PCIDevice] = {}
-    for name, root in every:
-        pci = _capability(root, "pci")
-        if pci is None:
+            name = node.text("name") or f"{_NODE_DEVICE} {len(nodes)}"
+            nodes.append(_Node(name, node.element))
+    interfaces, vdpa = _read_children(nodes)
+    devices: dict[str, PCIDevice] = {}
+    for node in nodes:
+        if node.capability("pci") is None:
             continue
+        name = node.subject
         try:
-            device = _device(name, root, pci, made)
+            device = _read_device(node, interfaces[name], vdpa[name])
         except DiscoveryError as error:
             findings.append(Finding(error.name, detail=error.detail))
         except InvalidInput as error:
             findings.append(Finding(name, detail=str(error)))
         else:
-            found[device.address] = device
-    split = {device.parent_address for device in found.values()}
+            devices[device.address] = device
+    parents = {device.parent_address for device in devices.values()}
     return tuple(
-        dataclasses.replace(found[address], kind=DeviceKind.PF)
-        if address in split and found[address].kind is DeviceKind.PCI
-        else found[address]
+        dataclasses.replace(devices[address], kind=DeviceKind.PF)
+        if address in parents and devices[address].kind is DeviceKind.PCI
+        else devices[address]
         # a longer domain is a larger one
-        for address in sorted(found, key=lambda address: (len(address), address))
+        for address in sorted(devices, key=lambda address: (len(address), address))
     )
 
 
-def _capability(above: Element, kind: str) -> Element | None:
-    return next((one for one in above.findall("capability") if one.get("type") == kind), None)
+def _read_children(
+    nodes: Iterable[_Node],
+) -> tuple[Mapping[str, list[NetworkInterface]], Mapping[str, list[str]]]:
+    """Return the network interfaces and the vDPA devices, by the name of their PCI device."""
+    by_name = {node.subject: node for node in nodes}
+    interfaces: dict[str, list[NetworkInterface]] = defaultdict(list)
+    vdpa: dict[str, list[str]] = defaultdict(list)
+    for node in nodes:
+        net = node.capability("net")
+        interface = None if net is None else net.text("interface")
+        if net is not None and interface is not None:
+            device = NetworkInterface(interface, net.text("address"))
+            interfaces[_pci_ancestor(node, by_name)].append(device)
+        if node.capability("vdpa") is not None:
+            vdpa[_pci_ancestor(node, by_name)].append(node.subject.removeprefix("vdpa_"))
+    return interfaces, vdpa
 
 
-class _Made:
-    """What the kernel made of PCI devices: interfaces and vDPA devices, by the device's name."""
-
-    def __init__(self, every: Iterable[tuple[str, Element]]) -> None:
-        called = dict(every)
-        self.interfaces: dict[str, list[NetworkInterface]] = defaultdict(list)
-        self.vdpa: dict[str, list[str]] = defaultdict(list)
-        for name, root in every:
-            net = _capability(root, "net")
-            interface = None if net is None else _text(net, "interface")
-            if net is not None and interface is not None:
-                below = self.interfaces[_above(root, called)]
-                below.append(NetworkInterface(interface, _text(net, "address")))
-            if _capability(root, "vdpa") is not None:
-                self.vdpa[_above(root, called)].append(name.removeprefix("vdpa_"))
-
-
-def _above(root: Element, every: Mapping[str, Element]) -> str:
-    """Return the name of the PCI device that something is below, however far; "" if of none."""
-    seen: set[str] = set()
-    name = _text(root, "parent") or ""
-    while name in every and name not in seen and _capability(every[name], "pci") is None:
-        seen.add(name)
-        name = _text(every[name], "parent") or ""
-    if name not in every and (found := re.match(_BELOW, name)):
-        return found[0]
+def _pci_ancestor(node: _Node, by_name: Mapping[str, _Node]) -> str:
+    """Return the name of the PCI device that a device is below, however far; "" if none."""
+    visited: set[str] = set()
+    name = node.text("parent") or ""
+    while name in by_name and name not in visited and by_name[name].capability("pci") is None:
+        visited.add(name)
+        name = by_name[name].text("parent") or ""
+    if name not in by_name and (match := _PCI_NAME.match(name)):
+        return match[0]
     return name
 
 
-#: The name of a PCI device.
-_BELOW = r"pci_[0-9a-f]{4,8}_[0-9a-f]{2}_[0-9a-f]{2}_[0-7]$"
-
-
-def _device(name: str, root: Element, pci: Element, made: _Made) -> PCIDevice:
-    address = _address(*(_number(name, _text(pci, part), f"<{part}>", 0) for part in _PARTS))
-    parent = _physical_function(name, pci)
-    functions = _capability(pci, "virt_functions")
-    total, count = _functions(name, functions)
-    vdpa = tuple(sorted(made.vdpa[name], key=lambda one: (len(one), one)))
-    numa = pci.find("numa")
+def _read_device(
+    node: _Node, interfaces: Iterable[NetworkInterface], vdpa: Iterable[str]
+) -> PCIDevice:
+    pci = node.capability("pci")
+    assert pci is not None, "its caller checked that"
+    address = _format_address(pci.number(pci.text(part), f"<{part}>", base=0) for part in _ADDRESS)
+    parent = None
+    if (capability := pci.capability("phys_function")) is not None:
+        function = capability.child("address")
+        parent = _format_address(function.attribute(part, base=0) for part in _ADDRESS)
+    total = count = None
+    if (capability := pci.capability("virt_functions")) is not None:
+        count = len(capability.all("address"))
+        maximum = capability.element.get("maxCount")
+        total = count if maximum is None else capability.number(maximum, "maxCount")
     if parent is not None:
         kind = DeviceKind.VDPA if vdpa else DeviceKind.VF
     else:
         kind = DeviceKind.PF if total or count else DeviceKind.PCI
+    numa = pci.element.find("numa")
+    numa_node = None
+    if numa is not None and numa.get("node") != "-1":
+        numa_node = pci.number(numa.get("node"), "node of <numa>")
+    class_id = pci.text("class")
+    if class_id is not None and not re.fullmatch(r"0x[0-9a-fA-F]{1,6}", class_id):
+        raise DiscoveryError(pci.subject, f"<class> is {class_id!r}; expected 0x and six digits")
     return PCIDevice(
         address,
-        vendor_id=_id(name, pci, "vendor"),
-        product_id=_id(name, pci, "product"),
-        class_id=_class(name, pci),
-        numa_node=None if numa is None else _node(name, numa),
+        vendor_id=_read_id(pci, "vendor"),
+        product_id=_read_id(pci, "product"),
+        class_id=_UNCLASSIFIED if class_id is None else f"{int(class_id, 16):06x}",
+        numa_node=numa_node,
         kind=kind,
         parent_address=parent,
         sriov_totalvfs=total,
         sriov_numvfs=count,
-        driver=_text(root, "driver/name"),
-        interfaces=tuple(sorted(made.interfaces[name], key=lambda one: one.name)),
-        vdpa=vdpa,
-        mediated_types=tuple(_mediated_types(name, pci)),
+        driver=node.text("driver/name"),
+        interfaces=tuple(sorted(interfaces, key=lambda interface: interface.name)),
+        vdpa=tuple(sorted(vdpa, key=lambda name: (len(name), name))),
+        mediated_types=tuple(_read_mediated_types(pci)),
     )
 
 
-_PARTS = ("domain", "bus", "slot", "function")
-
-
-def _address(domain: int, bus: int, slot: int, function: int) -> str:
+def _format_address(parts: Iterable[int]) -> str:
+    domain, bus, slot, function = parts
     return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
 
 
-def _id(subject: str, pci: Element, tag: str) -> str:
-    said = _child(subject, pci, tag).get("id") or ""
-    if not re.fullmatch(r"0x[0-9a-fA-F]{1,4}", said):
-        raise DiscoveryError(subject, f"id of <{tag}> is {said!r}; expected 0x and digits")
-    return f"{int(said, 16):04x}"
+def _read_id(pci: _Node, tag: str) -> str:
+    text = pci.child(tag).element.get("id") or ""
+    if not re.fullmatch(r"0x[0-9a-fA-F]{1,4}", text):
+        raise DiscoveryError(pci.subject, f"id of <{tag}> is {text!r}; expected 0x and digits")
+    return f"{int(text, 16):04x}"
 
 
-def _class(subject: str, pci: Element) -> str:
-    said = _text(pci, "class")
-    if said is None:
-        return _UNCLASSIFIED
-    if not re.fullmatch(r"0x[0-9a-fA-F]{1,6}", said):
-        raise DiscoveryError(subject, f"<class> is {said!r}; expected 0x and six digits")
-    return f"{int(said, 16):06x}"
-
-
-def _node(subject: str, numa: Element) -> int | None:
-    said = numa.get("node")
-    return None if said == "-1" else _number(subject, said, "node of <numa>")
-
-
-def _physical_function(subject: str, pci: Element) -> str | None:
-    """Return the address of the physical function of a virtual one, None of any other."""
-    capability = _capability(pci, "phys_function")
-    if capability is None:
-        return None
-    address = _child(subject, capability, "address")
-    parts = (_number(subject, address.get(part), f"{part} of <address>", 0) for part in _PARTS)
-    return _address(*parts)
-
-
-def _functions(subject: str, capability: Element | None) -> tuple[int | None, int | None]:
-    """Return how many virtual functions there could be, and are; None without SR-IOV."""
-    if capability is None:
-        return None, None
-    count = len(capability.findall("address"))
-    said = capability.get("maxCount")
-    return count if said is None else _number(subject, said, "maxCount"), count
-
-
-def _mediated_types(subject: str, pci: Element) -> Iterator[MediatedType]:
-    capability = _capability(pci, "mdev_types")
-    for one in () if capability is None else capability.findall("type"):
-        left = _text(one, "availableInstances")
+def _read_mediated_types(pci: _Node) -> Iterator[MediatedType]:
+    capability = pci.capability("mdev_types")
+    for kind in () if capability is None else capability.all("type"):
+        count = kind.text("availableInstances")
+        available = None if count is None else kind.number(count, "<availableInstances>")
         yield MediatedType(
-            id=one.get("id") or "",
-            name=_text(one, "name"),
-            available=None if left is None else _number(subject, left, "<availableInstances>"),
-            device_api=_text(one, "deviceAPI"),
+            id=kind.element.get("id") or "",
+            name=kind.text("name"),
+            available=available,
+            device_api=kind.text("deviceAPI"),
         )

@@ -264,7 +264,7 @@ REFUSED = {
     "an entity bomb": (BOMB, "line 2: no document type"),
     "an external entity": (EXTERNAL, "line 1: no document type"),
     "a known entity that is none": ("<capabilities>&x;</capabilities>", "line 1: undefined entity"),
-    "levels": ("<a>" * 70, "at most 64 levels"),
+    "levels": ("<a>" * 70 + "</a>" * 70, "at most 64 levels"),
     "another document": ("<domainCapabilities/>", "the root is <domainCapabilities>"),
     "no host": ("<capabilities/>", "no <host> in <capabilities>"),
     "no topology": ("<capabilities><host/></capabilities>", "no <topology> in <host>"),
