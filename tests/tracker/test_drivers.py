@@ -36,7 +36,7 @@ from resource_objects.host.tracker.drivers import (
     drivers,
     make_driver,
 )
-from resource_objects.host.tracker.drivers.baremetal import class_of
+from resource_objects.host.tracker.drivers.baremetal import node_class
 from resource_objects.host.tracker.drivers.machine import merge_discovered
 from resource_objects.host.tracker.extending import ExtendedDriver
 from resource_objects.providers import diff
@@ -622,13 +622,13 @@ CLASSES = {
 
 @pytest.mark.parametrize("name", CLASSES)
 def test_a_class_is_named_as_nova_names_it(name: str) -> None:
-    assert class_of(name) == CLASSES[name]
+    assert node_class(name) == CLASSES[name]
 
 
 @pytest.mark.parametrize("name", ["", None, 7, "x" * 255])
 def test_what_is_no_resource_class_is_refused(name: Any) -> None:
     with pytest.raises(InvalidInput, match="resource class"):
-        class_of(name)
+        node_class(name)
 
 
 def test_resource_classes_that_become_the_same_are_told() -> None:

@@ -1,14 +1,12 @@
-"""Resources that a site adds to the hosts of an agent, without touching its driver.
+"""Resources that a site adds to the hosts of an agent, without a change of its driver.
 
-The extensible-resource-tracking specification of Nova let a plug-in account for a resource of its
-own, and kept it as free-form keys of a JSON column, where an exception of one plug-in was logged
-and forgotten. Here a plug-in says one thing, how much there is on a host, as inventories like any
-others. The rest is there already: what is in the ledger is claimed, limited, searched for, shown
-and explained, whatever its name.
+Nova's specification of an extensible resource tracker let a plug-in account for a resource of its
+own, stored it in a JSON column, and logged the exceptions of plug-ins. Here a plug-in only reports
+inventories. The ledger claims, limits, searches and explains them like any other class.
 
-A plug-in is a subclass of :class:`HostResource`, or of :class:`PooledResource` for what several
-hosts share, declared by a distribution in the stevedore namespace
-``resource_objects.host_resources``, and named by the agent::
+A plug-in is a subclass of :class:`HostResource`, or of :class:`PooledResource` for resources that
+hosts share. A distribution declares it in the stevedore namespace
+``resource_objects.host_resources``, and the agent names it::
 
     [options.entry_points]
     resource_objects.host_resources =
@@ -17,9 +15,9 @@ hosts share, declared by a distribution in the stevedore namespace
 
     ResourceTracker(ledger, ExtendedDriver(driver, ["entitlement", "power"]))
 
-A plug-in that fails is named in a finding. What it said last stays as it was; everything else of
-the host is kept in step. So is one that says a class that the driver gives the host itself: what
-the driver says counts.
+A plug-in that fails is a warning about the host. Its inventories stay as they were, and the rest of
+the host is in step. If the driver reports a class of a plug-in for the host itself, the plug-in is
+a warning too, and the report of the driver counts.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ _R = TypeVar("_R")
 
 
 class HostResource(abc.ABC):
-    """How much of some resources there is on each host, configured or discovered.
+    """Reports the inventories of some classes for each host.
 
     >>> class Entitlement(HostResource):
     ...     resource_classes = ("CUSTOM_CPU_ENTITLEMENT",)
@@ -55,19 +53,19 @@ class HostResource(abc.ABC):
     CUSTOM_CPU_ENTITLEMENT=3200:step_size=100
     """
 
-    #: the classes that it says, all of them; no other plug-in of an agent, nor its driver, says one
+    #: all classes of the plug-in; no other plug-in and no driver of the agent reports them
     resource_classes: Collection[str] = ()
 
     @abc.abstractmethod
     def inventories(self, host: str) -> Any:
-        """Return what a host has of the classes: what ``Inventories`` takes, such as ``""``."""
+        """Return the inventories of a host as ``Inventories`` accepts them; ``""`` for none."""
 
 
 class PooledResource(abc.ABC):
-    """How much of some resources there is in pools, and which hosts each pool gives to.
+    """Reports the inventories of pools, and the pool of each host.
 
-    A pool is tracked as a host is: an :class:`ExtendedDriver` names it beside the hosts that it
-    gives to, and makes those members of an aggregate that is called like it.
+    A pool is tracked like a host: an :class:`ExtendedDriver` names it, and makes its hosts members
+    of the aggregate with the name of the pool.
 
     >>> class Power(PooledResource):
     ...     resource_classes = ("CUSTOM_WATT",)
@@ -84,26 +82,27 @@ class PooledResource(abc.ABC):
     ['h1', 'h2', 'h3', 'rack-1']
     """
 
-    #: the classes that its pools give, all of them; no other plug-in of an agent says one
+    #: all classes of the pools; no other plug-in of the agent reports them
     resource_classes: Collection[str] = ()
 
     @abc.abstractmethod
     def pools(self) -> Mapping[str, Any]:
-        """Return all pools there are: ``{name: what Inventories takes}``; no host has such a name.
+        """Return all pools, ``{name: inventories}``; no host has the name of a pool.
 
-        Of these, those are tracked that give to a host of the agent.
+        The pools of the agent's hosts are tracked.
         """
 
     @abc.abstractmethod
     def pool_of(self, host: str) -> str | None:
-        """Return the pool that gives to a host, None if none does."""
+        """Return the pool of a host, None if it has none."""
 
 
 @dataclasses.dataclass(frozen=True)
-class _Extended:
-    """What a driver says of a host, and what each plug-in does; None: it failed.
+class _Report:
+    """The report of the driver about a host, and those of the plug-ins by name.
 
-    ``pools`` says of each plug-in that has pools which one gives to the host, and which it has.
+    ``added`` are the inventories, None of a plug-in that failed. ``pools`` are the pool of the host
+    and the names of all pools.
     """
 
     available: Any
@@ -111,28 +110,28 @@ class _Extended:
     pools: Mapping[str, tuple[str | None, frozenset[str]]]
 
 
-def _handed_on(
+def _delegated(
     method: Callable[Concatenate[Driver, _P], _R],
 ) -> Callable[Concatenate[ExtendedDriver, _P], _R]:
-    """Return a method of a driver that asks the one which is extended; not about a pool."""
+    """Return a method that calls the extended driver; for a pool it calls the default."""
 
     @functools.wraps(method)
-    def asked(self: ExtendedDriver, /, *args: _P.args, **said: _P.kwargs) -> _R:
-        host = args[0] if args else said.get("host")
+    def call(self: ExtendedDriver, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        host = args[0] if args else kwargs.get("host")
         if isinstance(host, str) and self._is_pool(host):
-            return method(self, *args, **said)
-        answer: _R = getattr(self._driver, method.__name__)(*args, **said)
-        return answer
+            return method(self, *args, **kwargs)
+        result: _R = getattr(self._driver, method.__name__)(*args, **kwargs)
+        return result
 
-    return asked
+    return call
 
 
 class ExtendedDriver(Driver):
-    """A driver, and resources that a site adds to the root of each of its hosts, or to pools.
+    """A driver, with the resources that plug-ins of a site add to its hosts and to pools.
 
     :param resources: names of plug-ins, or objects
-    :raises PluginError: if there is no plug-in of a name, it does not load, or is none
-    :raises InvalidInput: if two say the same class
+    :raises PluginError: if there is no plug-in of a name, or it cannot be imported or made
+    :raises InvalidInput: if two plug-ins report the same class
 
     >>> class Lab(Driver):
     ...     def hosts(self):
@@ -153,208 +152,189 @@ class ExtendedDriver(Driver):
         self, driver: Driver, resources: Iterable[str | HostResource | PooledResource]
     ) -> None:
         self._driver = driver
-        every: dict[str, HostResource | PooledResource] = {}
-        for name, one in map(_loaded, resources):
-            if name in every:
-                raise InvalidInput(
-                    "repetition", "host resources", name, "each plug-in once, by a name of its own"
-                )
-            every[name] = one
-        self._classes: dict[str, tuple[str, ...]] = {}
-        owners: dict[str, str] = {}
-        for name, one in every.items():
-            said = tuple(map(names.resource_class_name, one.resource_classes))
-            for kind in said:
-                if kind in owners:
-                    raise InvalidInput(
-                        "repetition", "host resources", kind, f"one of {owners[kind]} and {name}"
-                    )
-                owners[kind] = name
-            self._classes[name] = said
-        self._resources = {n: one for n, one in every.items() if isinstance(one, HostResource)}
-        self._pools = {
-            name: _Pools(name, one, functools.partial(self._said, name))
-            for name, one in every.items()
-            if isinstance(one, PooledResource)
-        }
-        self._wrong: dict[str, tuple[PluginError, ...]] = {}  # plug-ins that failed, by host
-        self._replaced: dict[str, tuple[PluginError, ...]] = {}  # that said what the driver says
+        self._classes: dict[str, tuple[str, ...]] = {}  # by plug-in
+        self._resources: dict[str, HostResource] = {}
+        self._pools: dict[str, _Pools] = {}
+        plugin_of: dict[str, str] = {}
+        for name, plugin in map(_load, resources):
+            if name in self._classes:
+                expected = "each plug-in once, by a name of its own"
+                raise InvalidInput("repetition", "host resources", name, expected)
+            classes = tuple(map(names.resource_class_name, plugin.resource_classes))
+            for resource_class in classes:
+                other = plugin_of.setdefault(resource_class, name)
+                if other != name or classes.count(resource_class) > 1:
+                    expected = f"one of {other} and {name}"
+                    raise InvalidInput("repetition", "host resources", resource_class, expected)
+            self._classes[name] = classes
+            if isinstance(plugin, HostResource):
+                self._resources[name] = plugin
+            else:
+                self._pools[name] = _Pools(name, plugin, functools.partial(self._checked, name))
+        self._failed: dict[str, list[PluginError]] = {}  # by host
+        self._overruled: dict[str, list[PluginError]] = {}  # by the driver, by host
 
     def hosts(self) -> Iterable[str]:
-        found = list(self._driver.hosts())
+        hosts = list(self._driver.hosts())
         for pools in self._pools.values():
-            pools.look(found)
-        named = (pool for pools in self._pools.values() for pool in pools.given)
-        return list(found) if not self._pools else [*found, *dict.fromkeys(named)]
+            pools.read(hosts)
+        tracked = (pool for pools in self._pools.values() for pool in pools.tracked)
+        return [*hosts, *dict.fromkeys(tracked)] if self._pools else hosts
 
     def _is_pool(self, host: str) -> bool:
-        if any(not pools.was_asked for pools in self._pools.values()):
+        if any(not pools.is_read for pools in self._pools.values()):
             self.hosts()
-        return any(host in pools.given for pools in self._pools.values())
+        return any(host in pools.tracked for pools in self._pools.values())
 
     def get_available_resource(self, host: str) -> Any:
         if self._is_pool(host):
-            return self._extended(host, None)
+            return self._report(host, None)
         available = self._driver.get_available_resource(host)
-        return None if available is None else self._extended(host, available)
+        return None if available is None else self._report(host, available)
 
-    def _extended(self, host: str, available: Any) -> _Extended:
-        """Ask all plug-ins, and keep in mind which of them failed."""
+    def _report(self, host: str, available: Any) -> _Report:
+        """Ask all plug-ins, and record the failed ones."""
         added: dict[str, Inventories | None] = {}
         joined: dict[str, tuple[str | None, frozenset[str]]] = {}
-        wrong: list[PluginError] = []
+        failed: list[PluginError] = []
         is_pool = self._is_pool(host)
-        for name, one in self._resources.items() if not is_pool else ():
+        for name, plugin in self._resources.items() if not is_pool else ():
             try:
-                added[name] = self._said(name, one.inventories(host))
-            except Exception as error:  # a plug-in may fail in any way: it is told with its host
+                added[name] = self._checked(name, plugin.inventories(host))
+            except Exception as error:  # a plug-in may fail in any way: a warning names its host
                 added[name] = None
-                wrong.append(_failed(name, error))
+                failed.append(_failure(name, error))
         for name, pools in self._pools.items():
-            wrong += pools.wrong(host)
-            if host in pools.given:
-                added[name] = pools.given[host]
-            elif host in pools.of and not is_pool:
-                joined[name] = pools.of[host], pools.every
-        self._wrong[host] = tuple(wrong)
-        return _Extended(available, added, joined)
+            if failure := pools.failure or pools.failures.get(host):
+                failed.append(failure)
+            if host in pools.tracked:
+                added[name] = pools.tracked[host]
+            elif host in pools.pool_of and not is_pool:
+                joined[name] = pools.pool_of[host], pools.names
+        self._failed[host] = failed
+        return _Report(available, added, joined)
 
-    def _said(self, name: str, given: Any) -> Inventories:
-        """Return what a plug-in says, of its own classes only."""
-        found = Inventories(given)
-        for kind, _ in found.by_name():
-            if kind not in self._classes[name]:
-                expected = ", ".join(self._classes[name]) or "none"
-                raise InvalidInput("value", "resource class", kind, f"one of its own: {expected}")
-        return found
+    def _checked(self, plugin: str, value: Any) -> Inventories:
+        """Return the inventories of a plug-in, if all are of its classes."""
+        inventories = Inventories(value)
+        for name, _ in inventories.by_name():
+            if name not in self._classes[plugin]:
+                expected = ", ".join(self._classes[plugin]) or "none"
+                raise InvalidInput("value", "resource class", name, f"one of its own: {expected}")
+        return inventories
 
     def update_provider_tree(self, tree: Provider, available: Any) -> Iterable[Move] | None:
-        if available is None:
-            available = self._extended(tree.name, None)
+        report: _Report = self._report(tree.name, None) if available is None else available
         is_pool = self._is_pool(tree.name)
-        kept = dict(tree.inventories.by_name())
-        there = self._pools if is_pool else self._resources
-        own = {kind: name for name in there for kind in self._classes[name]}
-        # without what plug-ins said, so that what is there afterwards is the driver's own
-        left = {kind: one for kind, one in kept.items() if kind not in own}
-        if len(left) < len(kept):
-            tree.update(inventories=Inventories(left))
-        moves = None
-        if not is_pool:
-            moves = self._driver.update_provider_tree(tree, available.available)
-        found: dict[str, Any] = dict(tree.inventories.by_name())
-        self._replaced[tree.name] = tuple(
-            PluginError(NAMESPACE, own[kind], f"{kind} is what the driver of {tree.name} says")
-            for kind in sorted(own.keys() & found.keys())
-        )
-        for name, said in available.added.items():
-            now = kept if said is None else dict(said.by_name())
-            found = {**{kind: now[kind] for kind in self._classes[name] if kind in now}, **found}
-        tree.update(inventories=Inventories(found))
-        _join(tree, available.pools, is_pool=is_pool)
+        stored = dict(tree.inventories.by_name())
+        plugins = self._pools if is_pool else self._resources
+        plugin_of = {name: plugin for plugin in plugins for name in self._classes[plugin]}
+        # without the classes of plug-ins, so that the classes after the call are the driver's
+        others = {name: one for name, one in stored.items() if name not in plugin_of}
+        if len(others) < len(stored):
+            tree.update(inventories=Inventories(others))
+        moves = None if is_pool else self._driver.update_provider_tree(tree, report.available)
+        total: dict[str, Any] = dict(tree.inventories.by_name())
+        self._overruled[tree.name] = [
+            PluginError(
+                NAMESPACE, plugin_of[name], f"the driver reports {name} of {tree.name} itself"
+            )
+            for name in sorted(plugin_of.keys() & total.keys())
+        ]
+        for plugin, inventories in report.added.items():
+            now = stored if inventories is None else dict(inventories.by_name())
+            own = {name: now[name] for name in self._classes[plugin] if name in now}
+            total = {**own, **total}
+        tree.update(inventories=Inventories(total))
+        aggregates = set(tree.aggregates or ())
+        if is_pool:
+            aggregates.add(tree.name)
+            tree.update(traits={*tree.traits, SHARES})
+        for pool, pool_names in report.pools.values():
+            aggregates = (aggregates - pool_names) | ({pool} if pool else set())
+        if aggregates != set(tree.aggregates or ()):
+            tree.update(aggregates=aggregates)
         return moves
 
     def warnings(self, host: str) -> Iterator[ResourceObjectsError]:
         if not self._is_pool(host):
             yield from self._driver.warnings(host)
-        yield from self._wrong.get(host, ())
-        yield from self._replaced.get(host, ())
+        yield from self._failed.get(host, ())
+        yield from self._overruled.get(host, ())
 
-    # what else a driver says is what the one that is extended says
-    identity = _handed_on(Driver.identity)
-    is_renamed = _handed_on(Driver.is_renamed)
-    invalid_inventories = _handed_on(Driver.invalid_inventories)
-    overhead = _handed_on(Driver.overhead)
-    admit = _handed_on(Driver.admit)
-    consumers = _handed_on(Driver.consumers)
-    statistics = _handed_on(Driver.statistics)
+    identity = _delegated(Driver.identity)
+    is_renamed = _delegated(Driver.is_renamed)
+    invalid_inventories = _delegated(Driver.invalid_inventories)
+    overhead = _delegated(Driver.overhead)
+    admit = _delegated(Driver.admit)
+    consumers = _delegated(Driver.consumers)
+    statistics = _delegated(Driver.statistics)
 
 
 class _Pools:
-    """What a plug-in says of its pools, as it was asked last."""
+    """The pools of a plug-in, as it reported them last.
+
+    :param checked: checks the inventories of a pool
+    """
 
     def __init__(
-        self, name: str, resource: PooledResource, said: Callable[[Any], Inventories]
+        self, name: str, plugin: PooledResource, checked: Callable[[Any], Inventories]
     ) -> None:
-        """:param said: reads what a pool has"""
         self._name = name
-        self._resource = resource
-        self._said = said
-        self._failed: PluginError | None = None
-        self._failed_for: dict[str, PluginError] = {}  # by host
-        self.was_asked = False
-        #: the names of all its pools, those that it had before too
-        self.every: frozenset[str] = frozenset()
-        #: what each pool has that gives to a host of the agent; None: nobody could say it
-        self.given: dict[str, Inventories | None] = {}
-        #: the pool of each host for which that could be said
-        self.of: dict[str, str | None] = {}
+        self._plugin = plugin
+        self._checked = checked
+        self.is_read = False
+        self.failure: PluginError | None = None
+        self.failures: dict[str, PluginError] = {}  #: by host
+        self.names = frozenset[str]()  #: all names, also the previous ones, which hosts leave
+        #: the inventories of each pool of a host of the agent, None if the plug-in failed
+        self.tracked: dict[str, Inventories | None] = {}
+        self.pool_of: dict[str, str | None] = {}  #: by host, without failures
 
-    def look(self, hosts: Collection[str]) -> None:
-        """Ask which pools there are, and to which of some hosts they give."""
-        self.was_asked, self._failed, self.of, self._failed_for = True, None, {}, {}
+    def read(self, hosts: Collection[str]) -> None:
+        """Ask for the pools, and for the pool of each host."""
+        self.is_read, self.failure, self.pool_of, self.failures = True, None, {}, {}
         try:
-            found = {
-                names.provider_name(pool): self._said(given)
-                for pool, given in self._resource.pools().items()
+            pools = {
+                names.provider_name(pool): self._checked(inventories)
+                for pool, inventories in self._plugin.pools().items()
             }
-            for name in found.keys() & set(hosts):
+            for name in pools.keys() & set(hosts):
                 raise InvalidInput("value", "pool", name, "a name that no host of the driver has")
-        except Exception as error:  # a plug-in may fail in any way: it is told with each host
-            self._failed = _failed(self._name, error)
-            self.given = dict.fromkeys(self.given)
+        except Exception as error:  # a plug-in may fail in any way: a warning names each host
+            self.failure = _failure(self._name, error)
+            self.tracked = dict.fromkeys(self.tracked)
             return
-        self.every |= frozenset(found)  # hosts leave also those that are named no more
+        self.names |= frozenset(pools)
         for host in hosts:
             try:
-                self.of[host] = self._pool_of(host, found)
-            except Exception as error:  # so here
-                self._failed_for[host] = _failed(self._name, error)
-        there = set(self.of.values())
-        self.given = {pool: one for pool, one in found.items() if pool in there}
-
-    def _pool_of(self, host: str, found: Collection[str]) -> str | None:
-        pool = self._resource.pool_of(host)
-        if pool is not None and pool not in found:
-            expected = f"one of its pools: {', '.join(sorted(found)) or 'none'}"
-            raise InvalidInput("value", "pool", pool, expected)
-        return pool
-
-    def wrong(self, host: str) -> list[PluginError]:
-        """Return why it could not be said what is of a host, or of a pool."""
-        failed = self._failed or self._failed_for.get(host)
-        return [] if failed is None else [failed]
+                pool = self._plugin.pool_of(host)
+                if pool is not None and pool not in pools:
+                    expected = f"one of its pools: {', '.join(sorted(pools)) or 'none'}"
+                    raise InvalidInput("value", "pool", pool, expected)
+                self.pool_of[host] = pool
+            except Exception as error:  # a plug-in may fail in any way: a warning names the host
+                self.failures[host] = _failure(self._name, error)
+        used = set(self.pool_of.values())
+        self.tracked = {pool: one for pool, one in pools.items() if pool in used}
 
 
-def _join(
-    tree: Provider, pools: Mapping[str, tuple[str | None, frozenset[str]]], *, is_pool: bool
-) -> None:
-    """Let a pool share what it has, and a host be given it by those that are its own."""
-    if is_pool:
-        aggregates = {*(tree.aggregates or ()), tree.name}
-        tree.update(traits={*tree.traits, SHARES}, aggregates=aggregates)
-    for pool, every in pools.values():
-        aggregates = set(tree.aggregates or ()) - every | ({pool} if pool else set())
-        if aggregates != set(tree.aggregates or ()):
-            tree.update(aggregates=aggregates)
-
-
-def _loaded(
-    given: str | HostResource | PooledResource,
+def _load(
+    plugin: str | HostResource | PooledResource,
 ) -> tuple[str, HostResource | PooledResource]:
-    """Return a plug-in with the name that findings call it by."""
-    name = given if isinstance(given, str) else type(given).__name__
-    made = plugins.load(NAMESPACE, name) if isinstance(given, str) else given
+    """Return a plug-in with its name in warnings."""
+    name = plugin if isinstance(plugin, str) else type(plugin).__name__
+    made = plugins.load(NAMESPACE, name) if isinstance(plugin, str) else plugin
     if isinstance(made, type):
         try:
             made = made()
-        except Exception as error:  # a plug-in may fail in any way: it is named with its reason
-            raise _failed(name, error) from error
+        except Exception as error:  # a plug-in may fail in any way: the error names it
+            raise _failure(name, error) from error
     if not isinstance(made, HostResource | PooledResource):
         expected = "no HostResource or PooledResource"
         raise PluginError(NAMESPACE, name, f"it is a {type(made).__name__}, {expected}")
     return name, made
 
 
-def _failed(name: str, error: Exception) -> PluginError:
+def _failure(name: str, error: Exception) -> PluginError:
     return PluginError(NAMESPACE, name, f"{type(error).__name__}: {error}")

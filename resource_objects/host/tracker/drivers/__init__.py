@@ -1,18 +1,18 @@
-"""Worked drivers: what an agent says of its hosts, ready to use and to read.
+"""Drivers that are ready to use, and by name.
 
-A driver is a class, or anything that returns a :class:`~resource_objects.host.tracker.Driver`,
-declared in the stevedore namespace ``resource_objects.drivers``::
+A driver is a subclass of :class:`~resource_objects.host.tracker.Driver`, or a callable that returns
+one, declared in the stevedore namespace ``resource_objects.drivers``::
 
     [options.entry_points]
     resource_objects.drivers =
         mylab = mylab.agent:LabDriver
 
-The library ships three, each loaded when it is first used:
+The library has three, each imported at its first use:
 
 ==================  ===============================================================================
-``machine``         MachineDriver: the machine this runs on, or any that discovery reads
-``libvirt``         LibvirtDriver: a compute host, as libvirt tells it in XML
-``baremetal``       BareMetalDriver: thousands of machines, each given out whole
+``machine``         MachineDriver: this machine, or any other that discovery reads
+``libvirt``         LibvirtDriver: a compute host, described by the XML of libvirt
+``baremetal``       BareMetalDriver: thousands of machines, each allocated as a whole
 ==================  ===============================================================================
 
     >>> drivers()
@@ -44,7 +44,7 @@ _HOME = {
     "MachineDriver": "machine",
 }
 
-__all__ = [  # noqa: PLE0604  # the first are computed, so that no name is said twice
+__all__ = [  # noqa: PLE0604  # the first are computed, so that no name is repeated
     *sorted(_HOME),
     "NAMESPACE",
     "drivers",
@@ -55,24 +55,25 @@ NAMESPACE = "resource_objects.drivers"
 
 
 def drivers() -> list[str]:
-    """Return the names of the drivers there are, without loading them."""
+    """Return the names of the declared drivers, without importing them."""
     return plugins.names(NAMESPACE)
 
 
 def make_driver(name: str, /, **options: Any) -> Driver:
-    """Return a driver by its name; ``options`` go to it.
+    """Return a driver by its name.
 
     >>> make_driver("baremetal", nodes=[], sockets=2)
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidInput: options of driver baremetal: got {'nodes': [], ...
 
-    :raises PluginError: if there is no driver of that name (the known ones are named), it does not
-        load, it cannot be called, or what it returns is no driver
-    :raises InvalidInput: if it takes no such options
+    :param options: the options of the driver
+    :raises PluginError: if there is no driver of that name, with the known names; if it cannot be
+        imported or called, or returns no driver
+    :raises InvalidInput: for options that the driver does not have
     """
-    kind: Any = Driver  # of a type mypy wants one that can be made, not only asked about
-    made: Driver = plugins.make(NAMESPACE, name, kind, options, what="driver")
-    return made
+    kind: Any = Driver  # the parameter of plugins.make is a type that can be called
+    driver: Driver = plugins.make(NAMESPACE, name, kind, options, what="driver")
+    return driver
 
 
 __getattr__, __dir__ = lazily(globals(), _HOME)

@@ -1,24 +1,23 @@
-"""A driver for machines that are given out whole: one agent, thousands of hosts.
+"""A driver for machines that are allocated as a whole: one agent, thousands of hosts.
 
-Each host is one provider with one unit of one class, ``CUSTOM_<CLASS>=1``, named after the node's
-resource class as Nova names it (:func:`class_of`). The rules are those of Nova's driver for Ironic:
+Each host is one provider with one unit of one class, ``CUSTOM_<CLASS>=1``, named after the resource
+class of the node (:func:`node_class`). The rules are those of Nova's driver for Ironic:
 
-* A node that is not available is reserved: the unit is there and nobody gets it. Available is a
-  node in the state ``available`` (or in none: who knows no states), not in maintenance, and not in
-  power state ``error``. So it is reserved while it is cleaned, and can be had again after that.
-* A node with an instance is not reserved while somebody holds the unit: whoever has the instance
-  (:meth:`BareMetalDriver.consumers` says who that is). If nobody holds it, it is reserved, and
-  drift tells of the instance. With ``reserve_in_use`` it is, as in Nova
-  since 2023.1: then a node that is given back is not given out again before a look at it finds it
-  available. The price is that the ledger shows more use than capacity for each node in use. An
-  agent does without it that looks at a host just before it gives back what was held there.
-* A node has the traits that it says. Of others stay those of the families ``COMPUTE_``, ``MISC_``
-  and ``OWNER_``, which are about services and not about the machine.
+* The unit of a node that is not available is reserved. A node is available in the provision state
+  ``available`` (or None, if its service has no states), out of maintenance, and not in the power
+  state ``error``. So it is reserved while it is cleaned, and available afterwards.
+* The unit of a node with an instance is not reserved while it is allocated:
+  :meth:`BareMetalDriver.consumers` reports the consumer. If it is not allocated, it is reserved,
+  and drift reports the instance. With ``reserve_in_use`` it is always reserved, as in Nova since
+  2023.1: then a node that is released is not allocated again before an update finds it available.
+  But the ledger shows usage above the capacity for each node in use. An agent that updates a host
+  just before it releases the unit needs no ``reserve_in_use``.
+* A node has the traits that its service reports. Of other traits, the families ``COMPUTE_``,
+  ``MISC_`` and ``OWNER_`` stay, which concern services and not the machine.
 
-Which agent has which nodes is not decided here (Nova uses a hash ring): a node that an agent names
-no more stays in the ledger as it is, and the agent that names it next finds it by its name. While
-two name it, both write the same. A node that is called otherwise is found by its uuid, and its
-host renamed.
+The driver does not decide which agent has which nodes (Nova uses a hash ring). A node that an agent
+no longer names stays in the ledger, and the next agent finds it by its name. While two agents name
+it, both write the same. A node with a new name is found by its uuid, and its host is renamed.
 
 Source: ``nova/virt/ironic/driver.py``, ``update_provider_tree``, of Nova 2023.1 and later.
 """
@@ -40,40 +39,39 @@ from resource_objects.providers import Provider
 from resource_objects.resources import Inventories
 from resource_objects.resources.traits import known_traits
 
-__all__ = ["BareMetalDriver", "BareMetalNode", "class_of"]
+__all__ = ["BareMetalDriver", "BareMetalNode", "node_class"]
 
-#: Provision states in which a node can be given out; None of who knows no states.
-_GOOD_STATES = ("available", None)
-_BAD_POWER = ("error",)
-#: Families of traits that are not the node's to say.
-_OF_OTHERS = ("COMPUTE_", "MISC_", "OWNER_")
+#: The provision states in which a node is available.
+_AVAILABLE = ("available", None)
+#: Families of traits that do not concern the machine.
+_FOREIGN_TRAITS = ("COMPUTE_", "MISC_", "OWNER_")
 
 
-def class_of(resource_class: str) -> str:
-    """Return the class that nodes of a resource class are counted in.
+def node_class(resource_class: str) -> str:
+    """Return the class of the inventory of nodes of a resource class.
 
-    Each run of what is neither a letter of ASCII nor a digit becomes one underscore, then all is
-    upper case; a name that begins with ``CUSTOM_`` gets another (``normalize_name`` of
+    Each run of other characters than ASCII letters and digits becomes one underscore, and letters
+    upper case; a name that begins with ``CUSTOM_`` gets another one (``normalize_name`` of
     os-resource-classes, as Nova and Ironic use it).
 
-    >>> class_of("baremetal.gold-2")
+    >>> node_class("baremetal.gold-2")
     'CUSTOM_BAREMETAL_GOLD_2'
 
-    :raises InvalidInput: if it is too long; if it is no text, or empty
+    :raises InvalidInput: if it is no text, empty or too long
     """
     if not isinstance(resource_class, str) or not resource_class:
         raise InvalidInput(
             "value", "resource class of a node", resource_class, "a name such as gold"
         )
-    made = os_resource_classes.normalize_name(resource_class)  # type: ignore[no-untyped-call]
-    return names.resource_class_name(made)
+    name = os_resource_classes.normalize_name(resource_class)  # type: ignore[no-untyped-call]
+    return names.resource_class_name(name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class BareMetalNode:
-    """A machine that is given out whole, with what its own service says of it.
+    """A machine that is allocated as a whole, as its own service describes it.
 
-    The fields are those of Ironic's API. :meth:`of` takes what its clients return.
+    The fields are those of Ironic's API. :meth:`of` accepts the results of its clients.
 
     >>> node = BareMetalNode(uuid="6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e", resource_class="gold")
     >>> node.host, node.is_available
@@ -91,7 +89,7 @@ class BareMetalNode:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "uuid", names.uuid_text(self.uuid))
-        class_of(self.resource_class)
+        node_class(self.resource_class)
         if self.name is not None:
             names.provider_name(self.name)
         for field in ("provision_state", "power_state", "instance_uuid"):
@@ -105,51 +103,48 @@ class BareMetalNode:
         object.__setattr__(self, "traits", known_traits(self.traits))
 
     @classmethod
-    def of(cls, given: Any) -> Self:
+    def of(cls, value: Any) -> Self:
         """Return a node as Ironic's API or one of its clients describes it.
 
-        :param given: a mapping, or an object with such attributes; more than the fields do not
-            matter. An empty text is none
-        :raises InvalidInput: if it has no uuid or no resource class, or what it has is none
+        :param value: a mapping, or an object with such attributes; other fields are ignored, and
+            empty text means none
+        :raises InvalidInput: if it has no uuid or no resource class, or a field is invalid
 
         >>> BareMetalNode.of({"uuid": "6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e", "name": "lab-0",
         ...                   "resource_class": "gold", "provision_state": "clean wait"}).host
         'lab-0'
         """
-        if isinstance(given, cls):
-            return given
-        every = {field.name: _said(given, field.name) for field in dataclasses.fields(cls)}
-        said = {name: value for name, value in every.items() if value not in (None, "")}
-        for needed in ("uuid", "resource_class"):
-            if needed not in said:
-                who = said.get("name") or said.get("uuid") or given
-                raise InvalidInput("value", f"{needed} of node {who}", None, "one: nodes have it")
-        return cls(**said)
+        if isinstance(value, cls):
+            return value
+        fields = {field.name: _field(value, field.name) for field in dataclasses.fields(cls)}
+        present = {name: field for name, field in fields.items() if field not in (None, "")}
+        for required in ("uuid", "resource_class"):
+            if required not in present:
+                node = present.get("name") or present.get("uuid") or value
+                raise InvalidInput("value", f"{required} of node {node}", None, "a value")
+        return cls(**present)
 
     @property
     def host(self) -> str:
-        """The name of its provider: its own, or the uuid of one that has none."""
+        """The name of its provider: the name of the node, or its uuid if it has no name."""
         return self.name or self.uuid
 
     @property
     def is_available(self) -> bool:
-        """Whether its own service would give it out."""
-        return (
-            self.provision_state in _GOOD_STATES
-            and self.power_state not in _BAD_POWER
-            and not self.maintenance
-        )
+        """True if the service of the node would allocate it."""
+        is_good = self.provision_state in _AVAILABLE and self.power_state != "error"
+        return is_good and not self.maintenance
 
 
-#: What yields the nodes of an agent: asked at each look.
+#: The nodes of an agent, or a callable that returns them for each update.
 Nodes = Callable[[], Iterable[Any]] | Iterable[Any]
 
 
 class BareMetalDriver(Driver):
-    """Says of each node of an agent that it is one unit of its class, and whether it can be had.
+    """Reports each node of an agent as one unit of its class, and whether it is available.
 
-    :param nodes: the nodes, or a callable that returns them at each look: as
-        :meth:`BareMetalNode.of` takes them
+    :param nodes: the nodes, in any form of :meth:`BareMetalNode.of`, or a callable that returns
+        them for each update
     :param reserve_in_use: whether a node with an instance is reserved too
 
     >>> nodes = [{"uuid": "6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e", "name": "lab-0",
@@ -166,124 +161,119 @@ class BareMetalDriver(Driver):
             raise InvalidInput(
                 "value", "nodes", nodes, "a list of nodes, or a callable that returns one"
             )
-        self._nodes = nodes if callable(nodes) else tuple(nodes)
+        self._read = nodes if callable(nodes) else lambda nodes=tuple(nodes): nodes
         self._reserve_in_use = reserve_in_use
-        self._known: Mapping[str, BareMetalNode | InvalidInput] | None = None
-        self._alike: Mapping[str, InvalidInput] = {}
+        self._nodes: Mapping[str, BareMetalNode | InvalidInput] | None = None
+        self._ambiguous: Mapping[str, InvalidInput] = {}
 
     def hosts(self) -> Iterable[str]:
-        """Return the names of the nodes' hosts, after asking for the nodes.
+        """Read the nodes, and return the names of their hosts.
 
-        A node that is none is among them, so that it is told: by its uuid if its name is another's
-        already, by its place in the list if it has neither.
+        An invalid node is included, so that it is reported: by its name, else by its uuid, else by
+        its index in the list. So is a node with the name of another one: by its uuid.
         """
-        known: dict[str, BareMetalNode | InvalidInput] = {}
-        for place, given in enumerate(self._nodes() if callable(self._nodes) else self._nodes):
-            host, node = _read(place, given)
-            if host in known:
-                twice = InvalidInput(
-                    "repetition", "name of a node", host, "each once among the nodes of an agent"
-                )
-                host, node = (node.uuid if isinstance(node, BareMetalNode) else _at(place)), twice
-            known[host] = node
-        self._known = known
-        self._alike = _alike(known)
-        return list(known)
+        nodes: dict[str, BareMetalNode | InvalidInput] = {}
+        for index, value in enumerate(self._read()):
+            node: BareMetalNode | InvalidInput
+            host = unique = f"nodes[{index}]"
+            try:
+                node = BareMetalNode.of(value)
+                host, unique = node.host, node.uuid
+            except InvalidInput as error:
+                node = error
+                for key in ("uuid", "name"):
+                    with contextlib.suppress(InvalidInput):
+                        host = names.provider_name(_field(value, key))
+            if host in nodes:
+                expected = "each once among the nodes of an agent"
+                node = InvalidInput("repetition", "name of a node", host, expected)
+                host = unique
+            nodes[host] = node
+        self._nodes, self._ambiguous = nodes, _ambiguous_classes(nodes)
+        return list(nodes)
 
     def node(self, host: str) -> BareMetalNode:
-        """Return the node of a host as it was at the last look.
+        """Return the node of a host as it was read last.
 
-        :raises NotFound: if it was not there
-        :raises InvalidInput: if it is none
+        :raises NotFound: if the agent does not have it
+        :raises InvalidInput: if it is invalid
         """
-        if self._known is None:
+        if self._nodes is None:
             self.hosts()
-        found = (self._known or {}).get(host)
-        if found is None:
+        node = (self._nodes or {}).get(host)
+        if node is None:
             raise NotFound("provider", host, "no node of this agent")
-        if isinstance(found, InvalidInput):
-            raise found.with_traceback(None)  # it is raised at each look
-        return found
+        if isinstance(node, InvalidInput):
+            raise node.with_traceback(None)  # it is raised by each update
+        return node
 
     def identity(self, host: str) -> str | None:
         """Return the uuid of the node."""
         return self.node(host).uuid
 
     def is_renamed(self, host: str, before: str) -> bool:
-        """Return whether no node is called as this one was: uuids of nodes are unique."""
+        """Return True if no node has the previous name: uuids of nodes are unique."""
         self.node(host)
-        return before not in (self._known or {})
+        return before not in (self._nodes or {})
 
     def get_available_resource(self, host: str) -> BareMetalNode:
         """Return the node, as :meth:`node` does."""
         return self.node(host)
 
     def update_provider_tree(self, tree: Provider, available: Any) -> None:
-        """Let the root be the node: its one unit, reserved if it cannot be had, and its traits."""
+        """Set the unit of the node, reserved if it is not available, and its traits."""
         node: BareMetalNode = available
-        kind = class_of(node.resource_class)
+        name = node_class(node.resource_class)
+        is_allocated = any(
+            record.used
+            for _, inventory in tree.inventories.by_name()
+            for record in inventory.to_records()
+        )
         if node.instance_uuid is None:
-            is_kept = not node.is_available
-        else:  # held by nobody it is in use all the same
-            is_kept = self._reserve_in_use or not _is_held(tree)
-        if kind not in tree.inventories and _is_held(tree):
-            is_kept = True  # in another class
-        reserved = ":reserved=1" if is_kept else ""
+            is_reserved = not node.is_available
+        else:  # without an allocation it is in use all the same
+            is_reserved = self._reserve_in_use or not is_allocated
+        if is_allocated and name not in tree.inventories:
+            is_reserved = True  # it is allocated in another class
+        reserved = ":reserved=1" if is_reserved else ""
+        foreign = (trait for trait in tree.traits if trait.startswith(_FOREIGN_TRAITS))
         tree.update(
-            inventories=Inventories(f"{kind}=1{reserved}:max_unit=1"),
-            traits=node.traits.union(one for one in tree.traits if one.startswith(_OF_OTHERS)),
+            inventories=Inventories(f"{name}=1{reserved}:max_unit=1"),
+            traits=node.traits.union(foreign),
         )
 
     def consumers(self, host: str) -> Mapping[str, Any]:
-        """Return the instance of a node, which has all of it; nobody if it has none."""
+        """Return the instance of a node, which has the whole node; nothing without one."""
         node = self.node(host)
-        whole = {class_of(node.resource_class): 1}
+        whole = {node_class(node.resource_class): 1}
         return {} if node.instance_uuid is None else {node.instance_uuid: whole}
 
     def warnings(self, host: str) -> Iterable[InvalidInput]:
-        """Return that nodes of another resource class are counted in the class of this one."""
-        return [self._alike[host]] if host in self._alike else []
+        """Return the error that nodes of another resource class have the class of this one."""
+        return [self._ambiguous[host]] if host in self._ambiguous else []
 
 
-def _is_held(tree: Provider) -> bool:
-    return any(record.used for _, one in tree.inventories.by_name() for record in one.to_records())
+def _field(value: Any, name: str) -> Any:
+    return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
-def _said(given: Any, name: str) -> Any:
-    return given.get(name) if isinstance(given, Mapping) else getattr(given, name, None)
+def _ambiguous_classes(
+    nodes: Mapping[str, BareMetalNode | InvalidInput],
+) -> dict[str, InvalidInput]:
+    """Return errors about different resource classes that become the same class, by host.
 
-
-def _read(place: int, given: Any) -> tuple[str, BareMetalNode | InvalidInput]:
-    """Return the host of a node, and the node or why it is none."""
-    try:
-        node = BareMetalNode.of(given)
-    except InvalidInput as error:
-        for key in ("name", "uuid"):
-            with contextlib.suppress(InvalidInput):
-                return names.provider_name(_said(given, key)), error
-        return _at(place), error
-    return node.host, node
-
-
-def _at(place: int) -> str:
-    return f"nodes[{place}]"
-
-
-def _alike(known: Mapping[str, BareMetalNode | InvalidInput]) -> dict[str, InvalidInput]:
-    """Return what is to be told of different resource classes that become the same, by host.
-
-    One host of each class but the first, in the order of their names, is told of it.
+    Each resource class but the first, in the order of their names, is reported for one host.
     """
-    first: dict[str, dict[str, str]] = defaultdict(dict)
-    for host, node in known.items():
+    hosts: dict[str, dict[str, str]] = defaultdict(dict)
+    for host, node in nodes.items():
         if isinstance(node, BareMetalNode):
-            first[class_of(node.resource_class)].setdefault(node.resource_class, host)
-    found: dict[str, InvalidInput] = {}
-    for made, hosts in first.items():
-        said, *others = sorted(hosts)
+            hosts[node_class(node.resource_class)].setdefault(node.resource_class, host)
+    errors: dict[str, InvalidInput] = {}
+    for name, first_hosts in hosts.items():
+        first, *others = sorted(first_hosts)
         for other in others:
-            expected = f"one name for {made}: {said} of {hosts[said]} becomes that too"
-            found[hosts[other]] = InvalidInput(
+            expected = f"one name for {name}: {first} of {first_hosts[first]} becomes that too"
+            errors[first_hosts[other]] = InvalidInput(
                 "repetition", "resource class of a node", other, expected
             )
-    return found
+    return errors

@@ -1,4 +1,4 @@
-"""A driver for a compute host: the machine as libvirt tells it."""
+"""A driver for a compute host, which libvirt describes."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ __all__ = ["LibvirtDriver"]
 
 
 class LibvirtDriver(MachineDriver):
-    """Says what a compute host has, as libvirt tells it; all else is as of a machine.
+    """Reports a compute host as libvirt describes it, else like a machine.
 
-    :param connection: an open ``virConnect`` of libvirt-python, or anything with its methods
-        (:class:`~resource_objects.host.libvirt.Connection`); or a callable that returns one at
-        each look, for connections that break and are opened anew
-    :param disk_path: where disks of guests go; without it no disk is reported
+    :param connection: an open ``virConnect`` of libvirt-python, or an object with its methods
+        (:class:`~resource_objects.host.libvirt.Connection`); or a callable that returns one for
+        each update, so that a broken connection is opened again
+    :param disk_path: the directory of the disks of guests; None: no disk is reported
 
     The other parameters are those of
     :class:`~resource_objects.host.tracker.drivers.machine.MachineDriver`.
@@ -37,7 +37,7 @@ class LibvirtDriver(MachineDriver):
         **options: Any,
     ) -> None:
         def read() -> Machine:
-            opened = connection() if callable(connection) else connection
-            return read_machine(opened, disk_path=disk_path)
+            current = connection() if callable(connection) else connection
+            return read_machine(current, disk_path=disk_path)
 
         super().__init__(read, settings, uuid=uuid, max_age=max_age, **options)

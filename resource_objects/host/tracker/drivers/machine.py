@@ -1,19 +1,19 @@
-"""A driver for one machine: the facts that discovery reads, put into the tree that is kept.
+"""A driver for one machine: merges the discovered tree into the stored tree.
 
-Of the tree of a host this driver owns what :func:`~resource_objects.host.tree.provider_tree`
-makes, and only that:
+The driver edits only those parts of the tree of a host that
+:func:`~resource_objects.host.tree.provider_tree` makes:
 
-* of the root its inventories, and the traits that discovery says
+* at the root: the inventories, and the discovered traits
   (:func:`~resource_objects.host.tree.is_discovered`);
 * the providers with ``NUMA_TOPOLOGY`` or ``DEVICES``: their inventories and shares, and the traits
-  that rules gave their devices. Those that are not found any more go.
+  that rules add to devices. If they are no longer discovered, they are removed.
 
-Everything else in the tree is somebody else's and stays as it is: other providers and what they
-have, other traits, aggregates; and what is below a device or uses slices of it
-(:func:`~resource_objects.host.partitions.add_partition`), for as long as the device is there.
+Everything else stays as it is stored: other providers, traits and aggregates; and what is below a
+device or shares its slices (:func:`~resource_objects.host.partitions.add_partition`), while the
+device exists.
 
-What is available is the machine itself, without what changes as it is used: so as long as nobody
-builds anything into it, and nobody changes its tree, a look at it costs the reading alone.
+The reported value is the machine without its current use. So while its hardware and its tree are
+unchanged, an update only reads the machine.
 """
 
 from __future__ import annotations
@@ -36,22 +36,22 @@ from resource_objects.providers.columns import TIMES
 from resource_objects.providers.provider import stored_classes
 from resource_objects.resources import Inventory
 from resource_objects.resources.numa import NUMA_TOPOLOGY
-from resource_objects.resources.pci import DEVICES, PCIInventory
+from resource_objects.resources.pci import DEVICES
 
 __all__ = ["MachineDriver", "merge_discovered"]
 
-#: The resources whose providers discovery makes.
-_OWN = (str(NUMA_TOPOLOGY), str(DEVICES))
+#: The resources of the providers that discovery makes.
+_DISCOVERED = (str(NUMA_TOPOLOGY), str(DEVICES))
 
 
 class MachineDriver(Driver):
-    """Says what one machine has, as discovery finds it.
+    """Reports one machine as it is discovered.
 
-    :param reading: what reads the machine: a driver of :mod:`resource_objects.host.discovery` by
-        its name, or a callable that returns a :class:`~resource_objects.host.machine.Machine`
-    :param options: of a driver that is named, such as ``{"disk_path": "/var/lib/machines"}``
-    :param uuid: what the machine calls itself; a host of its name with another uuid was replaced
-    :param max_age: so long is a reading good for; None: it is read at every look
+    :param reading: the name of a driver of :mod:`resource_objects.host.discovery`, or a callable
+        that returns a :class:`~resource_objects.host.machine.Machine`
+    :param options: the options of a named driver, such as ``{"disk_path": "/var/lib/machines"}``
+    :param uuid: the uuid of the machine; a stored host of its name with another uuid was replaced
+    :param max_age: the time for which a reading is used; None: each update reads the machine
     :param settings: as :func:`~resource_objects.host.tree.provider_tree` has them; so are ``name``,
         ``numa``, ``physnets`` and ``tunneled``
     :raises InvalidInput: for an argument of another type
@@ -85,13 +85,13 @@ class MachineDriver(Driver):
         tunneled: Iterable[int] = (),
     ) -> None:
         if callable(reading) and options:
-            raise InvalidInput("value", "options", options, "none: a callable is asked without any")
+            raise InvalidInput("value", "options", options, "none for a callable")
         if not callable(reading) and not isinstance(reading, str):
             raise InvalidInput(
                 "value", "reading", reading, "the name of a discovery driver, or a callable"
             )
-        kept = datetime.timedelta() if max_age is None else max_age
-        if not isinstance(kept, datetime.timedelta) or kept < datetime.timedelta():
+        age = datetime.timedelta() if max_age is None else max_age
+        if not isinstance(age, datetime.timedelta) or age < datetime.timedelta():
             raise InvalidInput("value", "max_age", max_age, "a timedelta of 0 or more, or None")
         if settings is not None and not isinstance(settings, HostSettings):
             raise InvalidInput("value", "settings", settings, "HostSettings, or None")
@@ -99,50 +99,50 @@ class MachineDriver(Driver):
         self._reading = reading
         self._options = dict(options or {})
         self._uuid = None if uuid is None else names.uuid_text(uuid)
-        self._keep_seconds = kept.total_seconds()
+        self._max_age = age.total_seconds()
         self._settings = settings or HostSettings()
         self._cells: dict[str, Any] = {
             "numa": numa,
             "physnets": physnets,
             "tunneled": tuple(tunneled),
         }
-        self._read: tuple[float, Machine] | None = None
-        self._unused: tuple[Machine, Machine] | None = None  # as it was read, and without use
+        self._last: tuple[float, Machine] | None = None  # the time of the reading, and the machine
+        self._without_use: tuple[Machine, Machine] | None = None  # as it was read, and without use
 
     def machine(self) -> Machine:
-        """Return the machine as it is read, or was within the time that a reading is good for.
+        """Return the machine, read now or at most ``max_age`` ago.
 
         :raises DiscoveryError: if it cannot be read
         """
         now = clock.monotonic()
-        if self._read is None or now - self._read[0] >= self._keep_seconds:
-            reading = self._reading
-            found = discover(reading, **self._options) if isinstance(reading, str) else reading()
-            if not isinstance(found, Machine):
-                raise InvalidInput("value", "what was read", found, "a Machine")
-            self._read = now, found
-        return self._read[1]
+        if self._last is None or now - self._last[0] >= self._max_age:
+            read = self._reading
+            machine = discover(read, **self._options) if isinstance(read, str) else read()
+            if not isinstance(machine, Machine):
+                raise InvalidInput("value", "the result of the reading", machine, "a Machine")
+            self._last = now, machine
+        return self._last[1]
 
     def hosts(self) -> Iterable[str]:
-        """Return the name of the machine; it is read for it once, unless it was given."""
+        """Return the name of the machine, which is read once unless the caller passed its name."""
         if self._name is None:
             self._name = provider_tree(self.machine()).name
         return [self._name]
 
     def identity(self, host: str) -> str | None:
-        """Return the uuid that was given for the machine."""
+        """Return the uuid that the caller passed."""
         return self._uuid
 
     def get_available_resource(self, host: str) -> Machine:
-        """Return the machine, without what changes as it is used."""
+        """Return the machine without its current use."""
         machine = self.machine()
-        if self._unused is None or self._unused[0] is not machine:
-            self._unused = machine, machine.without_use()
-        return self._unused[1]
+        if self._without_use is None or self._without_use[0] is not machine:
+            self._without_use = machine, machine.without_use()
+        return self._without_use[1]
 
     def warnings(self, host: str) -> Iterable[ResourceObjectsError]:
-        """Return what could not be read of the machine, and devices that rules take in vain."""
-        machine = self.machine() if self._read is None else self._read[1]
+        """Return the facts that could not be read, and devices of rules that cannot be offered."""
+        machine = self.machine() if self._last is None else self._last[1]
         for finding in machine.findings:
             yield DiscoveryError(finding.subject, finding.detail)
         for finding in machine_devices(machine, self._settings.device_rules).skipped:
@@ -150,10 +150,10 @@ class MachineDriver(Driver):
             yield InvalidInput("device", "device of a rule", finding.subject, expected)
 
     def update_provider_tree(self, tree: Provider, available: Any) -> None:
-        """Put what is found into a tree, as :func:`merge_discovered` does.
+        """Merge the discovered tree into a tree, as :func:`merge_discovered`.
 
-        An inventory of the host that is invalid, such as one of which more is reserved than there
-        is, stays as it is stored (:meth:`~Driver.invalid_inventories`).
+        An invalid inventory of the host, such as one with more reserved than its total, stays as it
+        is stored (:meth:`~Driver.invalid_inventories`).
         """
         errors: list[InvalidInput] = []
 
@@ -161,95 +161,100 @@ class MachineDriver(Driver):
             errors.append(error)
             return dict(tree.inventories.by_name()).get(name)
 
-        found = provider_tree(
+        discovered = provider_tree(
             available, self._settings, name=tree.name, on_invalid=stored, **self._cells
         )
-        wanted = merge_discovered(tree, found)
+        merged = merge_discovered(tree, discovered)
         record_invalid(self, tree.name, errors)
-        tree.update(inventories=wanted.inventories, traits=wanted.traits, children=wanted.children)
+        tree.update(inventories=merged.inventories, traits=merged.traits, children=merged.children)
 
 
-# --- what is found, and what is kept --------------------------------------------------------------
+def merge_discovered(stored: Provider, discovered: Provider) -> Provider:
+    """Return a stored tree with the discovered one merged into it; the module describes the rules.
 
+    Pure. Cost: linear in providers.
 
-def merge_discovered(kept: Provider, found: Provider) -> Provider:
-    """Return a tree that is kept with what was found in it, as this module's text says. Pure.
-
-    Cost: linear in providers.
-
-    :param found: what :func:`~resource_objects.host.tree.provider_tree` made; providers of both
-        are the same where they have the same name
+    :param discovered: the result of :func:`~resource_objects.host.tree.provider_tree`; providers
+        of the same name are the same
     """
-    left = {child.name: child for child in found.children}
-    children = [child for one in kept.children for child in _below(one, left)]
+    new = {child.name: child for child in discovered.children}
+    children = [merged for child in stored.children for merged in _merged(child, new)]
+    foreign = (name for name in stored.traits if not is_discovered(name))
     return Provider(
-        kept.name,
-        found.inventories,
-        traits=found.traits.union(name for name in kept.traits if not is_discovered(name)),
-        uuid=kept.uuid,
-        generation=kept.generation,
-        children=[*children, *(_copied(child) for child in left.values())],
-        aggregates=kept.aggregates,
-        shares=kept.shares,
+        stored.name,
+        discovered.inventories,
+        traits=discovered.traits.union(foreign),
+        uuid=stored.uuid,
+        generation=stored.generation,
+        children=[*children, *map(_copy, new.values())],
+        aggregates=stored.aggregates,
+        shares=stored.shares,
     )
 
 
-def _below(kept: Provider, left: dict[str, Provider]) -> Iterator[Provider]:
-    """Yield a provider as it shall be, nothing if it goes; what is found is not left any more."""
-    found = left.pop(kept.name, None)
-    children = [child for one in kept.children for child in _below(one, left)]
-    if found is not None:
-        yield _found_at(kept, found, children)
-    elif not any(key in kept.inventories for key in _OWN):
-        yield _copied(kept, children=children)
+def _merged(stored: Provider, new: dict[str, Provider]) -> Iterator[Provider]:
+    """Yield a stored provider as it is from now on, nothing if it is removed.
+
+    :param new: the discovered providers, from which the stored one is removed
+    """
+    discovered = new.pop(stored.name, None)
+    children = [merged for child in stored.children for merged in _merged(child, new)]
+    if discovered is not None:
+        yield _merged_device(stored, discovered, children)
+    elif not any(key in stored.inventories for key in _DISCOVERED):
+        yield _copy(stored, children)
 
 
-def _found_at(kept: Provider, found: Provider, children: list[Provider]) -> Provider:
-    """Return a provider that is kept as it was found, with what others have there."""
-    placed = {child.name: child for child in found.children}
-    # the placements of a card that rules split are the driver's, as its slices are
-    children = [c for c in children if c.name in placed or not PLACEMENT.search(c.name)]
-    known = {child.name for child in children}
-    children += [_copied(child) for name, child in placed.items() if name not in known]
-    below = [share for child in children for one in child.walk() for share in one.shares]
-    used = {share.of_class for share in below if share.of == kept.name}
-    stays = {key: kept.inventories[key] for key in used if key in kept.inventories}
-    stays = {key: one for key, one in stays.items() if key not in found.inventories}
-    # who has the whole of it uses these too
-    shares = [one for one in kept.shares if one.of == kept.name and one.of_class in stays]
-    there = {*stays, *stored_classes(found.inventories)}
+def _merged_device(stored: Provider, discovered: Provider, children: list[Provider]) -> Provider:
+    """Return a discovered provider with the additions to the stored one: slices and partitions."""
+    placements = {child.name: child for child in discovered.children}
+    # the placements of a partitioned card are discovered, as its slices are
+    children = [c for c in children if c.name in placements or not PLACEMENT.search(c.name)]
+    present = {child.name for child in children}
+    children += [_copy(child) for name, child in placements.items() if name not in present]
+    added = {  # classes of which children share slices
+        share.of_class
+        for child in children
+        for below in child.walk()
+        for share in below.shares
+        if share.of == stored.name and share.of_class not in discovered.inventories
+    }
+    slices = {name: stored.inventories[name] for name in added if name in stored.inventories}
+    # a consumer of the whole device uses its slices too
+    classes = {*slices, *stored_classes(discovered.inventories)}
+    shares = [
+        share
+        for share in stored.shares
+        if share.of == stored.name
+        and share.of_class in slices
+        and share.resource_class in classes
+        and share not in discovered.shares
+    ]
+    devices = stored.inventories.get(DEVICES)
+    by_rules = [device.traits for device in getattr(devices, "devices", ())]
     return Provider(
-        kept.name,
-        {**found.inventories, **stays},
-        traits=found.traits | (kept.traits - _given(kept.inventories.get(DEVICES))),
-        uuid=kept.uuid,
-        generation=kept.generation,
+        stored.name,
+        {**discovered.inventories, **slices},
+        traits=discovered.traits | stored.traits.difference(*by_rules),
+        uuid=stored.uuid,
+        generation=stored.generation,
         children=children,
-        aggregates=kept.aggregates,
-        shares=[
-            *found.shares,
-            *(one for one in shares if one.resource_class in there and one not in found.shares),
-        ],
+        aggregates=stored.aggregates,
+        shares=[*discovered.shares, *shares],
     )
 
 
-def _given(inventory: Inventory | None) -> frozenset[str]:
-    """Return the traits that rules gave the devices of a provider."""
-    devices = inventory.devices if isinstance(inventory, PCIInventory) else ()
-    return frozenset[str]().union(*(device.traits for device in devices))
-
-
-def _copied(one: Provider, *, children: Iterable[Provider] | None = None) -> Provider:
-    """Return a copy of a provider, with other children if they are given."""
+def _copy(provider: Provider, children: Iterable[Provider] | None = None) -> Provider:
+    """Return a copy of a provider, by default with copies of its children."""
     return Provider(
-        one.name,
-        one.inventories,
-        traits=one.traits,
-        uuid=one.uuid,
-        generation=one.generation,
-        children=[_copied(child) for child in one.children] if children is None else children,
-        aggregates=one.aggregates,
-        shares=one.shares,
-        disabled=one.disabled,
-        **{name: getattr(one, name) for name in TIMES},
+        provider.name,
+        provider.inventories,
+        traits=provider.traits,
+        uuid=provider.uuid,
+        generation=provider.generation,
+        children=map(_copy, provider.children) if children is None else children,
+        aggregates=provider.aggregates,
+        shares=provider.shares,
+        disabled=provider.disabled,
+        **{name: getattr(provider, name) for name in TIMES},
     )
