@@ -2,35 +2,35 @@
 
     application = resource_objects.rest.application("sqlite:///lab.db", auth="noauth2")
 
-Nothing below knows this room. A request is parsed into the ledger's own orders, and what is kept is
-told in Placement's words; ``kept`` is the one place where the two differ. WebOb reads and writes
-HTTP: microversion-parse and oslo.middleware, which this room needs anyway, bring it, and a table of
-30 paths needs no framework (``doc/source/explanation/placement_api.rst`` says why which library).
+The service is a client of the ledger; no other package imports this one. WebOb reads and writes
+HTTP messages. The routes are a table of 30 paths, which needs no framework
+(``doc/source/explanation/placement_api.rst`` gives the reason for each library).
 
 ======================  ===========================================================================
-``wsgi``                the WSGI application: routes, and what is around all of them
+``wsgi``                the WSGI application: routes, log, errors
 ``versions``            the microversion of a request
-``asked``               one request: version, body, query, who asks; and replies to it
-``errors``              refusals, in Placement's form and with its codes
-``auth``                who asks; ``policy``: whether they may; ``reread``: files that these look at
-``schemas``             what bodies and queries look like, by microversion
-``kept``                what is kept as Placement shows it: generations, consumers, names
-``words``               the query words that lists and candidates share: resources, traits
-``root``                ``/``, the versions, and ``/health``
+``request``             one request: version, body, query; and the response
+``errors``              errors in Placement's form, with its codes
+``auth``                authentication; ``policy``: authorization; ``watched_file``: files that both
+                        read again after a change
+``schemas``             schemas of bodies and queries, by microversion
+``translation``         providers, consumers and names in Placement's terms
+``query_values``        query values of lists and candidates: resources, traits, aggregates
+``root``                ``/``: the versions; ``/health``
 ``resource_classes``    ``/resource_classes``
-``traits``              ``/traits``, and those of a provider
+``traits``              ``/traits``, and the traits of a provider
 ``providers``           ``/resource_providers``
 ``inventories``         ``/resource_providers/{uuid}/inventories``
 ``aggregates``          ``/resource_providers/{uuid}/aggregates``
-``usages``              ``/usages``, and those of a provider
-``allocations``         ``/allocations``, and those of a provider
+``usages``              ``/usages``, and the usages of a provider
+``allocations``         ``/allocations``, and the allocations of a provider
 ``reshaper``            ``/reshaper``
-``candidates``          ``/allocation_candidates``; ``exchanged``: those that only exchange
-                        what is equal
-``metrics``             a hook for what counts requests
-``native``              ``/ro``: what that API cannot say (a room of its own)
-``serving``             it under a server with several processes: ``resource-objects serve``;
-                        ``worker``: one of these, in which nobody waits for a slow client
+``candidates``          ``/allocation_candidates``; ``exchanges``: candidates that differ from
+                        another one by an exchange of equal providers or groups
+``metrics``             a hook that counts requests
+``native``              ``/ro``: calls that Placement's API lacks
+``serving``             several processes under gunicorn: ``resource-objects serve``; ``worker``:
+                        one process, in which a slow client does not occupy a thread
 ======================  ===========================================================================
 """
 

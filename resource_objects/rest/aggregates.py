@@ -8,49 +8,49 @@ import webob
 
 from resource_objects.providers.definition import ProviderUpdate
 from resource_objects.providers.listing import ListedProvider
-from resource_objects.rest import errors, kept, schemas
-from resource_objects.rest.asked import Asked, uuid_text
+from resource_objects.rest import errors, schemas, translation
+from resource_objects.rest.request import ClientRequest, uuid_text
 
 _RULE = "placement:resource_providers:aggregates:"
 
 
-def show(asked: Asked) -> webob.Response:
-    asked.tells_json()
-    asked.needs(1)
-    one = kept.provider(asked.ledger, asked.path["uuid"])
-    return _reply(asked, sorted(one.aggregates), kept.generation(one))
+def show(request: ClientRequest) -> webob.Response:
+    request.require_json_accepted()
+    request.require_version(1)
+    provider = translation.get_provider(request.ledger, request.path["uuid"])
+    return _reply(request, sorted(provider.aggregates), translation.generation(provider))
 
 
-def put(asked: Asked) -> webob.Response:
-    """Replace them; before 1.19 no generation is demanded, and none rises that clients see."""
-    asked.takes_json()
-    asked.needs(1)
-    ledger, uuid = asked.ledger, asked.path["uuid"]
-    kept.provider(ledger, uuid)
-    given = asked.body(schemas.AGGREGATES_1_19 if asked.since(19) else schemas.AGGREGATES)
-    told = given["aggregates"] if asked.since(19) else given
-    if len(set(told)) < len(told):  # JSON Schema's uniqueItems compares each with each
-        raise errors.bad(f"JSON does not validate: {told} has non-unique elements")
-    wanted = frozenset(uuid_text(one) for one in told)
+def put(request: ClientRequest) -> webob.Response:
+    """Replace the aggregates; before 1.19 without a generation, which then does not change."""
+    request.require_json_body()
+    request.require_version(1)
+    ledger, uuid = request.ledger, request.path["uuid"]
+    translation.get_provider(ledger, uuid)
+    body = request.body(schemas.AGGREGATES_1_19 if request.since(19) else schemas.AGGREGATES)
+    aggregates = body["aggregates"] if request.since(19) else body
+    if len(set(aggregates)) < len(aggregates):  # uniqueItems of JSON Schema takes quadratic time
+        raise errors.bad(f"JSON does not validate: {aggregates} has non-unique elements")
+    uuids = frozenset(map(uuid_text, aggregates))
 
-    def edit(one: ListedProvider) -> ProviderUpdate | None:
-        if asked.since(19):
-            at = given["resource_provider_generation"]
-            kept.check_generation(one, at, kept.GENERATION_CHANGED)
-            return kept.updated(one, aggregates=wanted)
-        if wanted == one.aggregates:
+    def edit(provider: ListedProvider) -> ProviderUpdate | None:
+        if request.since(19):
+            generation = body["resource_provider_generation"]
+            translation.check_generation(provider, generation, translation.GENERATION_CHANGED)
+            return translation.updated(provider, aggregates=uuids)
+        if uuids == provider.aggregates:
             return None
-        return dataclasses.replace(kept.updated(one, aggregates=wanted), counts=0)
+        return dataclasses.replace(translation.updated(provider, aggregates=uuids), counts=0)
 
-    changed = kept.change(ledger, uuid, edit)
-    return _reply(asked, told, changed.generation(ledger) if asked.since(19) else 0)
+    change = translation.change_provider(ledger, uuid, edit)
+    return _reply(request, aggregates, change.generation(ledger) if request.since(19) else 0)
 
 
-def _reply(asked: Asked, told: list[str], generation: int) -> webob.Response:
-    body: dict[str, object] = {"aggregates": told}
-    if asked.since(19):
+def _reply(request: ClientRequest, aggregates: list[str], generation: int) -> webob.Response:
+    body: dict[str, object] = {"aggregates": aggregates}
+    if request.since(19):
         body["resource_provider_generation"] = generation
-    return asked.reply(json=body)
+    return request.reply(json=body)
 
 
 ROUTES = (

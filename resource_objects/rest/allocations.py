@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeAlias
 
 import webob
 
@@ -24,139 +25,142 @@ from resource_objects.providers.orders import (
 )
 from resource_objects.reasons import Rule, sentences
 from resource_objects.resources.records import InventoryRecord
-from resource_objects.rest import errors, kept, schemas
-from resource_objects.rest.asked import Asked, is_uuid, uuid_text
+from resource_objects.rest import errors, schemas, translation
 from resource_objects.rest.native import api as native
+from resource_objects.rest.request import ClientRequest, is_uuid, uuid_text
 
 _RULE = "placement:allocations:"
+#: The number of consumers that are read at once.
+_PAGE = 1000
+
+#: The requested allocations by consumer: values of a body.
+Bodies: TypeAlias = Mapping[str, Mapping[str, Any]]
 
 
 # --- reading ---
 
 
-def show(asked: Asked) -> webob.Response:
-    """What a consumer holds; of one that nobody knows: nothing."""
-    asked.tells_json()
-    uuid = asked.path["uuid"]
-    found = asked.ledger.backend.held(uuid_text(uuid)) if is_uuid(uuid) else None
-    if found is None:
-        return asked.reply(json={"allocations": {}})
-    listed = kept.by_uuid(asked.ledger, {use.provider_uuid for use in found.held})
+def show(request: ClientRequest) -> webob.Response:
+    """Return the allocations of a consumer; none for an unknown consumer."""
+    request.require_json_accepted()
+    uuid = request.path["uuid"]
+    consumer = request.ledger.backend.held(uuid_text(uuid)) if is_uuid(uuid) else None
+    if consumer is None:
+        return request.reply(json={"allocations": {}})
+    uuids = {use.provider_uuid for use in consumer.held}
+    providers = translation.providers_by_uuid(request.ledger, uuids)
     allocations: dict[str, Any] = {}
-    for use in found.held:
-        one = listed.get(use.provider_uuid)
-        generation = 0 if one is None else kept.generation(one)
-        told = allocations.setdefault(
-            use.provider_uuid, {"generation": generation, "resources": {}}
-        )
-        told["resources"][use.resource_class] = use.amount
+    for use in consumer.held:
+        provider = providers.get(use.provider_uuid)
+        generation = 0 if provider is None else translation.generation(provider)
+        empty = {"generation": generation, "resources": {}}
+        resources = allocations.setdefault(use.provider_uuid, empty)["resources"]
+        resources[use.resource_class] = use.amount
     body: dict[str, Any] = {"allocations": allocations}
-    if asked.since(12):
-        body |= {
-            "project_id": found.project or kept.INCOMPLETE,
-            "user_id": found.user or kept.INCOMPLETE,
-        }
-    if asked.since(28):
-        body["consumer_generation"] = kept.consumer_generation(found)
-    if asked.since(38):
-        body["consumer_type"] = found.consumer_type or kept.UNKNOWN_TYPE
-    return asked.reply(json=body, modified=found.created_at)
+    if request.since(12):
+        body["project_id"] = consumer.project or translation.INCOMPLETE
+        body["user_id"] = consumer.user or translation.INCOMPLETE
+    if request.since(28):
+        body["consumer_generation"] = translation.consumer_generation(consumer)
+    if request.since(38):
+        body["consumer_type"] = consumer.consumer_type or translation.UNKNOWN_TYPE
+    return request.reply(json=body, modified=consumer.created_at)
 
 
-def of_provider(asked: Asked) -> webob.Response:
-    asked.tells_json()
-    missing = f"Resource provider '{{uuid}}' not found: {kept.NOT_FOUND}"
-    one = kept.provider(asked.ledger, asked.path["uuid"], missing)
+def of_provider(request: ClientRequest) -> webob.Response:
+    request.require_json_accepted()
+    message = f"Resource provider '{{uuid}}' not found: {translation.NOT_FOUND}"
+    provider = translation.get_provider(request.ledger, request.path["uuid"], message)
+    conditions = ConsumerFilter(provider=provider.uuid)
+    read = partial(request.ledger.backend.list_consumers, conditions)
     allocations: dict[str, Any] = {}
-    for record in _holders(asked, one.uuid):
-        here = [use for use in record.held if use.provider_uuid == one.uuid]
-        told: dict[str, Any] = {"resources": {use.resource_class: use.amount for use in here}}
-        if asked.since(28):
-            told["consumer_generation"] = kept.consumer_generation(record)
-        # whoever comes again has another claim, and the same name
-        allocations[record.consumer if names.is_uuid(record.consumer) else record.uuid] = told
-    body = {"resource_provider_generation": kept.generation(one), "allocations": allocations}
-    return asked.reply(json=body)
-
-
-def _holders(asked: Asked, provider: str) -> Iterator[ConsumerRecord]:
-    read = partial(asked.ledger.backend.list_consumers, ConsumerFilter(provider=provider))
-    for page in pages_of(read, lambda one: one.consumer, 1000):
-        yield from page
+    for page in pages_of(read, attrgetter("consumer"), _PAGE):
+        for consumer in page:
+            uses = [use for use in consumer.held if use.provider_uuid == provider.uuid]
+            of_consumer: dict[str, Any] = {
+                "resources": {use.resource_class: use.amount for use in uses}
+            }
+            if request.since(28):
+                of_consumer["consumer_generation"] = translation.consumer_generation(consumer)
+            # a consumer that is created again has another uuid under the same name
+            is_uuid_name = names.is_uuid(consumer.consumer)
+            allocations[consumer.consumer if is_uuid_name else consumer.uuid] = of_consumer
+    generation = translation.generation(provider)
+    return request.reply(
+        json={"resource_provider_generation": generation, "allocations": allocations}
+    )
 
 
 # --- writing ---
 
 
-def put(asked: Asked) -> webob.Response:
-    """Let a consumer hold this and nothing else."""
-    given = asked.body(schemas.allocations(asked.version.minor, put=True))
-    consumer = _consumer(asked.path["uuid"])
-    write(asked, {consumer: given}, f"Unable to allocate inventory for consumer {consumer}:")
-    return asked.reply(204, cached=False)
+def put(request: ClientRequest) -> webob.Response:
+    """Replace the allocations of a consumer."""
+    body = request.body(schemas.allocations(request.version.minor, put=True))
+    consumer = _consumer_uuid(request.path["uuid"])
+    write(request, {consumer: body}, f"Unable to allocate inventory for consumer {consumer}:")
+    return request.reply(204, cached=False)
 
 
-def post(asked: Asked) -> webob.Response:
-    """Let several consumers hold this and nothing else, all of them or none."""
-    asked.needs(13)
-    given = asked.body(schemas.many_allocations(asked.version.minor))
-    consumers = {_consumer(uuid): one for uuid, one in given.items()}
-    write(asked, consumers, "Unable to allocate inventory")
-    return asked.reply(204, cached=False)
+def post(request: ClientRequest) -> webob.Response:
+    """Replace the allocations of several consumers, of all of them or of none."""
+    request.require_version(13)
+    body = request.body(schemas.many_allocations(request.version.minor))
+    bodies = {_consumer_uuid(uuid): of_consumer for uuid, of_consumer in body.items()}
+    write(request, bodies, "Unable to allocate inventory")
+    return request.reply(204, cached=False)
 
 
-def delete(asked: Asked) -> webob.Response:
-    uuid = asked.path["uuid"]
+def delete(request: ClientRequest) -> webob.Response:
+    uuid = request.path["uuid"]
     missing = errors.not_found(f"No allocations for consumer '{uuid}'")
     if not is_uuid(uuid):
         raise missing
+    order = ConsumerOrder.release(uuid_text(uuid))
+    operation = translation.operation(request.ledger)
     try:
-        order = ConsumerOrder.release(uuid_text(uuid))
-        asked.ledger.backend.commit(
-            Write(kept.operation(asked.ledger), "release", order.consumer, orders=(order,))
-        )
+        request.ledger.backend.commit(Write(operation, "release", order.consumer, orders=(order,)))
     except exceptions.NotFound as error:
         raise missing from error
-    return asked.reply(204, cached=False)
+    return request.reply(204, cached=False)
 
 
 def write(
-    asked: Asked,
-    given: Mapping[str, Mapping[str, Any]],
+    request: ClientRequest,
+    bodies: Bodies,
     unknown_class: str,
     definitions: DefinitionChanges | None = None,
 ) -> None:
-    """Let consumers hold what is said, in one write, with changes of definitions.
+    """Replace the allocations of consumers in one write, with changes of definitions.
 
-    Where no generation of a consumer is said (before 1.28) it is tried again if somebody was
-    faster.
+    Bodies without consumer generations (before 1.28) are written again after a concurrent write.
 
-    :param unknown_class: how the text of the error about an unknown resource class begins
+    :param unknown_class: the beginning of the message about an unknown resource class
     """
-    if definitions is None and _are_new(asked, given) and _is_claimed(asked, given):
+    if definitions is None and _are_new(request, bodies) and _claim_new(request, bodies):
         return
     updates = () if definitions is None else definitions.updates
-    new = {update.definition.uuid: update.definition.inventories for update in updates}
+    new_records = {update.definition.uuid: update.definition.inventories for update in updates}
 
     def attempt() -> None:
-        orders = tuple(_orders(asked, given, new, unknown_class))
+        orders = tuple(_orders(request, bodies, new_records, unknown_class))
         if not orders and definitions is None:
             return
+        operation = translation.operation(request.ledger)
         if definitions is not None:
-            subject = definitions.root
-            doing = Write(kept.operation(asked.ledger), "reshape", subject, definitions, orders)
+            kind, subject = "reshape", definitions.root
         else:
-            subject = subject_of(order.consumer for order in orders)
-            doing = Write(kept.operation(asked.ledger), "replace", subject, orders=orders)
-        asked.ledger.backend.commit(doing)
+            kind, subject = "replace", subject_of(order.consumer for order in orders)
+        request.ledger.backend.commit(Write(operation, kind, subject, definitions, orders))
 
-    faster = () if asked.since(28) else ("StaleConsumer", "ConsumerExists")
+    repeated = () if request.since(28) else ("StaleConsumer", "ConsumerExists")
     try:
-        asked.ledger.retries.retry(attempt, *faster)
+        request.ledger.retries.retry(attempt, *repeated)
     except exceptions.CapacityException as error:
-        places = kept.by_uuid(asked.ledger, {u.provider_uuid for u in _all_uses(given)})
-        uuids = {one.name: one.uuid for one in places.values()}
-        raise native.with_reasons(asked, _refused(error, uuids), error) from error
+        keys = {use.provider_uuid for use in _all_uses(bodies)}
+        providers = translation.providers_by_uuid(request.ledger, keys)
+        uuids = {provider.name: provider.uuid for provider in providers.values()}
+        raise native.with_reasons(request, _refused(error, uuids), error) from error
     except exceptions.LedgerError as error:
         if error.matches("StaleConsumer", "ConsumerExists"):
             text = f"consumer generation conflict - {error}"
@@ -170,161 +174,155 @@ def write(
         raise errors.bad(f"Unable to allocate inventory: {error}") from error
 
 
-def _are_new(asked: Asked, given: Mapping[str, Mapping[str, Any]]) -> bool:
-    if not given or not asked.since(28):
+def _are_new(request: ClientRequest, bodies: Bodies) -> bool:
+    """Return True if all consumers are expected to have no allocations, and get some."""
+    if not bodies or not request.since(28):
         return False
-    return all(one["consumer_generation"] is None and one["allocations"] for one in given.values())
+    return all(
+        body["consumer_generation"] is None and body["allocations"] for body in bodies.values()
+    )
 
 
-def _is_claimed(asked: Asked, given: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Let consumers hold their first allocations, or return False if that is refused.
+def _claim_new(request: ClientRequest, bodies: Bodies) -> bool:
+    """Claim for new consumers without reading first; return False if the ledger refuses.
 
-    Nothing is looked up before: what the ledger allows to whom it does not know, Placement allows.
-    Why it is refused in Placement's words is found by looking, as for all others.
+    A claim that the ledger accepts for new consumers is valid in Placement too. The reason of a
+    refusal, in Placement's words, is found by the other path.
     """
     try:
         orders = tuple(
-            _order(consumer, one, _uses(one["allocations"]), None)
-            for consumer, one in given.items()
+            _order(consumer, body, _uses(body["allocations"]), None)
+            for consumer, body in bodies.items()
         )
-        if any(use.amount > schemas.MOST for order in orders for use in order.uses):
-            return False  # a ledger may have so much
-        asked.ledger.backend.commit(
-            Write(kept.operation(asked.ledger), "replace", subject_of(given), orders=orders)
+        if any(use.amount > schemas.MAX_INTEGER for order in orders for use in order.uses):
+            return False  # the ledger's inventories may be larger
+        operation = translation.operation(request.ledger)
+        request.ledger.backend.commit(
+            Write(operation, "replace", subject_of(bodies), orders=orders)
         )
-    except (
-        exceptions.CapacityException,
-        exceptions.AlreadyExists,
-        exceptions.InvalidInput,
-        exceptions.NotFound,
-    ) as error:
-        if not error.matches(
-            *(exceptions.CapacityException, "ConsumerExists"),
-            *(exceptions.InvalidInput, "ProviderNotFound"),
+    except exceptions.ResourceObjectsError as error:
+        if error.matches(
+            *(exceptions.CapacityException, exceptions.InvalidInput),
+            *("ConsumerExists", "ProviderNotFound"),
         ):
-            raise
-        return False
+            return False
+        raise
     return True
 
 
 def _orders(
-    asked: Asked,
-    given: Mapping[str, Mapping[str, Any]],
-    new: Mapping[str, Iterable[InventoryRecord]],
+    request: ClientRequest,
+    bodies: Bodies,
+    new_records: Mapping[str, Iterable[InventoryRecord]],
     unknown_class: str,
 ) -> Iterator[ConsumerOrder]:
-    """Yield what each consumer shall hold, as orders; of one that shall hold nothing a release.
+    """Yield an order for each consumer: a replacement, or a release if it gets no allocations.
 
-    :param new: inventories that providers get in the same write
-    :param unknown_class: how the text of the error about an unknown resource class begins
+    :param new_records: inventories that providers get in the same write
+    :param unknown_class: the beginning of the message about an unknown resource class
     """
-    held = asked.ledger.backend.held_by(given)
-    check_consumers(asked, given, held)
-    wanted = {consumer: _uses(one["allocations"]) for consumer, one in given.items()}
-    _check_places(asked, _all_uses(given), new, unknown_class)
-    for consumer, one in given.items():
-        kept_now = held.get(consumer)
-        if not wanted[consumer]:
-            if kept_now is not None:
-                released = ConsumerOrder.release(consumer, kept_now.generation)
-                yield dataclasses.replace(released, counted=True)
-            continue
-        yield _order(consumer, one, wanted[consumer], kept_now)
+    consumers = request.ledger.backend.held_by(bodies)
+    check_consumers(request, bodies, consumers)
+    uses_by_consumer = {name: _uses(body["allocations"]) for name, body in bodies.items()}
+    _check_providers(request, _all_uses(bodies), new_records, unknown_class)
+    for name, body in bodies.items():
+        current = consumers.get(name)
+        if uses_by_consumer[name]:
+            yield _order(name, body, uses_by_consumer[name], current)
+        elif current is not None:
+            release = ConsumerOrder.release(name, current.generation)
+            yield dataclasses.replace(release, counted=True)
 
 
 def _order(
-    consumer: str, given: Mapping[str, Any], uses: Iterable[Use], now: ConsumerRecord | None
+    consumer: str, body: Mapping[str, Any], uses: Iterable[Use], current: ConsumerRecord | None
 ) -> ConsumerOrder:
-    """Return the order that lets a consumer hold something and nothing else.
-
-    :param now: what it holds
-    """
+    """Return the order that replaces a consumer's present allocations."""
     return ConsumerOrder(
         consumer,
-        Expect.ABSENT if now is None else now.generation,
+        Expect.ABSENT if current is None else current.generation,
         Mode.SET,
-        tuple(uses) if now is None else _with_units(tuple(uses), now),
-        request=None if now is None else now.request,
-        project=given.get("project_id", kept.INCOMPLETE),
-        user=given.get("user_id", kept.INCOMPLETE),
-        consumer_type=given.get("consumer_type"),
+        tuple(uses) if current is None else _with_units(tuple(uses), current),
+        request=None if current is None else current.request,
+        project=body.get("project_id", translation.INCOMPLETE),
+        user=body.get("user_id", translation.INCOMPLETE),
+        consumer_type=body.get("consumer_type"),
     )
 
 
 def check_consumers(
-    asked: Asked, given: Mapping[str, Mapping[str, Any]], held: Mapping[str, ConsumerRecord]
+    request: ClientRequest, bodies: Bodies, consumers: Mapping[str, ConsumerRecord]
 ) -> None:
-    """Refuse generations of consumers that these are not at."""
-    if asked.since(28):
-        for consumer, one in given.items():
-            _check_generation(one["consumer_generation"], held.get(consumer))
+    """Raise a 409 if a consumer is not at the generation in its body."""
+    if not request.since(28):
+        return
+    for name, body in bodies.items():
+        requested = body["consumer_generation"]
+        actual = translation.consumer_generation(consumers.get(name))
+        if requested != actual:
+            expected = "null" if actual is None else actual
+            raise errors.conflict(
+                f"consumer generation conflict - expected {expected} but got {requested}",
+                errors.CONCURRENT_UPDATE,
+            )
 
 
-def _check_generation(given: int | None, now: ConsumerRecord | None) -> None:
-    is_at = kept.consumer_generation(now)
-    if given != is_at:
-        expected = "null" if is_at is None else is_at
-        raise errors.conflict(
-            f"consumer generation conflict - expected {expected} but got {given}",
-            errors.CONCURRENT_UPDATE,
-        )
+def _uses(allocations: Any) -> list[Use]:
+    """Return the allocations of a body in either form.
 
-
-def _uses(given: Any) -> list[Use]:
-    """Return what is to be held, of either form of a body.
-
-    What no inventory gives at once is as good as the least such amount.
+    An amount that no inventory can provide is replaced by the least such amount.
     """
     pairs = (
-        ((one["resource_provider"]["uuid"], one["resources"]) for one in given)
-        if isinstance(given, list)
-        else ((uuid, one["resources"]) for uuid, one in given.items())
+        ((entry["resource_provider"]["uuid"], entry["resources"]) for entry in allocations)
+        if isinstance(allocations, list)
+        else ((uuid, entry["resources"]) for uuid, entry in allocations.items())
     )
-    last = {uuid_text(uuid): resources for uuid, resources in pairs}  # as in Placement
+    resources_by_uuid = {uuid_text(uuid): resources for uuid, resources in pairs}  # the last wins
     return [
-        Use(uuid, name, min(int(amount), schemas.MOST + 1))
-        for uuid, resources in last.items()
+        Use(uuid, name, min(int(amount), schemas.MAX_INTEGER + 1))
+        for uuid, resources in resources_by_uuid.items()
         for name, amount in resources.items()
     ]
 
 
-def _all_uses(given: Mapping[str, Mapping[str, Any]]) -> list[Use]:
-    return [use for one in given.values() for use in _uses(one["allocations"])]
+def _all_uses(bodies: Bodies) -> list[Use]:
+    return [use for body in bodies.values() for use in _uses(body["allocations"])]
 
 
-def _with_units(uses: tuple[Use, ...], now: ConsumerRecord) -> tuple[Use, ...]:
-    had = {use.key: use for use in now.held if use.units}
+def _with_units(uses: tuple[Use, ...], consumer: ConsumerRecord) -> tuple[Use, ...]:
+    """Return uses with the units of the consumer's present uses of the same amount."""
+    current = {use.key: use for use in consumer.held if use.units}
     return tuple(
-        had[use.key] if use.key in had and had[use.key].amount == use.amount else use
+        current[use.key] if use.key in current and current[use.key].amount == use.amount else use
         for use in uses
     )
 
 
-def _check_places(
-    asked: Asked,
+def _check_providers(
+    request: ClientRequest,
     uses: list[Use],
-    new: Mapping[str, Iterable[InventoryRecord]],
+    new_records: Mapping[str, Iterable[InventoryRecord]],
     unknown_class: str,
 ) -> None:
-    """Refuse what is of no resource class or provider, or against unit rules.
+    """Raise an error for an unknown provider or resource class, or a violated unit rule.
 
-    Placement's unit rules bind what is held already, too; the ledger's only what grows.
+    Placement's unit rules bind existing allocations too; the ledger's only increases.
     """
-    places = {use.provider_uuid for use in uses}
-    there = kept.by_uuid(asked.ledger, places)
-    for uuid in sorted(places - there.keys()):
+    uuids = {use.provider_uuid for use in uses}
+    providers = translation.providers_by_uuid(request.ledger, uuids)
+    for uuid in sorted(uuids - providers.keys()):
         raise errors.bad(f"Allocation for resource provider '{uuid}' that does not exist.")
-    unknown = kept.unknown_classes(asked.ledger, [use.resource_class for use in uses])
+    unknown = translation.unknown_classes(request.ledger, [use.resource_class for use in uses])
     if unknown:
         raise errors.bad(f"{unknown_class} No such resource class {unknown[0]}.")
     records = {
         (uuid, record.resource_class): record
-        for uuid, one in there.items()
-        for record in new.get(uuid, one.records)
+        for uuid, provider in providers.items()
+        for record in new_records.get(uuid, provider.records)
     }
     for use in uses:
         record = records.get(use.key)
-        if record is not None and not _keeps_rules(use.amount, record):
+        if record is not None and not _meets_unit_rules(use.amount, record):
             raise errors.conflict(
                 f"Unable to allocate inventory: Unable to create allocation for "
                 f"'{use.resource_class}' on resource provider '{use.provider_uuid}'. The requested "
@@ -332,33 +330,33 @@ def _check_places(
             )
 
 
-def _keeps_rules(amount: int, record: InventoryRecord) -> bool:
-    most = schemas.MOST if record.max_unit is None else record.max_unit
-    return record.min_unit <= amount <= most and amount % record.step_size == 0
+def _meets_unit_rules(amount: int, record: InventoryRecord) -> bool:
+    max_unit = schemas.MAX_INTEGER if record.max_unit is None else record.max_unit
+    return record.min_unit <= amount <= max_unit and amount % record.step_size == 0
 
 
 def _refused(error: exceptions.CapacityException, uuids: Mapping[str, str]) -> errors.Refused:
-    """Return the refusal of allocations: Placement's text, followed by the reasons of the ledger.
+    """Return the refusal of allocations: Placement's text, followed by the ledger's reasons.
 
     :param uuids: of providers by name
     """
     reasons = "; ".join(sentences(error.reasons)) or str(error)
-    names = sorted({str(reason.where) for reason in error.reasons})
-    where = ", ".join(uuids.get(name, name) for name in names)
+    providers = sorted({str(reason.where) for reason in error.reasons})
+    where = ", ".join(uuids.get(name, name) for name in providers)
     classes = ", ".join(sorted({str(reason.resource) for reason in error.reasons}))
-    cannot = "Unable to allocate inventory:"
+    text = "Unable to allocate inventory:"
     of_class = f"'{classes}' on resource provider '{where}'"
     if error.code == "InventoryNotFound":
-        return errors.conflict(f"{cannot} Inventory for {of_class} invalid. {reasons}")
-    cannot += f" Unable to create allocation for {of_class}."
+        return errors.conflict(f"{text} Inventory for {of_class} invalid. {reasons}")
+    text += f" Unable to create allocation for {of_class}."
     if error.code == "UnitRuleViolated":
-        cannot += " The requested amount would violate inventory constraints."
+        text += " The requested amount would violate inventory constraints."
     elif any(reason.rule is Rule.CAPACITY for reason in error.reasons):
-        cannot += " The requested amount would exceed the capacity."
-    return errors.conflict(f"{cannot} {reasons}")
+        text += " The requested amount would exceed the capacity."
+    return errors.conflict(f"{text} {reasons}")
 
 
-def _consumer(text: str) -> str:
+def _consumer_uuid(text: str) -> str:
     if not is_uuid(text):
         raise errors.bad(f"Malformed consumer_uuid: {text}")
     return uuid_text(text)

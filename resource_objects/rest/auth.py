@@ -1,4 +1,4 @@
-"""Who asks: nobody is believed without a token or a password, but for ``/`` and ``/health``."""
+"""Authentication by token or password. Only ``/`` and ``/health`` need none."""
 
 from __future__ import annotations
 
@@ -17,65 +17,65 @@ import webob.exc
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.rest import errors, native
-from resource_objects.rest.reread import Reread
+from resource_objects.rest.watched_file import WatchedFile
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
 
 _invalid_field = functools.partial(InvalidInput, "field")
 
-#: Returns what policy is told of who asks: ``roles``, ``user_id``, ``project_id``.
+#: Returns the credentials of a client: ``roles``, ``user_id``, ``project_id``.
 Identify = Callable[[dict[str, Any]], Mapping[str, Any]]
 
 METHODS = ("noauth2", "http_basic", "keystone")
 
-#: What may be asked without a token or a password.
+#: Paths that need neither a token nor a password.
 OPEN = ("/", "/health", *native.OPEN)
 
-_BELIEVED = "resource_objects.rest.believed"
+_AUTHENTICATED = "resource_objects.rest.authenticated"
 _REFUSED = {
     401: "A valid token of Keystone is needed: header x-auth-token.",
     503: "Keystone does not answer.",
 }
 
-#: A digest of bcrypt: its kind, its cost, salt and digest.
+#: A digest of bcrypt: kind, cost, salt and digest.
 _BCRYPT = re.compile(r"\$2[aby]\$(0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
 
 
 def noauth2(environ: dict[str, Any]) -> Mapping[str, Any]:
-    """Believe a token: ``admin`` is an administrator, ``user:project`` are these.
+    """Accept every token: ``admin`` is an administrator, ``user:project`` names both.
 
-    For tests, and for a service that only its own machine reaches: nothing is checked but that it
-    is that machine that asks, whatever server this runs under.
+    For tests, and for a service that only its own machine can reach. The only check, under every
+    server, is that the client is on this machine.
 
     >>> noauth2({"HTTP_X_AUTH_TOKEN": "admin"})["roles"]
     ['admin']
     >>> noauth2({"HTTP_X_AUTH_TOKEN": "ann:lab", "HTTP_X_ROLES": "reader,member"})
     {'user_id': 'ann', 'project_id': 'lab', 'roles': ['reader', 'member']}
     """
-    address = environ.get("REMOTE_ADDR")  # of a Unix socket, and within a process, there is none
+    address = environ.get("REMOTE_ADDR")  # absent on a Unix socket and within a process
     if address and not is_loopback(address):
-        raise errors.Refused(403, "Whatever a token says is believed of this machine alone.")
+        raise errors.Refused(403, "noauth2 accepts tokens of clients on this machine only.")
     token = environ.get("HTTP_X_AUTH_TOKEN")
     if not token:
         raise errors.Refused(401, "A token is needed: header x-auth-token.")
     user, _, project = token.partition(":")
-    said = environ.get("HTTP_X_ROLES")
+    roles_text = environ.get("HTTP_X_ROLES")
     roles = ["admin"] if user == "admin" else []
-    if said is not None:
-        roles = _words(said)
+    if roles_text is not None:
+        roles = _words(roles_text)
     project = environ.get("HTTP_X_PROJECT_ID", project or user)
     return {"user_id": user, "project_id": project, "roles": roles} | _scope(environ)
 
 
 @functools.lru_cache(1024)
 def is_loopback(host: str) -> bool:
-    """Return whether an address, or a name, is that of this machine for itself.
+    """Return True if an address or a name is a loopback address.
 
-    >>> [is_loopback(one) for one in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "localhost")]
+    >>> [is_loopback(host) for host in ("127.0.0.1", "::1", "::ffff:127.0.0.1", "localhost")]
     [True, True, True, True]
-    >>> [is_loopback(one) for one in ("0.0.0.0", "", "lab.example", "10.0.0.1", "::ffff:10.0.0.1")]
-    [False, False, False, False, False]
+    >>> [is_loopback(host) for host in ("0.0.0.0", "", "lab.example", "::ffff:10.0.0.1")]
+    [False, False, False, False]
     """
     try:
         address = ipaddress.ip_address(host)
@@ -85,7 +85,7 @@ def is_loopback(host: str) -> bool:
 
 
 def keystone(environ: dict[str, Any]) -> Mapping[str, Any]:
-    """Take what keystonemiddleware found out; it passes on only whom it identified or nobody."""
+    """Return the credentials that keystonemiddleware found; it rejects all other requests."""
     if environ.get("HTTP_X_IDENTITY_STATUS") != "Confirmed" or not environ.get("HTTP_X_USER_ID"):
         raise errors.Refused(401, _REFUSED[401])
     return {
@@ -96,12 +96,12 @@ def keystone(environ: dict[str, Any]) -> Mapping[str, Any]:
 
 
 def _scope(environ: dict[str, Any]) -> dict[str, Any]:
-    """Return what a token is for, if it is for no project."""
-    said = {
+    """Return the scope of a token that is not for a project."""
+    scopes = {
         "system_scope": environ.get("HTTP_OPENSTACK_SYSTEM_SCOPE"),
         "domain_id": environ.get("HTTP_X_DOMAIN_ID"),
     }
-    return {key: value for key, value in said.items() if value is not None}
+    return {key: value for key, value in scopes.items() if value is not None}
 
 
 def _words(text: str) -> list[str]:
@@ -109,17 +109,17 @@ def _words(text: str) -> list[str]:
 
 
 class HTTPBasic:
-    """Who has a password (RFC 7617), by two files, for a lab without Keystone.
+    """Authentication by password (RFC 7617) and two files, for a lab without Keystone.
 
-    ``password_file`` is what ``htpasswd -B`` makes, ``user:$2y$...``; ``roles_file`` says
-    ``user:role,role`` or ``user:role,role:project``. Who is not in it has no role.
+    ``password_file`` has lines ``user:$2y$...``, as ``htpasswd -B`` makes them; ``roles_file`` has
+    lines ``user:role,role`` or ``user:role,role:project``. A user without a line has no role.
 
-    The header and the digests are read by oslo.middleware's functions. Its middleware itself keeps
-    its setting for the whole process, reads the file for each request, and tells every failure of
-    what is behind it as a wrong password.
+    oslo.middleware's functions parse the header and check digests. Its middleware is not used: it
+    has one setting for the whole process, reads the file for each request, and reports every
+    failure of the application as a wrong password.
 
-    bcrypt is slow on purpose, a tenth of a second and more: so a process remembers of a password
-    that was right a digest by a key of its own, until the file is changed.
+    bcrypt takes a tenth of a second or more. So each process caches a digest of a correct password,
+    by a key of its own, until the file changes.
     """
 
     def __init__(
@@ -127,92 +127,92 @@ class HTTPBasic:
     ) -> None:
         """Read both files.
 
-        :raises InvalidInput: for one that is not there, or for a line that cannot be
+        :raises InvalidInput: for a file that does not exist, or for an invalid line
         """
-        self._passwords = Reread("password_file", password_file, passwords)
-        self._roles = Reread("roles_file", roles_file, roles)
+        self._passwords = WatchedFile("password_file", password_file, passwords)
+        self._roles = WatchedFile("roles_file", roles_file, roles)
         self._key = secrets.token_bytes(32)
-        #: by line of the file; of those that are not there any longer some stay
-        self._right: dict[str, bytes] = {}
+        #: digests of correct passwords by line of the file; removed lines may remain
+        self._verified: dict[str, bytes] = {}
 
     def __call__(self, environ: dict[str, Any]) -> Mapping[str, Any]:
-        """Return who asks, or refuse."""
+        """Return the credentials of a client, or raise a 401."""
         from oslo_middleware import basic_auth
 
         try:
             user, password = basic_auth.parse_token(basic_auth.parse_header(environ))
         except webob.exc.HTTPClientError as error:
-            raise _who_is_it() from error
-        if not self._is_right(user, password):
-            raise _who_is_it()
-        return {"user_id": user} | self._roles.said().get(user, {"roles": []})
+            raise _unauthorized() from error
+        if not self._is_correct(user, password):
+            raise _unauthorized()
+        return {"user_id": user} | self._roles.content().get(user, {"roles": []})
 
-    def _is_right(self, user: str, password: bytes) -> bool:
+    def _is_correct(self, user: str, password: bytes) -> bool:
         from oslo_middleware import basic_auth
 
-        lines = self._passwords.said()
-        # of somebody unknown another one's is compared, so that time does not tell who there is
+        lines = self._passwords.content()
+        # for an unknown user another line is compared: the time must not reveal which users exist
         line = lines.get(user) or next(iter(lines.values()))
         digest = hmac.digest(self._key, password, hashlib.sha256)
-        if user in lines and hmac.compare_digest(self._right.get(line, b""), digest):
+        if user in lines and hmac.compare_digest(self._verified.get(line, b""), digest):
             return True
         try:
             basic_auth.auth_entry(line, password)
-        except (webob.exc.HTTPClientError, ValueError):  # ValueError: one longer than bcrypt takes
+        except (webob.exc.HTTPClientError, ValueError):  # ValueError: too long for bcrypt
             return False
         if user not in lines:
             return False
-        if len(self._right) > 2 * len(lines):
-            self._right.clear()
-        self._right[line] = digest
+        if len(self._verified) > 2 * len(lines):
+            self._verified.clear()
+        self._verified[line] = digest
         return True
 
 
-def _who_is_it() -> errors.Refused:
+def _unauthorized() -> errors.Refused:
     challenge = {"WWW-Authenticate": 'Basic realm="placement", charset="UTF-8"'}
-    return errors.Refused(401, "A user and a password are needed, which fit.", headers=challenge)
+    return errors.Refused(401, "A valid user and password are required.", headers=challenge)
 
 
 def passwords(text: str) -> dict[str, str]:
     """Return the lines of a password file by user.
 
-    :raises ValueError: for a line that is none
+    :raises ValueError: for an invalid line
 
     >>> passwords("ann:secret")
     Traceback (most recent call last):
     ValueError: line 1: expected 'user:$2y$...' once for each user, as htpasswd -B makes it ...
     """
-    found: dict[str, str] = {}
+    by_user: dict[str, str] = {}
     for number, line in _lines(text):
         user, _, digest = line.partition(":")
-        if not user or user in found or not _BCRYPT.fullmatch(digest):
+        if not user or user in by_user or not _BCRYPT.fullmatch(digest):
             expected = "'user:$2y$...' once for each user, as htpasswd -B makes it (bcrypt)"
             raise ValueError(f"line {number}: expected {expected}")
-        found[user] = line
-    if not found:
+        by_user[user] = line
+    if not by_user:
         raise ValueError("expected a line for each user, and there is none")
-    return found
+    return by_user
 
 
 def roles(text: str) -> dict[str, dict[str, Any]]:
-    """Return what a roles file says of each user.
+    """Return the roles, and the project if there is one, of each user in a roles file.
 
-    :raises ValueError: for a line that is none
+    :raises ValueError: for an invalid line
 
-    >>> roles("root:admin\\n# who looks\\nann:reader,member:lab")
+    >>> roles("root:admin\\n# readers\\nann:reader,member:lab")
     {'root': {'roles': ['admin']}, 'ann': {'roles': ['reader', 'member'], 'project_id': 'lab'}}
     """
-    found: dict[str, dict[str, Any]] = {}
+    by_user: dict[str, dict[str, Any]] = {}
     for number, line in _lines(text):
-        user, *said = line.split(":")
-        if not user or user in found or len(said) not in (1, 2):
+        user, *fields = line.split(":")
+        if not user or user in by_user or len(fields) not in (1, 2):
             raise ValueError(
                 f"line {number}: expected user:role,role or user:role,role:project, each user once"
             )
-        found[user] = {"roles": _words(said[0])}
-        if said[1:] and said[1].strip():
-            found[user]["project_id"] = said[1].strip()
-    return found
+        by_user[user] = {"roles": _words(fields[0])}
+        if fields[1:] and fields[1].strip():
+            by_user[user]["project_id"] = fields[1].strip()
+    return by_user
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
@@ -227,26 +227,27 @@ def identify_by(
     password_file: str | os.PathLike[str] | None = None,
     roles_file: str | os.PathLike[str] | None = None,
 ) -> Identify:
-    """Return how to find out who asks.
+    """Return the function that authenticates clients.
 
-    :raises InvalidInput: for a way that there is not; for files that it needs or does not take
+    :raises InvalidInput: for an unknown kind of authentication, or a missing or superfluous file
     """
     if auth not in METHODS:
         raise _invalid_field("auth", auth, f"one of {', '.join(METHODS)}")
-    for name, given in (("password_file", password_file), ("roles_file", roles_file)):
-        if (given is not None) != (auth == "http_basic"):
+    for name, path in (("password_file", password_file), ("roles_file", roles_file)):
+        if (path is not None) != (auth == "http_basic"):
             expected = "a file with auth http_basic, and none without"
-            raise _invalid_field(name, given, expected)
+            raise _invalid_field(name, path, expected)
     if password_file is not None and roles_file is not None:
         return HTTPBasic(password_file, roles_file)
     return noauth2 if auth == "noauth2" else keystone
 
 
 class BehindKeystone:
-    """An application before which keystonemiddleware stands, but for what everybody may ask.
+    """An application behind keystonemiddleware, except for the paths that need no token.
 
-    keystonemiddleware decides itself: if it left that to the application, a Keystone that does not
-    answer would look like a token that is wrong. What it refuses is told as all else is.
+    keystonemiddleware itself rejects requests: if it delegated this to the application, an
+    unavailable Keystone would look like an invalid token. The form of its rejections is changed to
+    that of the other errors.
     """
 
     def __init__(
@@ -255,28 +256,26 @@ class BehindKeystone:
         options: Mapping[str, Any] | None = None,
         file: str | os.PathLike[str] | None = None,
     ) -> None:
-        """Make it.
-
-        :param options: those of ``[keystone_authtoken]``, such as ``auth_url``
+        """:param options: those of ``[keystone_authtoken]``, such as ``auth_url``
         :param file: with a section ``[keystone_authtoken]``, such as Placement's own configuration;
-            ``options`` go before it
+            ``options`` override it
         :raises InvalidInput: for a file that cannot be read, or an option of the wrong type
         """
         from keystonemiddleware import auth_token
         from keystonemiddleware import exceptions as refusals
         from oslo_config import cfg
 
-        conf = cfg.ConfigOpts()  # or keystonemiddleware takes that of the whole process
+        conf = cfg.ConfigOpts()  # the default is the configuration of the whole process
         try:
             files = [] if file is None else [os.fspath(file)]
             conf([], "placement", default_config_files=files, default_config_dirs=[])
         except cfg.Error as error:
             raise _invalid_field("keystone_file", file, f"a file; {error}") from error
-        given = {**(options or {}), "delay_auth_decision": False, "oslo_config_config": conf}
+        settings = {**(options or {}), "delay_auth_decision": False, "oslo_config_config": conf}
         self._application = application
         try:
-            self._asking: WSGIApplication = auth_token.AuthProtocol(  # type: ignore[no-untyped-call]
-                self._believed, given
+            self._middleware: WSGIApplication = auth_token.AuthProtocol(  # type: ignore[no-untyped-call]
+                self._authenticated, settings
             )
         except (refusals.ConfigurationError, cfg.Error) as error:
             raise _invalid_field("keystone", sorted(options or {}), str(error)) from error
@@ -284,17 +283,19 @@ class BehindKeystone:
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         if environ.get("PATH_INFO") in OPEN:
             return self._application(environ, start_response)
-        response: Any = webob.Request(environ).get_response(self._asking)
-        if not environ.get(_BELIEVED):
-            said = {name: response.headers.get(name) for name in ("WWW-Authenticate",)}
-            headers = {name: value for name, value in said.items() if value is not None}
+        response: Any = webob.Request(environ).get_response(self._middleware)
+        if not environ.get(_AUTHENTICATED):
+            challenge = response.headers.get("WWW-Authenticate")
+            headers = {} if challenge is None else {"WWW-Authenticate": challenge}
             detail = _REFUSED.get(response.status_int, response.status)
             response = errors.Refused(response.status_int, detail, headers=headers).response(
                 environ
             )
-        told: Iterable[bytes] = response(environ, start_response)
-        return told
+        body: Iterable[bytes] = response(environ, start_response)
+        return body
 
-    def _believed(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        environ[_BELIEVED] = True
+    def _authenticated(
+        self, environ: dict[str, Any], start_response: StartResponse
+    ) -> Iterable[bytes]:
+        environ[_AUTHENTICATED] = True
         return self._application(environ, start_response)

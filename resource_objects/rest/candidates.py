@@ -1,7 +1,7 @@
 """``GET /allocation_candidates``, from microversion 1.10 on.
 
-The query becomes a request in Placement's words (:mod:`resource_objects.requests.query`), which the
-process's snapshot answers: it shows everything that was committed before the request came.
+The query is translated to a request, which is searched in the process's snapshot: it contains
+every write that was committed before the client's request arrived.
 """
 
 from __future__ import annotations
@@ -14,60 +14,63 @@ import webob
 
 from resource_objects.exceptions import InvalidInput, NotFound, SearchLimitReached
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.rest import errors, schemas, words
-from resource_objects.rest.asked import Asked
-from resource_objects.rest.exchanged import Way, exchanged, way_of
+from resource_objects.rest import errors, query_values, schemas
+from resource_objects.rest.exchanges import Assignment, assignment_of, with_exchanges
 from resource_objects.rest.native import api as native
+from resource_objects.rest.request import ClientRequest
 from resource_objects.search import Snapshot
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.explain import Explanation
 from resource_objects.search.fleet import Fleet
 
-#: Says why nothing was found.
-Explained: TypeAlias = Callable[[], Explanation] | None
+#: Computes the explanation of a search.
+Explain: TypeAlias = Callable[[], Explanation] | None
 
-_OF_GROUP = ("resources", "required", "member_of", "in_tree")
-#: At most so many steps are searched, of some 0.1 milliseconds each, and so many candidates told.
-BUDGET, MOST = 1_000_000, 100_000
+_KEYS_OF_GROUP = ("resources", "required", "member_of", "in_tree")
+#: The limits of a search: its steps, of some 0.1 milliseconds each, and its candidates.
+BUDGET, MAX_CANDIDATES = 1_000_000, 100_000
 
 
-def list_all(asked: Asked) -> webob.Response:
-    asked.needs(10)
-    asked.tells_json()
-    asked.query(schemas.candidates_query(asked.version.minor), first=("limit", "group_policy"))
-    request = request_of(asked)
-    said = next(iter(asked.http.GET.getall("limit")), None)  # the first, as in Placement
-    most = MOST if said is None else min(int(said[:10]), MOST)
-    snapshot = asked.ledger.snapshot()
+def list_all(request: ClientRequest) -> webob.Response:
+    request.require_version(10)
+    request.require_json_accepted()
+    schema = schemas.candidates_query(request.version.minor)
+    request.check_query(schema, first=("limit", "group_policy"))
+    search_request = request_of(request)
+    limit_text = next(iter(request.http.GET.getall("limit")), None)  # the first, as in Placement
+    limit = MAX_CANDIDATES if limit_text is None else min(int(limit_text[:10]), MAX_CANDIDATES)
+    snapshot = request.ledger.snapshot()
     fleet = snapshot.fleet
-    every: list[Way] = []
-    explained: Explained = None
-    if request is not None:
-        # before 1.29 some are left out of what is found, and others are summed up with what is told
-        limit = most if asked.since(29) else MOST
-        some, explained = _found(snapshot, request, limit)
-        ways = [way_of(fleet, one) for one in some]
-        if not asked.since(29):
-            ways = [way for way in ways if _is_of_single_providers(fleet, way)]
-        every = exchanged(fleet, request, ways, limit)
-    found = every[:most]
-    told = [_told(asked, fleet, one) for one in found]
-    summaries = _summaries(asked, fleet, found, every, request)
-    body: dict[str, Any] = {"allocation_requests": told, "provider_summaries": summaries}
-    if found or not native.is_asked(asked):
-        return asked.reply(json=body)
-    body["explanation"] = None if explained is None else explained().to_dict(native.HOSTS)
-    return native.tell_version(asked.reply(json=body))
+    assignments: list[Assignment] = []
+    explain: Explain = None
+    if search_request is not None:
+        # before 1.29 some candidates are left out, and the summaries include candidates that are
+        # beyond the limit
+        search_limit = limit if request.since(29) else MAX_CANDIDATES
+        candidates, explain = _search(snapshot, search_request, search_limit)
+        assignments = [assignment_of(fleet, candidate) for candidate in candidates]
+        if not request.since(29):
+            assignments = [a for a in assignments if _has_one_provider_per_tree(fleet, a)]
+        assignments = with_exchanges(fleet, search_request, assignments, search_limit)
+    listed = assignments[:limit]
+    body: dict[str, Any] = {
+        "allocation_requests": [_to_json(request, fleet, assignment) for assignment in listed],
+        "provider_summaries": _summaries(request, fleet, listed, assignments, search_request),
+    }
+    if listed or not native.is_requested(request):
+        return request.reply(json=body)
+    body["explanation"] = None if explain is None else explain().to_dict(native.HOSTS)
+    return native.with_version(request.reply(json=body))
 
 
-def _found(snapshot: Snapshot, request: Request, limit: int) -> tuple[list[Candidate], Explained]:
-    """Return the candidates, and what says why there are none.
+def _search(snapshot: Snapshot, request: Request, limit: int) -> tuple[list[Candidate], Explain]:
+    """Return the candidates, and the function that explains why there are none.
 
-    Of a tree or aggregate that nobody knows there are none.
+    A request with an unknown tree or aggregate has no candidates.
     """
     try:
-        found = snapshot.candidates(request, limit=limit, budget=BUDGET)
-        return list(found), found.explain
+        candidates = snapshot.candidates(request, limit=limit, budget=BUDGET)
+        return list(candidates), candidates.explain
     except NotFound:
         return [], None
     except SearchLimitReached as error:
@@ -76,71 +79,24 @@ def _found(snapshot: Snapshot, request: Request, limit: int) -> tuple[list[Candi
         )
 
 
-# --- what is asked ---
-
-
-def request_of(asked: Asked) -> Request | None:
-    """Return the request of a query; None if what it says fits nowhere, whatever is kept."""
-    given = asked.http.GET.dict_of_lists()
-    root = _root_traits(asked, given)
-    subtrees = list(_subtrees(given))
-    groups = _groups(given)
-    said = {suffix: _said(asked, suffix, some) for suffix, some in groups.items()}
-    if asked.since(36):
-        _check_linked(groups, frozenset().union(*subtrees))
-    else:
-        _check_orphans(asked, groups)
-    conflicts = [
-        f"required{suffix}: ({', '.join(names)})"
-        for suffix, one in said.items()
-        for names in one.traits.conflicts()
-    ]
-    if conflicts:
-        raise errors.bad(
-            "Conflicting required and forbidden traits found in the following traits keys: "
-            + ", ".join(sorted(conflicts))
-        )
-    if sum(map(bool, groups)) > 1 and "group_policy" not in given:
-        raise errors.bad(
-            'The "group_policy" parameter is required when specifying more than one '
-            '"resources{N}" parameter.'
-        )
-    words.check_classes(asked.ledger, [name for one in said.values() for name in one.amounts])
-    words.check_traits(asked.ledger, root.all().union(*(one.traits.all() for one in said.values())))
-    if any(one.is_nowhere for one in said.values()):
-        return None
-    try:
-        made = [one.group(suffix) for suffix, one in said.items()]
-        unnamed = next((one for one in made if not one.suffix), RequestGroup(""))
-        request = Request(
-            unnamed.resources,
-            groups=[one for one in made if one.suffix],
-            group_policy=given["group_policy"][0] if "group_policy" in given else None,
-            same_subtree=subtrees,
-            root_required=root.required,
-            root_forbidden=root.forbidden,
-            compatibility="placement",
-            **unnamed.arguments(),
-        )
-    except InvalidInput as error:
-        raise errors.bad(f"Invalid query string parameters: {error}") from error
-    return request
+# --- the query ---
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Said:
-    """What a query says of one group."""
+class _GroupQuery:
+    """The parsed keys of one group."""
 
     amounts: Mapping[str, int]
-    traits: words.Traits
-    member: words.Aggregates
-    tree: str | None
+    traits: query_values.Traits
+    aggregates: query_values.Aggregates
+    in_tree: str | None
 
     @property
-    def is_nowhere(self) -> bool:
-        """Whether nobody can be so, whatever is kept."""
-        is_contradiction = any(some <= self.member.forbidden for some in self.member.required)
-        return is_contradiction or words.is_too_much(self.amounts)
+    def is_impossible(self) -> bool:
+        """Whether no provider can ever satisfy the group."""
+        forbidden = self.aggregates.forbidden
+        is_contradiction = any(some <= forbidden for some in self.aggregates.required)
+        return is_contradiction or query_values.exceed_all_inventories(self.amounts)
 
     def group(self, suffix: str) -> RequestGroup:
         """Return the group."""
@@ -150,45 +106,100 @@ class _Said:
             required=self.traits.required,
             forbidden=self.traits.forbidden,
             any_of=self.traits.any_of,
-            member_of=self.member.required,
-            not_member_of=self.member.forbidden,
-            in_tree=self.tree,
+            member_of=self.aggregates.required,
+            not_member_of=self.aggregates.forbidden,
+            in_tree=self.in_tree,
         )
 
 
-def _said(asked: Asked, suffix: str, given: Mapping[str, list[str]]) -> _Said:
-    amounts = [words.resources(text) for text in given.get("resources", ())]
-    trees = [words.tree(text) for text in given.get("in_tree", ())]
-    return _Said(
+def request_of(request: ClientRequest) -> Request | None:
+    """Return the request of a query; None if no host can ever satisfy it."""
+    query = request.http.GET.dict_of_lists()
+    root = _root_traits(request, query)
+    subtrees = list(_subtrees(query))
+    keys_by_suffix = _keys_by_suffix(query)
+    groups = {
+        suffix: _parse_group(request, suffix, keys_by_suffix[suffix]) for suffix in keys_by_suffix
+    }
+    if request.since(36):
+        _check_groups(keys_by_suffix, frozenset().union(*subtrees))
+    else:
+        _check_groups_before_1_36(keys_by_suffix)
+    conflicts = [
+        f"required{suffix}: ({', '.join(traits)})"
+        for suffix, group in groups.items()
+        for traits in group.traits.conflicts()
+    ]
+    if conflicts:
+        raise errors.bad(
+            "Conflicting required and forbidden traits found in the following traits keys: "
+            + ", ".join(sorted(conflicts))
+        )
+    if sum(map(bool, groups)) > 1 and "group_policy" not in query:
+        raise errors.bad(
+            'The "group_policy" parameter is required when specifying more than one '
+            '"resources{N}" parameter.'
+        )
+    classes = [name for group in groups.values() for name in group.amounts]
+    query_values.check_classes(request.ledger, classes)
+    traits = root.all().union(*(group.traits.all() for group in groups.values()))
+    query_values.check_traits(request.ledger, traits)
+    if any(group.is_impossible for group in groups.values()):
+        return None
+    try:
+        request_groups = [group.group(suffix) for suffix, group in groups.items()]
+        unnamed = next((g for g in request_groups if not g.suffix), RequestGroup(""))
+        return Request(
+            unnamed.resources,
+            groups=[group for group in request_groups if group.suffix],
+            group_policy=query["group_policy"][0] if "group_policy" in query else None,
+            same_subtree=subtrees,
+            root_required=root.required,
+            root_forbidden=root.forbidden,
+            compatibility="placement",
+            **unnamed.arguments(),
+        )
+    except InvalidInput as error:
+        raise errors.bad(f"Invalid query string parameters: {error}") from error
+
+
+def _keys_by_suffix(query: Mapping[str, list[str]]) -> dict[str, dict[str, list[str]]]:
+    """Return the keys of each group with their values, by suffix."""
+    keys_by_suffix: dict[str, dict[str, list[str]]] = {}
+    for key, values in query.items():
+        for name in _KEYS_OF_GROUP:
+            if key.startswith(name):
+                keys_by_suffix.setdefault(key[len(name) :], {})[name] = values
+    return keys_by_suffix
+
+
+def _parse_group(request: ClientRequest, suffix: str, keys: Mapping[str, list[str]]) -> _GroupQuery:
+    amounts = [query_values.parse_resources(text) for text in keys.get("resources", ())]
+    trees = [query_values.parse_in_tree(text) for text in keys.get("in_tree", ())]
+    return _GroupQuery(
         amounts[-1] if amounts else {},
-        words.traits(asked, given.get("required", ())),
-        words.aggregates(asked, given.get("member_of", ()), suffix),
+        query_values.parse_traits(request, keys.get("required", ())),
+        query_values.parse_aggregates(request, keys.get("member_of", ()), suffix),
         trees[-1] if trees else None,
     )
 
 
-def _groups(given: Mapping[str, list[str]]) -> dict[str, dict[str, list[str]]]:
-    found: dict[str, dict[str, list[str]]] = {}
-    for key, values in given.items():
-        for name in _OF_GROUP:
-            if key.startswith(name):
-                found.setdefault(key[len(name) :], {})[name] = values
-    return found
+def _check_groups(groups: Mapping[str, Mapping[str, list[str]]], linked: Set[str]) -> None:
+    """Raise a 400 for groups without resources outside ``same_subtree``, and unknown suffixes.
 
-
-def _check_linked(groups: Mapping[str, Mapping[str, list[str]]], linked: Set[str]) -> None:
-    """Refuse groups that ask for nothing and stand in no ``same_subtree``, and suffixes of none."""
-    empty = [suffix for suffix, said in groups.items() if "resources" not in said]
+    :param linked: the suffixes in ``same_subtree``
+    """
+    empty = [suffix for suffix, keys in groups.items() if "resources" not in keys]
     if len(empty) == len(groups):
         raise errors.bad(
             "There must be at least one resources or resources[$S] parameter.",
             errors.MISSING_VALUE,
         )
-    alone = [suffix for suffix in empty if suffix not in linked]
-    if alone:
+    unlinked = [suffix for suffix in empty if suffix not in linked]
+    if unlinked:
         raise errors.bad(
             "Resourceless suffixed group request should be specified in `same_subtree` query "
-            f"param: bad group(s) - {sorted(alone)}.",
+            f"param: bad group(s) - {sorted(unlinked)}.",
             errors.BAD_VALUE,
         )
     unknown = sorted(linked - groups.keys())
@@ -200,8 +211,8 @@ def _check_linked(groups: Mapping[str, Mapping[str, list[str]]], linked: Set[str
         )
 
 
-def _check_orphans(asked: Asked, groups: Mapping[str, Mapping[str, list[str]]]) -> None:
-    """Refuse groups that ask for nothing, as there were none before 1.36."""
+def _check_groups_before_1_36(groups: Mapping[str, Mapping[str, list[str]]]) -> None:
+    """Raise a 400 for groups without resources."""
     for name, text in (
         (
             "required",
@@ -216,136 +227,136 @@ def _check_orphans(asked: Asked, groups: Mapping[str, Mapping[str, list[str]]]) 
     ):
         orphans = [
             name + suffix
-            for suffix, said in groups.items()
-            if name in said and "resources" not in said
+            for suffix, keys in groups.items()
+            if name in keys and "resources" not in keys
         ]
         if orphans:
             raise errors.bad(text + ", ".join(orphans))
-    if not all("resources" in said for said in groups.values()):
+    if not all("resources" in keys for keys in groups.values()):
         raise errors.bad("All request groups must specify resources.")
     if not groups:
         raise errors.bad("At least one request group (`resources` or `resources{$S}`) is required.")
 
 
-def _root_traits(asked: Asked, given: Mapping[str, list[str]]) -> words.Traits:
-    said = given.get("root_required", [])
-    if len(said) > 1:
+def _root_traits(request: ClientRequest, query: Mapping[str, list[str]]) -> query_values.Traits:
+    texts = query.get("root_required", [])
+    if len(texts) > 1:
         raise errors.bad(
             "Query parameter 'root_required' may be specified only once.", errors.DUPLICATE_KEY
         )
-    found = words.traits(asked, said, sets=False)
-    conflicts = sorted(found.required & found.forbidden)
+    traits = query_values.parse_traits(request, texts, allows_sets=False)
+    conflicts = sorted(traits.required & traits.forbidden)
     if conflicts:
         raise errors.bad(
             "Conflicting required and forbidden traits found in root_required: "
             + ", ".join(conflicts),
             errors.BAD_VALUE,
         )
-    return found
+    return traits
 
 
-def _subtrees(given: Mapping[str, list[str]]) -> Iterator[frozenset[str]]:
-    for text in given.get("same_subtree", ()):
-        some = frozenset(item.strip() for item in text.split(","))
-        if "" in some:
+def _subtrees(query: Mapping[str, list[str]]) -> Iterator[frozenset[str]]:
+    for text in query.get("same_subtree", ()):
+        suffixes = frozenset(item.strip() for item in text.split(","))
+        if "" in suffixes:
             raise errors.bad(
                 "Empty string (unsuffixed group) can not be specified in `same_subtree`",
                 errors.BAD_VALUE,
             )
-        yield some
+        yield suffixes
 
 
-# --- what is told ---
+# --- the response ---
 
 
-def _is_of_single_providers(fleet: Fleet, way: Way) -> bool:
-    """Return whether it takes of no two providers of one tree, which is all that 1.28 could say."""
-    return len({int(fleet.tree[place]) for place in way.takes}) == len(way.takes)
+def _has_one_provider_per_tree(fleet: Fleet, assignment: Assignment) -> bool:
+    """Return True if no two providers are of one tree, as before microversion 1.29."""
+    trees = {int(fleet.tree[place]) for place in assignment.amounts}
+    return len(trees) == len(assignment.amounts)
 
 
-def _told(asked: Asked, fleet: Fleet, way: Way) -> dict[str, Any]:
-    if not asked.since(12):
+def _to_json(request: ClientRequest, fleet: Fleet, assignment: Assignment) -> dict[str, Any]:
+    if not request.since(12):
         return {
             "allocations": [
-                {"resource_provider": {"uuid": fleet.uuids[place]}, "resources": some}
-                for place, some in way.takes.items()
+                {"resource_provider": {"uuid": fleet.uuids[place]}, "resources": amounts}
+                for place, amounts in assignment.amounts.items()
             ]
         }
-    told: dict[str, Any] = {
+    body: dict[str, Any] = {
         "allocations": {
-            fleet.uuids[place]: {"resources": some} for place, some in way.takes.items()
+            fleet.uuids[place]: {"resources": amounts}
+            for place, amounts in assignment.amounts.items()
         }
     }
-    if asked.since(34):
-        told["mappings"] = {
+    if request.since(34):
+        body["mappings"] = {
             suffix: [fleet.uuids[place] for place in places]
-            for suffix, places in way.groups.items()
+            for suffix, places in assignment.groups.items()
         }
-    return told
+    return body
 
 
 def _summaries(
-    asked: Asked,
+    request: ClientRequest,
     fleet: Fleet,
-    found: Iterable[Way],
-    every: Iterable[Way],
-    request: Request | None,
+    listed: Iterable[Assignment],
+    assignments: Iterable[Assignment],
+    search_request: Request | None,
 ) -> dict[str, Any]:
-    """Return every provider of every tree that gives something: what it has, uses, and is.
+    """Return the summaries of all providers of the trees of the listed assignments.
 
-    Before 1.29 only those that some candidate takes of, also one that is not told.
-
-    :param every: the candidates, also those that are not told
+    Before 1.29 only of the providers of assignments, including those beyond the limit.
     """
-    trees = sorted({int(fleet.tree[place]) for way in found for place in way.takes})
-    used = set() if asked.since(29) else {place for way in every for place in way.takes}
+    trees = sorted({int(fleet.tree[place]) for a in listed for place in a.amounts})
+    used = set() if request.since(29) else {place for a in assignments for place in a.amounts}
     classes = None
-    if not asked.since(27) and request is not None:
-        classes = {name for group in request.groups for name in group.resources.names()}
-    told: dict[str, Any] = {}
+    if not request.since(27) and search_request is not None:
+        classes = {name for group in search_request.groups for name in group.resources.names()}
+    by_uuid: dict[str, Any] = {}
     for tree in trees:
-        summaries = _of_tree(asked, fleet, fleet.of_tree(tree))
-        if not asked.since(29):
-            summaries = {place: one for place, one in summaries.items() if place in used}
+        summaries = _of_tree(request, fleet, fleet.of_tree(tree))
+        if not request.since(29):
+            summaries = {place: s for place, s in summaries.items() if place in used}
         for name, rows in fleet.classes.items():
             if classes is not None and name not in classes:
                 continue
-            here = rows.of_tree(tree)
+            in_tree = rows.of_tree(tree)
             columns = (rows.provider, rows.capacity, rows.used)
-            figures = (column[here].tolist() for column in columns)
-            for place, capacity, taken in zip(*figures, strict=True):
+            figures = (column[in_tree].tolist() for column in columns)
+            for place, capacity, usage in zip(*figures, strict=True):
                 if place in summaries:
                     resources = summaries[place]["resources"]
-                    resources[name] = {"capacity": capacity, "used": taken}
-        told |= {fleet.uuids[place]: one for place, one in summaries.items()}
-    return told
+                    resources[name] = {"capacity": capacity, "used": usage}
+        by_uuid |= {fleet.uuids[place]: summary for place, summary in summaries.items()}
+    return by_uuid
 
 
-def _of_tree(asked: Asked, fleet: Fleet, places: range) -> dict[int, dict[str, Any]]:
-    told: dict[int, dict[str, Any]] = {place: {"resources": {}} for place in places}
-    if asked.since(17):
+def _of_tree(request: ClientRequest, fleet: Fleet, places: range) -> dict[int, dict[str, Any]]:
+    summaries: dict[int, dict[str, Any]] = {place: {"resources": {}} for place in places}
+    if request.since(17):
         traits = _traits(fleet, places)
-        for place, one in told.items():
-            one["traits"] = traits.get(place, [])
-    if asked.since(29):
+        for place, summary in summaries.items():
+            summary["traits"] = traits.get(place, [])
+    if request.since(29):
         root = fleet.uuids[places[0]]
         parents = fleet.parent[places.start : places.stop].tolist()
-        for (place, one), above in zip(told.items(), parents, strict=True):
-            one["parent_provider_uuid"] = None if above == place else fleet.uuids[above]
-            one["root_provider_uuid"] = root
-    return told
+        for (place, summary), parent in zip(summaries.items(), parents, strict=True):
+            summary["parent_provider_uuid"] = None if parent == place else fleet.uuids[parent]
+            summary["root_provider_uuid"] = root
+    return summaries
 
 
 def _traits(fleet: Fleet, places: range) -> dict[int, list[str]]:
-    """Return the traits of the providers of a tree, standard ones first."""
-    found: dict[int, list[str]] = {}
-    for name, having in fleet.traits.items():
-        first, end = having.searchsorted((places.start, places.stop)).tolist()
-        for place in having[first:end].tolist():
-            found.setdefault(place, []).append(name)
-    for some in found.values():
-        some.sort(key=lambda name: (name.startswith("CUSTOM_"), name))
-    return found
+    """Return the traits of the providers of a tree, standard traits first."""
+    traits: dict[int, list[str]] = {}
+    for name, providers in fleet.traits.items():
+        first, end = providers.searchsorted((places.start, places.stop)).tolist()
+        for place in providers[first:end].tolist():
+            traits.setdefault(place, []).append(name)
+    for names in traits.values():
+        names.sort(key=lambda name: (name.startswith("CUSTOM_"), name))
+    return traits
 
 
 ROUTES = (("/allocation_candidates", {"GET": ("placement:allocation_candidates:list", list_all)}),)

@@ -1,7 +1,7 @@
-"""Refusals as Placement tells them: a JSON list with status, title, detail and a code.
+"""Errors in Placement's form: a JSON list with status, title, detail and code.
 
-Handlers raise what these functions return. The code of an error is told from microversion 1.23 on;
-clients compare it, and some of them compare the text too.
+Handlers raise the exceptions that these functions return. Responses contain the code from
+microversion 1.23 on. Clients compare codes, and some of them compare the text too.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from resource_objects.exceptions import ResourceObjectsError
 
 LOG = logging.getLogger("resource_objects.rest")
 
-#: Where the words of an error come from that is made by others: see :func:`as_json`.
+#: Keys of the WSGI environment that :func:`as_json` reads.
 REQUEST_ID = "resource_objects.rest.request_id"
 VERSION = "placement.microversion"
 MIN_VERSION, MAX_VERSION = "1.0", "1.39"
@@ -33,20 +33,20 @@ DUPLICATE_KEY = "placement.query.duplicate_key"
 BAD_VALUE = "placement.query.bad_value"
 MISSING_VALUE = "placement.query.missing_value"
 
-#: A refusal says at most so many characters: to strip tags of more takes time by their square.
+#: The maximum length of a detail: the time to strip tags grows by the square of the length.
 MAX_DETAIL = 2000
 
-#: Where the code of an error waits until it is told, and what stands beside it.
-_CODE, _FACTS = "resource_objects.rest.error_code", "resource_objects.rest.error_facts"
+#: Keys of the WSGI environment with the code, the data and the detail of an error.
+_CODE, _DATA = "resource_objects.rest.error_code", "resource_objects.rest.error_data"
 _DETAIL = "resource_objects.rest.error_detail"
-#: Set where a client of Placement's API is told what stands beside an error.
-TELLS_FACTS = "resource_objects.rest.tells_facts"
-#: Below this is the native API, of which each error has a code.
+#: The key that is set if a client of Placement's API requests the data of errors.
+WITH_DATA = "resource_objects.rest.with_error_data"
+#: The path of the native API, whose errors always have a code.
 NATIVE = "/ro"
 
 
 class Refused(Exception):
-    """A request is refused: with a status, a text, and a code for programs."""
+    """The refusal of a request: a status, a text, and a code for programs."""
 
     def __init__(
         self,
@@ -55,52 +55,52 @@ class Refused(Exception):
         code: str = UNDEFINED,
         *,
         headers: Mapping[str, str] | None = None,
-        facts: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
     ) -> None:
-        """:param facts: what stands beside the text as data"""
+        """:param data: further keys of the error object"""
         super().__init__(detail)
         self.status, self.code, self.headers = status, code, dict(headers or {})
-        self.facts = dict(facts or {})
+        self.data = dict(data or {})
 
     def response(self, environ: dict[str, Any]) -> webob.exc.HTTPException:
-        """Return it as a response to a request."""
+        """Return the response to a request."""
         detail = shortened(str(self), MAX_DETAIL)
-        environ[_CODE], environ[_FACTS], environ[_DETAIL] = self.code, self.facts, detail
-        made: webob.exc.HTTPException = webob.exc.status_map[self.status](
+        environ[_CODE], environ[_DATA], environ[_DETAIL] = self.code, self.data, detail
+        response: webob.exc.HTTPException = webob.exc.status_map[self.status](
             detail, headers=self.headers, json_formatter=as_json
         )
-        return made
+        return response
 
 
 def bad(detail: str, code: str = UNDEFINED) -> Refused:
-    """Return the refusal of a request that cannot be."""
+    """Return a 400: the request is invalid."""
     return Refused(400, detail, code)
 
 
 def not_found(detail: str) -> Refused:
-    """Return the refusal of what is not there."""
+    """Return a 404: the resource of the path does not exist."""
     return Refused(404, detail)
 
 
 def conflict(detail: str, code: str = UNDEFINED) -> Refused:
-    """Return the refusal of what does not go with what is kept."""
+    """Return a 409: the request contradicts the stored state."""
     return Refused(409, detail, code)
 
 
-def shortened(text: str, most: int) -> str:
-    """Return a text of at most so many characters: its begin and its end.
+def shortened(text: str, length: int) -> str:
+    """Return a text of at most a length: its beginning and its end.
 
     >>> shortened("aaaaaaaaaaaaaaaaaaaa is too long", 29)
     'aaaaaaaaaaaa ...  is too long'
     """
-    half = (most - 5) // 2
-    return text if len(text) <= most else f"{text[:half]} ... {text[-half:]}"
+    half = (length - 5) // 2
+    return text if len(text) <= length else f"{text[:half]} ... {text[-half:]}"
 
 
 def as_json(*, body: str, status: str, title: str, environ: dict[str, Any]) -> dict[str, Any]:
-    """Return an error as Placement's body of it; WebOb asks for it."""
+    """Return the JSON body of an error. WebOb calls this function."""
     number = int(status.split()[0])
-    told: dict[str, Any] = {
+    error: dict[str, Any] = {
         "status": number,
         "title": title,
         "detail": webob.exc.strip_tags(body[: 2 * MAX_DETAIL]),  # type: ignore[attr-defined]
@@ -109,45 +109,46 @@ def as_json(*, body: str, status: str, title: str, environ: dict[str, Any]) -> d
     version = environ.get(VERSION)
     code = environ.get(_CODE, UNDEFINED)
     if is_native(environ):
-        told |= {"detail": environ.get(_DETAIL) or told["detail"].strip(), **_native(code, title)}
-        return {"errors": [told | environ.get(_FACTS, {})]}
+        error |= {"detail": environ.get(_DETAIL) or error["detail"].strip()}
+        error |= _native_code(code, title)
+        return {"errors": [error | environ.get(_DATA, {})]}
     if version is not None and version.matches((1, 23)):
-        told["code"] = code
-    if TELLS_FACTS in environ:
-        told |= environ.get(_FACTS, {})
+        error["code"] = code
+    if WITH_DATA in environ:
+        error |= environ.get(_DATA, {})
     if version is None and number == 406:
-        told |= {"max_version": MAX_VERSION, "min_version": MIN_VERSION}
-    return {"errors": [told]}
+        error |= {"max_version": MAX_VERSION, "min_version": MIN_VERSION}
+    return {"errors": [error]}
 
 
 def is_native(environ: Mapping[str, Any]) -> bool:
-    """Return whether a request is for the native API."""
+    """Return True if a request is for the native API."""
     return f"{environ.get('PATH_INFO') or ''}/".startswith(f"{NATIVE}/")
 
 
-def _native(code: str, title: str) -> dict[str, Any]:
-    """Return the code of an error of the native API: a name, where there is none the status's.
+def _native_code(code: str, title: str) -> dict[str, Any]:
+    """Return the code of an error of the native API; the default is the title of the status.
 
-    >>> _native(UNDEFINED, "Not Found")
+    >>> _native_code(UNDEFINED, "Not Found")
     {'code': 'NotFound'}
     """
     return {"code": title.replace(" ", "") if code == UNDEFINED else code}
 
 
-def no_answer(environ: dict[str, Any], error: ResourceObjectsError) -> webob.exc.HTTPException:
-    """Return the response where the ledger does not answer; the log alone tells where it is."""
+def unavailable(environ: dict[str, Any], error: ResourceObjectsError) -> webob.exc.HTTPException:
+    """Return the 503 of an unavailable ledger. Only the log contains its address."""
     LOG.warning("%s: %s", environ.get(REQUEST_ID), error)
     code = error.code if is_native(environ) else UNDEFINED
     return Refused(503, "The ledger does not answer; the log tells why.", code).response(environ)
 
 
 def internal(environ: dict[str, Any]) -> webob.exc.HTTPException:
-    """Return the response where something failed that nobody meant to: the log knows what."""
+    """Return the 500 of an unexpected error. The log contains the error."""
     return Refused(500, "The server failed; its log tells more by the request id.").response(
         environ
     )
 
 
-def body_text(made: dict[str, Any]) -> bytes:
-    """Return JSON as bytes."""
-    return json.dumps(made, separators=(", ", ": ")).encode()
+def body_text(value: dict[str, Any]) -> bytes:
+    """Return a value as JSON."""
+    return json.dumps(value, separators=(", ", ": ")).encode()

@@ -12,293 +12,304 @@ from resource_objects.exceptions import InUse, InvalidInput
 from resource_objects.providers.definition import ProviderUpdate
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.resources.records import InventoryRecord
-from resource_objects.rest import errors, kept, schemas
-from resource_objects.rest.asked import Asked
+from resource_objects.rest import errors, schemas, translation
+from resource_objects.rest.request import ClientRequest
 
 _RULE = "placement:resource_providers:inventories:"
-_NOT_FOUND = f"{kept.NOT_FOUND} : {kept.NOT_FOUND}"
+_NOT_FOUND = f"{translation.NOT_FOUND} : {translation.NOT_FOUND}"
 
-#: How the refusal of a changed set of inventories begins.
+#: The beginning of the refusal of a changed set of inventories.
 _CONFLICT = "update conflict: "
 
 Edit: TypeAlias = Callable[[ListedProvider], ProviderUpdate]
 
 
-def list_all(asked: Asked) -> webob.Response:
-    asked.tells_json()
-    one = kept.provider(asked.ledger, asked.path["uuid"], _NOT_FOUND)
-    return _reply_all(asked, one.records, kept.generation(one))
+def list_all(request: ClientRequest) -> webob.Response:
+    request.require_json_accepted()
+    provider = translation.get_provider(request.ledger, request.path["uuid"], _NOT_FOUND)
+    return _reply_all(request, provider.records, translation.generation(provider))
 
 
-def show(asked: Asked) -> webob.Response:
-    asked.tells_json()
-    uuid, name = asked.path["uuid"], asked.path["name"]
-    one = kept.provider(asked.ledger, uuid, _NOT_FOUND)
-    found = record_of(one, name)
-    if found is None:
+def show(request: ClientRequest) -> webob.Response:
+    request.require_json_accepted()
+    uuid, name = request.path["uuid"], request.path["name"]
+    provider = translation.get_provider(request.ledger, uuid, _NOT_FOUND)
+    record = _record_of(provider, name)
+    if record is None:
         raise errors.not_found(f"No inventory of class {name} for {uuid}")
-    return _reply_one(asked, found, kept.generation(one))
+    return _reply_one(request, record, translation.generation(provider))
 
 
-def put_all(asked: Asked) -> webob.Response:
-    uuid = asked.path["uuid"]
-    given = _given(asked, schemas.PUT_INVENTORIES)
+def put_all(request: ClientRequest) -> webob.Response:
+    uuid = request.path["uuid"]
+    body = _body(request, schemas.PUT_INVENTORIES)
+    inventories = body["inventories"]
 
-    def edit(one: ListedProvider) -> ProviderUpdate:
-        kept.check_generation(one, given["resource_provider_generation"])
-        unknown = kept.unknown_classes(asked.ledger, given["inventories"])
+    def edit(provider: ListedProvider) -> ProviderUpdate:
+        translation.check_generation(provider, body["resource_provider_generation"])
+        unknown = translation.unknown_classes(request.ledger, inventories)
         if unknown:
             raise errors.bad(
                 f"Unknown resource class in inventory for resource provider {uuid}: "
                 f"No such resource class {unknown[0]}."
             )
-        cannot = f"Unable to update inventory for resource provider {uuid}"
-        for name, figures in given["inventories"].items():
-            _check_capacity(asked, name, figures, uuid, cannot)
-        gone = [r for r in one.records if r.resource_class not in given["inventories"]]
-        _check_unused(uuid, gone, _CONFLICT)
+        context = f"Unable to update inventory for resource provider {uuid}"
+        for name, figures in inventories.items():
+            _check_capacity(request, name, figures, uuid, context)
+        removed = [r for r in provider.records if r.resource_class not in inventories]
+        _check_unused(uuid, removed, _CONFLICT)
         records = tuple(
-            record(name, figures, uuid, cannot) for name, figures in given["inventories"].items()
+            to_record(name, figures, uuid, context) for name, figures in inventories.items()
         )
-        check_plain(one, {*given["inventories"], *(r.resource_class for r in one.records)})
-        return kept.updated(one, inventories=records)
+        check_plain(provider, {*inventories, *(r.resource_class for r in provider.records)})
+        return translation.updated(provider, inventories=records)
 
-    records, generation = _change(asked, edit)
-    return _reply_all(asked, records.values(), generation)
+    records, generation = _change(request, edit)
+    return _reply_all(request, records.values(), generation)
 
 
-def put_one(asked: Asked) -> webob.Response:
-    uuid, name = asked.path["uuid"], asked.path["name"]
-    given = _given(asked, schemas.PUT_INVENTORY)
+def put_one(request: ClientRequest) -> webob.Response:
+    uuid, name = request.path["uuid"], request.path["name"]
+    body = _body(request, schemas.PUT_INVENTORY)
 
-    def edit(one: ListedProvider) -> ProviderUpdate:
-        kept.check_generation(one, given["resource_provider_generation"])
-        cannot = f"Unable to update inventory for resource provider {uuid}"
-        _check_capacity(asked, name, given, uuid, cannot)
-        if kept.unknown_classes(asked.ledger, [name]):
+    def edit(provider: ListedProvider) -> ProviderUpdate:
+        translation.check_generation(provider, body["resource_provider_generation"])
+        context = f"Unable to update inventory for resource provider {uuid}"
+        _check_capacity(request, name, body, uuid, context)
+        if translation.unknown_classes(request.ledger, [name]):
             raise errors.not_found(f"No such resource class {name}.")
-        if record_of(one, name) is None:
+        if _record_of(provider, name) is None:
             raise errors.bad(
                 f"No inventory record with resource class for resource provider {uuid}: "
                 f"No inventory of class {name} found."
             )
-        check_plain(one, {name})
-        made = record(name, given, uuid, cannot)
-        return kept.updated(one, inventories=_with(one, made))
+        check_plain(provider, {name})
+        record = to_record(name, body, uuid, context)
+        return translation.updated(provider, inventories=_with_record(provider, record))
 
-    records, generation = _change(asked, edit)
-    return _reply_one(asked, records[name], generation)
+    records, generation = _change(request, edit)
+    return _reply_one(request, records[name], generation)
 
 
-def create(asked: Asked) -> webob.Response:
-    """Add one; a generation may be said, and is not looked at."""
-    uuid = asked.path["uuid"]
-    given = _given(asked, schemas.POST_INVENTORY)
-    name = given["resource_class"]
+def create(request: ClientRequest) -> webob.Response:
+    """Add an inventory. A generation in the body is accepted and ignored, as in Placement."""
+    uuid = request.path["uuid"]
+    body = _body(request, schemas.POST_INVENTORY)
+    name = body["resource_class"]
 
-    def edit(one: ListedProvider) -> ProviderUpdate:
-        cannot = f"Unable to create inventory for resource provider {uuid}"
-        if kept.unknown_classes(asked.ledger, [name]):
-            raise errors.bad(f"{cannot}: No such resource class {name}.")
-        _check_capacity(asked, name, given, uuid, cannot)
-        if record_of(one, name) is not None:
+    def edit(provider: ListedProvider) -> ProviderUpdate:
+        context = f"Unable to create inventory for resource provider {uuid}"
+        if translation.unknown_classes(request.ledger, [name]):
+            raise errors.bad(f"{context}: No such resource class {name}.")
+        _check_capacity(request, name, body, uuid, context)
+        if _record_of(provider, name) is not None:
             raise errors.conflict(
                 f"Update conflict: there is an inventory of {name} already",
                 errors.CONCURRENT_UPDATE,
             )
-        check_plain(one, {name})
-        new = record(name, given, uuid, cannot)
-        return kept.updated(one, inventories=_with(one, new))
+        check_plain(provider, {name})
+        record = to_record(name, body, uuid, context)
+        return translation.updated(provider, inventories=_with_record(provider, record))
 
-    records, generation = _change(asked, edit)
-    made = _reply_one(asked, records[name], generation)
-    made.status = 201
-    made.location = asked.url(f"/resource_providers/{uuid}/inventories/{name}")
-    return made
+    records, generation = _change(request, edit)
+    response = _reply_one(request, records[name], generation)
+    response.status = 201
+    response.location = request.url(f"/resource_providers/{uuid}/inventories/{name}")
+    return response
 
 
-def delete_one(asked: Asked) -> webob.Response:
-    name = asked.path["name"]
+def delete_one(request: ClientRequest) -> webob.Response:
+    name = request.path["name"]
 
-    def edit(one: ListedProvider) -> ProviderUpdate:
-        if record_of(one, name) is None:
+    def edit(provider: ListedProvider) -> ProviderUpdate:
+        if _record_of(provider, name) is None:
             missing = f"No inventory of class {name} found for delete"
-            unknown = kept.unknown_classes(asked.ledger, [name])
-            why = f"No such resource class {name}." if unknown else missing
-            raise errors.not_found(f"{missing}: {why}")
-        check_plain(one, {name})
-        left = (r.definition() for r in one.records if r.resource_class != name)
-        return kept.updated(one, inventories=tuple(left))
+            is_unknown = translation.unknown_classes(request.ledger, [name])
+            cause = f"No such resource class {name}." if is_unknown else missing
+            raise errors.not_found(f"{missing}: {cause}")
+        check_plain(provider, {name})
+        others = (r.definition() for r in provider.records if r.resource_class != name)
+        return translation.updated(provider, inventories=tuple(others))
 
-    _write(asked, edit, f"Unable to delete inventory of class {name}: ")
-    return asked.reply(204, cached=False)
+    _write(request, edit, f"Unable to delete inventory of class {name}: ")
+    return request.reply(204, cached=False)
 
 
-def delete_all(asked: Asked) -> webob.Response:
-    if not asked.since(5):
+def delete_all(request: ClientRequest) -> webob.Response:
+    if not request.since(5):
         raise errors.Refused(
             405,
-            "",  # what WebOb puts before the text is all of it
+            "",  # the sentence that WebOb puts before the detail is the whole text
             headers={"Allow": "GET, PUT, POST"},
         )
-    uuid = asked.path["uuid"]
+    uuid = request.path["uuid"]
 
-    def edit(one: ListedProvider) -> ProviderUpdate:
-        _check_unused(uuid, one.records, "")
-        check_plain(one, {record.resource_class for record in one.records})
-        return kept.updated(one, inventories=())
+    def edit(provider: ListedProvider) -> ProviderUpdate:
+        _check_unused(uuid, provider.records, "")
+        check_plain(provider, {record.resource_class for record in provider.records})
+        return translation.updated(provider, inventories=())
 
-    _write(asked, edit, "")
-    return asked.reply(204, cached=False)
+    _write(request, edit, "")
+    return request.reply(204, cached=False)
 
 
-# --- what they share ---
+# --- checks and records ---
 
 
 def _check_capacity(
-    asked: Asked, name: str, figures: Mapping[str, Any], uuid: str, cannot: str
+    request: ClientRequest, name: str, figures: Mapping[str, Any], uuid: str, context: str
 ) -> None:
-    """Refuse figures that leave no room, as Placement reckons: rounded towards zero.
+    """Raise a 400 for figures without capacity, which Placement rounds towards zero.
 
-    It does so before it looks whether there is such a class, or such an inventory already.
+    Placement compares them before it looks for the class and for an existing inventory.
     """
     try:
         capacity = int(
             (figures["total"] - figures.get("reserved", 0)) * figures.get("allocation_ratio", 1)
         )
-    except (ValueError, OverflowError):  # by a ratio that is no number, which is not kept
+    except (ValueError, OverflowError):  # the ratio is not a number; to_record rejects it
         return
-    if capacity < 0 or (capacity == 0 and not asked.since(26)):
-        bound = "greater than total" if asked.since(26) else "greater than or equal to total"
-        raise _invalid(name, uuid, cannot, bound)
+    if capacity < 0 or (capacity == 0 and not request.since(26)):
+        bound = "greater than total" if request.since(26) else "greater than or equal to total"
+        raise _invalid_reserved(name, uuid, context, bound)
 
 
-def _invalid(name: str, uuid: str, cannot: str, bound: str) -> errors.Refused:
+def _invalid_reserved(name: str, uuid: str, context: str, bound: str) -> errors.Refused:
     return errors.bad(
-        f"{cannot}: Invalid inventory for '{name}' on resource provider '{uuid}'. "
+        f"{context}: Invalid inventory for '{name}' on resource provider '{uuid}'. "
         f"The reserved value is {bound}."
     )
 
 
-def record(name: str, figures: Mapping[str, Any], uuid: str, cannot: str) -> InventoryRecord:
-    """Return figures as they are kept, or refuse what they are, which Placement does not.
+def to_record(name: str, figures: Mapping[str, Any], uuid: str, context: str) -> InventoryRecord:
+    """Return figures as a record. Raise a 400 for figures that the ledger rejects.
 
-    :param cannot: how the refusal begins
+    Placement accepts some of them (:doc:`/explanation/placement_api`).
+
+    :param context: the beginning of the message
     """
     total, reserved = int(figures["total"]), int(figures.get("reserved", 0))
-    least, most = int(figures.get("min_unit", 1)), int(figures.get("max_unit", schemas.MOST))
+    min_unit = int(figures.get("min_unit", 1))
+    max_unit = int(figures.get("max_unit", schemas.MAX_INTEGER))
     try:
         millionths = ratio.to_millionths(
             ratio.ratio_from_float_column(figures.get("allocation_ratio", 1))
         )
     except InvalidInput as error:
-        raise errors.bad(f"{cannot}: {error}") from error
+        raise errors.bad(f"{context}: {error}") from error
     if reserved > total:
-        raise _invalid(name, uuid, cannot, "greater than total")
-    if most > total:
-        most = schemas.MOST
-    if least > most:
-        raise errors.bad(f"{cannot}: the max_unit of {name} is less than its min_unit.")
+        raise _invalid_reserved(name, uuid, context, "greater than total")
+    if max_unit > total:
+        max_unit = schemas.MAX_INTEGER
+    if min_unit > max_unit:
+        raise errors.bad(f"{context}: the max_unit of {name} is less than its min_unit.")
     return InventoryRecord(
-        *(name, total, reserved, least, None if most == schemas.MOST else most),
+        name,
+        total,
+        reserved,
+        min_unit,
+        None if max_unit == schemas.MAX_INTEGER else max_unit,
         int(figures.get("step_size", 1)),
         millionths,
         (total - reserved) * millionths // ratio.MILLION,
     )
 
 
-def told(found: InventoryRecord) -> dict[str, Any]:
-    """Return figures as Placement tells them."""
+def to_json(record: InventoryRecord) -> dict[str, Any]:
+    """Return a record as Placement's figures."""
     return {
-        "total": found.total,
-        "reserved": found.reserved,
-        "min_unit": found.min_unit,
-        "max_unit": schemas.MOST if found.max_unit is None else found.max_unit,
-        "step_size": found.step_size,
-        "allocation_ratio": found.ratio_millionths / ratio.MILLION,
+        "total": record.total,
+        "reserved": record.reserved,
+        "min_unit": record.min_unit,
+        "max_unit": schemas.MAX_INTEGER if record.max_unit is None else record.max_unit,
+        "step_size": record.step_size,
+        "allocation_ratio": record.ratio_millionths / ratio.MILLION,
     }
 
 
-def record_of(one: ListedProvider, name: str) -> InventoryRecord | None:
-    """Return the figures of a class, None if the provider has none of it."""
-    return next((record for record in one.records if record.resource_class == name), None)
+def _record_of(provider: ListedProvider, name: str) -> InventoryRecord | None:
+    return next((record for record in provider.records if record.resource_class == name), None)
 
 
-def _with(one: ListedProvider, new: InventoryRecord) -> tuple[InventoryRecord, ...]:
-    found = {record.resource_class: record.definition() for record in one.records}
-    return tuple((found | {new.resource_class: new}).values())
+def _with_record(provider: ListedProvider, new: InventoryRecord) -> tuple[InventoryRecord, ...]:
+    by_class = {record.resource_class: record.definition() for record in provider.records}
+    return tuple((by_class | {new.resource_class: new}).values())
 
 
-def check_plain(one: ListedProvider, touched: set[str]) -> None:
-    """Refuse to change figures that a topology or devices stand for."""
-    for kind in one.kinds:
-        if not touched.isdisjoint(kind.classes):
+def check_plain(provider: ListedProvider, classes: set[str]) -> None:
+    """Raise a 409 for a change of classes that belong to a NUMA topology or to devices."""
+    for kind in provider.kinds:
+        if not classes.isdisjoint(kind.classes):
             raise errors.conflict(
-                f"The inventory of {', '.join(kind.classes)} on resource provider '{one.uuid}' is "
-                f"that of {kind.resource_class}, which this API cannot say."
+                f"The inventory of {', '.join(kind.classes)} on resource provider "
+                f"'{provider.uuid}' is that of {kind.resource_class}, which this API cannot say."
             )
 
 
-def _given(asked: Asked, schema: schemas.Schema) -> Any:
-    """Return the body of a write; that there is no such provider is told before what is wrong."""
-    asked.takes_json()
-    kept.provider(asked.ledger, asked.path["uuid"])
-    return asked.body(schema)
+def _body(request: ClientRequest, schema: schemas.Schema) -> Any:
+    """Return the body of a write. An unknown provider is reported before an invalid body."""
+    request.require_json_body()
+    translation.get_provider(request.ledger, request.path["uuid"])
+    return request.body(schema)
 
 
-def _change(asked: Asked, edit: Edit) -> tuple[dict[str, InventoryRecord], int]:
-    """Write inventories; return them by class, and the generation that the write made."""
-    changed = _write(asked, edit)
-    assert changed.update is not None, "inventories are written, also as they were"
-    made = {one.resource_class: one for one in changed.update.definition.inventories}
-    return made, changed.generation(asked.ledger)
+def _change(request: ClientRequest, edit: Edit) -> tuple[dict[str, InventoryRecord], int]:
+    """Write inventories; return them by class, and the generation after the write."""
+    change = _write(request, edit)
+    assert change.update is not None, "unchanged inventories are written too"
+    records = {record.resource_class: record for record in change.update.definition.inventories}
+    return records, change.generation(request.ledger)
 
 
-def _write(asked: Asked, edit: Edit, conflict: str = _CONFLICT) -> kept.Changed:
+def _write(
+    request: ClientRequest, edit: Edit, prefix: str = _CONFLICT
+) -> translation.ProviderChange:
     """Write inventories.
 
-    :param conflict: how the text of the refusal to remove an inventory in use begins
+    :param prefix: the beginning of the refusal to remove an inventory in use
     """
-    uuid = asked.path["uuid"]
+    uuid = request.path["uuid"]
     try:
-        return kept.change(asked.ledger, uuid, edit)
+        return translation.change_provider(request.ledger, uuid, edit)
     except InUse as error:
-        # of one that is deleted Placement says concurrent_update: clients then try again for ever
-        raise in_use(uuid, [error.detail], conflict) from error
+        # Placement's code for a deletion is concurrent_update, which clients repeat without end
+        raise in_use(uuid, [error.detail], prefix) from error
     except InvalidInput as error:
         raise errors.bad(f"Unable to update inventory for resource provider {uuid}: {error}") from (
             error
         )
 
 
-def _check_unused(uuid: str, gone: Iterable[InventoryRecord], conflict: str) -> None:
-    used = [one.resource_class for one in gone if one.used]
+def _check_unused(uuid: str, removed: Iterable[InventoryRecord], prefix: str) -> None:
+    used = [record.resource_class for record in removed if record.used]
     if used:
-        raise in_use(uuid, used, conflict)
+        raise in_use(uuid, used, prefix)
 
 
-def in_use(uuid: str, used: Iterable[str], conflict: str = _CONFLICT) -> errors.Refused:
-    """Return the refusal to remove the inventories of some classes.
+def in_use(uuid: str, classes: Iterable[str], prefix: str = _CONFLICT) -> errors.Refused:
+    """Return the refusal to remove inventories that have allocations.
 
-    :param conflict: how its text begins
+    :param prefix: the beginning of the text
     """
     return errors.conflict(
-        f"{conflict}Inventory for '{', '.join(used)}' on resource provider '{uuid}' in use.",
+        f"{prefix}Inventory for '{', '.join(classes)}' on resource provider '{uuid}' in use.",
         errors.INVENTORY_IN_USE,
     )
 
 
-def _reply_all(asked: Asked, records: Iterable[InventoryRecord], generation: int) -> webob.Response:
-    return asked.reply(
+def _reply_all(
+    request: ClientRequest, records: Iterable[InventoryRecord], generation: int
+) -> webob.Response:
+    return request.reply(
         json={
             "resource_provider_generation": generation,
-            "inventories": {one.resource_class: told(one) for one in records},
+            "inventories": {record.resource_class: to_json(record) for record in records},
         }
     )
 
 
-def _reply_one(asked: Asked, found: InventoryRecord, generation: int) -> webob.Response:
-    return asked.reply(json=told(found) | {"resource_provider_generation": generation})
+def _reply_one(request: ClientRequest, record: InventoryRecord, generation: int) -> webob.Response:
+    return request.reply(json=to_json(record) | {"resource_provider_generation": generation})
 
 
 ROUTES = (

@@ -1,10 +1,10 @@
-"""A hook for what counts requests: called once for each, with what became of it.
+"""A hook that counts requests. The service calls it once after each response.
 
     def count(answered):
         REQUESTS.labels(answered.method, answered.route, answered.status).observe(answered.seconds)
 
-It is given to :func:`~resource_objects.rest.wsgi.application`, or declared as an entry point of
-``resource_objects.rest.metrics`` and named: ``resource-objects serve --metrics NAME``.
+The hook is an argument of :func:`~resource_objects.rest.wsgi.application`, or an entry point of
+``resource_objects.rest.metrics`` named by ``resource-objects serve --metrics NAME``.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ LOG = logging.getLogger("resource_objects.rest")
 
 NAMESPACE = "resource_objects.rest.metrics"
 
-#: Where the route of a request is told.
+#: The key of the WSGI environment with the route of a request.
 ROUTE = "resource_objects.rest.route"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Answered:
-    """A request that was answered. It names nobody and nothing: there are few of its kind.
+    """An answered request, without names of users and resources: it has few distinct values.
 
     >>> Answered("GET", "/traits/{name}", 204, 0.0012, "1.39", "req-1").route
     '/traits/{name}'
     """
 
-    #: ``GET`` and the like, in capitals; ``OTHER`` for what no route has
+    #: the method in capitals; ``OTHER`` for a method without any route
     method: str
-    #: the path, with the names of what differs in place of it; empty if there is no such path
+    #: the pattern of the path; empty for an unknown path
     route: str
     status: int
-    #: from when the request had come until there was an answer to send
+    #: from the arrival of the request until the response was complete
     seconds: float
     #: such as ``1.39``, or the native API's; None if the request was refused before it was known
     microversion: str | None
@@ -51,28 +51,28 @@ Hook = Callable[[Answered], object]
 _METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 
-def hook_of(given: Hook | str | None) -> Hook | None:
-    """Return a hook, which may be given by the name of its entry point.
+def load_hook(hook: Hook | str | None) -> Hook | None:
+    """Return a hook, which may be specified by the name of its entry point.
 
-    :raises PluginError: if there is none of that name, or it does not load
-    :raises InvalidInput: for what cannot be called
+    :raises PluginError: if there is no entry point of this name, or it does not load
+    :raises InvalidInput: if the hook is not callable
     """
-    found: Any = plugins.load(NAMESPACE, given) if isinstance(given, str) else given
-    if found is not None and not callable(found):
-        raise InvalidInput("field", "metrics", given, "what can be called with a request")
-    hook: Hook | None = found
-    return hook
+    loaded: Any = plugins.load(NAMESPACE, hook) if isinstance(hook, str) else hook
+    if loaded is not None and not callable(loaded):
+        raise InvalidInput("field", "metrics", hook, "what can be called with a request")
+    callable_hook: Hook | None = loaded
+    return callable_hook
 
 
 def method_of(environ: dict[str, Any]) -> str:
-    """Return the method of a request as it is counted: a client may say whatever it likes."""
-    said = str(environ.get("REQUEST_METHOD"))
-    return said if said in _METHODS else "OTHER"
+    """Return the method of a request, or ``OTHER``: a client may send any word."""
+    method = str(environ.get("REQUEST_METHOD"))
+    return method if method in _METHODS else "OTHER"
 
 
-def tell(hook: Hook, answered: Answered) -> None:
-    """Call a hook; if it fails the request is answered all the same, and the log says why."""
+def call_hook(hook: Hook, answered: Answered) -> None:
+    """Call a hook. An exception of the hook is logged and does not affect the response."""
     try:
         hook(answered)
-    except Exception:  # it is not ours, and may fail in any way
+    except Exception:  # a hook is foreign code and may raise anything
         LOG.exception("%s: the metrics hook failed", answered.request_id)

@@ -1,14 +1,14 @@
-"""Whether somebody may do something: Placement's rules by oslo.policy.
+"""Authorization by Placement's policy rules and oslo.policy.
 
 ==========  =====================================================================================
-policy      who may
+policy      permitted clients
 ==========  =====================================================================================
-``secure``  role ``admin`` or ``service``; the reshaper: ``service``; usages: also who reads their
-            own project. These are the defaults of Placement since 2023.2
-``legacy``  role ``admin`` alone, as it was before
-``open``    everybody who has a token
-a file      the defaults of ``secure``, and in their place rules of a file of oslo.policy (YAML),
-            which is read again when it was changed
+``secure``  role ``admin`` or ``service``; the reshaper: ``service``; usages: also readers of the
+            project. These are the defaults of Placement since 2023.2
+``legacy``  role ``admin``, the default before
+``open``    every authenticated client
+a file      the defaults of ``secure``, overridden by the rules of a file of oslo.policy (YAML),
+            which is read again after a change
 ==========  =====================================================================================
 """
 
@@ -25,11 +25,11 @@ from oslo_policy import policy as oslo_policy
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.rest import native
-from resource_objects.rest.reread import Reread
+from resource_objects.rest.watched_file import WatchedFile
 
 NAMES = ("secure", "legacy", "open")
 
-#: The rules, as clients' policy files name them.
+#: The names of the rules in policy files.
 RULES = (
     *(f"placement:resource_providers:{verb}" for verb in ("list", "create", "show", "update")),
     "placement:resource_providers:delete",
@@ -60,14 +60,14 @@ _BASE = {
         "role:admin or rule:service_api or rule:project_reader_api"
     ),
 }
-#: Decisions that are kept, of each application.
-_KEPT = 1024
-#: What is known of who asks, or of what is asked for: a mapping that can be a key.
+#: The number of cached decisions of an application.
+_CACHED = 1024
+#: Credentials or a target as a hashable value.
 _Facts: TypeAlias = tuple[tuple[str, Any], ...]
 
-#: How names of rules begin; others are checks that rules refer to.
-_OF_RULES = ("placement:", "resource_objects:")
-#: What YAML calls a text.
+#: The prefixes of rules; other names are checks that rules refer to.
+_PREFIXES = ("placement:", "resource_objects:")
+#: YAML's tag of a string.
 _TEXT = "tag:yaml.org,2002:str"
 _SECURE = {
     "placement:usages": "rule:admin_or_project_reader_or_service_api",
@@ -76,115 +76,118 @@ _SECURE = {
 
 
 class Policy:
-    """Who may do what."""
+    """The permissions of clients."""
 
-    def __init__(self, given: str) -> None:
+    def __init__(self, policy: str) -> None:
         """Read a policy.
 
-        :param given: one of :data:`NAMES`, or the path of a file, which is read again when changed
-        :raises InvalidInput: for a file that is not there, or a rule that cannot be, with its line
+        :param policy: one of :data:`NAMES`, or the path of a file, which is read again after a
+            change
+        :raises InvalidInput: for a file that does not exist, or an invalid rule, with its line
         """
-        self._may: Callable[[str, _Facts, _Facts], bool]
-        if given in NAMES:
-            made = _enforcer(_BASE | {name: _check_of(given, name) for name in RULES})
-            # what is asked for the same by the same is answered the same: these rules compare
-            # roles and projects and ask nobody, as one of a file may, which is asked each time
-            self._may = functools.lru_cache(_KEPT)(functools.partial(_may, lambda: made))
-        elif not Path(given).is_file():
-            raise InvalidInput("field", "policy", given, f"one of {', '.join(NAMES)}, or a file")
+        self._enforce: Callable[[str, _Facts, _Facts], bool]
+        if policy in NAMES:
+            enforcer = _enforcer(_BASE | {name: _check_of(policy, name) for name in RULES})
+            # these rules only compare roles and projects, so decisions can be cached; a rule of a
+            # file may call a server, so it is evaluated each time
+            cache = functools.lru_cache(_CACHED)
+            self._enforce = cache(functools.partial(_enforce, lambda: enforcer))
+        elif not Path(policy).is_file():
+            raise InvalidInput("field", "policy", policy, f"one of {', '.join(NAMES)}, or a file")
         else:
-            self._may = functools.partial(_may, Reread("policy", given, _parsed).said)
+            file = WatchedFile("policy", policy, _parse)
+            self._enforce = functools.partial(_enforce, file.content)
 
     def allows(self, rule: str, target: Mapping[str, Any], creds: Mapping[str, Any]) -> bool:
-        """Return whether somebody may do something; what no rule is about nobody may.
+        """Return True if a client may carry out an action; an unknown rule permits nobody.
 
-        All rules are about projects, so a token for the whole system or for a domain does not do.
+        All rules are about projects, so tokens for the whole system or a domain are rejected.
         """
         if creds.get("system_scope") or creds.get("domain_id"):
             return False
-        return self._may(rule, _facts(target), _facts(creds))
+        return self._enforce(rule, _facts(target), _facts(creds))
 
 
-def _facts(given: Mapping[str, Any]) -> _Facts:
+def _facts(facts: Mapping[str, Any]) -> _Facts:
     return tuple(
-        (name, tuple(value) if isinstance(value, list) else value) for name, value in given.items()
+        (name, tuple(value) if isinstance(value, list) else value) for name, value in facts.items()
     )
 
 
-def _may(
+def _enforce(
     enforcer: Callable[[], oslo_policy.Enforcer], rule: str, target: _Facts, creds: _Facts
 ) -> bool:
-    who = {name: list(value) if isinstance(value, tuple) else value for name, value in creds}
-    return bool(enforcer().enforce(rule, dict(target), who))
+    credentials = {n: list(value) if isinstance(value, tuple) else value for n, value in creds}
+    return bool(enforcer().enforce(rule, dict(target), credentials))
 
 
 def _enforcer(rules: Mapping[str, str]) -> oslo_policy.Enforcer:
-    """Return what knows rules, and reads no file: one that happens to lie in /etc would count.
+    """Return an enforcer of rules that reads no file, such as one in /etc.
 
-    :raises InvalidDefinitionError: for rules that refer to others that are not there, or in a ring
+    :raises InvalidDefinitionError: for a rule with an undefined or circular reference
     """
     conf = cfg.ConfigOpts()
     conf([], default_config_files=[], default_config_dirs=[])
-    made = oslo_policy.Enforcer(conf, use_conf=False)
-    made.set_rules(oslo_policy.Rules.from_dict(dict(rules)), use_conf=False)
-    made.check_rules(raise_on_violation=True)
-    return made
+    enforcer = oslo_policy.Enforcer(conf, use_conf=False)
+    enforcer.set_rules(oslo_policy.Rules.from_dict(dict(rules)), use_conf=False)
+    enforcer.check_rules(raise_on_violation=True)
+    return enforcer
 
 
-def _parsed(text: str) -> oslo_policy.Enforcer:
-    """Return what knows the rules of a file, and the defaults of those that it does not name.
+def _parse(text: str) -> oslo_policy.Enforcer:
+    """Return an enforcer of the rules of a file and the defaults of all other rules.
 
-    :raises ValueError: for what is no rule, with its line
+    :raises ValueError: for an invalid rule, with its line
     """
-    given: dict[str, str] = {}
+    checks: dict[str, str] = {}
     lines: dict[str, int] = {}
     for key, value in _pairs(text):
         line = int(key.start_mark.line) + 1
         name = str(key.value)
         if name in lines:
             raise ValueError(f"line {line}: {name!r} stands on line {lines[name]} too")
-        if name.startswith(_OF_RULES) and name not in RULES:
+        if name.startswith(_PREFIXES) and name not in RULES:
             raise ValueError(f"line {line}: there is no rule {name!r}")
-        if value.tag != _TEXT or not _is_check(value.value):  # nothing at all would be everybody
-            said = f"line {line}: {name!r}: expected a check, such as 'role:admin or role:service'"
-            raise ValueError(said)
-        given[name], lines[name] = str(value.value), line
+        if value.tag != _TEXT or not _is_check(value.value):  # an empty check permits everybody
+            expected = "expected a check, such as 'role:admin or role:service'"
+            raise ValueError(f"line {line}: {name!r}: {expected}")
+        checks[name], lines[name] = str(value.value), line
     defaults = _BASE | {name: _check_of("secure", name) for name in RULES}
     try:
-        return _enforcer(defaults | given)
+        return _enforcer(defaults | checks)
     except oslo_policy.InvalidDefinitionError as error:
-        wrong = [
+        invalid = [
             f"line {line}: {name!r}" for name, line in lines.items() if f"{name!r}" in str(error)
         ]
-        said = "refers to a rule that there is not, or to itself"
-        raise ValueError(f"{', '.join(wrong)}: it {said}") from error
+        problem = "refers to a rule that there is not, or to itself"
+        raise ValueError(f"{', '.join(invalid)}: it {problem}") from error
 
 
 def _pairs(text: str) -> list[tuple[yaml.Node, yaml.Node]]:
-    """Return the keys and values of a mapping in YAML, with their marks."""
+    """Return the keys and values of a YAML mapping as nodes, which have line numbers."""
     try:
-        found = yaml.compose(text, Loader=yaml.SafeLoader)  # type: ignore[no-untyped-call]
+        node = yaml.compose(text, Loader=yaml.SafeLoader)  # type: ignore[no-untyped-call]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where = "" if mark is None else f"line {mark.line + 1}: "
         raise ValueError(f"{where}{error.problem}") from error
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
-    if found is None:
+    if node is None:
         return []
-    if not isinstance(found, yaml.MappingNode):
-        raise ValueError(f"line {found.start_mark.line + 1}: expected rules, as 'name: check'")
-    return list(found.value)
+    if not isinstance(node, yaml.MappingNode):
+        raise ValueError(f"line {node.start_mark.line + 1}: expected rules, as 'name: check'")
+    return list(node.value)
 
 
 def _is_check(text: str) -> bool:
-    """Return whether oslo.policy understands a check: it takes as ``!`` what it does not."""
+    """Return True if oslo.policy can parse a check: it replaces an invalid one by ``!``."""
     return str(oslo_policy.RuleDefault("", text).check).count("!") <= text.count("!")
 
 
-def _check_of(given: str, name: str) -> str:
-    if given == "open":
+def _check_of(policy: str, name: str) -> str:
+    if policy == "open":
         return "@"
-    if given == "legacy":
+    if policy == "legacy":
         return "rule:admin_api"
     return _SECURE.get(name, "rule:admin_or_service_api")

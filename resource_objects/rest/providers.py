@@ -10,190 +10,215 @@ import webob
 from resource_objects import exceptions, names
 from resource_objects.providers.definition import ProviderDefinition, ProviderUpdate
 from resource_objects.providers.listing import ListedProvider, ProviderFilter
-from resource_objects.rest import errors, kept, schemas, words
-from resource_objects.rest.asked import Asked, uuid_text
+from resource_objects.rest import errors, query_values, schemas, translation
+from resource_objects.rest.request import ClientRequest, uuid_text
 
 _RULE = "placement:resource_providers:"
-#: Parts of Placement's errors.
+#: Parts of Placement's messages.
 _CREATE_FAILED = "Object action create failed because"
 _UPDATE_FAILED = "Object action update failed because"
 _NO_PARENT = "parent provider UUID does not exist."
-#: Links to what a provider has, and since which microversion they are told.
+#: The links of a provider, and the first microversion that has each.
 _LINKS = {"inventories": 0, "usages": 0, "aggregates": 1, "traits": 6, "allocations": 11}
 
 
-def list_all(asked: Asked) -> webob.Response:
-    asked.tells_json()
-    asked.query(schemas.providers_query(asked.version.minor))
-    given = asked.http.GET
-    wanted = ProviderFilter(
-        names=_known_names(given["name"]) if given.get("name") else None,
-        uuids=frozenset([uuid_text(given["uuid"])]) if "uuid" in given else None,
-        trees=frozenset([words.tree(given["in_tree"])]) if "in_tree" in given else None,
+def list_all(request: ClientRequest) -> webob.Response:
+    request.require_json_accepted()
+    request.check_query(schemas.providers_query(request.version.minor))
+    query = request.http.GET
+    in_tree = query.get("in_tree")
+    conditions = ProviderFilter(
+        names=_possible_names(query["name"]) if query.get("name") else None,
+        uuids=frozenset([uuid_text(query["uuid"])]) if "uuid" in query else None,
+        trees=None if in_tree is None else frozenset([query_values.parse_in_tree(in_tree)]),
     )
-    if "member_of" in given:
-        told = words.aggregates(asked, given.getall("member_of"))
-        wanted = dataclasses.replace(
-            wanted, aggregates=told.required, forbidden_aggregates=told.forbidden
+    if "member_of" in query:
+        aggregates = query_values.parse_aggregates(request, query.getall("member_of"))
+        conditions = dataclasses.replace(
+            conditions, aggregates=aggregates.required, forbidden_aggregates=aggregates.forbidden
         )
-    if "required" in given:
-        traits = words.traits(asked, given.getall("required"))
-        words.check_traits(asked.ledger, traits.all(), 'Invalid trait(s) in "required" parameter: ')
-        wanted = dataclasses.replace(
-            wanted, required=traits.required, forbidden=traits.forbidden, any_of=traits.any_of
+    if "required" in query:
+        traits = query_values.parse_traits(request, query.getall("required"))
+        query_values.check_traits(
+            request.ledger, traits.all(), 'Invalid trait(s) in "required" parameter: '
         )
-    if "resources" in given:
-        room = words.resources(given["resources"])
-        words.check_classes(asked.ledger, room)
-        if words.is_too_much(room):
-            return asked.reply(json={"resource_providers": []})
-        wanted = dataclasses.replace(wanted, room=tuple(room.items()))
-    found = [_told(asked, one) for one in kept.listed(asked.ledger, wanted)]
-    return asked.reply(json={"resource_providers": found})
+        conditions = dataclasses.replace(
+            conditions,
+            required=traits.required,
+            forbidden=traits.forbidden,
+            any_of=traits.any_of,
+        )
+    if "resources" in query:
+        amounts = query_values.parse_resources(query["resources"])
+        query_values.check_classes(request.ledger, amounts)
+        if query_values.exceed_all_inventories(amounts):
+            return request.reply(json={"resource_providers": []})
+        conditions = dataclasses.replace(conditions, room=tuple(amounts.items()))
+    providers = [
+        _to_json(request, provider)
+        for provider in translation.list_providers(request.ledger, conditions)
+    ]
+    return request.reply(json={"resource_providers": providers})
 
 
-def _known_names(name: str) -> frozenset[str]:
+def _possible_names(name: str) -> frozenset[str]:
     try:
-        return frozenset([names.provider_name(name), kept.kept_name(name, "")])
+        return frozenset([names.provider_name(name), translation.stored_name(name, "")])
     except exceptions.InvalidInput:
         return frozenset()
 
 
-def show(asked: Asked) -> webob.Response:
-    asked.tells_json()
-    return asked.reply(json=_told(asked, kept.provider(asked.ledger, asked.path["uuid"])))
+def show(request: ClientRequest) -> webob.Response:
+    request.require_json_accepted()
+    provider = translation.get_provider(request.ledger, request.path["uuid"])
+    return request.reply(json=_to_json(request, provider))
 
 
-def create(asked: Asked) -> webob.Response:
-    given = asked.body(schemas.new_provider(asked.version.minor))
-    ledger, name = asked.ledger, given["name"]
-    uuid = uuid_text(given["uuid"]) if "uuid" in given else str(uuids.uuid4())
-    parent = given.get("parent_provider_uuid")
-    above = None if parent is None else uuid_text(parent)
-    cannot = f'Unable to create resource provider "{name}", {uuid}'
-    kept_as = _kept_name(name, uuid, cannot)
-    if above == uuid:
+def create(request: ClientRequest) -> webob.Response:
+    body = request.body(schemas.new_provider(request.version.minor))
+    ledger, name = request.ledger, body["name"]
+    uuid = uuid_text(body["uuid"]) if "uuid" in body else str(uuids.uuid4())
+    parent_text = body.get("parent_provider_uuid")
+    parent = None if parent_text is None else uuid_text(parent_text)
+    context = f'Unable to create resource provider "{name}", {uuid}'
+    stored_name = _stored_name(name, uuid, context)
+    if parent == uuid:
         raise errors.bad(
-            f"{cannot}: {_CREATE_FAILED}: parent provider UUID cannot be same as UUID. Please set "
+            f"{context}: {_CREATE_FAILED}: parent provider UUID cannot be same as UUID. Please set "
             "parent provider UUID to None if there is no parent."
         )
-    if above is not None and not kept.by_uuid(ledger, [above]):
-        raise errors.bad(f"{cannot}: {_CREATE_FAILED}: {_NO_PARENT}")
-    made = ProviderDefinition(uuid, kept_as, above, (), frozenset())
+    if parent is not None and not translation.providers_by_uuid(ledger, [parent]):
+        raise errors.bad(f"{context}: {_CREATE_FAILED}: {_NO_PARENT}")
+    definition = ProviderDefinition(uuid, stored_name, parent, (), frozenset())
     try:
-        kept.write(ledger, kept_as, creates=(made,))
+        translation.write_definitions(ledger, stored_name, creates=(definition,))
     except exceptions.AlreadyExists as error:
-        raise _exists(asked, name, uuid) from error
+        raise _already_exists(request, name, uuid) from error
     except exceptions.Stale as error:
-        raise errors.bad(f"{cannot}: {_CREATE_FAILED}: {_NO_PARENT}") from error
+        raise errors.bad(f"{context}: {_CREATE_FAILED}: {_NO_PARENT}") from error
     except exceptions.InvalidInput as error:
-        raise errors.bad(f"{cannot}: {error}") from error
-    location = asked.url(f"/resource_providers/{uuid}")
-    if not asked.since(20):
-        return asked.reply(201, location=location, cached=False)
-    return asked.reply(json=_told(asked, kept.provider(ledger, uuid)), location=location)
+        raise errors.bad(f"{context}: {error}") from error
+    location = request.url(f"/resource_providers/{uuid}")
+    if not request.since(20):
+        return request.reply(201, location=location, cached=False)
+    provider = translation.get_provider(ledger, uuid)
+    return request.reply(json=_to_json(request, provider), location=location)
 
 
-def _kept_name(name: str, uuid: str, cannot: str) -> str:
-    """Return a name as it is kept, or refuse one that cannot be printed."""
+def _stored_name(name: str, uuid: str, context: str) -> str:
+    """Return the stored name, or raise a 400 for an invalid name."""
     try:
-        return names.provider_name(kept.kept_name(name, uuid))
+        return names.provider_name(translation.stored_name(name, uuid))
     except exceptions.InvalidInput as error:
-        raise errors.bad(f"{cannot}: {error}") from error
+        raise errors.bad(f"{context}: {error}") from error
 
 
-def _exists(asked: Asked, name: str, uuid: str) -> errors.Refused:
-    clash = f"uuid: {uuid}" if kept.by_uuid(asked.ledger, [uuid]) else f"name: {name}"
+def _already_exists(request: ClientRequest, name: str, uuid: str) -> errors.Refused:
+    is_uuid = translation.providers_by_uuid(request.ledger, [uuid])
+    conflicting = f"uuid: {uuid}" if is_uuid else f"name: {name}"
     return errors.conflict(
-        f"Conflicting resource provider {clash} already exists.", errors.DUPLICATE_NAME
+        f"Conflicting resource provider {conflicting} already exists.", errors.DUPLICATE_NAME
     )
 
 
-def put(asked: Asked) -> webob.Response:
-    """Give it another name, and another place in its tree or another one."""
-    ledger, uuid = asked.ledger, asked.path["uuid"]
-    asked.takes_json()
-    one = kept.provider(ledger, uuid)
-    given = asked.body(schemas.provider(asked.version.minor))
-    name = given["name"]
-    cannot = f"Unable to save resource provider {uuid}"
-    kept_as = _kept_name(name, one.uuid, cannot)
+def put(request: ClientRequest) -> webob.Response:
+    """Change the name and the parent of a provider."""
+    ledger, uuid = request.ledger, request.path["uuid"]
+    request.require_json_body()
+    provider = translation.get_provider(ledger, uuid)
+    body = request.body(schemas.provider(request.version.minor))
+    name = body["name"]
+    context = f"Unable to save resource provider {uuid}"
+    stored_name = _stored_name(name, provider.uuid, context)
+
+    def rename(current: ListedProvider) -> ProviderUpdate | None:
+        if current.name == stored_name:
+            return None
+        return dataclasses.replace(translation.updated(current, name=stored_name), counts=0)
+
     try:
-        if "parent_provider_uuid" in given:
-            _move(asked, one, given["parent_provider_uuid"], kept_as, cannot)
-        kept.change(ledger, uuid, lambda now: _named(now, kept_as))
+        if "parent_provider_uuid" in body:
+            _move(request, provider, body["parent_provider_uuid"], stored_name, context)
+        translation.change_provider(ledger, uuid, rename)
     except exceptions.AlreadyExists as error:
         raise errors.conflict(
             f"Conflicting resource provider {name} already exists.", errors.DUPLICATE_NAME
         ) from error
     except exceptions.InvalidInput as error:
-        raise errors.bad(f"{cannot}: {error}") from error
-    return asked.reply(json=_told(asked, kept.provider(ledger, uuid)))
+        raise errors.bad(f"{context}: {error}") from error
+    return request.reply(json=_to_json(request, translation.get_provider(ledger, uuid)))
 
 
-def _named(one: ListedProvider, name: str) -> ProviderUpdate | None:
-    if one.name == name:
-        return None
-    return dataclasses.replace(kept.updated(one, name=name), counts=0)
-
-
-def _move(asked: Asked, one: ListedProvider, parent: str | None, name: str, cannot: str) -> None:
-    above = None if parent is None else uuid_text(parent)
-    if above == one.parent_uuid:
+def _move(
+    request: ClientRequest,
+    provider: ListedProvider,
+    parent_text: str | None,
+    name: str,
+    context: str,
+) -> None:
+    parent = None if parent_text is None else uuid_text(parent_text)
+    if parent == provider.parent_uuid:
         return
-    if not asked.since(37) and one.parent_uuid is not None:
-        what = "un-parenting" if above is None else "re-parenting"
-        raise errors.bad(f"{cannot}: {_UPDATE_FAILED}: {what} a provider is not currently allowed.")
-    if above is not None and not kept.by_uuid(asked.ledger, [above]):
-        raise errors.bad(f"{cannot}: {_CREATE_FAILED}: {_NO_PARENT}")  # "create" in Placement, too
+    if not request.since(37) and provider.parent_uuid is not None:
+        action = "un-parenting" if parent is None else "re-parenting"
+        raise errors.bad(
+            f"{context}: {_UPDATE_FAILED}: {action} a provider is not currently allowed."
+        )
+    if parent is not None and not translation.providers_by_uuid(request.ledger, [parent]):
+        raise errors.bad(f"{context}: {_CREATE_FAILED}: {_NO_PARENT}")  # "create" as in Placement
     try:
-        kept.move(asked.ledger, one.uuid, above, name)
+        translation.move_provider(request.ledger, provider.uuid, parent, name)
     except exceptions.InvalidTree as error:
         raise errors.bad(
-            f"{cannot}: {_UPDATE_FAILED}: creating loop in the provider tree is not allowed."
+            f"{context}: {_UPDATE_FAILED}: creating loop in the provider tree is not allowed."
         ) from error
 
 
-def delete(asked: Asked) -> webob.Response:
-    ledger, uuid = asked.ledger, asked.path["uuid"]
-    cannot = f"Unable to delete resource provider {uuid}: Resource provider has allocations."
-    is_parent = errors.conflict(
-        f"Unable to delete parent resource provider {uuid}: It has child resource providers.",
-        errors.CANNOT_DELETE_PARENT,
-    )
+def delete(request: ClientRequest) -> webob.Response:
+    ledger, uuid = request.ledger, request.path["uuid"]
 
     def attempt() -> None:
-        one = kept.provider(ledger, uuid, f"{kept.NOT_FOUND} for delete")
+        message = f"{translation.NOT_FOUND} for delete"
+        provider = translation.get_provider(ledger, uuid, message)
+        tree = ProviderFilter(trees=frozenset([provider.uuid]))
         if any(
-            other.parent_uuid == one.uuid
-            for other in kept.listed(asked.ledger, ProviderFilter(trees=frozenset([one.uuid])))
+            other.parent_uuid == provider.uuid for other in translation.list_providers(ledger, tree)
         ):
-            raise is_parent
-        kept.remove(ledger, one)
+            raise errors.conflict(
+                f"Unable to delete parent resource provider {uuid}: "
+                "It has child resource providers.",
+                errors.CANNOT_DELETE_PARENT,
+            )
+        translation.remove_provider(ledger, provider)
 
     try:
         ledger.retries.retry(attempt, "StaleDefinition")
     except exceptions.InUse as error:
-        raise errors.conflict(cannot, errors.PROVIDER_IN_USE) from error
-    return asked.reply(204, cached=False)
+        raise errors.conflict(
+            f"Unable to delete resource provider {uuid}: Resource provider has allocations.",
+            errors.PROVIDER_IN_USE,
+        ) from error
+    return request.reply(204, cached=False)
 
 
-def _told(asked: Asked, one: ListedProvider) -> dict[str, object]:
-    """Return a provider as Placement tells it."""
-    href = asked.url(f"/resource_providers/{one.uuid}")
+def _to_json(request: ClientRequest, provider: ListedProvider) -> dict[str, object]:
+    href = request.url(f"/resource_providers/{provider.uuid}")
     links = [{"rel": "self", "href": href}]
     links += [
-        {"rel": rel, "href": f"{href}/{rel}"} for rel, minor in _LINKS.items() if asked.since(minor)
+        {"rel": rel, "href": f"{href}/{rel}"}
+        for rel, minor in _LINKS.items()
+        if request.since(minor)
     ]
-    told: dict[str, object] = {
-        "uuid": one.uuid,
-        "name": kept.told_name(one),
-        "generation": kept.generation(one),
+    body: dict[str, object] = {
+        "uuid": provider.uuid,
+        "name": translation.client_name(provider),
+        "generation": translation.generation(provider),
         "links": links,
     }
-    if asked.since(14):
-        told |= {"parent_provider_uuid": one.parent_uuid, "root_provider_uuid": one.root_uuid}
-    return told
+    if request.since(14):
+        body["parent_provider_uuid"] = provider.parent_uuid
+        body["root_provider_uuid"] = provider.root_uuid
+    return body
 
 
 ROUTES = (

@@ -6,70 +6,69 @@ import webob
 
 from resource_objects import exceptions
 from resource_objects.providers.orders import NameKind
-from resource_objects.rest import errors, kept, schemas
-from resource_objects.rest.asked import Asked, validate
+from resource_objects.rest import errors, schemas, translation
+from resource_objects.rest.request import ClientRequest, validate
 
 _RULE = "placement:resource_classes:"
 
 
-def list_all(asked: Asked) -> webob.Response:
-    asked.needs(2)
-    asked.tells_json()
-    found = kept.all_names(asked.ledger, NameKind.RESOURCE_CLASS)
-    return asked.reply(json={"resource_classes": [_told(asked, name) for name in found]})
+def list_all(request: ClientRequest) -> webob.Response:
+    request.require_version(2)
+    request.require_json_accepted()
+    names = translation.all_names(request.ledger, NameKind.RESOURCE_CLASS)
+    return request.reply(json={"resource_classes": [_to_json(request, name) for name in names]})
 
 
-def show(asked: Asked) -> webob.Response:
-    asked.needs(2)
-    asked.tells_json()
-    name = _there(asked)
-    return asked.reply(json=_told(asked, name))
+def show(request: ClientRequest) -> webob.Response:
+    request.require_version(2)
+    request.require_json_accepted()
+    return request.reply(json=_to_json(request, _existing_name(request)))
 
 
-def create(asked: Asked) -> webob.Response:
-    asked.needs(2)
-    name = asked.body(schemas.RESOURCE_CLASS)["name"]
-    if not kept.unknown_classes(asked.ledger, [name]):
+def create(request: ClientRequest) -> webob.Response:
+    request.require_version(2)
+    name = request.body(schemas.RESOURCE_CLASS)["name"]
+    if not translation.unknown_classes(request.ledger, [name]):
         raise errors.conflict(f"Conflicting resource class already exists: {name}")
-    asked.ledger.names.classes.ensure(name)
-    return asked.reply(201, location=asked.url(f"/resource_classes/{name}"), cached=False)
+    request.ledger.names.classes.ensure(name)
+    return request.reply(201, location=request.url(f"/resource_classes/{name}"), cached=False)
 
 
-def put(asked: Asked) -> webob.Response:
-    """Make one or find it (1.7), or give it another name (1.2 to 1.6)."""
-    asked.needs(2)
-    return _ensure(asked) if asked.since(7) else _rename(asked)
+def put(request: ClientRequest) -> webob.Response:
+    """Create a class unless it exists (from 1.7 on), or rename it (1.2 to 1.6)."""
+    request.require_version(2)
+    return _ensure(request) if request.since(7) else _rename(request)
 
 
-def _ensure(asked: Asked) -> webob.Response:
-    name = asked.path["name"]
+def _ensure(request: ClientRequest) -> webob.Response:
+    name = request.path["name"]
     validate({"name": name}, schemas.RESOURCE_CLASS, "JSON does not validate")
-    known = not kept.unknown_classes(asked.ledger, [name])
-    if not known:
-        asked.ledger.names.classes.ensure(name)
-    url = asked.url(f"/resource_classes/{name}")
-    return asked.reply(204 if known else 201, location=url, cached=False)
+    exists = not translation.unknown_classes(request.ledger, [name])
+    if not exists:
+        request.ledger.names.classes.ensure(name)
+    url = request.url(f"/resource_classes/{name}")
+    return request.reply(204 if exists else 201, location=url, cached=False)
 
 
-def _rename(asked: Asked) -> webob.Response:
-    new = asked.body(schemas.RESOURCE_CLASS)["name"]
-    name = _there(asked)
+def _rename(request: ClientRequest) -> webob.Response:
+    new = request.body(schemas.RESOURCE_CLASS)["name"]
+    name = _existing_name(request)
     try:
-        asked.ledger.names.classes.rename(name, new)
+        request.ledger.names.classes.rename(name, new)
     except exceptions.NotSupported as error:
         if not error.is_about("standard name"):
             raise
         raise errors.bad(f"Cannot update standard resource class {name}") from error
     except exceptions.AlreadyExists as error:
         raise errors.conflict(f"Resource class already exists: {new}") from error
-    return asked.reply(json=_told(asked, new))
+    return request.reply(json=_to_json(request, new))
 
 
-def delete(asked: Asked) -> webob.Response:
-    asked.needs(2)
-    name = _there(asked)
+def delete(request: ClientRequest) -> webob.Response:
+    request.require_version(2)
+    name = _existing_name(request)
     try:
-        asked.ledger.names.classes.remove(name)
+        request.ledger.names.classes.remove(name)
     except exceptions.NotSupported as error:
         if not error.is_about("standard name"):
             raise
@@ -83,18 +82,18 @@ def delete(asked: Asked) -> webob.Response:
         ) from error
     except exceptions.NotFound as error:
         raise errors.not_found(f"No such resource class {name}.") from error
-    return asked.reply(204, cached=False)
+    return request.reply(204, cached=False)
 
 
-def _there(asked: Asked) -> str:
-    name = asked.path["name"]
-    if kept.unknown_classes(asked.ledger, [name]):
+def _existing_name(request: ClientRequest) -> str:
+    name = request.path["name"]
+    if translation.unknown_classes(request.ledger, [name]):
         raise errors.not_found(f"No such resource class {name}.")
     return name
 
 
-def _told(asked: Asked, name: str) -> dict[str, object]:
-    href = asked.url(f"/resource_classes/{name}")
+def _to_json(request: ClientRequest, name: str) -> dict[str, object]:
+    href = request.url(f"/resource_classes/{name}")
     return {"name": name, "links": [{"rel": "self", "href": href}]}
 
 

@@ -1,16 +1,16 @@
-"""``GET /``: which versions there are; ``GET /health``: whether the ledger answers."""
+"""``GET /``: the versions; ``GET /health``: whether the ledger answers."""
 
 from __future__ import annotations
 
 import webob
 
 from resource_objects.rest import errors
-from resource_objects.rest.asked import Asked
-from resource_objects.rest.native.discovery import DOCUMENT
+from resource_objects.rest.native.api import DOCUMENT
+from resource_objects.rest.request import ClientRequest
 
 
-def versions(asked: Asked) -> webob.Response:
-    made = asked.reply(
+def versions(request: ClientRequest) -> webob.Response:
+    response = request.reply(
         json={
             "versions": [
                 {
@@ -23,15 +23,15 @@ def versions(asked: Asked) -> webob.Response:
             ]
         }
     )
-    # RFC 8631; the body is compared by clients
-    made.headers["Link"] = f'<{asked.url(DOCUMENT)}>; rel="service-desc"'
-    return made
+    # RFC 8631: in a header, because clients compare the body
+    response.headers["Link"] = f'<{request.url(DOCUMENT)}>; rel="service-desc"'
+    return response
 
 
-def health(asked: Asked) -> webob.Response:
-    """Ask the ledger for its time; of one that does not answer the status is 503."""
-    asked.tells_json()
-    return asked.reply(json={"now": asked.ledger.now().isoformat()})
+def health(request: ClientRequest) -> webob.Response:
+    """Read the ledger's time. The response is a 503 if the ledger does not answer."""
+    request.require_json_accepted()
+    return request.reply(json={"now": request.ledger.now().isoformat()})
 
 
 ROUTES = (("/", {"GET": (None, versions)}), ("/health", {"GET": (None, health)}))

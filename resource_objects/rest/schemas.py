@@ -1,4 +1,4 @@
-"""What bodies and queries look like, by microversion (JSON Schema)."""
+"""JSON Schemas of the bodies and queries of Placement's API, by microversion."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any, TypeAlias
 
 Schema: TypeAlias = dict[str, Any]
 
-# ``\Z``, as ``$`` also stands before a newline at the end.
+# ``\Z``: ``$`` would also match before a newline at the end
 CLASS = r"^[A-Z0-9_]+\Z"
 CUSTOM = r"^CUSTOM_[A-Z0-9_]+\Z"
 UUID = r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}\Z"
-CONSUMER_TYPE = "^[A-Z0-9_]+$"  # clients compare it, so newlines are refused apart
-MOST = 2147483647
+CONSUMER_TYPE = "^[A-Z0-9_]+$"  # clients compare it; a separate pattern rejects newlines
+MAX_INTEGER = 2147483647
 
 _UUID: Schema = {"type": "string", "format": "uuid"}
 _NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
@@ -28,12 +28,12 @@ def _object(required: list[str], /, **properties: Schema) -> Schema:
     }
 
 
-def _mapping(pattern: str, of: Schema, least: int = 1) -> Schema:
+def _mapping(pattern: str, values: Schema, minimum: int = 1) -> Schema:
     return {
         "type": "object",
-        "patternProperties": {pattern: of},
+        "patternProperties": {pattern: values},
         "additionalProperties": False,
-        "minProperties": least,
+        "minProperties": minimum,
     }
 
 
@@ -62,14 +62,14 @@ _PARENT: Schema = {"anyOf": [_UUID, {"type": "null"}]}
 
 @functools.cache
 def new_provider(minor: int) -> Schema:
-    """Return the schema of a provider to make."""
+    """Return the schema of a new provider."""
     parent = {"parent_provider_uuid": _PARENT} if minor >= 14 else {}
     return _object(["name"], name=_PROVIDER_NAME, uuid=_UUID, **parent)
 
 
 @functools.cache
 def provider(minor: int) -> Schema:
-    """Return the schema of a provider to change."""
+    """Return the schema of a change of a provider."""
     parent = {"parent_provider_uuid": _PARENT} if minor >= 14 else {}
     return _object(["name"], name=_PROVIDER_NAME, **parent)
 
@@ -79,22 +79,22 @@ def providers_query(minor: int) -> Schema:
     """Return the schema of the query of a list of providers."""
     text = {"type": "string"}
     since = {"member_of": 3, "resources": 4, "in_tree": 14, "required": 18}
-    more = {name: _UUID if name == "in_tree" else text for name, at in since.items() if minor >= at}
-    return _object([], name=text, uuid=_UUID, **more)
+    keys = {name: _UUID if name == "in_tree" else text for name, at in since.items() if minor >= at}
+    return _object([], name=text, uuid=_UUID, **keys)
 
 
 # --- inventories ---
 
 _FIGURES: Schema = {
-    "total": {"type": "integer", "minimum": 1, "maximum": MOST},
-    "reserved": {"type": "integer", "minimum": 0, "maximum": MOST},
-    "min_unit": {"type": "integer", "minimum": 1, "maximum": MOST},
-    "max_unit": {"type": "integer", "minimum": 1, "maximum": MOST},
-    "step_size": {"type": "integer", "minimum": 1, "maximum": MOST},
+    "total": {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER},
+    "reserved": {"type": "integer", "minimum": 0, "maximum": MAX_INTEGER},
+    "min_unit": {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER},
+    "max_unit": {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER},
+    "step_size": {"type": "integer", "minimum": 1, "maximum": MAX_INTEGER},
     "allocation_ratio": {"type": "number", "maximum": 3.40282e38},
 }
-# of any name: one that no resource class can have is refused as one that none has, which is after
-# the generation is looked at
+# with any name: an impossible name is rejected like an unknown class, after the generation is
+# compared
 INVENTORIES: Schema = {
     "type": "object",
     "patternProperties": {CLASS: _object(["total"], **_FIGURES)},
@@ -122,21 +122,22 @@ _CONSUMER_GENERATION: Schema = {"type": ["integer", "null"]}
 
 @functools.cache
 def allocations(minor: int, *, put: bool) -> Schema:
-    """Return the schema of what one consumer shall hold.
+    """Return the schema of the allocations of one consumer.
 
-    :param put: of ``PUT /allocations/{consumer}``, where nothing to hold is allowed from 1.28 on
+    :param put: whether it is for ``PUT /allocations/{consumer}``, where no allocations are allowed
+        from 1.28 on
     """
-    said: Schema = {}
+    keys: Schema = {}
     required = ["allocations"]
     if minor >= 8:
-        said |= {"project_id": _NAME, "user_id": _NAME}
+        keys |= {"project_id": _NAME, "user_id": _NAME}
         required += ["project_id", "user_id"]
     if minor >= 28:
-        said["consumer_generation"] = _CONSUMER_GENERATION
+        keys["consumer_generation"] = _CONSUMER_GENERATION
         required.append("consumer_generation")
     if minor >= 34:
-        # for clients alone: it is not kept, and what a key is for is said of those with a letter
-        said["mappings"] = {
+        # not stored; as in Placement, keys without a letter are not validated
+        keys["mappings"] = {
             "type": "object",
             "minProperties": 1,
             "patternProperties": {
@@ -144,7 +145,7 @@ def allocations(minor: int, *, put: bool) -> Schema:
             },
         }
     if minor >= 38:
-        said["consumer_type"] = {
+        keys["consumer_type"] = {
             "type": "string",
             "pattern": CONSUMER_TYPE,
             "not": {"pattern": "\n"},
@@ -154,33 +155,33 @@ def allocations(minor: int, *, put: bool) -> Schema:
         required.append("consumer_type")
     if minor < 12:
         provider = _object(["uuid"], uuid=_UUID)
-        one = _object(
+        use = _object(
             ["resource_provider", "resources"], resource_provider=provider, resources=_RESOURCES
         )
-        held: Schema = {"type": "array", "minItems": 1, "items": one}
+        uses: Schema = {"type": "array", "minItems": 1, "items": use}
     else:
-        one = _object(["resources"], resources=_RESOURCES, generation=_GENERATION)
-        held = _mapping(UUID, one, 1 if put and minor < 28 else 0)
-    return _object(required, allocations=held, **said)
+        use = _object(["resources"], resources=_RESOURCES, generation=_GENERATION)
+        uses = _mapping(UUID, use, 1 if put and minor < 28 else 0)
+    return _object(required, allocations=uses, **keys)
 
 
 @functools.cache
 def many_allocations(minor: int) -> Schema:
-    """Return the schema of what several consumers shall hold."""
+    """Return the schema of the allocations of several consumers."""
     return _mapping(UUID, allocations(minor, put=False))
 
 
 @functools.cache
 def reshaper(minor: int) -> Schema:
     """Return the schema of a reshape."""
-    one = _object(
+    provider = _object(
         ["inventories", "resource_provider_generation"],
         inventories=INVENTORIES,
         resource_provider_generation=_GENERATION,
     )
-    held = _mapping(UUID, allocations(minor, put=False), 0)
+    uses = _mapping(UUID, allocations(minor, put=False), 0)
     return _object(
-        ["inventories", "allocations"], inventories=_mapping(UUID, one), allocations=held
+        ["inventories", "allocations"], inventories=_mapping(UUID, provider), allocations=uses
     )
 
 
@@ -190,16 +191,16 @@ def reshaper(minor: int) -> Schema:
 @functools.cache
 def usages_query(minor: int) -> Schema:
     """Return the schema of the query of usages."""
-    more: Schema = {}
+    keys: Schema = {}
     if minor >= 38:
-        more["consumer_type"] = {
+        keys["consumer_type"] = {
             "type": "string",
-            "pattern": "^[A-Z0-9_]+$|^all|^unknown$",  # as in Placement: nobody is of type allx
+            "pattern": "^[A-Z0-9_]+$|^all|^unknown$",  # as in Placement, which allows allx
             "not": {"pattern": "\n"},
             "minLength": 1,
             "maxLength": 255,
         }
-    return _object(["project_id"], project_id=_NAME, user_id=_NAME, **more)
+    return _object(["project_id"], project_id=_NAME, user_id=_NAME, **keys)
 
 
 # --- candidates ---
@@ -209,7 +210,7 @@ def usages_query(minor: int) -> Schema:
 def candidates_query(minor: int) -> Schema:
     """Return the schema of the query of candidates."""
     text: Schema = {"type": "string"}
-    said: Schema = {}
+    keys: Schema = {}
     since = {
         "limit": 16,
         "required": 17,
@@ -221,16 +222,18 @@ def candidates_query(minor: int) -> Schema:
     }
     for name, at in since.items():
         if minor >= at:
-            said[name] = text
+            keys[name] = text
     if minor >= 16:
-        said["limit"] = {"type": "string", "pattern": r"^[1-9][0-9]*\Z"}
+        keys["limit"] = {"type": "string", "pattern": r"^[1-9][0-9]*\Z"}
     if minor >= 25:
-        said["group_policy"] = {"type": "string", "enum": ["none", "isolate"]}
+        keys["group_policy"] = {"type": "string", "enum": ["none", "isolate"]}
     if minor < 25:
-        return _object(["resources"], resources=text, **said)
+        return _object(["resources"], resources=text, **keys)
     suffix = "([1-9][0-9]*)?" if minor < 33 else "([a-zA-Z0-9_-]{1,64})?"
-    keys = ("resources", "required", "member_of", *(("in_tree",) if minor >= 31 else ()))
-    made = _object([], **{name: one for name, one in said.items() if name not in keys})
-    made["patternProperties"] = {f"^{name}{suffix}$": text for name in keys}  # clients compare it
-    made["propertyNames"] = {"not": {"pattern": "\n"}}
-    return made
+    of_group = ("resources", "required", "member_of", *(("in_tree",) if minor >= 31 else ()))
+    schema = _object([], **{name: value for name, value in keys.items() if name not in of_group})
+    schema["patternProperties"] = {
+        f"^{name}{suffix}$": text for name in of_group
+    }  # clients compare
+    schema["propertyNames"] = {"not": {"pattern": "\n"}}
+    return schema

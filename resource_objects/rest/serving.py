@@ -1,8 +1,8 @@
 """The service under gunicorn: several worker processes on one database.
 
-Gunicorn because it forks workers, replaces one that dies, and stops gracefully; waitress serves in
-one process alone, and a search takes a processor. Each worker opens the ledger for itself and keeps
-its own snapshot, which is fresh at the moment of each request.
+gunicorn forks workers, replaces a worker that dies, and stops gracefully. waitress has one process,
+and a search occupies a processor. Each worker opens the ledger and keeps its own snapshot, which is
+refreshed for each request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from resource_objects import clock
 from resource_objects.exceptions import InvalidInput, ResourceObjectsError
 from resource_objects.rest import errors
 from resource_objects.rest.auth import is_loopback
-from resource_objects.rest.wsgi import Numbered, application
+from resource_objects.rest.wsgi import RequestLog, application
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
@@ -30,12 +30,12 @@ _invalid_field = functools.partial(InvalidInput, "field")
 
 LOG = logging.getLogger("resource_objects.rest")
 
-#: Seconds that a worker may take for a request, and for what is left when it is to stop.
+#: The seconds of a request, and of the remaining requests of a worker that stops.
 TIMEOUT, GRACE = 120, 30
 THREADS = 4
-#: Seconds until a worker that could not begin tries again, if somebody asks.
-AGAIN = 1
-#: Bytes of a path with its query: the most that gunicorn bounds.
+#: The seconds after which a worker that could not start tries again, at the next request.
+RETRY_AFTER = 1
+#: The maximum bytes of a path with its query; gunicorn allows no larger limit.
 MAX_LINE = 8190
 
 
@@ -46,20 +46,19 @@ def serve(
     auth: str,
     workers: int = 2,
     statsd: str | None = None,
-    **said: Any,
+    **options: Any,
 ) -> None:
     """Serve a ledger until a signal ends it: SIGTERM gracefully, SIGINT at once.
 
     :param bind: ``host:port``, or ``unix:path``
-    :param auth: who is believed, as for :func:`~resource_objects.rest.wsgi.application`
-    :param workers: how many processes
+    :param auth: as for :func:`~resource_objects.rest.wsgi.application`
+    :param workers: the number of processes
     :param statsd: ``host:port`` to which gunicorn sends its counts
-    :param said: as for :func:`~resource_objects.rest.wsgi.application`
-    :raises InvalidInput: if whatever a token says would be believed (``noauth2``) where others than
-        this machine can ask, or at a socket that systemd hands over; for a number of workers below
-        1; for a ledger in memory, of which each worker would have its own; else as for the
-        application
-    :raises DatabaseError: before anything is served
+    :param options: further arguments of :func:`~resource_objects.rest.wsgi.application`
+    :raises InvalidInput: if ``noauth2`` is used with an address that other machines can reach, or
+        with a socket of systemd; for a number of workers below 1; for a ledger in memory, which
+        processes cannot share; otherwise as for the application
+    :raises DatabaseError: before the first request is served
     """
     if type(workers) is not int or workers < 1:
         raise _invalid_field("workers", workers, "an integer from 1")
@@ -68,35 +67,35 @@ def serve(
     if database_url.startswith("memory:"):
         raise _invalid_field("database", database_url, "one that processes share")
     if auth == "noauth2" and not (reaches_only_itself(bind) and _binds_itself()):
-        expected = "a loopback address, as nobody is asked who he is: 127.0.0.1:8778"
+        expected = "a loopback address, as noauth2 accepts every token: 127.0.0.1:8778"
         raise _invalid_field("bind", bind, expected)
-    application(
-        database_url, auth=auth, **said
-    ).close()  # what is wrong is told here, not by each worker
+    application(database_url, auth=auth, **options).close()  # reports errors before workers start
     _log_to_stderr()
     if auth == "http_basic" and not reaches_only_itself(bind):
-        LOG.warning("passwords are sent to %s in the clear, unless a proxy before it has TLS", bind)
-    _Server(database_url, bind, workers, statsd, {"auth": auth, **said}).run()  # type: ignore[no-untyped-call]
+        LOG.warning(
+            "passwords are sent to %s in clear text, unless a proxy in front of it has TLS", bind
+        )
+    _Server(database_url, bind, workers, statsd, {"auth": auth, **options}).run()  # type: ignore[no-untyped-call]
 
 
 def reaches_only_itself(bind: str) -> bool:
-    """Return whether only this machine can reach an address that is bound.
+    """Return True if only this machine can reach an address.
 
-    >>> [reaches_only_itself(one) for one in ("127.0.0.1:80", "[::1]:80", "localhost:80")]
+    >>> [reaches_only_itself(address) for address in ("127.0.0.1:80", "[::1]:80", "localhost:80")]
     [True, True, True]
-    >>> [reaches_only_itself(one) for one in ("unix:/run/a", "0.0.0.0:80", ":80", "10.0.0.1:80")]
-    [True, False, False, False]
+    >>> [reaches_only_itself(address) for address in ("unix:/run/a", "0.0.0.0:80", ":80")]
+    [True, False, False]
     """
     return bind.startswith("unix:") or is_loopback(bind.rpartition(":")[0].strip("[]"))
 
 
 def _binds_itself() -> bool:
-    """Return whether gunicorn will bind what it is told, and not take sockets of systemd's."""
+    """Return True if gunicorn will bind the address, and not use a socket of systemd."""
     return os.environ.get("LISTEN_PID") != str(os.getpid())
 
 
 def _log_to_stderr() -> None:
-    """Log requests and what is wrong; whatever was set up before, as by the command, was not."""
+    """Log requests and errors on standard error, in place of an earlier configuration."""
     form = "%(asctime)s %(process)d %(levelname)s %(name)s %(message)s"
     logging.basicConfig(level=logging.WARNING, format=form, force=True)
     LOG.setLevel(logging.INFO)
@@ -104,16 +103,21 @@ def _log_to_stderr() -> None:
 
 class _Server(BaseApplication):
     def __init__(
-        self, database_url: str, bind: str, workers: int, statsd: str | None, said: dict[str, Any]
+        self,
+        database_url: str,
+        bind: str,
+        workers: int,
+        statsd: str | None,
+        options: dict[str, Any],
     ) -> None:
-        self._database_url, self._said = database_url, said
+        self._database_url, self._options = database_url, options
         self._settings = {
             "bind": bind,
             "workers": workers,
             "worker_class": "resource_objects.rest.worker.Worker",
             "threads": THREADS,
             "limit_request_line": MAX_LINE,
-            # nobody is believed who says, by a header, for whom or for which path he asks
+            # no header may override the address of the client or the path
             "forwarded_allow_ips": "",
             "forwarder_headers": "",
             "timeout": TIMEOUT,
@@ -125,50 +129,52 @@ class _Server(BaseApplication):
         super().__init__()  # type: ignore[no-untyped-call]
 
     def load_config(self) -> None:
-        assert self.cfg is not None, "it is made before this is called"
+        assert self.cfg is not None, "the base class creates it first"
         for name, value in self._settings.items():
             self.cfg.set(name, value)
-        if "control_socket_disable" in self.cfg.settings:  # it would lie in somebody's home
+        if "control_socket_disable" in self.cfg.settings:  # a socket in the user's home
             self.cfg.set("control_socket_disable", True)
 
     def load(self) -> WSGIApplication:
-        """Return the application of a worker, made after it was forked."""
-        return Opening(lambda: application(self._database_url, threads=THREADS, **self._said))
+        """Return the application of a worker. gunicorn calls this after the fork."""
+        return RetryingStart(
+            lambda: application(self._database_url, threads=THREADS, **self._options)
+        )
 
 
-class Opening:
-    """The application of a worker as soon as it can be made; until then everybody is told 503.
+class RetryingStart:
+    """The application of a worker; until it can be created, every request is answered by a 503.
 
-    A worker begins whenever one died, or an operator wants new ones. If the database is away just
-    then, or a file has a slip, gunicorn would give up, and end those that answer, too.
+    A worker starts after another one died, or after a SIGHUP. If the database is unavailable or a
+    file is invalid at that moment, gunicorn would stop, and end all other workers too.
     """
 
-    def __init__(self, make: Callable[[], WSGIApplication]) -> None:
-        self._make, self._lock, self._next = make, threading.Lock(), 0.0
-        self._made: WSGIApplication | None = None
-        self._refusing = Numbered(self._refuse, None)
+    def __init__(self, create: Callable[[], WSGIApplication]) -> None:
+        self._create, self._lock, self._next = create, threading.Lock(), 0.0
+        self._application: WSGIApplication | None = None
+        self._refusing = RequestLog(self._refuse, None)
         self._try()
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        made = self._made or self._again() or self._refusing
-        return made(environ, start_response)
+        serving = self._application or self._retry() or self._refusing
+        return serving(environ, start_response)
 
-    def _again(self) -> WSGIApplication | None:
+    def _retry(self) -> WSGIApplication | None:
         if clock.monotonic() >= self._next and self._lock.acquire(blocking=False):
             try:
                 self._try()
             finally:
                 self._lock.release()
-        return self._made
+        return self._application
 
     def _try(self) -> None:
         try:
-            self._made = self._made or self._make()
+            self._application = self._application or self._create()
         except ResourceObjectsError as error:
             LOG.error("a worker cannot serve yet: %s", error)
-            self._next = clock.monotonic() + AGAIN
+            self._next = clock.monotonic() + RETRY_AFTER
 
     def _refuse(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        said = "The service cannot begin yet; the log tells why."
-        told: Iterable[bytes] = errors.Refused(503, said).response(environ)(environ, start_response)
-        return told
+        refused = errors.Refused(503, "The service cannot start yet; the log tells why.")
+        body: Iterable[bytes] = refused.response(environ)(environ, start_response)
+        return body

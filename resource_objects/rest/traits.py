@@ -11,68 +11,68 @@ from resource_objects.providers.definition import ProviderUpdate
 from resource_objects.providers.disabled import TRAIT, DisableOrder
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.providers.orders import NameKind
-from resource_objects.rest import errors, kept, schemas
-from resource_objects.rest.asked import Asked
+from resource_objects.rest import errors, schemas, translation
+from resource_objects.rest.request import ClientRequest
 
 _INVALID = (
     "The trait is invalid. A valid trait must be no longer than 255 characters, start with the "
     'prefix "CUSTOM_" and use following characters: "A"-"Z", "0"-"9" and "_"'
 )
-#: Why a provider is out of service that a client of this API took out of it.
+#: The reason of a provider that a client of this API disabled.
 _REASON = f"{TRAIT} was set"
 _RULE = "placement:traits:"
-_OF_PROVIDER = "placement:resource_providers:traits:"
+_RULE_OF_PROVIDER = "placement:resource_providers:traits:"
 
 
-def list_all(asked: Asked) -> webob.Response:
-    asked.needs(6)
-    asked.tells_json()
-    asked.query(schemas.TRAITS_QUERY)
-    found = kept.all_names(asked.ledger, NameKind.TRAIT)
-    said = asked.http.GET.get("name")
-    if said is not None:
-        kind, colon, value = said.partition(":")
+def list_all(request: ClientRequest) -> webob.Response:
+    request.require_version(6)
+    request.require_json_accepted()
+    request.check_query(schemas.TRAITS_QUERY)
+    traits = translation.all_names(request.ledger, NameKind.TRAIT)
+    name = request.http.GET.get("name")
+    if name is not None:
+        operator, colon, value = name.partition(":")
         if not colon:
             raise errors.bad(
                 "Badly formatted name parameter. Expected name query string parameter in form: "
-                f'?name=[in|startswith]:[name1,name2|prefix]. Got: "{said}"'
+                f'?name=[in|startswith]:[name1,name2|prefix]. Got: "{name}"'
             )
-        if kind == "in":
-            found = [name for name in found if name in value.split(",")]
-        elif kind == "startswith":  # of any other word Placement lists them all
-            found = [name for name in found if name.startswith(value)]
-    wanted = asked.http.GET.get("associated")
-    if wanted is not None:
-        wanted = wanted.lower()
-        if wanted not in ("true", "false"):
+        if operator == "in":
+            traits = [trait for trait in traits if trait in value.split(",")]
+        elif operator == "startswith":  # Placement ignores any other operator
+            traits = [trait for trait in traits if trait.startswith(value)]
+    associated = request.http.GET.get("associated")
+    if associated is not None:
+        associated = associated.lower()
+        if associated not in ("true", "false"):
             raise errors.bad('The query parameter "associated" only accepts "true" or "false"')
-        had = asked.ledger.snapshot().fleet.traits
-        found = [name for name in found if (name in had) == (wanted == "true")]
-    return asked.reply(json={"traits": found})
+        of_providers = request.ledger.snapshot().fleet.traits
+        traits = [trait for trait in traits if (trait in of_providers) == (associated == "true")]
+    return request.reply(json={"traits": traits})
 
 
-def show(asked: Asked) -> webob.Response:
-    asked.needs(6)
-    _there(asked)
-    return asked.reply(204)
+def show(request: ClientRequest) -> webob.Response:
+    request.require_version(6)
+    _existing_name(request)
+    return request.reply(204)
 
 
-def put(asked: Asked) -> webob.Response:
-    asked.needs(6)
-    name = asked.path["name"]
+def put(request: ClientRequest) -> webob.Response:
+    request.require_version(6)
+    name = request.path["name"]
     if len(name) > 255 or not re.fullmatch("CUSTOM_[A-Z0-9_]+", name):
         raise errors.bad(_INVALID)
-    known = not kept.unknown_traits(asked.ledger, [name])
-    if not known:
-        asked.ledger.names.traits.ensure(name)
-    return asked.reply(204 if known else 201, location=asked.url(f"/traits/{name}"))
+    exists = not translation.unknown_traits(request.ledger, [name])
+    if not exists:
+        request.ledger.names.traits.ensure(name)
+    return request.reply(204 if exists else 201, location=request.url(f"/traits/{name}"))
 
 
-def delete(asked: Asked) -> webob.Response:
-    asked.needs(6)
-    name = _there(asked)
+def delete(request: ClientRequest) -> webob.Response:
+    request.require_version(6)
+    name = _existing_name(request)
     try:
-        asked.ledger.names.traits.remove(name)
+        request.ledger.names.traits.remove(name)
     except NotSupported as error:
         if not error.is_about("standard name"):
             raise
@@ -81,12 +81,12 @@ def delete(asked: Asked) -> webob.Response:
         raise errors.conflict(f"The trait {name} is in use by a resource provider.") from error
     except NotFound as error:
         raise errors.not_found(f"No such trait(s): {name}.") from error
-    return asked.reply(204, cached=False)
+    return request.reply(204, cached=False)
 
 
-def _there(asked: Asked) -> str:
-    name = asked.path["name"]
-    if kept.unknown_traits(asked.ledger, [name]):
+def _existing_name(request: ClientRequest) -> str:
+    name = request.path["name"]
+    if translation.unknown_traits(request.ledger, [name]):
         raise errors.not_found(f"No such trait(s): {name}.")
     return name
 
@@ -94,63 +94,76 @@ def _there(asked: Asked) -> str:
 # --- of a provider ---
 
 
-def of_provider(asked: Asked) -> webob.Response:
-    asked.needs(6)
-    asked.tells_json()
-    one = kept.provider(asked.ledger, asked.path["uuid"], f"{kept.NOT_FOUND}: {kept.NOT_FOUND}")
-    return _reply(asked, one.all_traits, kept.generation(one))
+def of_provider(request: ClientRequest) -> webob.Response:
+    request.require_version(6)
+    request.require_json_accepted()
+    message = f"{translation.NOT_FOUND}: {translation.NOT_FOUND}"
+    provider = translation.get_provider(request.ledger, request.path["uuid"], message)
+    return _reply(request, provider.all_traits, translation.generation(provider))
 
 
-def set_of_provider(asked: Asked) -> webob.Response:
-    asked.needs(6)
-    given = asked.body(schemas.PROVIDER_TRAITS)
-    wanted, at = frozenset(given["traits"]), given["resource_provider_generation"]
+def set_of_provider(request: ClientRequest) -> webob.Response:
+    request.require_version(6)
+    body = request.body(schemas.PROVIDER_TRAITS)
+    traits, generation = frozenset(body["traits"]), body["resource_provider_generation"]
 
-    def edit(one: ListedProvider) -> ProviderUpdate | None:
-        kept.check_generation(one, at, kept.GENERATION_CHANGED)
-        unknown = kept.unknown_traits(asked.ledger, wanted)
+    def edit(provider: ListedProvider) -> ProviderUpdate | None:
+        translation.check_generation(provider, generation, translation.GENERATION_CHANGED)
+        unknown = translation.unknown_traits(request.ledger, traits)
         if unknown:
             raise errors.bad(f"No such trait {', '.join(unknown)}")
-        is_so = wanted | _lasting(one) == one.all_traits
-        return None if is_so else kept.updated(one, traits=wanted - {TRAIT})
+        if traits | _permanent_traits(provider) == provider.all_traits:
+            return None
+        return translation.updated(provider, traits=traits - {TRAIT})
 
-    uuid = asked.path["uuid"]
-    made = kept.change(asked.ledger, uuid, edit, disabling=lambda one: _disabling(one, wanted))
-    return _reply(asked, wanted | _lasting(made.before), made.generation(asked.ledger))
-
-
-def clear_of_provider(asked: Asked) -> webob.Response:
-    asked.needs(6)
-    none = frozenset[str]()
-    kept.change(
-        asked.ledger,
-        asked.path["uuid"],
-        lambda one: kept.updated(one, traits=none) if one.all_traits - _lasting(one) else None,
-        disabling=lambda one: _disabling(one, none),
+    change = translation.change_provider(
+        request.ledger,
+        request.path["uuid"],
+        edit,
+        disabling=lambda provider: _disable_orders(provider, traits),
     )
-    return asked.reply(204, cached=False)
+    current = traits | _permanent_traits(change.before)
+    return _reply(request, current, change.generation(request.ledger))
 
 
-def _lasting(one: ListedProvider) -> frozenset[str]:
-    """Return the trait of a provider that was disabled otherwise than by it.
+def clear_of_provider(request: ClientRequest) -> webob.Response:
+    request.require_version(6)
+    none = frozenset[str]()
 
-    Clients cannot enable that: they take the trait away by what they know of a service of their
-    own, as Nova does whenever one starts, not of why an operator took the host out.
+    def edit(provider: ListedProvider) -> ProviderUpdate | None:
+        removable = provider.all_traits - _permanent_traits(provider)
+        return translation.updated(provider, traits=none) if removable else None
+
+    translation.change_provider(
+        request.ledger,
+        request.path["uuid"],
+        edit,
+        disabling=lambda provider: _disable_orders(provider, none),
+    )
+    return request.reply(204, cached=False)
+
+
+def _permanent_traits(provider: ListedProvider) -> frozenset[str]:
+    """Return the trait of a disabled provider that a client of this API did not disable.
+
+    Clients cannot enable such a provider. They remove the trait for reasons of their own, as Nova
+    does at each start of a compute service, without knowing why an operator disabled the host.
     """
-    is_so = one.disabled is not None and one.disabled.reason != _REASON
-    return frozenset([TRAIT]) if is_so else frozenset()
+    is_disabled_otherwise = provider.disabled is not None and provider.disabled.reason != _REASON
+    return frozenset([TRAIT]) if is_disabled_otherwise else frozenset()
 
 
-def _disabling(one: ListedProvider, wanted: frozenset[str]) -> tuple[DisableOrder, ...]:
-    is_out, shall_be_out = one.disabled is not None, TRAIT in wanted | _lasting(one)
-    if is_out == shall_be_out:
+def _disable_orders(provider: ListedProvider, traits: frozenset[str]) -> tuple[DisableOrder, ...]:
+    is_disabled = provider.disabled is not None
+    will_be_disabled = TRAIT in traits | _permanent_traits(provider)
+    if is_disabled == will_be_disabled:
         return ()
-    return (DisableOrder(one.uuid, _REASON if shall_be_out else None),)
+    return (DisableOrder(provider.uuid, _REASON if will_be_disabled else None),)
 
 
-def _reply(asked: Asked, found: frozenset[str], generation: int) -> webob.Response:
-    told = sorted(found, key=kept.name_order)
-    return asked.reply(json={"traits": told, "resource_provider_generation": generation})
+def _reply(request: ClientRequest, traits: frozenset[str], generation: int) -> webob.Response:
+    names = sorted(traits, key=translation.name_sort_key)
+    return request.reply(json={"traits": names, "resource_provider_generation": generation})
 
 
 ROUTES = (
@@ -166,9 +179,9 @@ ROUTES = (
     (
         "/resource_providers/{uuid}/traits",
         {
-            "GET": (_OF_PROVIDER + "list", of_provider),
-            "PUT": (_OF_PROVIDER + "update", set_of_provider),
-            "DELETE": (_OF_PROVIDER + "delete", clear_of_provider),
+            "GET": (_RULE_OF_PROVIDER + "list", of_provider),
+            "PUT": (_RULE_OF_PROVIDER + "update", set_of_provider),
+            "DELETE": (_RULE_OF_PROVIDER + "delete", clear_of_provider),
         },
     ),
 )

@@ -8,67 +8,71 @@ from typing import Any
 import webob
 
 from resource_objects.providers.listing import By, ConsumerFilter
-from resource_objects.rest import kept, schemas
-from resource_objects.rest.asked import Asked
+from resource_objects.rest import schemas, translation
+from resource_objects.rest.request import ClientRequest
 
-#: The rule that is about the project that is asked about.
-OF_PROJECT = "placement:usages"
+#: The rule whose target is the project in the query.
+RULE_OF_PROJECT = "placement:usages"
 
 
-def of_provider(asked: Asked) -> webob.Response:
-    asked.tells_json()
-    one = kept.provider(asked.ledger, asked.path["uuid"], f"{kept.NOT_FOUND}: {kept.NOT_FOUND}")
-    return asked.reply(
+def of_provider(request: ClientRequest) -> webob.Response:
+    request.require_json_accepted()
+    message = f"{translation.NOT_FOUND}: {translation.NOT_FOUND}"
+    provider = translation.get_provider(request.ledger, request.path["uuid"], message)
+    return request.reply(
         json={
-            "resource_provider_generation": kept.generation(one),
-            "usages": {record.resource_class: record.used for record in one.records},
+            "resource_provider_generation": translation.generation(provider),
+            "usages": {record.resource_class: record.used for record in provider.records},
         }
     )
 
 
-def totals(asked: Asked) -> webob.Response:
-    """What a project uses, or a user of it; from 1.38 on by the type of consumers."""
-    asked.needs(9)
-    asked.tells_json()
-    asked.query(schemas.usages_query(asked.version.minor))
-    given = asked.http.GET
-    if not all(given[name].isprintable() for name in ("project_id", "user_id") if name in given):
-        return asked.reply(json={"usages": {}})  # no project or user is called so
-    wanted = ConsumerFilter(
-        projects=frozenset([given["project_id"]]),
-        users=frozenset([given["user_id"]]) if "user_id" in given else None,
+def totals(request: ClientRequest) -> webob.Response:
+    """Return the usage of a project or a user of it; from 1.38 on by consumer type."""
+    request.require_version(9)
+    request.require_json_accepted()
+    request.check_query(schemas.usages_query(request.version.minor))
+    query = request.http.GET
+    if not all(query[name].isprintable() for name in ("project_id", "user_id") if name in query):
+        return request.reply(json={"usages": {}})  # no project or user has such a name
+    conditions = ConsumerFilter(
+        projects=frozenset([query["project_id"]]),
+        users=frozenset([query["user_id"]]) if "user_id" in query else None,
     )
-    backend = asked.ledger.backend
-    if not asked.since(38):
-        found = backend.totals(wanted, By.RESOURCE_CLASS)
-        return asked.reply(json={"usages": {one.resource_class: one.used for one in found}})
-    return asked.reply(json={"usages": _by_type(asked, wanted, given.get("consumer_type"))})
+    if request.since(38):
+        usages = _by_type(request, conditions, query.get("consumer_type"))
+        return request.reply(json={"usages": usages})
+    totals = request.ledger.backend.totals(conditions, By.RESOURCE_CLASS)
+    return request.reply(json={"usages": {total.resource_class: total.used for total in totals}})
 
 
-def _by_type(asked: Asked, wanted: ConsumerFilter, only: str | None) -> dict[str, Any]:
-    backend = asked.ledger.backend
+def _by_type(
+    request: ClientRequest, conditions: ConsumerFilter, selected: str | None
+) -> dict[str, Any]:
+    backend = request.ledger.backend
     counts: Counter[str] = Counter()
-    for said, count in backend.count_consumers(wanted, By.CONSUMER_TYPE).items():
-        kind = said or kept.UNKNOWN_TYPE
-        if only in (None, "all", kind):
-            counts[kind] += count
+    by_stored_type = backend.count_consumers(conditions, By.CONSUMER_TYPE)
+    for stored_type, count in by_stored_type.items():
+        consumer_type = stored_type or translation.UNKNOWN_TYPE
+        if selected in (None, "all", consumer_type):
+            counts[consumer_type] += count
     by_type: dict[str, Any] = {}
-    if only == "all":
+    if selected == "all":
         if counts:
-            found = backend.totals(wanted, By.RESOURCE_CLASS)
-            by_type["all"] = {one.resource_class: one.used for one in found}
+            totals = backend.totals(conditions, By.RESOURCE_CLASS)
+            by_type["all"] = {total.resource_class: total.used for total in totals}
             by_type["all"]["consumer_count"] = counts.total()
         return by_type
-    for one in backend.totals(wanted, By.CONSUMER_TYPE):
-        kind = one.group or kept.UNKNOWN_TYPE
-        if kind in counts:
-            told = by_type.setdefault(kind, {"consumer_count": counts[kind]})
-            told[one.resource_class] = told.get(one.resource_class, 0) + one.used
+    for total in backend.totals(conditions, By.CONSUMER_TYPE):
+        consumer_type = total.group or translation.UNKNOWN_TYPE
+        if consumer_type in counts:
+            usages = by_type.setdefault(consumer_type, {"consumer_count": counts[consumer_type]})
+            usages[total.resource_class] = usages.get(total.resource_class, 0) + total.used
     return by_type
 
 
 ROUTES = (
-    ("/usages", {"GET": (OF_PROJECT, totals)}),
+    ("/usages", {"GET": (RULE_OF_PROJECT, totals)}),
     (
         "/resource_providers/{uuid}/usages",
         {"GET": ("placement:resource_providers:usages", of_provider)},

@@ -1,21 +1,19 @@
-"""A worker process in which nobody waits for a client that is slow.
+"""A worker process of gunicorn in which a slow client does not occupy a thread.
 
-gunicorn's threaded worker reads a request in the thread that answers it, for as long as its client
-takes: as many clients as there are threads, each with half a request, and nobody else is served.
-Here a connection gets a thread when its request has come. Until then its bytes are collected in the
-loop that waits for all of them, which costs a connection and its bytes. gunicorn parses them as it
-always does: that a request is whole (:func:`is_whole`) only says when, and a slip in it would make
-a thread wait, at most as long as a request may take.
+gunicorn's threaded worker reads a request in the thread that answers it: as many clients as there
+are threads, each with half a request, block all other clients. This worker assigns a thread to a
+request after it has arrived. Until then the main loop collects its bytes, so a slow client costs
+only a connection and these bytes. gunicorn parses the bytes as usual. :func:`is_complete` only
+decides the moment: an error in it makes a thread wait, at most for the time of a request.
 
-An answer that is not taken as fast as it is made waits in the same loop, too: what the kernel does
-not take at once stays with the connection (:class:`Behind` bounds it), and the thread is free. A
-request that waits for something looks whether its client is still there
-(:meth:`Patient.has_gone`). What remains to a slow client is a thread for the rest of a body beyond
-:data:`AHEAD`. Everything ends by a deadline.
+The main loop also sends the part of a response that the kernel does not accept at once, so that
+the thread is free (:class:`PendingBytes` limits that part). A request that waits can check whether
+its client is still connected (:meth:`BufferedSocket.is_disconnected`). A slow client occupies a
+thread only for the rest of a body beyond :data:`MAX_COLLECTED`. Everything has a deadline.
 
-Of gunicorn's worker these methods are extended: ``enqueue_req`` (a connection has, or will have, a
-request), ``finish_request`` (it was answered), ``murder_keepalived`` (each second at least),
-``notify`` (each time around), and ``handle_error`` (what came is no request).
+These methods of gunicorn's worker are extended: ``enqueue_req`` (a connection has, or will have, a
+request), ``finish_request`` (a request was answered), ``murder_keepalived`` (called every second),
+``notify`` (called in each iteration), and ``handle_error`` (the bytes are not a request).
 """
 
 from __future__ import annotations
@@ -37,130 +35,136 @@ from gunicorn.workers.gthread import TConn, ThreadWorker
 
 from resource_objects import clock
 
-#: Seconds that a request may take to come, head and body, and an answer to be taken.
+#: The seconds to receive a request, head and body, and to send a response.
 RECEIVE, SEND = 20, 60
-#: So many bytes of a request are collected before a thread takes it over.
-AHEAD = 128 * 1024
-#: So many bytes of answers of a process wait for slow clients; beyond that a thread waits with one.
-BEHIND = 64 * 1024 * 1024
-#: A connection that was ended may be so many seconds late to end it too, and one that was just
-#: taken so many late to ask something, where the process ends.
+#: The bytes of a request that are collected before it gets a thread.
+MAX_COLLECTED = 128 * 1024
+#: The bytes of responses that a process stores for slow clients. Beyond it a thread waits.
+MAX_PENDING = 64 * 1024 * 1024
+#: The seconds that a client has to close a connection after the last response, and a new client to
+#: send a request while the process stops.
 _LINGER = 2
-#: Seconds after which a process says again that it is alive; it is given up after far more.
-_ALIVE = 1.0
-#: So many of those are waited for.
-_MOST_LEAVING = 500
+#: The seconds between two notifications that the process is alive; gunicorn waits much longer.
+_NOTIFY_INTERVAL = 1.0
+#: The maximum number of connections whose clients have not closed them after the last response.
+_MAX_CLOSING = 500
 
 _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]{1,18})[ \t]*\r\n")
 
 
-def is_whole(data: bytes | bytearray) -> bool:
-    r"""Return whether a request seems to have come, or as much of it as is collected.
+def is_complete(data: bytes | bytearray) -> bool:
+    r"""Return True if a request seems to be complete, or no more of it should be collected.
 
     >>> head = b"PUT / HTTP/1.1\r\nContent-Length: 2\r\n\r\n"
-    >>> [is_whole(one) for one in (b"", head[:-1], head, head + b"{", head + b"{}")]
+    >>> [is_complete(data) for data in (b"", head[:-1], head, head + b"{", head + b"{}")]
     [False, False, False, False, True]
-    >>> is_whole(b"GET / HTTP/1.1\r\n\r\n")
+    >>> is_complete(b"GET / HTTP/1.1\r\n\r\n")
     True
     >>> head = b"PUT / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
-    >>> [is_whole(head + one) for one in (b"", b"1\r\nx\r\n", b"0\r\n\r\n", b"0\r\nt: x\r\n\r\n")]
+    >>> bodies = b"", b"1\r\nx\r\n", b"0\r\n\r\n", b"0\r\nt: x\r\n\r\n"
+    >>> [is_complete(head + body) for body in bodies]
     [False, False, True, True]
     """
-    if len(data) >= AHEAD:
+    if len(data) >= MAX_COLLECTED:
         return True
     end = data.find(b"\r\n\r\n")
     if end < 0:
         return False
     head = bytes(data[: end + 2]).lower()
-    if b"\r\nexpect:" in head:  # it waits to be told to go on
+    if b"\r\nexpect:" in head:  # the client waits for "100 Continue"
         return True
     if b"\r\ntransfer-encoding:" in head:
-        # trailers and extensions may stand at the end; where a chunk ends so, it is a bit early
+        # the end may have trailers and extensions; a chunk with this ending is a bit too early
         return len(data) > end + 4 and data.endswith(b"\r\n\r\n")
     length = _LENGTH.search(head)
     return length is None or len(data) - end - 4 >= int(length[1])
 
 
-class Behind:
-    """How much of answers waits for slow clients, of all connections of a process."""
+class PendingBytes:
+    """The number of bytes of responses that a process may still store for slow clients."""
 
-    def __init__(self, most: int) -> None:
-        self._left, self._lock = most, threading.Lock()
+    def __init__(self, maximum: int) -> None:
+        self._available, self._lock = maximum, threading.Lock()
 
-    def take(self, size: int) -> bool:
-        """Let so many bytes more wait; return False if there is no room for them."""
+    def reserve(self, size: int) -> bool:
+        """Reserve bytes; return False if there are not so many."""
         with self._lock:
-            if size > self._left:
+            if size > self._available:
                 return False
-            self._left -= size
+            self._available -= size
             return True
 
-    def give(self, size: int) -> None:
-        """So many bytes wait no more."""
+    def release(self, size: int) -> None:
+        """Release reserved bytes."""
         with self._lock:
-            self._left += size
+            self._available += size
 
 
-class Patient(socket.socket):
-    """A connection whose request was collected, and which waits for nobody longer than it may."""
+class BufferedSocket(socket.socket):
+    """A connection with the collected bytes of its request and the pending bytes of responses."""
 
     def __init__(
-        self, taken: socket.socket, leave: Callable[[socket.socket], None], behind: Behind
+        self,
+        accepted: socket.socket,
+        linger: Callable[[socket.socket], None],
+        pending_bytes: PendingBytes,
     ) -> None:
-        """Take over a socket.
+        """Replace a socket.
 
-        :param leave: is given it when all is said, to be closed when the client has closed it too
-        :param behind: whether what the client does not take may wait
+        :param linger: called with the socket after the last response; closes it once the client has
+        :param pending_bytes: limits the bytes that are stored until the client reads them
         """
-        super().__init__(fileno=taken.detach())
-        self._ahead, self._leave, self._until, self._half_closed = bytearray(), leave, 0.0, False
-        self._behind, self._waiting = behind, deque[memoryview]()
+        super().__init__(fileno=accepted.detach())
+        self._collected, self._linger = bytearray(), linger
+        self._deadline, self._is_shut_down = 0.0, False
+        self._pending_bytes, self._pending = pending_bytes, deque[memoryview]()
 
     @property
-    def ahead(self) -> int:
-        """How many bytes were collected."""
-        return len(self._ahead)
+    def collected(self) -> int:
+        """The number of collected bytes."""
+        return len(self._collected)
 
-    def begin(self) -> float:
-        """Wait for a request from now on; return until when."""
-        self._until = clock.monotonic() + RECEIVE
+    def start_receiving(self) -> float:
+        """Begin to wait for a request; return the deadline."""
+        self._deadline = clock.monotonic() + RECEIVE
         self.settimeout(0)
-        return self._until
+        return self._deadline
 
     def collect(self) -> bool:
-        """Take what is there, without waiting; return whether to wait for more."""
-        while not is_whole(self._ahead):
+        """Read the available bytes without waiting; return True if more are expected."""
+        while not is_complete(self._collected):
             try:
-                came = super().recv(AHEAD)
+                data = super().recv(MAX_COLLECTED)
             except BlockingIOError:
                 return True
             except OSError:
                 return False
-            if not came:
+            if not data:
                 return False
-            self._ahead += came
+            self._collected += data
         return False
 
     def recv(self, size: int, flags: int = 0) -> bytes:
-        if self._ahead:
-            found = bytes(self._ahead[:size])
-            del self._ahead[:size]
-            return found
-        if self._half_closed:
+        if self._collected:
+            data = bytes(self._collected[:size])
+            del self._collected[:size]
+            return data
+        if self._is_shut_down:
             return b""
-        left = max(0.001, self._until - clock.monotonic())
-        given = self.gettimeout()
-        self.settimeout(left if given is None else min(left, given))
+        remaining = max(0.001, self._deadline - clock.monotonic())
+        timeout = self.gettimeout()
+        self.settimeout(remaining if timeout is None else min(remaining, timeout))
         try:
             return super().recv(size, flags)
         except (TimeoutError, BlockingIOError) as error:
-            raise ConnectionResetError(errno.ECONNRESET, "it took too long to come") from error
+            message = "the request did not arrive in time"
+            raise ConnectionResetError(errno.ECONNRESET, message) from error
 
-    def has_gone(self) -> bool:
-        """Return whether the client closed the connection; what it sent before stays to be read."""
-        look = select.poll()
-        look.register(self, select.POLLIN)
-        if self._ahead or not look.poll(0):
+    def is_disconnected(self) -> bool:
+        """Return True if the client has closed the connection. Unread bytes are not removed."""
+        poll = select.poll()
+        poll.register(self, select.POLLIN)
+        if self._collected or not poll.poll(0):
             return False
         try:
             return not super().recv(1, socket.MSG_PEEK)
@@ -168,45 +172,46 @@ class Patient(socket.socket):
             return True
 
     def sendall(self, data: Any, flags: int = 0) -> None:
-        rest = memoryview(data).cast("B")
-        if not self._waiting:
-            rest = rest[self._sent(rest) :]
-        if not rest:
+        remaining = memoryview(data).cast("B")
+        if not self._pending:
+            remaining = remaining[self._send_available(remaining) :]
+        if not remaining:
             return
-        if self._behind.take(len(rest)):
-            self._waiting.append(rest)
+        if self._pending_bytes.reserve(len(remaining)):
+            self._pending.append(remaining)
             return
         self.settimeout(SEND)
         try:
-            while self._waiting:
-                super().sendall(self._waiting[0], flags)
-                self._behind.give(len(self._waiting.popleft()))
-            super().sendall(rest, flags)
+            while self._pending:
+                super().sendall(self._pending[0], flags)
+                self._pending_bytes.release(len(self._pending.popleft()))
+            super().sendall(remaining, flags)
         except TimeoutError as error:
-            raise BrokenPipeError(errno.EPIPE, "it took too long to be taken") from error
+            message = "the response was not read in time"
+            raise BrokenPipeError(errno.EPIPE, message) from error
 
     @property
-    def is_behind(self) -> bool:
-        """Whether something that was answered waits to be taken."""
-        return bool(self._waiting)
+    def has_pending(self) -> bool:
+        """Whether a part of a response is not sent yet."""
+        return bool(self._pending)
 
-    def send_on(self) -> None:
-        """Send of what waits as much as the client takes, without waiting.
+    def send_pending(self) -> None:
+        """Send as much of the pending bytes as the client reads, without waiting.
 
-        :raises OSError: if it takes no more
+        :raises OSError: if the connection is closed
         """
-        while self._waiting:
-            first = self._waiting[0]  # it stays until it is sent: what fails is counted when closed
-            sent = self._sent(first)
-            self._behind.give(sent)
+        while self._pending:
+            first = self._pending[0]  # stays there until it is sent: close() releases its bytes
+            sent = self._send_available(first)
+            self._pending_bytes.release(sent)
             if sent < len(first):
-                self._waiting[0] = first[sent:]
+                self._pending[0] = first[sent:]
                 return
-            self._waiting.popleft()
+            self._pending.popleft()
 
-    def _sent(self, data: memoryview) -> int:
-        """Send what can be sent without waiting; return how much that was."""
-        given, sent = self.gettimeout(), 0
+    def _send_available(self, data: memoryview) -> int:
+        """Send as much as possible without waiting; return the number of sent bytes."""
+        timeout, sent = self.gettimeout(), 0
         self.settimeout(0)
         try:
             while sent < len(data):
@@ -214,161 +219,162 @@ class Patient(socket.socket):
         except BlockingIOError:
             pass
         finally:
-            self.settimeout(given)
+            self.settimeout(timeout)
         return sent
 
     def shutdown(self, how: int) -> None:
         super().shutdown(how)
-        self._half_closed = True
+        self._is_shut_down = True
 
     def close(self) -> None:
-        self._behind.give(sum(map(len, self._waiting)))
-        self._waiting.clear()
-        if self._half_closed and self.fileno() >= 0:
-            self._leave(socket.socket(fileno=self.detach()))
+        self._pending_bytes.release(sum(map(len, self._pending)))
+        self._pending.clear()
+        if self._is_shut_down and self.fileno() >= 0:
+            self._linger(socket.socket(fileno=self.detach()))
         super().close()
 
 
 class Worker(ThreadWorker):
-    """A worker of gunicorn's whose threads answer requests that have come."""
+    """A worker of gunicorn whose threads answer requests that have arrived."""
 
     poller: Any
     method_queue: Any
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)  # type: ignore[no-untyped-call]
-        #: whose request is not whole, and until when: in the order in which they came
-        self._coming: dict[TConn, float] = {}
-        #: whose answer is not taken, until when, and what is to be done then; in the order likewise
-        self._going: dict[TConn, tuple[float, Future[Any]]] = {}
-        self._behind = Behind(BEHIND)
-        self._leaving: deque[tuple[float, socket.socket]] = deque()
-        self._notified = -_ALIVE
+        #: connections whose request is incomplete, with the deadline, in order of arrival
+        self._receiving: dict[TConn, float] = {}
+        #: connections with pending bytes, with the deadline and the answered request, in order
+        self._sending: dict[TConn, tuple[float, Future[Any]]] = {}
+        self._pending_bytes = PendingBytes(MAX_PENDING)
+        self._closing: deque[tuple[float, socket.socket]] = deque()
+        self._notified_at = -_NOTIFY_INTERVAL
 
     def notify(self) -> None:
-        """Tell that the process is alive, as often as that is looked at: it writes to a file."""
+        """Notify gunicorn that the process is alive, once a second: it changes a file."""
         now = clock.monotonic()
-        if now - self._notified >= _ALIVE:
-            self._notified = now
+        if now - self._notified_at >= _NOTIFY_INTERVAL:
+            self._notified_at = now
             super().notify()  # type: ignore[no-untyped-call]
 
     def enqueue_req(self, conn: Any) -> None:
-        """Hand a connection to a thread as soon as there is a request on it."""
+        """Assign a thread to a connection as soon as it has a complete request."""
         if conn.parser is not None and conn.parser.unreader.buf.getvalue():
-            super().enqueue_req(conn)  # type: ignore[no-untyped-call]  # it sent two at once
+            super().enqueue_req(conn)  # type: ignore[no-untyped-call]  # the next of two requests
             return
-        if not isinstance(conn.sock, Patient):
-            leave = functools.partial(self._defer, self._linger)
-            conn.sock = Patient(conn.sock, leave, self._behind)
-        until = conn.sock.begin()
+        if not isinstance(conn.sock, BufferedSocket):
+            linger = functools.partial(self._defer, self._linger)
+            conn.sock = BufferedSocket(conn.sock, linger, self._pending_bytes)
+        deadline = conn.sock.start_receiving()
         if conn.sock.collect():
-            self._coming[conn] = until
+            self._receiving[conn] = deadline
             self.poller.register(
-                conn.sock, selectors.EVENT_READ, functools.partial(self._came, conn)
+                conn.sock, selectors.EVENT_READ, functools.partial(self._received, conn)
             )
         else:
-            self._hand_on(conn)
+            self._assign_thread(conn)
 
-    def _came(self, conn: TConn, sock: Patient) -> None:
+    def _received(self, conn: TConn, sock: BufferedSocket) -> None:
         if not sock.collect():
-            self._forget(conn)
-            self._hand_on(conn)
+            self._stop_receiving(conn)
+            self._assign_thread(conn)
 
-    def _hand_on(self, conn: TConn) -> None:
-        conn.data_ready = True  # gunicorn need not wait for the first byte
+    def _assign_thread(self, conn: TConn) -> None:
+        conn.data_ready = True  # gunicorn does not wait for the first byte then
         super().enqueue_req(conn)  # type: ignore[no-untyped-call]
 
-    def _forget(self, conn: TConn) -> None:
-        del self._coming[conn]
+    def _stop_receiving(self, conn: TConn) -> None:
+        del self._receiving[conn]
         self.poller.unregister(conn.sock)
 
     def finish_request(self, conn: Any, fs: Future[Any]) -> None:
-        """Go on with a connection, at once if the next request was collected with the last.
+        """Continue with a connection after its response is sent.
 
-        If its answer is not taken yet, that is when it is.
+        A request that was collected with the previous one is handled at once.
         """
-        if conn.sock.is_behind:
-            self._going[conn] = clock.monotonic() + SEND, fs
+        if conn.sock.has_pending:
+            self._sending[conn] = clock.monotonic() + SEND, fs
             conn.sock.settimeout(0)
             self.poller.register(
-                conn.sock, selectors.EVENT_WRITE, functools.partial(self._went, conn)
+                conn.sock, selectors.EVENT_WRITE, functools.partial(self._send, conn)
             )
             return
         super().finish_request(conn, fs)  # type: ignore[no-untyped-call]
         if conn.sock.fileno() < 0 or conn not in self.keepalived_conns:
             return
-        if conn.sock.ahead or conn.parser.unreader.buf.getvalue():
+        if conn.sock.collected or conn.parser.unreader.buf.getvalue():
             self.on_client_socket_readable(conn, conn.sock)  # type: ignore[no-untyped-call]
 
-    def _went(self, conn: TConn, sock: Patient) -> None:
+    def _send(self, conn: TConn, sock: BufferedSocket) -> None:
         try:
-            sock.send_on()
-        except OSError:  # it is closed
-            self._give_up(conn)
+            sock.send_pending()
+        except OSError:  # the client has closed it
+            self._abort_sending(conn)
             return
-        if not sock.is_behind:
+        if not sock.has_pending:
             self.poller.unregister(sock)
-            self.finish_request(conn, self._going.pop(conn)[1])
+            self.finish_request(conn, self._sending.pop(conn)[1])
 
-    def _give_up(self, conn: TConn) -> None:
-        del self._going[conn]
+    def _abort_sending(self, conn: TConn) -> None:
+        del self._sending[conn]
         self.poller.unregister(conn.sock)
         self.nr_conns -= 1
         conn.sock.close()
 
     def murder_keepalived(self, *args: Any, **kwargs: Any) -> None:
-        """Close what waited for its client long enough."""
+        """Close the connections whose deadline is over."""
         super().murder_keepalived(*args, **kwargs)  # type: ignore[no-untyped-call]
         now = clock.monotonic()
-        for conn, until in list(self._coming.items()):
-            is_new = until - now > RECEIVE - _LINGER  # what it asks may be on its way
-            if until > now and (self.alive or conn.sock.ahead or is_new):
+        for conn, deadline in list(self._receiving.items()):
+            is_new = deadline - now > RECEIVE - _LINGER  # its request may be on the way
+            if deadline > now and (self.alive or conn.sock.collected or is_new):
                 if self.alive:
-                    break  # the later ones came later
+                    break  # the following connections have later deadlines
                 continue
-            self._forget(conn)
+            self._stop_receiving(conn)
             self.nr_conns -= 1
             conn.sock.close()
-        for conn, (until, _) in list(self._going.items()):
-            if until > now:
+        for conn, (deadline, _) in list(self._sending.items()):
+            if deadline > now:
                 break
-            self._give_up(conn)
-        while self._leaving and self._leaving[0][0] <= now:
-            self._gone(self._leaving.popleft()[1])
+            self._abort_sending(conn)
+        while self._closing and self._closing[0][0] <= now:
+            self._close(self._closing.popleft()[1])
 
     def handle_error(self, req: Any, client: Any, addr: Any, exc: BaseException) -> None:
-        """Refuse what is no request: a coding of bodies that there is not is malformed like all."""
+        """Answer a malformed request; an unknown transfer coding is a malformed header too."""
         if isinstance(exc, UnsupportedTransferCoding):
             exc = InvalidHeader(f"TRANSFER-ENCODING: {exc.hdr}", req)  # type: ignore[no-untyped-call]
         super().handle_error(req, client, addr, exc)  # type: ignore[no-untyped-call]
 
-    # --- who was answered for the last time, and has not closed yet ---
+    # --- connections after the last response ---
 
     def _defer(self, call: Callable[..., None], *args: Any) -> None:
         self.method_queue.defer(call, *args)
 
     def _linger(self, sock: socket.socket) -> None:
-        """Wait until a client closes too: it would lose the answer if bytes of it were thrown away.
+        """Wait until a client closes the connection too.
 
-        gunicorn does so in the loop itself, where all others would wait with it.
+        If the server closed a connection with unread bytes, the client would lose the response.
+        gunicorn waits in the main loop itself, which would delay all other clients.
         """
         sock.settimeout(0)
-        self._leaving.append((clock.monotonic() + _LINGER, sock))
+        self._closing.append((clock.monotonic() + _LINGER, sock))
         self.poller.register(sock, selectors.EVENT_READ, self._drain)
-        if len(self._leaving) > _MOST_LEAVING:
-            self._gone(self._leaving.popleft()[1])
+        if len(self._closing) > _MAX_CLOSING:
+            self._close(self._closing.popleft()[1])
 
     def _drain(self, sock: socket.socket) -> None:
         try:
-            if sock.recv(AHEAD):
+            if sock.recv(MAX_COLLECTED):
                 return
         except BlockingIOError:
             return
         except OSError:
             pass
-        self._gone(sock)
+        self._close(sock)
 
-    def _gone(self, sock: socket.socket) -> None:
+    def _close(self, sock: socket.socket) -> None:
         if sock.fileno() >= 0:
             self.poller.unregister(sock)
             sock.close()

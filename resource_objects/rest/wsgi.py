@@ -1,7 +1,7 @@
-"""The WSGI application: which handler serves a request, and what is around all of them.
+"""The WSGI application: the table of routes, and the layers around all of them.
 
-From the outside in: CORS, the request id, the microversion, who asks, the route, the policy, the
-handler. Each room below has the routes of its resource, ``(path, {method: (rule, handler)})``.
+From the outside in: CORS, request id and log, microversion, authentication, route, policy, handler.
+Each module of a resource has its ``ROUTES``: ``(path, {method: (rule, handler)})``.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from resource_objects.rest import (
     usages,
 )
 from resource_objects.rest import auth as authentication
-from resource_objects.rest import metrics as metering
-from resource_objects.rest.asked import Asked, accepts_json
+from resource_objects.rest import metrics as request_metrics
 from resource_objects.rest.policy import Policy
+from resource_objects.rest.request import ClientRequest, accepts_json
 from resource_objects.rest.versions import Versioned
 
 if TYPE_CHECKING:
@@ -44,16 +44,16 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("resource_objects.rest")
 
-Handler: TypeAlias = Callable[[Asked], webob.Response]
-#: What a policy is asked (None: nobody is), and who answers.
+Handler: TypeAlias = Callable[[ClientRequest], webob.Response]
+#: The rule of the policy (None: no authorization), and the handler.
 Action: TypeAlias = tuple[str | None, Handler]
 
-#: As OpenStack's services say it to each other.
+#: The form of a request id among OpenStack's services.
 _REQUEST_ID = "req-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
 VERSIONS = [f"1.{minor}" for minor in range(40)]
 
-_ROOMS = (
+_MODULES = (
     *(root, resource_classes, traits, providers, inventories, aggregates, usages, allocations),
     *(reshaper, candidates, native),
 )
@@ -70,33 +70,33 @@ def application(
     roles_file: str | os.PathLike[str] | None = None,
     keystone: Mapping[str, Any] | None = None,
     keystone_file: str | os.PathLike[str] | None = None,
-    metrics: metering.Hook | str | None = None,
+    metrics: request_metrics.Hook | str | None = None,
     threads: int = 1,
 ) -> Application:
     """Return a WSGI application that serves a ledger by Placement's API, microversions 1.0 to 1.39.
 
-    Beside it, below ``/ro``, is what that API cannot say (:mod:`resource_objects.rest.native`).
+    The native API is served below ``/ro`` (:mod:`resource_objects.rest.native`).
 
-    One process may have several, of one ledger or of different ones; any number of processes may
-    serve one database. ``close()`` of what is returned closes its ledger.
+    A process may have several applications, of one ledger or of different ones. Any number of
+    processes may serve one database. ``close()`` of the application closes its ledger.
 
     :param database_url: as for :func:`resource_objects.connect`
-    :param auth: ``noauth2`` believes whatever a token says, if who asks is on this machine, for
-        tests; ``http_basic`` asks for a password, for a lab; ``keystone`` asks Keystone. Nobody is
-        believed unless it is said by whom
+    :param auth: ``noauth2`` accepts every token of a client on this machine, for tests;
+        ``http_basic`` checks passwords, for a lab; ``keystone`` validates tokens by Keystone. There
+        is no default
     :param policy: ``secure``, ``legacy``, ``open``, or a file of rules
-    :param password_file: for ``http_basic``: ``user:$2y$...`` as ``htpasswd -B`` makes it
-    :param roles_file: for ``http_basic``: ``user:role,role`` or ``user:role,role:project``
-    :param cors_allowed_origin: origins from which browsers may ask
-    :param cors_allow_headers: headers that these may send
-    :param keystone: options of ``[keystone_authtoken]``, which go before those of the file
-    :param keystone_file: a configuration with that section, such as Placement's
-    :param metrics: is called for each request, see :mod:`~resource_objects.rest.metrics`; or the
-        name of its entry point
-    :param threads: how many the server runs in this process: of requests that wait (the feed of
-        :mod:`resource_objects.rest.native`) there is at any time at least one fewer
-    :raises InvalidInput: for a way of authentication, or a policy, that there is not; for a file
-        that is not there, or says what cannot be, with the line
+    :param password_file: for ``http_basic``: lines ``user:$2y$...``, as ``htpasswd -B`` makes them
+    :param roles_file: for ``http_basic``: lines ``user:role,role`` or ``user:role,role:project``
+    :param cors_allowed_origin: the origins of browsers that may send requests
+    :param cors_allow_headers: the headers that they may send
+    :param keystone: options of ``[keystone_authtoken]``, which override those of the file
+    :param keystone_file: a configuration file with that section, such as Placement's
+    :param metrics: a hook that is called for each request, or the name of its entry point, see
+        :mod:`~resource_objects.rest.metrics`
+    :param threads: the number of threads of the server in this process. At least one of them is
+        reserved for requests that do not wait (for the change feed, or for a claim)
+    :raises InvalidInput: for an unknown kind of authentication or policy; for a file that does not
+        exist or is invalid, with the line
     :raises InvalidInput, DatabaseError: as for ``connect``
 
     >>> app = application("memory://", auth="noauth2", policy="legacy")
@@ -104,40 +104,40 @@ def application(
     '1.39'
     """
     identify = authentication.identify_by(auth, password_file, roles_file)
-    rules, hook = Policy(policy), metering.hook_of(metrics)
+    rules, hook = Policy(policy), request_metrics.load_hook(metrics)
     if auth != "keystone" and (keystone or keystone_file is not None):
         raise InvalidInput("field", "keystone", auth, "auth keystone with options of it")
     ledger = connect(database_url, actor="rest")
     try:
         service = Service(ledger, identify, rules)
-        made: WSGIApplication = Versioned(service, "placement", VERSIONS)
-        made = native.Beside(made, service, threads)
+        layers: WSGIApplication = Versioned(service, "placement", VERSIONS)
+        layers = native.Dispatcher(layers, service, threads)
         if auth == "keystone":
-            made = authentication.BehindKeystone(made, keystone, keystone_file)
-        made = Numbered(made, hook)
+            layers = authentication.BehindKeystone(layers, keystone, keystone_file)
+        layers = RequestLog(layers, hook)
         origins = list(cors_allowed_origin)
         if origins:
-            made = _with_cors(made, origins, list(cors_allow_headers))
+            layers = _with_cors(layers, origins, list(cors_allow_headers))
     except BaseException:
         ledger.close()
         raise
-    return Application(made, ledger)
+    return Application(layers, ledger)
 
 
 class Application:
-    """A WSGI application, and the ledger that it serves."""
+    """A WSGI application and its ledger."""
 
-    def __init__(self, served: WSGIApplication, ledger: Ledger) -> None:
-        self._served, self.ledger = served, ledger
-        #: ``{path: {method: rule}}``, rules by the names of policies; None: nobody is asked
+    def __init__(self, layers: WSGIApplication, ledger: Ledger) -> None:
+        self._layers, self.ledger = layers, ledger
+        #: ``{path: {method: rule}}``: the names of policy rules; None for no authorization
         self.routes = {
             path: {method: rule for method, (rule, _) in methods.items()}
-            for room in _ROOMS
-            for path, methods in room.ROUTES
+            for module in _MODULES
+            for path, methods in module.ROUTES
         }
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        return self._served(environ, start_response)
+        return self._layers(environ, start_response)
 
     def close(self) -> None:
         """Close the ledger."""
@@ -156,66 +156,72 @@ def _with_cors(application: WSGIApplication, origins: list[str], headers: list[s
     return cors.CORS(application, conf)
 
 
-class Numbered:
-    """Gives each request an id, logs and counts it, and fills in what all of them accept."""
+class RequestLog:
+    """An application that assigns an id to each request, and logs and counts the request."""
 
-    def __init__(self, application: WSGIApplication, hook: metering.Hook | None) -> None:
+    def __init__(self, application: WSGIApplication, hook: request_metrics.Hook | None) -> None:
         self._application, self._hook = application, hook
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        began = 0.0 if self._hook is None else clock.monotonic()
-        request = webob.Request(environ)
-        environ[errors.REQUEST_ID] = number = f"req-{uuid.uuid4()}"
-        if not environ.get("HTTP_ACCEPT") or accepts_json(request):
+        started_at = 0.0 if self._hook is None else clock.monotonic()
+        http = webob.Request(environ)
+        environ[errors.REQUEST_ID] = request_id = f"req-{uuid.uuid4()}"
+        if not environ.get("HTTP_ACCEPT") or accepts_json(http):
             environ["HTTP_ACCEPT"] = "application/json"
-        begun = _Begun(start_response, number)
+        start = _StartResponse(start_response, request_id)
         try:
-            answer = self._application(environ, begun)
-        except Exception:  # of what stands before the service: it is told as the service's own
-            LOG.exception("%s failed", number)
-            answer = errors.internal(environ)(environ, begun)
+            body = self._application(environ, start)
+        except Exception:  # of a layer around the service, which handles its own exceptions
+            LOG.exception("%s failed", request_id)
+            body = errors.internal(environ)(environ, start)
         version = native.version_of(environ)
         LOG.info(
             '%s%s %s "%s %s" status: %s len: %s microversion: %s',
-            *(number, _part_of(environ), request.remote_addr, request.method, _said(environ)),
-            *(begun.status, begun.length, version or "-"),
+            request_id,
+            _client_request_id(environ),
+            http.remote_addr,
+            http.method,
+            _printable_path(environ),
+            start.status,
+            start.length,
+            version or "-",
         )
         if self._hook is not None:
-            answered = metering.Answered(
-                metering.method_of(environ),
-                environ.get(metering.ROUTE, ""),
-                begun.status,
-                clock.monotonic() - began,
+            answered = request_metrics.Answered(
+                request_metrics.method_of(environ),
+                environ.get(request_metrics.ROUTE, ""),
+                start.status,
+                clock.monotonic() - started_at,
                 version,
-                number,
+                request_id,
             )
-            metering.tell(self._hook, answered)
-        return answer
+            request_metrics.call_hook(self._hook, answered)
+        return body
 
 
-class _Begun:
-    """Begins an answer with the id of its request, and notes what it begins with."""
+class _StartResponse:
+    """A ``start_response`` that adds the request id and records the status and length."""
 
-    def __init__(self, start_response: StartResponse, number: str) -> None:
-        self._start_response, self._number = start_response, number
+    def __init__(self, start_response: StartResponse, request_id: str) -> None:
+        self._start_response, self._request_id = start_response, request_id
         self.status, self.length = 0, "None"
 
     def __call__(self, status: str, headers: list[tuple[str, str]], *error: Any) -> Any:
         self.status = int(status[:3])
-        told = (value for name, value in headers if name.lower() == "content-length")
-        self.length = next(told, "None")
-        headers = [*headers, ("x-openstack-request-id", self._number)]
+        lengths = (value for name, value in headers if name.lower() == "content-length")
+        self.length = next(lengths, "None")
+        headers = [*headers, ("x-openstack-request-id", self._request_id)]
         return self._start_response(status, headers, *error)
 
 
 class Service:
-    """Finds who answers a request, and whether they may ask; turns refusals into replies."""
+    """Authenticates and authorizes a request, calls its handler, and handles exceptions."""
 
     def __init__(self, ledger: Ledger, identify: authentication.Identify, policy: Policy) -> None:
         self._ledger, self._identify, self._policy = ledger, identify, policy
         routes: dict[str, Mapping[str, Action]] = {}
-        for room in _ROOMS:
-            routes.update(room.ROUTES)
+        for module in _MODULES:
+            routes.update(module.ROUTES)
         self._routes = [(path, _pattern(path), methods) for path, methods in routes.items()]
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
@@ -224,100 +230,97 @@ class Service:
             response = self._answer(webob.Request(environ))
         except errors.Refused as refused:
             response = refused.response(environ)
-        except Stale as error:  # other writers won each time that it was tried
+        except Stale as error:  # after all retries
             conflict = errors.conflict(f"update conflict: {error}", errors.CONCURRENT_UPDATE)
             response = conflict.response(environ)
         except DatabaseError as error:
-            response = errors.no_answer(environ, error)
-        except Exception:  # whatever it is, who asks is told of it in JSON, and the log of why
+            response = errors.unavailable(environ, error)
+        except Exception:  # the client gets JSON for every error, and the log the cause
             LOG.exception("%s failed", environ.get(errors.REQUEST_ID))
             response = errors.internal(environ)
-        told: Iterable[bytes] = response(environ, start_response)
-        return told
+        body: Iterable[bytes] = response(environ, start_response)
+        return body
 
-    def _answer(self, request: webob.Request) -> webob.Response:
-        path = _path(request.environ)
-        creds = {} if path in authentication.OPEN else self._identify(request.environ)
-        _check_content(request)
-        request.environ[metering.ROUTE], found, methods = self._route(path)
-        if request.method not in methods:
+    def _answer(self, http: webob.Request) -> webob.Response:
+        path = _path(http.environ)
+        creds = {} if path in authentication.OPEN else self._identify(http.environ)
+        _check_content(http)
+        http.environ[request_metrics.ROUTE], parts, methods = self._route(path)
+        if http.method not in methods:
             raise errors.Refused(
                 405,
                 "The method specified is not allowed for this resource.",
                 headers={"Allow": ", ".join(methods)},
             )
-        rule, handler = methods[request.method]
-        asked = Asked(request, self._acting(creds), found)
-        if rule is not None and not self._policy.allows(rule, _target(rule, request, creds), creds):
+        rule, handler = methods[http.method]
+        if rule is not None and not self._policy.allows(rule, _target(rule, http, creds), creds):
             raise errors.Refused(403, f"Policy does not allow {rule} to be performed.")
-        return handler(asked)
+        return handler(ClientRequest(http, self._ledger_of(creds), parts))
 
-    def _acting(self, creds: Mapping[str, Any]) -> Ledger:
-        """Return the ledger in which who asks is the one who writes, as the change feed tells it.
-
-        Cost: 10 microseconds.
-        """
+    def _ledger_of(self, creds: Mapping[str, Any]) -> Ledger:
+        """Return the ledger with the client's user as the actor. Cost: 10 microseconds."""
         user = creds.get("user_id")
         try:
             return self._ledger.with_actor(user) if user else self._ledger
-        except InvalidInput:  # nothing that the feed can tell
+        except InvalidInput:  # the change feed cannot contain this name
             return self._ledger
 
     def _route(self, path: str) -> tuple[str, Mapping[str, str], Mapping[str, Action]]:
         for route, pattern, methods in self._routes:
-            found = pattern.fullmatch(path)
-            if found:
-                return route, found.groupdict(), methods
+            match = pattern.fullmatch(path)
+            if match:
+                return route, match.groupdict(), methods
         raise errors.not_found("")
 
 
-def _target(rule: str, request: webob.Request, creds: Mapping[str, Any]) -> dict[str, Any]:
-    if rule != usages.OF_PROJECT:
+def _target(rule: str, http: webob.Request, creds: Mapping[str, Any]) -> dict[str, Any]:
+    if rule != usages.RULE_OF_PROJECT:
         return {name: creds.get(name) for name in ("project_id", "user_id")}
     try:
-        return {"project_id": request.GET.get("project_id")}
-    except UnicodeDecodeError:  # nobody's, and refused by who looks at the query
+        return {"project_id": http.GET.get("project_id")}
+    except UnicodeDecodeError:  # the handler rejects the query
         return {"project_id": None}
 
 
-def _check_content(request: webob.Request) -> None:
-    length = request.environ.get("CONTENT_LENGTH")
+def _check_content(http: webob.Request) -> None:
+    length = http.environ.get("CONTENT_LENGTH")
     if not length:
         return
     if not re.fullmatch("[0-9]{1,18}", length):
         raise errors.bad("content-length header must be an integer")
-    if int(length) and not request.environ.get("CONTENT_TYPE"):
+    if int(length) and not http.environ.get("CONTENT_TYPE"):
         raise errors.bad("content-type header required when content-length > 0")
 
 
-def _part_of(environ: Mapping[str, Any]) -> str:
-    """Return of which request of a client this one is a part, if it says so, as it is logged.
+def _client_request_id(environ: Mapping[str, Any]) -> str:
+    """Return the id of the client's own request as text for the log, if there is a valid one.
 
-    >>> _part_of({"HTTP_X_OPENSTACK_REQUEST_ID": "req-1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"})
-    ' (of req-1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33)'
-    >>> _part_of({"HTTP_X_OPENSTACK_REQUEST_ID": "req-1 was here"})
+    >>> number = "req-1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
+    >>> _client_request_id({"HTTP_X_OPENSTACK_REQUEST_ID": number}) == f" (of {number})"
+    True
+    >>> _client_request_id({"HTTP_X_OPENSTACK_REQUEST_ID": "req-1 was here"})
     ''
     """
-    said = str(environ.get("HTTP_X_OPENSTACK_REQUEST_ID", ""))
-    return f" (of {said})" if re.fullmatch(_REQUEST_ID, said) else ""
+    request_id = str(environ.get("HTTP_X_OPENSTACK_REQUEST_ID", ""))
+    return f" (of {request_id})" if re.fullmatch(_REQUEST_ID, request_id) else ""
 
 
-def _said(environ: Mapping[str, Any]) -> str:
+def _printable_path(environ: Mapping[str, Any]) -> str:
     path, query = str(environ.get("PATH_INFO") or "/"), environ.get("QUERY_STRING")
     return ascii(f"{path}?{query}" if query else path)[1:-1]
 
 
 def _path(environ: Mapping[str, Any]) -> str:
-    """Return the path as text; a server hands on its bytes, or what it made of them."""
-    said = str(environ.get("PATH_INFO") or "/")
+    """Return the decoded path. Servers pass its bytes as latin-1, or decode it themselves."""
+    path = str(environ.get("PATH_INFO") or "/")
     try:
-        return said.encode("latin-1").decode()
+        return path.encode("latin-1").decode()
     except UnicodeError:
-        return said
+        return path
 
 
 def _pattern(path: str) -> re.Pattern[str]:
-    """Return the pattern of a path; ``{name}`` stands for one part of it, ``{name:path}`` for all.
+    """Return the pattern of a path: ``{name}`` matches a part, ``{name:path}`` several parts.
 
     >>> _pattern("/ro/trees/{provider:path}").fullmatch("/ro/trees/host0/gpu0")["provider"]
     'host0/gpu0'

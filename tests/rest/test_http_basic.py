@@ -94,7 +94,7 @@ def test_everybody_else_is_asked_for_one(
     assert response.status_int == 401
     assert response.headers["www-authenticate"] == 'Basic realm="placement", charset="UTF-8"'
     [error] = response.json["errors"]
-    assert "A user and a password are needed, which fit." in error["detail"]
+    assert "A valid user and password are required." in error["detail"]
     assert "geheim" not in caplog.text
     assert "\n2026" not in caplog.text
 

@@ -63,7 +63,7 @@ def test_a_hook_that_fails_breaks_no_request(caplog: pytest.LogCaptureFixture) -
 def test_a_hook_is_found_by_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
     here = {"lab": "tests.rest.test_metrics:SEEN.append", "text": "tests.rest.test_metrics:HOST"}
     monkeypatch.setitem(plugins.BUILT_IN, metrics.NAMESPACE, here)
-    hook = metrics.hook_of("lab")
+    hook = metrics.load_hook("lab")
     assert hook is not None
     hook(Answered("GET", "/", 200, 0.1, None, "req-1"))
     with raises_code("PluginNotFound", match="installed: lab, text"):

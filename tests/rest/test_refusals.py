@@ -16,7 +16,8 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import Ledger
 from resource_objects.resources.pci import PCIInventory
-from resource_objects.rest import application, asked, candidates, kept, native
+from resource_objects.rest import application, candidates, native, translation
+from resource_objects.rest import request as client_request
 from resource_objects.rest.errors import Refused
 from resource_objects.rest.wsgi import Application
 from tests.rest.conftest import Client
@@ -91,7 +92,7 @@ def test_aggregates_are_compared_in_one_pass(client: Client) -> None:
 
 
 def test_a_body_in_chunks_is_bounded(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asked, "MAX_BODY", 100)
+    monkeypatch.setattr(client_request, "MAX_BODY", 100)
 
     def send(body: bytes) -> int:
         headers = {"x-auth-token": "admin", "content-type": "application/json"}
@@ -160,7 +161,7 @@ def test_however_many_are_asked_for_so_many_are_told(
         client.provider(device, f"d{number}", {"PGPU": {"total": 1}}, parent_provider_uuid=HOST)
     groups = "&".join(f"resources{number}=PGPU:1" for number in range(1, 9))
     url = f"/allocation_candidates?resources=VCPU:1&{groups}&group_policy=isolate"
-    monkeypatch.setattr(candidates, "MOST", 100)
+    monkeypatch.setattr(candidates, "MAX_CANDIDATES", 100)
     for limit, expected in (("", 100), ("&limit=7", 7), ("&limit=2147483647", 100)):
         found = client.do("GET", f"{url}{limit}")["allocation_requests"]
         ways = {json.dumps(one, sort_keys=True) for one in found}
@@ -221,7 +222,7 @@ def test_a_parent_that_goes_meanwhile_is_refused(shared: tuple[Ledger, Client]) 
     ledger, client = shared
     client.do("POST", "/resource_providers", {"uuid": HOST, "name": "host0"})
     with pytest.raises(Refused, match="parent provider UUID does not exist") as refused:
-        kept.move(ledger, HOST, CELL, "host0")
+        translation.move_provider(ledger, HOST, CELL, "host0")
     assert refused.value.status == 400
 
 
@@ -229,7 +230,7 @@ def test_who_deletes_looks_again_after_a_change(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client.do("POST", "/resource_providers", {"uuid": HOST, "name": "host0"})
-    really, tried = kept.remove, []
+    really, tried = translation.remove_provider, []
 
     def remove(ledger: Ledger, one: Any) -> None:
         tried.append(one.generation)
@@ -240,7 +241,7 @@ def test_who_deletes_looks_again_after_a_change(
             really(ledger, one)
         really(ledger, one)
 
-    monkeypatch.setattr(kept, "remove", remove)
+    monkeypatch.setattr(translation, "remove_provider", remove)
     url = f"/resource_providers/{HOST}"
     client.do("DELETE", url)
     assert len(tried) == 2
@@ -268,7 +269,7 @@ def test_what_may_go_better_soon_is_no_failure(
     def fail(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(kept, "provider", fail)
+    monkeypatch.setattr(translation, "get_provider", fail)
     assert told(client.ask("GET", f"/resource_providers/{HOST}")) == expected
 
 
@@ -287,7 +288,7 @@ def test_a_failure_of_the_service_is_told_by_its_log_alone(
         raise ZeroDivisionError("of /etc/secret")
 
     monkeypatch.setattr(Ledger, "providers", fail)
-    monkeypatch.setattr(kept, "listed", fail)
+    monkeypatch.setattr(translation, "list_providers", fail)
     response = client.ask("GET", url)
     assert told(response) == (500, code)
     number = response.headers["x-openstack-request-id"]
@@ -303,7 +304,7 @@ def test_a_failure_before_the_service_is_told_likewise(
     def fail(*_: Any, **__: Any) -> None:
         raise ZeroDivisionError("of /etc/secret")
 
-    monkeypatch.setattr(native.Beside, "__call__", fail)
+    monkeypatch.setattr(native.Dispatcher, "__call__", fail)
     client = Client(application("memory://", auth="noauth2"))
     response = client.ask("GET", "/traits")
     assert response.status_int == 500

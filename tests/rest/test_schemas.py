@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from resource_objects.rest import asked, schemas
+from resource_objects.rest import request, schemas
 
 UUID = str(uuid.uuid4())
 BODIES = {
@@ -100,7 +100,7 @@ def is_right(given: Any, schema: Any, formats: jsonschema.FormatChecker) -> bool
 def test_a_body_is_allowed_as_jsonschema_allows_it(name: str, data: st.DataObject) -> None:
     schema = BODIES[name]
     body = data.draw(near(schema))
-    assert asked.is_allowed(body, schema) == is_right(body, schema, asked._FORMATS)
+    assert request.is_certainly_valid(body, schema) == is_right(body, schema, request._FORMATS)
 
 
 @pytest.mark.parametrize("name", QUERIES)
@@ -109,14 +109,14 @@ def test_a_query_is_allowed_as_jsonschema_allows_it(name: str, data: st.DataObje
     schema = QUERIES[name]
     keys = st.one_of(KEYS, st.sampled_from([*schema["properties"], "x"]))
     query = data.draw(st.dictionaries(keys, TEXTS, max_size=5))
-    right = is_right(query, schema, asked._QUERY_FORMATS)
-    assert asked.is_allowed(query, schema, asked._QUERY_FORMATS) == right
+    right = is_right(query, schema, request._QUERY_FORMATS)
+    assert request.is_certainly_valid(query, schema, request._QUERY_FORMATS) == right
 
 
 def test_what_clients_say_each_day_is_allowed_by_the_code_alone() -> None:
     held = {UUID: {"resources": {"VCPU": 1, "CUSTOM_A": 2}, "generation": 3}}
     said = {"project_id": "p", "user_id": "u", "consumer_generation": None}
     body = {**said, "allocations": held, "consumer_type": "INSTANCE", "mappings": {"": [UUID]}}
-    assert asked.is_allowed(body, schemas.allocations(39, put=True))
+    assert request.is_certainly_valid(body, schemas.allocations(39, put=True))
     query = {"resources": "VCPU:1", "required_A": "CUSTOM_A", "limit": "10"}
-    assert asked.is_allowed(query, schemas.candidates_query(39), asked._QUERY_FORMATS)
+    assert request.is_certainly_valid(query, schemas.candidates_query(39), request._QUERY_FORMATS)

@@ -18,7 +18,7 @@ from resource_objects import clock
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.cli.main import main
 from resource_objects.rest import application, serving
-from resource_objects.rest.serving import AGAIN, Opening, serve
+from resource_objects.rest.serving import RETRY_AFTER, RetryingStart, serve
 from resource_objects.rest.wsgi import Application
 from resource_objects.testing.refusals import raises_code
 from tests import databases
@@ -68,7 +68,7 @@ def test_a_worker_that_cannot_begin_refuses_until_it_can(
         made.append(application("memory://", auth="noauth2", policy=str(policy)))
         return made[-1]
 
-    opening = Opening(make)
+    opening = RetryingStart(make)
 
     def ask() -> webob.Response:
         headers = {"x-auth-token": "admin", "openstack-api-version": "placement 1.39"}
@@ -82,7 +82,7 @@ def test_a_worker_that_cannot_begin_refuses_until_it_can(
     assert caplog.text.count("a worker cannot serve yet: policy: got") == 1
     policy.write_text("placement:usages: role:admin\n")
     assert ask().status_int == 503, "it is not tried with each request"
-    now[0] += AGAIN
+    now[0] += RETRY_AFTER
     assert [ask().status_int for _ in range(2)] == [200, 200]
     assert len(made) == 1
     made[0].close()

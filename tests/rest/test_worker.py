@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 from resource_objects.rest import worker
 from resource_objects.rest.serving import THREADS
-from resource_objects.rest.worker import Behind, Patient, is_whole
+from resource_objects.rest.worker import BufferedSocket, PendingBytes, is_complete
 from tests.support.patience import until
 from tests.support.served import Served
 
@@ -152,11 +152,11 @@ def test_who_reads_nothing_holds_nobody_up(service: Served) -> None:
 
 
 @contextlib.contextmanager
-def patient(most: int) -> Iterator[tuple[Patient, Behind, socket.socket]]:
+def patient(most: int) -> Iterator[tuple[BufferedSocket, PendingBytes, socket.socket]]:
     """A connection whose client has not read yet, and how much may wait for it."""
     ours, theirs = socket.socketpair()
-    behind = Behind(most)
-    with theirs, contextlib.closing(Patient(ours, socket.socket.close, behind)) as one:
+    behind = PendingBytes(most)
+    with theirs, contextlib.closing(BufferedSocket(ours, socket.socket.close, behind)) as one:
         yield one, behind, theirs
 
 
@@ -167,17 +167,17 @@ def test_what_is_not_taken_waits_and_is_sent_on_in_its_order() -> None:
     with patient(2 * len(TEXT)) as (one, behind, client):
         for part in (b"head", TEXT, b"tail"):
             one.sendall(part)
-        assert one.is_behind
-        assert not behind.take(2 * len(TEXT)), "some of it is counted"
+        assert one.has_pending
+        assert not behind.reserve(2 * len(TEXT)), "some of it is counted"
         client.settimeout(30)
         found = b""
-        while one.is_behind:
+        while one.has_pending:
             found += client.recv(100_000)
-            one.send_on()
+            one.send_pending()
         while len(found) < len(TEXT) + 8:
             found += client.recv(100_000)
         assert found == b"head" + TEXT + b"tail"
-        assert behind.take(2 * len(TEXT)), "nothing waits any more"
+        assert behind.reserve(2 * len(TEXT)), "nothing waits any more"
 
 
 def test_where_there_is_no_room_for_more_the_thread_waits() -> None:
@@ -187,7 +187,7 @@ def test_where_there_is_no_room_for_more_the_thread_waits() -> None:
         while len(found) < len(TEXT):
             found += client.recv(100_000)
         sending.result(30)
-        assert (found, one.is_behind) == (TEXT, False)
+        assert (found, one.has_pending) == (TEXT, False)
 
 
 @pytest.mark.parametrize("goes", [False, True])
@@ -195,7 +195,7 @@ def test_who_never_takes_its_answer_is_closed(goes: bool) -> None:
     """And nothing is left of it: no connection, no place in the loop, no bytes."""
     made = worker.Worker.__new__(worker.Worker)
     with patient(len(TEXT)) as (one, behind, client), selectors.DefaultSelector() as poller:
-        made._coming, made._going, made._leaving = {}, {}, deque()
+        made._receiving, made._sending, made._closing = {}, {}, deque()
         made.keepalived_conns, made.poller, made.nr_conns, made.alive = deque(), poller, 1, True
         conn: Any = mock.Mock(sock=one)
         one.sendall(TEXT)
@@ -204,12 +204,12 @@ def test_who_never_takes_its_answer_is_closed(goes: bool) -> None:
         assert made.nr_conns == len(poller.get_map()) == 1, "it has its time"
         if goes:
             client.close()
-            made._went(conn, one)
+            made._send(conn, one)
         else:
-            made._going[conn] = (0.0, made._going[conn][1])
+            made._sending[conn] = (0.0, made._sending[conn][1])
             made.murder_keepalived()
         assert made.nr_conns == len(poller.get_map()) == 0
-        assert behind.take(len(TEXT))
+        assert behind.reserve(len(TEXT))
         assert one.fileno() < 0
 
 
@@ -217,14 +217,14 @@ def test_who_has_just_connected_may_ask_though_the_process_ends() -> None:
     """What it asks is on its way; who was silent for longer is closed at once."""
     made = worker.Worker.__new__(worker.Worker)
     with patient(0) as (one, _, _), selectors.DefaultSelector() as poller:
-        made._coming, made._going, made._leaving = {}, {}, deque()
-        made._behind = Behind(0)
+        made._receiving, made._sending, made._closing = {}, {}, deque()
+        made._pending_bytes = PendingBytes(0)
         made.keepalived_conns, made.poller, made.nr_conns, made.alive = deque(), poller, 1, False
         conn: Any = mock.Mock(sock=one, parser=None)
         made.enqueue_req(conn)
         made.murder_keepalived()
         assert made.nr_conns == len(poller.get_map()) == 1
-        made._coming[conn] -= worker._LINGER
+        made._receiving[conn] -= worker._LINGER
         made.murder_keepalived()
         assert made.nr_conns == len(poller.get_map()) == 0
 
@@ -244,7 +244,7 @@ def _chunked(body: bytes, size: int) -> bytes:
     return b"".join(b"%x\r\n%s\r\n" % (len(one), one) for one in parts) + b"0\r\n\r\n"
 
 
-@pytest.mark.parametrize("length", [0, 2 * worker.AHEAD])
+@pytest.mark.parametrize("length", [0, 2 * worker.MAX_COLLECTED])
 def test_a_body_in_chunks_is_read(service: Served, length: int) -> None:
     name = f"host-{uuid.uuid4()}"
     body = json.dumps({"name": name}).encode() + b" " * length
@@ -300,5 +300,5 @@ def test_a_request_is_whole_when_it_is_and_stays_so(head: bytes, body: bytes, at
     head = head.replace(b"\r\n\r\n", b"").replace(b":", b"")
     said = b"PUT / HTTP/1.1\r\nx: " + head + b"\r\ncontent-length: %d\r\n\r\n" % len(body) + body
     cut = said[:at]
-    assert is_whole(said)
-    assert not is_whole(cut) or len(cut) == len(said) or b"\r\n\r\n" in cut
+    assert is_complete(said)
+    assert not is_complete(cut) or len(cut) == len(said) or b"\r\n\r\n" in cut

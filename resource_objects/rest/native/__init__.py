@@ -1,22 +1,22 @@
-"""The native API: what Placement's cannot say, served beside it below ``/ro``.
+"""The native API: calls that Placement's API lacks, served below ``/ro``.
 
-Reasons of an empty answer, amounts that say where they go, units by name, ``near``, definitions as
-trees, what is out of service, and the change feed. Its version is called ``resource-objects`` in
-the header ``OpenStack-API-Version``; clients of Placement never meet any of it. A path, what it
-takes and what it answers are said once, by a :class:`~resource_objects.rest.native.api.Call` and
-the schemas it names: bodies are checked by these, and ``/ro/openapi.json`` shows them.
+Reasons of an empty answer, placed amounts, units by name, ``near``, definitions as trees, disabled
+providers, and the change feed. Its version is ``resource-objects`` in the header
+``OpenStack-API-Version``; clients of Placement are not affected. A
+:class:`~resource_objects.rest.native.api.Call` declares a path, with its body and answer by the
+names of schemas. The same schemas validate bodies and make up ``/ro/openapi.json``.
 
 ===============  ==================================================================================
-``api``          what a call is; refusals; places for those who wait
-``schemas``      bodies and answers (JSON Schema)
+``api``          calls, errors, and threads for requests that wait
+``schemas``      JSON Schemas of bodies and answers
 ``document``     the OpenAPI document of all calls
-``discovery``    ``/ro``: versions
+``discovery``    ``/ro``: the versions
 ``search``       ``/ro/search``
 ``claims``       ``/ro/claims``, ``/ro/consumers``
 ``definitions``  ``/ro/providers``, ``/ro/trees``
 ``service``      ``/ro/disabled``
 ``feed``         ``/ro/feed``
-``beside``       what stands before the service: whose version a request says
+``dispatch``     the layer that selects the API of a request
 ===============  ==================================================================================
 """
 
@@ -27,26 +27,26 @@ from collections.abc import Mapping
 from typing import Any
 
 from resource_objects.rest.native import claims, definitions, discovery, feed, search, service
-from resource_objects.rest.native.api import PREFIX, Call, Given
-from resource_objects.rest.native.beside import Beside as Beside
-from resource_objects.rest.native.beside import version_of as version_of
+from resource_objects.rest.native.api import DOCUMENT, PREFIX, Call, CheckedRequest
+from resource_objects.rest.native.dispatch import Dispatcher as Dispatcher
+from resource_objects.rest.native.dispatch import version_of as version_of
 from resource_objects.rest.native.document import document
 
 
-def openapi(given: Given) -> dict[str, Any]:
+def openapi(request: CheckedRequest) -> dict[str, Any]:
     """Return the OpenAPI document of this API."""
-    return _made() | {"servers": [{"url": given.asked.url("/")}]}
+    return _document() | {"servers": [{"url": request.client.url("/")}]}
 
 
 @functools.cache
-def _made() -> dict[str, Any]:
+def _document() -> dict[str, Any]:
     return document(CALLS)
 
 
 #: All calls, in the order of the document.
 CALLS: tuple[Call, ...] = (
     *discovery.CALLS,
-    Call("GET", discovery.DOCUMENT, None, openapi, "Document"),
+    Call("GET", DOCUMENT, None, openapi, "Document"),
     *search.CALLS,
     *claims.CALLS,
     *definitions.CALLS,
@@ -54,20 +54,20 @@ CALLS: tuple[Call, ...] = (
     *feed.CALLS,
 )
 
-#: What may be asked without a token.
+#: The paths that need no token.
 OPEN = tuple(call.path for call in CALLS if call.rule is None)
 
-#: The rules of policy.
+#: The rules of the policy.
 RULES = tuple(dict.fromkeys(call.rule for call in CALLS if call.rule is not None))
 
 
 def _routes() -> tuple[tuple[str, Mapping[str, tuple[str | None, Call]]], ...]:
-    found: dict[str, dict[str, tuple[str | None, Call]]] = {}
+    routes: dict[str, dict[str, tuple[str | None, Call]]] = {}
     for call in CALLS:
-        found.setdefault(call.path, {})[call.method] = (call.rule, call)
-    return tuple(found.items())
+        routes.setdefault(call.path, {})[call.method] = (call.rule, call)
+    return tuple(routes.items())
 
 
 ROUTES = _routes()
 
-__all__ = ["CALLS", "OPEN", "PREFIX", "ROUTES", "RULES", "Beside", "version_of"]
+__all__ = ["CALLS", "OPEN", "PREFIX", "ROUTES", "RULES", "Dispatcher", "version_of"]

@@ -1,7 +1,7 @@
-"""A route of the native API: one description, of which its checks and its document are made.
+"""A call of the native API: one declaration, which validates requests and documents the call.
 
-Each file beside this one has the calls of its resource. A :class:`Call` says what may be asked and
-what is answered, by the names of schemas; the Service finds it like a route of Placement's.
+Each of the other modules has the calls of a resource. A :class:`Call` names the schemas of its body
+and its answer; the service finds it like a route of Placement's API.
 """
 
 from __future__ import annotations
@@ -19,174 +19,179 @@ from microversion_parse import extract_version, get_version
 from resource_objects import exceptions
 from resource_objects.ledger import Ledger
 from resource_objects.rest import errors
-from resource_objects.rest.asked import Asked, validate
 from resource_objects.rest.native import schemas
+from resource_objects.rest.request import ClientRequest, validate
 
-#: Where it is served, and what its version is called in ``OpenStack-API-Version``.
+#: The path of this API, its name in ``OpenStack-API-Version``, and the path of its document.
 PREFIX, SERVICE = errors.NATIVE, "resource-objects"
-#: Its versions, oldest first. A later one only adds.
+DOCUMENT = f"{PREFIX}/openapi.json"
+#: The versions, oldest first. A later version only adds keys.
 VERSIONS = ["1.0"]
-#: Where the places of those who wait are, for each request.
-WAITING = "resource_objects.rest.waiting"
-#: Seconds after which who found no place to wait shall ask again.
+#: The key of the WSGI environment with the :class:`WaitSlots`.
+WAIT_SLOTS = "resource_objects.rest.wait_slots"
+#: The seconds after which a client should repeat a request for which there was no slot.
 RETRY_AFTER = 1
-#: Why so many hosts cannot is told, unless more are asked for.
+#: The number of hosts with reasons in an explanation, by default.
 HOSTS = 20
-#: At most so many reasons stand in a refusal.
-MOST_REASONS = 100
+#: The maximum number of reasons in an error.
+MAX_REASONS = 100
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Parameter:
-    """What may be said in the query, or has to be in the path."""
+    """A parameter of a query."""
 
     schema: Mapping[str, Any]
-    told: str
+    description: str
 
 
 @dataclasses.dataclass(slots=True)
-class Given:
-    """One request, as handlers of the native API see it: checked."""
+class CheckedRequest:
+    """A request whose query and body are validated."""
 
-    asked: Asked
+    client: ClientRequest
     query: Mapping[str, Any]
     body: Any
-    #: of the response, besides
+    #: additional headers of the response
     headers: dict[str, str] = dataclasses.field(default_factory=dict)
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger, in which who asks is the one who writes."""
-        return self.asked.ledger
-
-    def waits(self, ledger: Ledger) -> Ledger:
-        """Return a ledger in which a wait ends when who asks has gone: its place is for others.
-
-        Where the server does not tell that, it ends with its time.
-        """
-        sock = self.asked.http.environ.get("gunicorn.socket")
-        pause = ledger.retries.sleep
-
-        def sleep(seconds: float) -> None:
-            pause(seconds)
-            if getattr(sock, "has_gone", bool)():
-                raise errors.Refused(408, "Who asked has gone.", "ClientGone")
-
-        return ledger.with_actor(retries=dataclasses.replace(ledger.retries, sleep=sleep))
+        """The ledger with the client's user as the actor."""
+        return self.client.ledger
 
     @property
     def path(self) -> Mapping[str, str]:
         """The parts of the path."""
-        return self.asked.path
+        return self.client.path
 
     @property
-    def waiting(self) -> Waiting:
-        """The places of those who wait."""
-        found: Waiting = self.asked.http.environ[WAITING]
-        return found
+    def wait_slots(self) -> WaitSlots:
+        """The slots of requests that wait."""
+        slots: WaitSlots = self.client.http.environ[WAIT_SLOTS]
+        return slots
+
+    def waiting_ledger(self) -> Ledger:
+        """Return the ledger, whose waits end when the client closes the connection.
+
+        Under a server that does not report this, a wait ends after its time.
+        """
+        sock = self.client.http.environ.get("gunicorn.socket")
+        pause = self.ledger.retries.sleep
+
+        def sleep(seconds: float) -> None:
+            pause(seconds)
+            if getattr(sock, "is_disconnected", bool)():
+                raise errors.Refused(408, "The client closed the connection.", "ClientGone")
+
+        retries = dataclasses.replace(self.ledger.retries, sleep=sleep)
+        return self.ledger.with_actor(retries=retries)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Call:
-    """One method of one path; the handler's docstring says what it does.
+    """One method of one path. The docstring of the handler documents it.
 
-    ``answer`` and ``body`` are names of schemas, ``refusals`` the statuses of refusals besides
-    those that every call has.
+    ``answer`` and ``body`` are names of schemas. ``refusals`` are the statuses of errors in
+    addition to those of every call.
     """
 
     method: str
     path: str
     rule: str | None
-    handler: Callable[[Given], Any]
+    handler: Callable[[CheckedRequest], Any]
     answer: str
     status: int = 200
     body: str | None = None
     query: Mapping[str, Parameter] = dataclasses.field(default_factory=dict)
     refusals: tuple[int, ...] = ()
 
-    def __call__(self, asked: Asked) -> webob.Response:
-        """Check a request, and answer it."""
+    def __call__(self, client: ClientRequest) -> webob.Response:
+        """Validate a request and answer it."""
         if self.method == "GET":
-            asked.tells_json()
+            client.require_json_accepted()
         try:
-            body = None if self.body is None else asked.body(schemas.schema(self.body))
-            given = Given(asked, self._query(asked), body)
-            told = self.handler(given)
+            body = None if self.body is None else client.body(schemas.schema(self.body))
+            request = CheckedRequest(client, self._query(client), body)
+            answer = self.handler(request)
         except exceptions.DatabaseError:
-            raise  # the service says that it does not answer
+            raise  # the service answers with a 503
         except exceptions.ResourceObjectsError as error:
             raise refusal(error) from error
-        response = asked.reply(self.status, json=told)
-        response.headers.update(given.headers.items())
+        response = client.reply(self.status, json=answer)
+        response.headers.update(request.headers.items())
         return response
 
     @property
     def name(self) -> str:
-        """What the document calls it."""
-        return f"{self.handler.__module__.rpartition('.')[2]}_{self.handler.__name__}".rstrip("_")
+        """The ``operationId`` in the document."""
+        module = self.handler.__module__.rpartition(".")[2]
+        return f"{module}_{self.handler.__name__}".rstrip("_")
 
-    def _query(self, asked: Asked) -> dict[str, Any]:
-        """Return the query, whose numbers and flags are such."""
+    def _query(self, client: ClientRequest) -> dict[str, Any]:
+        """Return the query with integers and booleans converted."""
         try:
-            said = asked.http.GET.dict_of_lists()
+            values_by_name = client.http.GET.dict_of_lists()
         except UnicodeDecodeError as error:
             raise errors.bad(f"Invalid query string parameters: {error}") from error
-        found: dict[str, Any] = {}
-        for name, values in said.items():
-            known = self.query.get(name)
-            if known is None:
+        query: dict[str, Any] = {}
+        for name, values in values_by_name.items():
+            parameter = self.query.get(name)
+            if parameter is None:
                 expected = ", ".join(self.query) or "none"
                 raise exceptions.InvalidInput("field name", "query", name, f"one of {expected}")
-            if known.schema.get("type") == "array":
-                found[name] = values
+            if parameter.schema.get("type") == "array":
+                query[name] = values
             elif len(values) > 1:
                 raise exceptions.InvalidInput("repetition", "query", name, "once")
             else:
-                found[name] = _value(values[0], known.schema.get("type"))
-        schema = {"properties": {name: one.schema for name, one in self.query.items()}}
-        validate(found, schema, "Invalid query string parameters")
-        return found
+                query[name] = _convert(values[0], parameter.schema.get("type"))
+        schema = {"properties": {name: p.schema for name, p in self.query.items()}}
+        validate(query, schema, "Invalid query string parameters")
+        return query
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
-_FLAGS = {"true": True, "false": False}
+_BOOLEANS = {"true": True, "false": False}
 
 
-def _value(text: str, kind: object) -> Any:
-    if kind == "integer" and _INTEGER.fullmatch(text):
+def _convert(text: str, json_type: object) -> Any:
+    if json_type == "integer" and _INTEGER.fullmatch(text):
         return int(text)
-    return _FLAGS.get(text, text) if kind == "boolean" else text
+    return _BOOLEANS.get(text, text) if json_type == "boolean" else text
 
 
-class Waiting:
-    """Places for requests that wait, so few that a thread is left for those that do not.
+class WaitSlots:
+    """The slots of requests that wait; at least one thread remains for other requests.
 
-    >>> places = Waiting(1)
-    >>> with places.place() as first, places.place() as second:
+    >>> slots = WaitSlots(1)
+    >>> with slots.slot() as first, slots.slot() as second:
     ...     first, second
     (True, False)
     """
 
-    def __init__(self, most: int) -> None:
-        self._left = threading.BoundedSemaphore(most) if most > 0 else None
+    def __init__(self, count: int) -> None:
+        self._free = threading.BoundedSemaphore(count) if count > 0 else None
 
     @contextlib.contextmanager
-    def place(self) -> Iterator[bool]:
-        """Take a place, until the end of the block; False if there is none."""
-        has_one = self._left is not None and self._left.acquire(blocking=False)
+    def slot(self) -> Iterator[bool]:
+        """Occupy a slot until the end of the block; yield False if all are occupied."""
+        is_free = self._free is not None and self._free.acquire(blocking=False)
         try:
-            yield has_one
+            yield is_free
         finally:
-            if has_one and self._left is not None:
-                self._left.release()
+            if is_free and self._free is not None:
+                self._free.release()
 
 
-def is_asked(asked: Asked) -> bool:
-    """Return whether a client of Placement's API says a version of this one, too.
+def is_requested(client: ClientRequest) -> bool:
+    """Return True if a client of Placement's API also requests a version of this API.
 
-    Where it does, answers of that API may say more. Refused is a version that there is not.
+    Answers of Placement's API then contain additional data.
+
+    :raises Refused: a 406 for an unsupported version
     """
-    headers = asked.http.headers
+    headers = client.http.headers
     try:
         if get_version(headers, service_type=SERVICE) is None:
             return False
@@ -196,23 +201,23 @@ def is_asked(asked: Asked) -> bool:
     return True
 
 
-def tell_version(response: webob.Response) -> webob.Response:
-    """Say in a response of Placement's API that it says what this one does."""
+def with_version(response: webob.Response) -> webob.Response:
+    """Add the version of this API to a response of Placement's API with additional data."""
     response.headers.add("OpenStack-API-Version", f"{SERVICE} {VERSIONS[-1]}")
     return response
 
 
 def with_reasons(
-    asked: Asked, refused: errors.Refused, error: exceptions.CapacityException
+    client: ClientRequest, refused: errors.Refused, error: exceptions.CapacityException
 ) -> errors.Refused:
-    """Let a refusal of Placement's API tell its reasons as data, to a client that asks for them."""
-    if is_asked(asked):
-        refused.facts |= reasons_of(error)
-        asked.http.environ[errors.TELLS_FACTS] = True
+    """Add reasons as data to an error of Placement's API, if the client requests them."""
+    if is_requested(client):
+        refused.data |= reasons_of(error)
+        client.http.environ[errors.WITH_DATA] = True
     return refused
 
 
-# --- refusals -------------------------------------------------------------------------------------
+# --- errors ---------------------------------------------------------------------------------------
 
 #: The status of an error by its type or code: the first that matches.
 _STATUS: tuple[tuple[type[Exception] | str, int], ...] = (
@@ -222,28 +227,28 @@ _STATUS: tuple[tuple[type[Exception] | str, int], ...] = (
     (exceptions.NotFound, 404),
     ("CursorExpired", 410),
     ("NotSupported", 501),
-    (exceptions.SearchLimitReached, 503),  # neither yes nor no
+    (exceptions.SearchLimitReached, 503),  # the answer is unknown
     (exceptions.CapacityException, 409),
     (exceptions.LedgerError, 409),
 )
 
 
-def refusal(error: exceptions.ResourceObjectsError, **facts: Any) -> errors.Refused:
-    """Return the answer to a request that raised an error of the library, with the error's code.
+def refusal(error: exceptions.ResourceObjectsError, **data: Any) -> errors.Refused:
+    """Return the response to an error of the library, with its code.
 
-    :param facts: further data of the answer
+    :param data: further data of the error
     """
     status = next((number for kind, number in _STATUS if error.matches(kind)), None)
     if status is None:
-        raise error  # a failure of the service: the log tells of it
+        raise error  # an unexpected error, which the service logs
     if isinstance(error, exceptions.CapacityException):
-        facts |= reasons_of(error)
-    return errors.Refused(status, str(error), error.code, facts=facts)
+        data |= reasons_of(error)
+    return errors.Refused(status, str(error), error.code, data=data)
 
 
 def reasons_of(error: exceptions.CapacityException) -> dict[str, Any]:
-    """Return the reasons of a refusal as data, some of them if there are very many."""
-    first, more = error.first_reasons(MOST_REASONS)
+    """Return the reasons of a refusal as data, and the number of further reasons."""
+    first, more = error.first_reasons(MAX_REASONS)
     if not first:
         return {}
     return {"reasons": [reason.to_dict() for reason in first], "more_reasons": more}

@@ -1,4 +1,4 @@
-"""``/ro/claims`` and ``/ro/consumers``: who holds what, with places and units."""
+"""``/ro/claims`` and ``/ro/consumers``: allocations with their providers and units."""
 
 from __future__ import annotations
 
@@ -15,129 +15,132 @@ from resource_objects.providers import Allocation
 from resource_objects.requests import Request
 from resource_objects.rest import errors
 from resource_objects.rest.native import schemas
-from resource_objects.rest.native.api import PREFIX, RETRY_AFTER, Call, Given, Parameter
-from resource_objects.rest.native.search import searched
+from resource_objects.rest.native.api import PREFIX, RETRY_AFTER, Call, CheckedRequest, Parameter
+from resource_objects.rest.native.search import search_candidates
 from resource_objects.search import Candidate
 from resource_objects.search.candidate import Chosen
 
 _ROOT = f"{PREFIX}/consumers"
-_ONE = f"{_ROOT}/{{consumer:path}}"
-_WHOSE = ("project", "user", "consumer_type", "group")
-#: A page of consumers, unless another limit is said.
+_ITEM = f"{_ROOT}/{{consumer:path}}"
+_OWNER = ("project", "user", "consumer_type", "group")
+#: The number of consumers in a page, by default.
 _PAGE = 500
 
 
-def claim(given: Given) -> dict[str, Any]:
-    """Take for a consumer that holds nothing yet; all or nothing.
+def claim(request: CheckedRequest) -> dict[str, Any]:
+    """Allocate resources for a consumer without allocations, completely or not at all.
 
-    What is taken is said by a request, which is searched (again, after a lost race); by a candidate
-    that a search found; or by allocations, which may name units. With an operation it may be sent
-    again after a lost answer: it happens once. With wait it waits for its turn if others hold what
-    it asks for; where all places to wait are taken it is refused with 503.
+    The body has a request, for which candidates are searched (again, after a lost race); a
+    candidate of a search; or allocations, which may name units. With an operation the call can be
+    repeated after a lost answer: it happens once. With wait it waits for its turn if other
+    consumers use the resources; if no thread is free to wait, it is refused with 503.
     """
-    body = given.body
-    with _wait(given) as (ledger, wait):
-        made = ledger.claim(
+    body = request.body
+    with _wait(request) as (ledger, wait):
+        allocated = ledger.claim(
             body["consumer"],
-            _found(given),
-            expires_in=_seconds(body, "expires_in"),
-            expires_at=_moment(body, "expires_at"),
+            _claimable(request),
+            expires_in=_duration(body, "expires_in"),
+            expires_at=_time(body, "expires_at"),
             wait=wait,
-            **_taking(body),
+            **_arguments(body),
         )
-    return made.to_dict()
+    return allocated.to_dict()
 
 
-def replace(given: Given) -> dict[str, Any]:
-    """Let a consumer hold this and nothing else; all or nothing. It is made if need be.
+def replace(request: CheckedRequest) -> dict[str, Any]:
+    """Replace the allocations of a consumer, completely or not at all; create it if necessary.
 
-    Its claim keeps its id, state and expiry; of the rest, what is not said stays.
+    Its claim keeps its id, state and expiry. Other fields change only if the body has them.
     """
-    body = given.body
-    with _wait(given) as (ledger, wait):
-        made = ledger.replace(
-            given.path["consumer"],
-            _found(given, given.path["consumer"]),
+    body = request.body
+    with _wait(request) as (ledger, wait):
+        allocated = ledger.replace(
+            request.path["consumer"],
+            _claimable(request, request.path["consumer"]),
             generation=body.get("generation"),
             wait=wait,
-            **_taking(body),
+            **_arguments(body),
         )
-    return made.to_dict()
+    return allocated.to_dict()
 
 
-def change(given: Given) -> dict[str, Any]:
-    """Confirm a claim, which then expires no more; or renew it, which gives it another expiry."""
-    body, ledger, consumer = given.body, given.ledger, given.path["consumer"]
-    said = {"claim": body.get("claim"), "operation": body.get("operation")}
+def change(request: CheckedRequest) -> dict[str, Any]:
+    """Confirm a claim, which then does not expire; or renew it with another expiry."""
+    body, ledger, consumer = request.body, request.ledger, request.path["consumer"]
+    key = {"claim": body.get("claim"), "operation": body.get("operation")}
     if "state" in body:
-        return ledger.confirm(consumer, generation=body.get("generation"), **said).to_dict()
+        return ledger.confirm(consumer, generation=body.get("generation"), **key).to_dict()
     return ledger.renew(
         consumer,
-        expires_in=_seconds(body, "expires_in"),
-        expires_at=_moment(body, "expires_at"),
-        **said,
+        expires_in=_duration(body, "expires_in"),
+        expires_at=_time(body, "expires_at"),
+        **key,
     ).to_dict()
 
 
-def release(given: Given) -> dict[str, Any]:
-    """Give back all that a consumer holds; what it held is answered."""
-    operation = given.query.get("operation")
-    return given.ledger.release(given.path["consumer"], operation=operation).to_dict()
+def release(request: CheckedRequest) -> dict[str, Any]:
+    """Release all allocations of a consumer; the answer contains them."""
+    operation = request.query.get("operation")
+    return request.ledger.release(request.path["consumer"], operation=operation).to_dict()
 
 
-def show(given: Given) -> dict[str, Any]:
-    """Tell what a consumer holds, where, and which units."""
-    return given.ledger.get_claim(given.path["consumer"]).to_dict()
+def show(request: CheckedRequest) -> dict[str, Any]:
+    """Return the allocations of a consumer with their providers and units."""
+    return request.ledger.get_claim(request.path["consumer"]).to_dict()
 
 
-def list_(given: Given) -> dict[str, Any]:
-    """List consumers with what they hold, by name, a page at a time."""
-    limit = given.query.get("limit", _PAGE)
-    said = {name: value for name, value in given.query.items() if name != "limit"}
-    found = [one.claim.to_dict() for one in given.ledger.consumers(limit=limit, **said)]
+def list_(request: CheckedRequest) -> dict[str, Any]:
+    """List consumers with their allocations, sorted by name, one page at a time."""
+    limit = request.query.get("limit", _PAGE)
+    conditions = {name: value for name, value in request.query.items() if name != "limit"}
+    consumers = [
+        consumer.claim.to_dict() for consumer in request.ledger.consumers(limit=limit, **conditions)
+    ]
     return {
-        "consumers": found,
-        "after": found[-1]["consumer"] if len(found) == limit else None,
+        "consumers": consumers,
+        "after": consumers[-1]["consumer"] if len(consumers) == limit else None,
     }
 
 
-# --- what a body says -----------------------------------------------------------------------------
+# --- bodies ---------------------------------------------------------------------------------------
 
 
-def _found(given: Given, holding: str | None = None) -> Claimable:
-    """Return what is to be taken.
+def _claimable(request: CheckedRequest, replaced: str | None = None) -> Claimable:
+    """Return the candidates or allocations of a body.
 
-    :param holding: who gives back what it holds in the same write, and so is searched without
+    :param replaced: a consumer whose present allocations are free in the search
     """
-    body = given.body
+    body = request.body
     if body.get("release_expired"):
-        _release_expired(given)
-    request = None if "request" not in body else Request.from_dict(body["request"])
+        _release_expired(request)
+    search_request = None if "request" not in body else Request.from_dict(body["request"])
     if "allocations" in body:
-        return [Allocation.from_dict(one) for one in body["allocations"]]
+        return [Allocation.from_dict(allocation) for allocation in body["allocations"]]
     if "candidate" in body:
         candidate = Candidate.from_dict(body["candidate"])
-        return candidate if request is None else Chosen(candidate, request)
-    if holding is None:
-        return searched(given.ledger.snapshot(body.get("at")), body)
-    picture = snapshot_in_place(given.ledger.backend, holding, body.get("at"))
-    return searched(picture, body)
+        return candidate if search_request is None else Chosen(candidate, search_request)
+    if replaced is None:
+        snapshot = request.ledger.snapshot(body.get("at"))
+    else:
+        snapshot = snapshot_in_place(request.ledger.backend, replaced, body.get("at"))
+    return search_candidates(snapshot, body)
 
 
-def _release_expired(given: Given) -> None:
+def _release_expired(request: CheckedRequest) -> None:
     """Release the expired claims of other consumers on the hosts in question."""
-    body = given.body
+    body = request.body
     allocations = body.get("allocations") or body.get("candidate", {}).get("allocations") or []
     trees = {allocation.get("uuid") or allocation["provider"] for allocation in allocations}
+    consumer = request.path.get("consumer", body.get("consumer"))
     for tree in trees or {body.get("at")}:
-        given.ledger.release_expired(
-            tree=tree, excluding=given.path.get("consumer", body.get("consumer"))
-        )
+        request.ledger.release_expired(tree=tree, excluding=consumer)
 
 
-def _taking(body: Mapping[str, Any]) -> dict[str, Any]:
+def _arguments(body: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of the ledger that all claims have."""
     return {
-        **{name: body.get(name) for name in _WHOSE},
+        **{name: body.get(name) for name in _OWNER},
         "if_generation": body.get("unchanged", False),
         "ignore_maintenance": body.get("override_disabled", False),
         "limits": body.get("limits"),
@@ -146,53 +149,60 @@ def _taking(body: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _wait(given: Given) -> Iterator[tuple[Ledger, datetime.timedelta | None]]:
-    """Yield the ledger to write, and for how long to wait, while a place to do so is taken."""
-    seconds = given.body.get("wait", 0)
+def _wait(request: CheckedRequest) -> Iterator[tuple[Ledger, datetime.timedelta | None]]:
+    """Yield the ledger to write to, and the time to wait; meanwhile a slot is occupied."""
+    seconds = request.body.get("wait", 0)
     if not seconds:
-        yield given.ledger, None
+        yield request.ledger, None
         return
-    with given.waiting.place() as has_one:
-        if not has_one:
-            said = "all places to wait are taken: ask again, or without wait"
+    with request.wait_slots.slot() as has_slot:
+        if not has_slot:
+            detail = "no thread is free to wait: repeat the request, or send it without wait"
             headers = {"Retry-After": str(RETRY_AFTER)}
-            raise errors.Refused(503, said, "NoPlaceToWait", headers=headers)
-        yield given.waits(given.ledger), datetime.timedelta(seconds=seconds)
+            raise errors.Refused(503, detail, "NoPlaceToWait", headers=headers)
+        yield request.waiting_ledger(), datetime.timedelta(seconds=seconds)
 
 
-def _seconds(body: Mapping[str, Any], name: str) -> datetime.timedelta | None:
+def _duration(body: Mapping[str, Any], name: str) -> datetime.timedelta | None:
     return datetime.timedelta(seconds=body[name]) if name in body else None
 
 
-def _moment(body: Mapping[str, Any], name: str) -> datetime.datetime | None:
-    return moment(name, body[name]) if name in body else None
+def _time(body: Mapping[str, Any], name: str) -> datetime.datetime | None:
+    return parse_time(name, body[name]) if name in body else None
 
 
-def moment(name: str, text: str) -> datetime.datetime:
-    """Return a moment that somebody wrote, with its time zone.
+def parse_time(name: str, text: str) -> datetime.datetime:
+    """Return a time with its time zone.
 
-    :raises InvalidInput: if it is none
+    :raises InvalidInput: for another text
     """
     try:
-        found = datetime.datetime.fromisoformat(text)
+        time = datetime.datetime.fromisoformat(text)
     except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+        time = None
+    if time is None or time.tzinfo is None:
         expected = "a moment with its time zone, such as 2030-01-01T08:00:00Z"
         raise InvalidInput("field", name, text, expected)
-    return found
+    return time
 
+
+#: The parameter of calls that may be repeated.
+OPERATION = Parameter(schemas.UUID, "an id: a repeated call with the same id happens once")
 
 _RULE = "resource_objects:consumers:"
 _LIST = {
-    **{name: Parameter(schemas.TEXT, f"whose {name.replace('_', ' ')} is this") for name in _WHOSE},
-    "state": Parameter({"enum": ["held", "confirmed"]}, "whose claim is in this state"),
-    "tree": Parameter(schemas.TEXT, "that hold something in the tree of this provider"),
-    "provider": Parameter(schemas.TEXT, "that hold something at this provider"),
-    "limit": Parameter(schemas.one_to(1000, "so many"), "at most so many (500)"),
-    "after": Parameter(schemas.TEXT, "only those after this name: where the page before ended"),
+    **{
+        name: Parameter(schemas.TEXT, f"consumers with this {name.replace('_', ' ')}")
+        for name in _OWNER
+    },
+    "state": Parameter({"enum": ["held", "confirmed"]}, "consumers with a claim in this state"),
+    "tree": Parameter(schemas.TEXT, "consumers with allocations in the tree of this provider"),
+    "provider": Parameter(schemas.TEXT, "consumers with allocations at this provider"),
+    "limit": Parameter(
+        schemas.integer_from_1(1000, "a number"), "the maximum number of consumers (500)"
+    ),
+    "after": Parameter(schemas.TEXT, "the last name of the previous page"),
 }
-_OPERATION = Parameter(schemas.UUID, "sent again with the same one, it happens once")
 
 CALLS = (
     Call(
@@ -206,24 +216,24 @@ CALLS = (
         refusals=(404, 408, 409),
     ),
     Call("GET", _ROOT, _RULE + "list", list_, "Consumers", query=_LIST, refusals=(404,)),
-    Call("GET", _ONE, _RULE + "show", show, "Claim", refusals=(404,)),
+    Call("GET", _ITEM, _RULE + "show", show, "Claim", refusals=(404,)),
     Call(
         "PUT",
-        _ONE,
+        _ITEM,
         _RULE + "update",
         replace,
         "Claim",
         body="Replacement",
         refusals=(404, 408, 409),
     ),
-    Call("PATCH", _ONE, _RULE + "update", change, "Claim", body="Change", refusals=(404, 409)),
+    Call("PATCH", _ITEM, _RULE + "update", change, "Claim", body="Change", refusals=(404, 409)),
     Call(
         "DELETE",
-        _ONE,
+        _ITEM,
         _RULE + "delete",
         release,
         "Claim",
-        query={"operation": _OPERATION},
+        query={"operation": OPERATION},
         refusals=(404, 409),
     ),
 )

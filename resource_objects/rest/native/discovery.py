@@ -1,23 +1,21 @@
-"""``/ro``: which versions there are, and where the document of all calls is."""
+"""``/ro``: the versions of the native API."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from resource_objects.rest.native.api import PREFIX, VERSIONS, Call, Given
-
-DOCUMENT = f"{PREFIX}/openapi.json"
+from resource_objects.rest.native.api import DOCUMENT, PREFIX, VERSIONS, Call, CheckedRequest
 
 
-def versions(given: Given) -> dict[str, Any]:
-    """Tell which versions of this API there are."""
+def versions(request: CheckedRequest) -> dict[str, Any]:
+    """Return the versions of this API."""
     return {
         "id": "v1.0",
         "min_version": VERSIONS[0],
         "max_version": VERSIONS[-1],
         "links": [
-            {"rel": "self", "href": given.asked.url(PREFIX)},
-            {"rel": "service-desc", "href": given.asked.url(DOCUMENT)},
+            {"rel": "self", "href": request.client.url(PREFIX)},
+            {"rel": "service-desc", "href": request.client.url(DOCUMENT)},
         ],
     }
 

@@ -1,4 +1,4 @@
-"""``/ro/feed``: what was written, as a long poll."""
+"""``/ro/feed``: the change feed."""
 
 from __future__ import annotations
 
@@ -8,45 +8,52 @@ from typing import Any
 from resource_objects.exceptions import Expired
 from resource_objects.ledger.feed import Changes
 from resource_objects.rest.native import schemas
-from resource_objects.rest.native.api import PREFIX, RETRY_AFTER, Call, Given, Parameter, refusal
+from resource_objects.rest.native.api import (
+    PREFIX,
+    RETRY_AFTER,
+    Call,
+    CheckedRequest,
+    Parameter,
+    refusal,
+)
 
-#: So many changes are told at most, unless another limit is said.
+#: The maximum number of changes, by default.
 _LIMIT = 1000
 
 
-def changes(given: Given) -> dict[str, Any]:
-    """Tell what was written after a place in the feed.
+def changes(request: CheckedRequest) -> dict[str, Any]:
+    """Return the changes after a cursor.
 
-    Without after, only the place where the feed is now. With wait, if nothing was written yet, it
-    is answered as soon as something is, or with nothing when the time is over; or at once with a
-    header Retry-After, where all places to wait are taken. Read on from the cursor. A place of
-    which the changes are forgotten, or that is of another history, is refused with 410, and with
-    the cursor where to begin anew after everything was read.
+    Without after, only the present cursor. With wait, if there is no change yet, the answer is sent
+    at the next write, or without changes after that time; or at once with a header Retry-After, if
+    no thread is free to wait. Continue from the cursor of the answer. A cursor whose changes were
+    pruned, or that is of another history, is refused with 410, and with the cursor to continue from
+    after everything was read again.
     """
-    feed = given.ledger.feed
-    after = given.query.get("after")
+    feed = request.ledger.feed
+    after = request.query.get("after")
     if after is None:
         return {"changes": [], "cursor": str(feed.cursor())}
     try:
-        found = _found(given, after)
+        page = _changes(request, after)
     except Expired as error:
         raise refusal(error, cursor=str(feed.cursor())) from error
-    return {"changes": [one.to_dict() for one in found], "cursor": str(found.cursor)}
+    return {"changes": [change.to_dict() for change in page], "cursor": str(page.cursor)}
 
 
-def _found(given: Given, after: str) -> Changes:
-    """Return what there is, or what is there within the time."""
-    feed, limit = given.ledger.feed, given.query.get("limit", _LIMIT)
-    found = feed.changes(after, limit)
-    seconds = given.query.get("wait", 0)
-    if found or not seconds:
-        return found
-    with given.waiting.place() as has_one:
-        if has_one:
+def _changes(request: CheckedRequest, after: str) -> Changes:
+    """Return the present changes, or the first ones within the time of the request."""
+    limit = request.query.get("limit", _LIMIT)
+    page = request.ledger.feed.changes(after, limit)
+    seconds = request.query.get("wait", 0)
+    if page or not seconds:
+        return page
+    with request.wait_slots.slot() as has_slot:
+        if has_slot:
             wait = datetime.timedelta(seconds=seconds)
-            return given.waits(given.ledger).feed.changes(after, limit, wait=wait)
-    given.headers["Retry-After"] = str(RETRY_AFTER)
-    return found
+            return request.waiting_ledger().feed.changes(after, limit, wait=wait)
+    request.headers["Retry-After"] = str(RETRY_AFTER)
+    return page
 
 
 CALLS = (
@@ -57,11 +64,13 @@ CALLS = (
         changes,
         "Changes",
         query={
-            "after": Parameter(schemas.TEXT, "a cursor: of this call, or of a search"),
-            "limit": Parameter(schemas.one_to(_LIMIT, "so many"), "at most so many changes (1000)"),
+            "after": Parameter(schemas.TEXT, "a cursor of this call or of a search"),
+            "limit": Parameter(
+                schemas.integer_from_1(_LIMIT, "a number"), "the maximum number of changes (1000)"
+            ),
             "wait": Parameter(
-                {"type": "integer", "minimum": 0, "maximum": schemas.MOST_SECONDS},
-                "for how many seconds to wait if there is nothing (0)",
+                {"type": "integer", "minimum": 0, "maximum": schemas.MAX_SECONDS},
+                "the seconds to wait for the first change (0)",
             ),
         },
         refusals=(408, 410, 501),

@@ -1,8 +1,7 @@
-"""What bodies and answers of the native API look like (JSON Schema 2020-12).
+"""JSON Schemas (2020-12) of the bodies and answers of the native API.
 
-These are the ``components`` of its OpenAPI document, and what bodies are checked by: there is no
-second account. What only the library can judge (whether a trait is known, whether amounts agree)
-it judges, as for every other caller.
+They are the ``components`` of its OpenAPI document, and bodies are validated by them. The library
+itself checks everything else, such as whether a trait exists.
 """
 
 from __future__ import annotations
@@ -17,10 +16,10 @@ from resource_objects.search.order import ORDERS
 
 Schema: TypeAlias = dict[str, Any]
 
-#: The most that may be asked of one search.
-MOST_CANDIDATES, MOST_STEPS, MOST_HOSTS = 10_000, 1_000_000, 1000
-#: For so many seconds one may wait: fewer than a server has to end gracefully.
-MOST_SECONDS = 25
+#: The limits of one search.
+MAX_CANDIDATES, MAX_STEPS, MAX_HOSTS = 10_000, 1_000_000, 1000
+#: The limit of the time to wait, which is shorter than a graceful stop of the server.
+MAX_SECONDS = 25
 
 TEXT: Schema = {"type": "string"}
 FLAG: Schema = {"type": "boolean"}
@@ -30,21 +29,25 @@ MOMENT: Schema = {"type": "string", "format": "date-time"}
 UUID: Schema = {"type": "string", "format": "uuid"}
 LABEL: Schema = {"type": "string", "minLength": 1, "maxLength": 255}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 200}
-_GENERATION: Schema = {"type": "integer", "minimum": 0, "description": "the one it was read at"}
+_GENERATION: Schema = {
+    "type": "integer",
+    "minimum": 0,
+    "description": "the generation that was read",
+}
 
 
 def ref(name: str) -> Schema:
-    """Return the schema that has a name."""
+    """Return a reference to a named schema."""
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def one_to(most: int, told: str) -> Schema:
-    """Return the schema of a count from 1."""
-    return {"type": "integer", "minimum": 1, "maximum": most, "description": told}
+def integer_from_1(maximum: int, description: str) -> Schema:
+    """Return the schema of an integer from 1 to a maximum."""
+    return {"type": "integer", "minimum": 1, "maximum": maximum, "description": description}
 
 
-def _said(schema: Schema, told: str) -> Schema:
-    return {**schema, "description": told}
+def _described(schema: Schema, description: str) -> Schema:
+    return {**schema, "description": description}
 
 
 def _or_null(schema: Schema) -> Schema:
@@ -53,48 +56,49 @@ def _or_null(schema: Schema) -> Schema:
     return {"anyOf": [schema, {"type": "null"}]}
 
 
-def _list(of: Schema, told: str | None = None) -> Schema:
-    found: Schema = {"type": "array", "items": of}
-    return found if told is None else _said(found, told)
+def _list(items: Schema, description: str | None = None) -> Schema:
+    schema: Schema = {"type": "array", "items": items}
+    return schema if description is None else _described(schema, description)
 
 
-def _mapping(of: Schema, told: str | None = None) -> Schema:
-    found: Schema = {"type": "object", "additionalProperties": of}
-    return found if told is None else _said(found, told)
+def _mapping(values: Schema, description: str | None = None) -> Schema:
+    schema: Schema = {"type": "object", "additionalProperties": values}
+    return schema if description is None else _described(schema, description)
 
 
-def _body(told: str, required: list[str], /, **properties: Schema) -> Schema:
-    return {**_answer(told, required, **properties), "additionalProperties": False}
+def _body(description: str, required: list[str], /, **properties: Schema) -> Schema:
+    return {**_answer(description, required, **properties), "additionalProperties": False}
 
 
-def _answer(told: str, required: list[str], /, **properties: Schema) -> Schema:
-    """Return the schema of what is answered: a later version may say more."""
+def _answer(description: str, required: list[str], /, **properties: Schema) -> Schema:
+    """Return the schema of an answer, to which a later version may add keys."""
     return {
         "type": "object",
-        "description": told,
+        "description": description,
         "properties": properties,
         "required": required,
     }
 
 
-def _told(told: str, /, **properties: Schema) -> Schema:
-    """Return the schema of an answer that always says all it may."""
-    return _answer(told, list(properties), **properties)
+def _full_answer(description: str, /, **properties: Schema) -> Schema:
+    """Return the schema of an answer that always has all its keys."""
+    return _answer(description, list(properties), **properties)
 
 
-# --- what is asked --------------------------------------------------------------------------------
+# --- bodies ---------------------------------------------------------------------------------------
 
 _CONDITIONS: dict[str, Schema] = {
-    "required": _said(ref("Names"), "traits that who gives must have"),
-    "forbidden": _said(ref("Names"), "traits that who gives must not have"),
-    "any_of": _list(ref("Names"), "sets of traits, of each of which one is enough"),
+    "required": _described(ref("Names"), "traits that the providers must have"),
+    "forbidden": _described(ref("Names"), "traits that the providers must not have"),
+    "any_of": _list(ref("Names"), "sets of traits: one of each is enough"),
     "member_of": _list(
         {"anyOf": [TEXT, ref("Names")]}, "aggregates, or lists of which one is enough"
     ),
-    "not_member_of": _said(ref("Names"), "aggregates that who gives must not be in"),
-    "in_tree": _said(TEXT, "a provider, by name or uuid: all comes from its tree"),
+    "not_member_of": _described(ref("Names"), "aggregates that the providers must not be in"),
+    "in_tree": _described(TEXT, "a provider, by name or uuid: all providers are in its tree"),
     "traits_of": _mapping(
-        ref("Names"), "traits of who gives one class: {DISK_GB: [CUSTOM_SSD, '!CUSTOM_SLOW']}"
+        ref("Names"),
+        "traits of the providers of one class: {DISK_GB: [CUSTOM_SSD, '!CUSTOM_SLOW']}",
     ),
 }
 _NAME_OF_GROUP: Schema = {"type": "string", "pattern": r"^[A-Za-z0-9_-]{1,64}\Z"}
@@ -103,30 +107,36 @@ _REQUEST: dict[str, Schema] = {
     "resources": ref("Amounts"),
     **_CONDITIONS,
     "groups": _list(ref("Group")),
-    "group_policy": {"enum": list(POLICIES), "description": "isolate: no two by one provider"},
+    "group_policy": {
+        "enum": list(POLICIES),
+        "description": "isolate: no two groups on one provider",
+    },
     "same_subtree": _list(
         _list(_NAME_OF_GROUP), "one of the providers of these groups is above the others"
     ),
-    "root_required": _said(ref("Names"), "traits of the host itself"),
-    "root_forbidden": _said(ref("Names"), "traits that the host itself must not have"),
-    "near": _said(TEXT, "from as few NUMA cells (numa) as possible, or as few with this trait"),
+    "root_required": _described(ref("Names"), "traits of the host itself"),
+    "root_forbidden": _described(ref("Names"), "traits that the host itself must not have"),
+    "near": _described(
+        TEXT,
+        "numa, or the trait of a level: as few cells, or providers with the trait, as possible",
+    ),
     "near_policy": {
         "enum": list(NEAR_POLICIES),
         "description": "required: from one of them; preferred: the fewest first",
     },
-    "compatibility": {"enum": ["placement"], "description": "whose rules it is read by"},
+    "compatibility": {"enum": ["placement"], "description": "the rules by which it is searched"},
 }
 
-_ASKED: dict[str, Schema] = {
+_BODIES: dict[str, Schema] = {
     "Names": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": 255}},
     "Amounts": {
-        "description": "How much of what: text such as VCPU=2,MEMORY_MB=4096, or a mapping. A "
-        "value that says more than a count is text: NUMA_TOPOLOGY=2:shared=4",
+        "description": "Amounts by resource class: a text such as VCPU=2,MEMORY_MB=4096, or a "
+        "mapping. A placed amount is a text: NUMA_TOPOLOGY=2:shared=4",
         "anyOf": [TEXT, _mapping({"anyOf": [NUMBER, TEXT]})],
         "examples": ["VCPU=2,MEMORY_MB=4096", {"VCPU": 2, "NUMA_TOPOLOGY": "2:dedicated=4"}],
     },
     "Group": _body(
-        "What one provider has to give.",
+        "The requirements of one provider.",
         ["suffix"],
         suffix=_NAME_OF_GROUP,
         resources=ref("Amounts"),
@@ -134,7 +144,7 @@ _ASKED: dict[str, Schema] = {
     ),
     "Request": {
         **_body(
-            "What is asked: text of amounts; or amounts, conditions on who gives them, and groups.",
+            "A request: a text of amounts; or amounts, conditions on their providers, and groups.",
             [],
             **_REQUEST,
         ),
@@ -142,85 +152,87 @@ _ASKED: dict[str, Schema] = {
     },
     "Order": {
         **_body(
-            f"Which hosts come first: {', '.join(ORDERS)}; or one of these, with weights.",
+            f"The order of hosts: {', '.join(ORDERS)}; or one of these, with weights.",
             [],
             by={"enum": list(ORDERS)},
-            weights=_mapping({"type": "number"}, "how much the fullness of a class counts"),
-            preferred=_mapping({"type": "number"}, "what a trait of a host is worth"),
-            among=one_to(2**31, "with a seed: so many of the best are shuffled"),
+            weights=_mapping({"type": "number"}, "the weight of the fullness of a class"),
+            preferred=_mapping({"type": "number"}, "the weight of a trait of a host"),
+            among=integer_from_1(2**31, "with a seed: the number of shuffled hosts"),
         ),
         "type": ["string", "object"],
     },
 }
-#: How a search is made.
+#: The options of a search.
 _OPTIONS: dict[str, Schema] = {
-    "at": _said(TEXT, "a provider, by name or uuid: only that one and what is below it"),
-    "limit": one_to(MOST_CANDIDATES, "at most so many candidates (10)"),
-    "per_host": one_to(MOST_CANDIDATES, "at most so many of one host (1)"),
+    "at": _described(TEXT, "a provider, by name or uuid: only it and its descendants"),
+    "limit": integer_from_1(MAX_CANDIDATES, "the maximum number of candidates (10)"),
+    "per_host": integer_from_1(MAX_CANDIDATES, "the maximum number of candidates of one host (1)"),
     "order": ref("Order"),
-    "seed": _said(COUNT, "the same seed gives the same order"),
-    "budget": one_to(MOST_STEPS, "the search is cut short after so many steps (30000)"),
+    "seed": _described(COUNT, "the same seed gives the same order"),
+    "budget": integer_from_1(MAX_STEPS, "the maximum number of steps (30000)"),
     "limits": _mapping(
         {"anyOf": [TEXT, _mapping(COUNT)]},
-        "by provider, the most that may be used of it in all, whatever it has",
+        "by provider, the maximum total usage, whatever its capacity",
     ),
 }
-_ASKED["Search"] = _body(
+_BODIES["Search"] = _body(
     "A search.",
     ["request"],
     request=ref("Request"),
     **_OPTIONS,
-    explain=_said(FLAG, "say why the others cannot, even if some can"),
+    explain=_described(FLAG, "explain the refused hosts even if there are candidates"),
     hosts={
         "type": "integer",
         "minimum": 0,
-        "maximum": MOST_HOSTS,
-        "description": "reasons of at most so many hosts (20); the others are counted",
+        "maximum": MAX_HOSTS,
+        "description": "the maximum number of hosts with reasons (20); the others are counted",
     },
 )
 
-_TAKING: dict[str, Schema] = {
+_CLAIM: dict[str, Schema] = {
     "request": ref("Request"),
     **_OPTIONS,
-    "candidate": _said(ref("Candidate"), "what a search found; with the request that it was for"),
+    "candidate": _described(
+        ref("Candidate"), "a candidate of a search; with the request that was searched"
+    ),
     "allocations": {
         "type": "array",
         "minItems": 1,
         "items": ref("NewAllocation"),
-        "description": "what was decided elsewhere; units may be named",
+        "description": "allocations that were chosen elsewhere; units may be named",
     },
     **{name: _or_null(LABEL) for name in ("project", "user", "consumer_type", "group")},
-    "unchanged": _said(FLAG, "only if the definitions it was found at are as they were"),
-    "release_expired": _said(FLAG, "first release the expired claims of the hosts in question"),
-    "override_disabled": _said(FLAG, "take also of what is out of service"),
+    "unchanged": _described(FLAG, "refuse if the definitions changed since the search"),
+    "release_expired": _described(FLAG, "first release expired claims of these hosts"),
+    "override_disabled": _described(FLAG, "allocate from disabled providers too"),
     "wait": {
         "type": "integer",
         "minimum": 0,
-        "maximum": MOST_SECONDS,
-        "description": "for how many seconds to wait if others hold it",
+        "maximum": MAX_SECONDS,
+        "description": "the seconds to wait if other consumers use the resources",
     },
-    "operation": _said(UUID, "sent again with the same one, it happens once"),
+    "operation": _described(UUID, "an id: a repeated call with the same id happens once"),
 }
 _EXPIRY: dict[str, Schema] = {
     "expires_in": {
         "type": "integer",
         "minimum": 1,
         "maximum": 10**9,
-        "description": "seconds after which it may be released",
+        "description": "the seconds after which the claim may be released",
     },
-    "expires_at": _said(MOMENT, "when it may be released"),
+    "expires_at": _described(MOMENT, "the time after which the claim may be released"),
 }
-#: What is taken is said in one of these ways.
-_ONE_WAY: Schema = {
+#: A body has one of these keys.
+_ONE_OF: Schema = {
     "oneOf": [
         {"required": ["request"], "not": {"required": ["candidate"]}},
         {"required": ["candidate"], "not": {"required": ["at"]}},
         {"required": ["allocations"]},
     ]
 }
-_ASKED |= {
+_BODIES |= {
     "NewAllocation": _body(
-        "What to take of one provider, of one class; of CPUs and devices with their names.",
+        "An allocation from one provider, of one class; CPUs and devices by name.",
         ["provider", "resource_class", "amount"],
         provider=NAME,
         uuid=_or_null(UUID),
@@ -229,22 +241,22 @@ _ASKED |= {
         units=_list(TEXT),
     ),
     "NewClaim": {
-        **_body("What to take, and for whom.", ["consumer"], consumer=NAME, **_TAKING, **_EXPIRY),
-        **_ONE_WAY,
+        **_body("A new claim of a consumer.", ["consumer"], consumer=NAME, **_CLAIM, **_EXPIRY),
+        **_ONE_OF,
     },
     "Replacement": {
-        **_body("What a consumer is to hold.", [], **_TAKING, generation=_GENERATION),
-        **_ONE_WAY,
+        **_body("The new allocations of a consumer.", [], **_CLAIM, generation=_GENERATION),
+        **_ONE_OF,
     },
     "Change": {
         **_body(
-            "What becomes of a claim: it is confirmed, or gets another expiry.",
+            "A change of a claim: its confirmation, or another expiry.",
             [],
-            state=_said({"enum": ["confirmed"]}, "it is in use, and expires no more"),
+            state=_described({"enum": ["confirmed"]}, "the claim does not expire any more"),
             **_EXPIRY,
-            claim=_said(UUID, "the claim that is meant; else whichever the consumer has"),
+            claim=_described(UUID, "the id of the claim; default: the consumer's present claim"),
             generation=_GENERATION,
-            operation=_said(UUID, "sent again with the same one, it happens once"),
+            operation=_described(UUID, "an id: a repeated call with the same id happens once"),
         ),
         "oneOf": [
             {"required": ["state"]},
@@ -253,76 +265,75 @@ _ASKED |= {
         ],
     },
     "Disable": _body(
-        "Why something is taken out of service.",
+        "The reason and end of a disabled state.",
         ["reason"],
         reason=LABEL,
-        until=_said(MOMENT, "when it ends by itself; else when it is enabled"),
-        operation=_said(UUID, "sent again with the same one, it happens once"),
+        until=_described(MOMENT, "the end; default: when the provider is enabled"),
+        operation=_described(UUID, "an id: a repeated call with the same id happens once"),
     ),
     "Definition": {
         "type": "object",
-        "description": "A provider and all below it, as a site's file says it. What it does not "
-        "name is not there.",
+        "description": "A provider and its descendants, with the keys of a site file. Whatever it "
+        "does not name does not exist.",
         "properties": {
             "inventories": {
-                "description": "text such as VCPU=64:reserved=2, or a mapping of classes",
+                "description": "a text such as VCPU=64:reserved=2, or a mapping of classes",
                 "anyOf": [TEXT, _mapping({"anyOf": [NUMBER, TEXT, {"type": "object"}]})],
             },
             "traits": ref("Names"),
             "aggregates": ref("Names"),
-            "split": _said(TEXT, "how a device is had in parts, such as halves"),
+            "split": _described(TEXT, "the partitioning of a device, such as halves"),
             "shares": _list(TEXT, "such as VCPU uses 1 VCPU of /"),
-            "structured": _mapping(
-                {"type": "object"}, "inventories with a structure: devices, cells"
-            ),
+            "structured": _mapping({"type": "object"}, "devices and NUMA cells"),
             "disabled": {
-                "description": "why it is out of service; false: it is not",
+                "description": "the reason of a disabled provider; false: it is enabled",
                 "anyOf": [FLAG, TEXT, {"type": "object"}],
             },
             "children": _mapping(
-                ref("Definition"), "by name; one that begins with / goes on after this one's"
+                ref("Definition"),
+                "by name; a name that begins with / is appended to the parent's",
             ),
         },
         "additionalProperties": False,
     },
     "NewTree": _body(
-        "A tree as it is to be.",
+        "The new definition of a tree.",
         ["definition"],
         definition=ref("Definition"),
-        generations=_mapping(COUNT, "by provider, those it was read at"),
-        pool=_said(FLAG, "whether others that it is linked to may take of it"),
-        prune=_said(FLAG, "whether what is not said goes (true)"),
-        dry_run=_said(FLAG, "only tell what would be done"),
+        generations=_mapping(COUNT, "by provider, the generations that were read"),
+        pool=_described(FLAG, "whether its inventories are shared with linked providers"),
+        prune=_described(FLAG, "whether everything that is not named is removed (true)"),
+        dry_run=_described(FLAG, "only return the plan"),
     ),
 }
 
-# no enumeration: a later version may know more
+# not an enumeration: a later version may have further rules
 _RULE_OF_REFUSAL: Schema = {
     "type": "string",
-    "description": "which constraint it is, such as capacity; there may be new ones",
+    "description": "the rule, such as capacity; later versions may have further rules",
 }
 
-# --- what is answered -----------------------------------------------------------------------------
+# --- answers --------------------------------------------------------------------------------------
 
-_TOLD: dict[str, Schema] = {
-    "RequestObject": _answer("A request, as it was read.", [], **_REQUEST),
-    "Disabled": _told(
-        "Why something is out of service, by whom, since when and until when.",
+_ANSWERS: dict[str, Schema] = {
+    "RequestObject": _answer("A parsed request.", [], **_REQUEST),
+    "Disabled": _full_answer(
+        "The reason of a disabled state, its actor, its beginning and its end.",
         reason=TEXT,
         by=_or_null(TEXT),
         since=MOMENT,
         until=_or_null(MOMENT),
     ),
     "Reason": _answer(
-        "One constraint that failed, with its figures. text is the sentence for people.",
+        "A failed constraint with its figures. text is a sentence for people.",
         ["rule", "requested", "bound", "used", "text"],
         rule=_RULE_OF_REFUSAL,
         requested=NUMBER,
         bound=NUMBER,
         used=NUMBER,
         resource=_or_null(TEXT),
-        where=_said(_or_null(TEXT), "the provider"),
-        holders=_list(_list({"type": ["string", "integer"]}), "who holds how much: [name, amount]"),
+        where=_described(_or_null(TEXT), "the provider"),
+        holders=_list(_list({"type": ["string", "integer"]}), "the consumers: [name, amount]"),
         trait=_or_null(TEXT),
         unit=_or_null(TEXT),
         cell=_or_null(NUMBER),
@@ -330,18 +341,18 @@ _TOLD: dict[str, Schema] = {
         group=_or_null(TEXT),
         parts=_list(
             _list({"type": ["string", "integer"]}),
-            "of what is had in parts: [consumer, provider, parts, of how many]",
+            "allocated parts of devices: [consumer, provider, parts, parts of the device]",
         ),
         filter=_or_null(TEXT),
         demands=_list(
             TEXT,
-            "of an amount that several groups need together: their names, empty for the request",
+            "the groups whose amounts are summed; empty: the unnamed group",
         ),
         disabled=ref("Disabled"),
         text=TEXT,
     ),
-    "Stage": _told(
-        "How many hosts one part of a request leaves.",
+    "Stage": _full_answer(
+        "The hosts before and after one condition of a request.",
         group=_or_null(TEXT),
         rule=_RULE_OF_REFUSAL,
         before=COUNT,
@@ -349,31 +360,32 @@ _TOLD: dict[str, Schema] = {
         resource=_or_null(TEXT),
         label=_or_null(TEXT),
         requested=_or_null(NUMBER),
-        most=_said(_or_null(NUMBER), "the most that one of the hosts before can be given"),
+        most=_described(_or_null(NUMBER), "the largest amount of one of the hosts before"),
     ),
-    "Explanation": _told(
-        "Why hosts cannot hold a request. Reasons are told of those that come nearest to it.",
-        answer=_said(TEXT, "in one line"),
-        nearest=_said(ref("Names"), "hosts that come nearest"),
+    "Explanation": _full_answer(
+        "The reasons of refused hosts: of the nearest ones.",
+        answer=_described(TEXT, "a summary in one line"),
+        nearest=_described(ref("Names"), "the hosts that lack least"),
         refused=_mapping(_list(ref("Reason")), "by host"),
         outlooks=_mapping(
-            {"enum": sorted(Outlook)}, "by host, whether it could if nobody held anything"
+            {"enum": sorted(Outlook)},
+            "by host, whether it would fit if the host were empty",
         ),
-        undecided=_said(ref("Names"), "hosts on which the budget ran out: neither yes nor no"),
-        stages=_list(ref("Stage"), "what each part of the request left, in order"),
-        more=_said(COUNT, "hosts of which no reasons are told"),
+        undecided=_described(ref("Names"), "the hosts with an exhausted budget: unknown"),
+        stages=_list(ref("Stage"), "the conditions in order"),
+        more=_described(COUNT, "the number of refused hosts without reasons"),
     ),
     "ExplainedCandidates": _answer(
-        "What Placement's API answers to a search and, where it finds nothing, why.",
+        "The answer of Placement's API to a search, with an explanation if it is empty.",
         ["allocation_requests", "provider_summaries"],
         allocation_requests=_list({"type": "object"}),
         provider_summaries=_mapping({"type": "object"}),
-        explanation=_said(
-            _or_null(ref("Explanation")), "null: nobody could be so, whatever there is"
+        explanation=_described(
+            _or_null(ref("Explanation")), "null: no provider can ever satisfy the request"
         ),
     ),
-    "Allocation": _told(
-        "What is taken of one provider, by class; of CPUs and devices with their names.",
+    "Allocation": _full_answer(
+        "An allocation from one provider, of one class; CPUs and devices by name.",
         provider=TEXT,
         uuid=_or_null(UUID),
         resource_class=TEXT,
@@ -381,12 +393,12 @@ _TOLD: dict[str, Schema] = {
         units=_list(TEXT),
     ),
     "Candidate": _answer(
-        "One complete way to hold a request. It is claimed as it is.",
+        "A complete placement of a request. It can be claimed unchanged.",
         ["host", "allocations", "mappings", "located", "generations"],
         host=TEXT,
         allocations=_list(ref("Allocation")),
-        mappings=_mapping(ref("Names"), "by group, the providers that give it"),
-        located=_mapping(TEXT, "amounts that say where they go, as text"),
+        mappings=_mapping(ref("Names"), "by group, its providers"),
+        located=_mapping(TEXT, "placed amounts as text"),
         assigned={"type": "object", "description": "the same, as a versioned object"},
         generations=_list(
             {
@@ -395,20 +407,20 @@ _TOLD: dict[str, Schema] = {
                 "items": False,
                 "minItems": 2,
             },
-            "definitions it was decided on: [uuid, generation]",
+            "the definitions of the search: [uuid, generation]",
         ),
     ),
-    "Found": _told(
-        "What a search found. Nothing is taken.",
+    "Found": _full_answer(
+        "The result of a search. Nothing is allocated.",
         request=ref("RequestObject"),
         candidates=_list(ref("Candidate")),
-        cut_short=_said(FLAG, "the budget ran out: there may be more"),
+        cut_short=_described(FLAG, "the budget was exhausted: further candidates may exist"),
         steps=COUNT,
         explanation=_or_null(ref("Explanation")),
-        cursor=_said(_or_null(TEXT), "the place in the feed behind all that the search saw"),
+        cursor=_described(_or_null(TEXT), "the cursor of the change feed at the snapshot"),
     ),
-    "Claim": _told(
-        "What a consumer holds, or held: where, and which units.",
+    "Claim": _full_answer(
+        "The present or former allocations of a consumer, with providers and units.",
         id=UUID,
         consumer=TEXT,
         consumer_uuid=UUID,
@@ -423,29 +435,29 @@ _TOLD: dict[str, Schema] = {
         created_at=MOMENT,
         expires_at=_or_null(MOMENT),
     ),
-    "Consumers": _told(
+    "Consumers": _full_answer(
         "A page of consumers.",
         consumers=_list(ref("Claim")),
-        after=_said(_or_null(TEXT), "where the next page begins; null: there is none"),
+        after=_described(_or_null(TEXT), "the key of the next page; null: this is the last page"),
     ),
-    "Provider": _told(
-        "A provider, without those below it. Traits and aggregates are its own.",
+    "Provider": _full_answer(
+        "A provider without its descendants. Traits and aggregates are its own.",
         name=TEXT,
         uuid=UUID,
         root=TEXT,
         parent=_or_null(TEXT),
         generation=NUMBER,
-        inventories=_mapping(_told("An inventory.", used=NUMBER, capacity=NUMBER)),
+        inventories=_mapping(_full_answer("An inventory.", used=NUMBER, capacity=NUMBER)),
         traits=ref("Names"),
         aggregates=ref("Names"),
         disabled=_or_null(ref("Disabled")),
     ),
-    "Providers": _told(
+    "Providers": _full_answer(
         "A page of providers.",
         providers=_list(ref("Provider")),
-        after=_said(_or_null(TEXT), "where the next page begins; null: there is none"),
+        after=_described(_or_null(TEXT), "the key of the next page; null: this is the last page"),
     ),
-    "Tree": _told(
+    "Tree": _full_answer(
         "A whole tree.",
         name=TEXT,
         uuid=_or_null(UUID),
@@ -453,8 +465,8 @@ _TOLD: dict[str, Schema] = {
         definition=ref("Definition"),
         generations=_mapping(COUNT, "by provider"),
         usage=_list(
-            _told(
-                "What is used of one inventory.",
+            _full_answer(
+                "The usage of one inventory.",
                 provider=TEXT,
                 depth=COUNT,
                 resource_class=TEXT,
@@ -463,28 +475,32 @@ _TOLD: dict[str, Schema] = {
                 capacity=NUMBER,
                 used=NUMBER,
                 free=NUMBER,
-                elsewhere=_said(_or_null(NUMBER), "room where it is used too"),
+                elsewhere=_described(
+                    _or_null(NUMBER), "the units that fit into the inventories that it shares"
+                ),
                 holders=_mapping(NUMBER, "by consumer"),
                 disabled=_or_null(ref("Disabled")),
             )
         ),
         units=_list(
-            _told(
-                "A unit that is taken: a CPU of a cell, or a device.",
+            _full_answer(
+                "An allocated unit: a CPU of a cell, or a device.",
                 provider=TEXT,
                 resource_class=TEXT,
                 unit=TEXT,
                 consumer=TEXT,
             )
         ),
-        plan=_said(_or_null(TEXT), "of a dry run: what would be done"),
+        plan=_described(_or_null(TEXT), "the plan of a dry run"),
     ),
-    "Removed": _told("What was removed.", removed=_said(COUNT, "so many providers")),
-    "DisabledList": _told(
-        "What is out of service.",
+    "Removed": _full_answer(
+        "The result of a removal.", removed=_described(COUNT, "the number of providers")
+    ),
+    "DisabledList": _full_answer(
+        "The disabled providers.",
         disabled=_list(
-            _told(
-                "One provider.",
+            _full_answer(
+                "A disabled provider.",
                 provider=TEXT,
                 root=TEXT,
                 reason=TEXT,
@@ -495,17 +511,17 @@ _TOLD: dict[str, Schema] = {
         ),
     ),
     "Drained": _answer(
-        "What was taken out of service, and who still holds something there.",
+        "A disabled provider and the consumers of its remaining allocations.",
         ["provider", "disabled", "consumers"],
         provider=TEXT,
         disabled=_or_null(ref("Disabled")),
         consumers=_list(TEXT),
     ),
-    "Changes": _told(
-        "What was written, in the order of each shard.",
+    "Changes": _full_answer(
+        "Changes, in the order of each shard.",
         changes=_list(
-            _told(
-                "One write, as one shard saw it.",
+            _full_answer(
+                "The part of a write in one shard.",
                 shard=COUNT,
                 number=COUNT,
                 at=MOMENT,
@@ -515,22 +531,22 @@ _TOLD: dict[str, Schema] = {
                 actor=_or_null(TEXT),
                 generation=NUMBER,
                 uses=_list(
-                    _told(
-                        "What changed for a consumer at one place.",
+                    _full_answer(
+                        "The change of one allocation.",
                         consumer=TEXT,
-                        key=_said(_list(TEXT), "the uuid of the provider, and the class"),
+                        key=_described(_list(TEXT), "the uuid of the provider, and the class"),
                         before=NUMBER,
                         after=NUMBER,
-                        taken=_said(_list(TEXT), "units"),
-                        given=_said(_list(TEXT), "units given back"),
+                        taken=_described(_list(TEXT), "allocated units"),
+                        given=_described(_list(TEXT), "released units"),
                     )
                 ),
-                definitions=_said(_list(UUID), "providers whose definition changed"),
+                definitions=_described(_list(UUID), "the providers whose definition changed"),
                 reports=_list(UUID),
-                claims=_said(_list(TEXT), "consumers whose claim changed"),
+                claims=_described(_list(TEXT), "the consumers whose claim changed"),
                 disabled=_list(
                     _answer(
-                        "What was put out of service, or into it.",
+                        "A provider that was disabled or enabled.",
                         ["provider_uuid", "disabled"],
                         provider_uuid=UUID,
                         disabled=_or_null(ref("Disabled")),
@@ -542,39 +558,39 @@ _TOLD: dict[str, Schema] = {
                 consumers=_list(TEXT),
             )
         ),
-        cursor=_said(TEXT, "where to read on"),
+        cursor=_described(TEXT, "the cursor to continue from"),
     ),
-    "Version": _told(
-        "Which versions of this API there are, and where its document is.",
+    "Version": _full_answer(
+        "The versions of this API, and a link to its document.",
         id=TEXT,
         min_version=TEXT,
         max_version=TEXT,
-        links=_list(_told("A link.", rel=TEXT, href=TEXT)),
+        links=_list(_full_answer("A link.", rel=TEXT, href=TEXT)),
     ),
     "Document": {"type": "object", "description": "An OpenAPI document: this one."},
-    "Errors": _told(
-        "A refusal.",
+    "Errors": _full_answer(
+        "An error.",
         errors=_list(
             _answer(
-                "Why, for people and as data.",
+                "The cause, for people and as data.",
                 ["status", "title", "detail", "code", "request_id"],
                 status=NUMBER,
                 title=TEXT,
                 detail=TEXT,
-                code=_said(TEXT, "the name of the exception of the library, or of the status"),
+                code=_described(TEXT, "the code of the exception, or the name of the status"),
                 request_id=TEXT,
                 reasons=_list(ref("Reason")),
                 more_reasons=COUNT,
-                cursor=_said(TEXT, "where to begin anew"),
+                cursor=_described(TEXT, "the cursor to continue from"),
             )
         ),
     ),
 }
 
-SCHEMAS: dict[str, Schema] = _ASKED | _TOLD
+SCHEMAS: dict[str, Schema] = _BODIES | _ANSWERS
 
 
 @functools.cache
 def schema(name: str) -> Schema:
-    """Return a schema with all those that it refers to."""
+    """Return a schema with all schemas that it refers to."""
     return {**ref(name), "components": {"schemas": SCHEMAS}}

@@ -1,4 +1,4 @@
-"""``/ro/search``: who could hold a request, and why nobody can."""
+"""``/ro/search``: the candidates of a request, and the explanation if there is none."""
 
 from __future__ import annotations
 
@@ -7,49 +7,49 @@ from typing import Any
 
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.requests import Request
-from resource_objects.rest.native.api import HOSTS, PREFIX, Call, Given
+from resource_objects.rest.native.api import HOSTS, PREFIX, Call, CheckedRequest
 from resource_objects.search import Candidate, Candidates, Snapshot
 from resource_objects.search.order import Order
 
 _OPTIONS = ("limit", "per_host", "seed", "budget")
 
 
-def search(given: Given) -> dict[str, Any]:
-    """Search who could hold a request.
+def search(request: CheckedRequest) -> dict[str, Any]:
+    """Search the candidates of a request.
 
-    The same request, options and state of the ledger give the same answer. Where nobody could hold
-    it, the explanation says for each host why not. Nothing is taken.
+    The same request, options and state of the ledger give the same answer. If there is no
+    candidate, the explanation contains the reasons of the nearest hosts. Nothing is allocated.
     """
-    body = given.body
-    snapshot = given.ledger.snapshot(body.get("at"))
-    found = searched(snapshot, body)
-    listed = candidates_of(found)
-    explained = bool(body.get("explain")) or not listed
+    body = request.body
+    snapshot = request.ledger.snapshot(body.get("at"))
+    candidates = search_candidates(snapshot, body)
+    listed = candidates_until_limit(candidates)
+    is_explained = bool(body.get("explain")) or not listed
     hosts = body.get("hosts", HOSTS)
     return {
-        "request": found.request.to_dict(),
-        "candidates": [one.to_dict() for one in listed],
-        "cut_short": found.cut_short,
-        "steps": found.steps,
-        "explanation": found.explain().to_dict(hosts) if explained else None,
+        "request": candidates.request.to_dict(),
+        "candidates": [candidate.to_dict() for candidate in listed],
+        "cut_short": candidates.cut_short,
+        "steps": candidates.steps,
+        "explanation": candidates.explain().to_dict(hosts) if is_explained else None,
         "cursor": None if snapshot.cursor is None else str(snapshot.cursor),
     }
 
 
-def searched(snapshot: Snapshot, body: Mapping[str, Any]) -> Candidates:
-    """Return what a search finds that a body says."""
-    said = {name: body[name] for name in _OPTIONS if name in body}
+def search_candidates(snapshot: Snapshot, body: Mapping[str, Any]) -> Candidates:
+    """Return the candidates of the request in a body, by its options."""
+    options = {name: body[name] for name in _OPTIONS if name in body}
     order = body.get("order", "name")
     if isinstance(order, Mapping):
         order = Order(**order)
     request = Request.from_dict(body["request"])
-    return snapshot.candidates(request, order=order, limits=body.get("limits"), **said)
+    return snapshot.candidates(request, order=order, limits=body.get("limits"), **options)
 
 
-def candidates_of(found: Candidates) -> tuple[Candidate, ...]:
-    """Return the candidates; none if the budget ran out before there was one."""
+def candidates_until_limit(candidates: Candidates) -> tuple[Candidate, ...]:
+    """Return the candidates; none if the budget was exhausted before the first one."""
     try:
-        return tuple(found)
+        return tuple(candidates)
     except SearchLimitReached:
         return ()
 

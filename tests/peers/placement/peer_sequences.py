@@ -17,7 +17,7 @@ from benchmarks.peer import Placement
 from resource_objects.ledger import Ledger
 from resource_objects.requests import Request
 from resource_objects.rest import candidates, errors
-from resource_objects.rest.asked import Asked
+from resource_objects.rest.request import ClientRequest
 from resource_objects.rest.wsgi import VERSIONS, Application
 from tests.peers.placement import peer_differences, peer_state
 from tests.peers.placement.peer_answers import Answer, Unlike
@@ -172,7 +172,7 @@ def _request(application: Application, sent: Sent) -> Request | None:
     http = webob.Request.blank(sent.path)
     try:
         http.environ[errors.VERSION] = extract_version(dict(sent.headers), "placement", VERSIONS)
-        return candidates.request_of(Asked(http, application.ledger, {}))
+        return candidates.request_of(ClientRequest(http, application.ledger, {}))
     except (errors.Refused, ValueError, UnicodeDecodeError):
         return None
 

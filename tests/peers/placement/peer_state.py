@@ -10,8 +10,8 @@ from resource_objects import ratio
 from resource_objects.ledger import Ledger
 from resource_objects.providers.listing import ConsumerFilter, ProviderFilter
 from resource_objects.providers.orders import NameKind
-from resource_objects.rest import kept
-from resource_objects.rest.inventories import told
+from resource_objects.rest import translation
+from resource_objects.rest.inventories import to_json
 
 #: ``{kind of thing: its rows}``
 State: TypeAlias = dict[str, set[tuple[Any, ...]]]
@@ -63,14 +63,14 @@ def ours(ledger: Ledger) -> State:
     """Return what a ledger holds."""
     found: State = {kind: set() for kind in _THEIRS}
     for one in ledger.backend.list_providers(ProviderFilter(), 1000):
-        uuid, name = one.uuid, kept.told_name(one)
-        found["provider"].add((uuid, name, kept.generation(one), one.parent_uuid, one.root_uuid))
-        found["inventory"] |= {(uuid, r.resource_class, *told(r).values()) for r in one.records}
+        uuid, name, generation = one.uuid, translation.client_name(one), translation.generation(one)
+        found["provider"].add((uuid, name, generation, one.parent_uuid, one.root_uuid))
+        found["inventory"] |= {(uuid, r.resource_class, *to_json(r).values()) for r in one.records}
         found["trait"] |= {(uuid, trait) for trait in one.all_traits}
         found["aggregate"] |= {(uuid, aggregate) for aggregate in one.aggregates}
     for record in ledger.backend.list_consumers(ConsumerFilter(), 1000, None):
         consumer = record.consumer
-        owner = (record.project or kept.INCOMPLETE, record.user or kept.INCOMPLETE)
+        owner = (record.project or translation.INCOMPLETE, record.user or translation.INCOMPLETE)
         found["consumer"].add((consumer, record.writes, *owner, record.consumer_type))
         found["allocation"] |= {
             (consumer, use.provider_uuid, use.resource_class, use.amount) for use in record.held

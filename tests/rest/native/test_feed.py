@@ -88,7 +88,7 @@ class Gone:
     def __init__(self, looks: int) -> None:
         self.looks = looks
 
-    def has_gone(self) -> bool:
+    def is_disconnected(self) -> bool:
         self.looks -= 1
         return self.looks <= 0
 

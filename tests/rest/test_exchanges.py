@@ -6,7 +6,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects.requests import Request
-from resource_objects.rest.exchanged import arrangements, exchanged, way_of
+from resource_objects.rest.exchanges import assignment_of, permutations, with_exchanges
 
 
 def ways(request: Request, devices: int, limit: int = 100_000) -> list[tuple[str, ...]]:
@@ -17,8 +17,10 @@ def ways(request: Request, devices: int, limit: int = 100_000) -> list[tuple[str
             host.add(f"gpu{number}", "PGPU=1")
         ledger.sync(host)
         snapshot = ledger.snapshot()
-        found = [way_of(snapshot.fleet, one) for one in snapshot.candidates(request, limit=limit)]
-        told = exchanged(snapshot.fleet, request, found, limit)
+        found = [
+            assignment_of(snapshot.fleet, one) for one in snapshot.candidates(request, limit=limit)
+        ]
+        told = with_exchanges(snapshot.fleet, request, found, limit)
         names = snapshot.fleet.names
         return [
             tuple(names[place] for group in request.groups for place in way.groups[group.suffix])
@@ -52,5 +54,5 @@ def test_what_exchanges_nothing_stays_alone() -> None:
 
 
 def test_the_orders_of_equal_things_are_told_once() -> None:
-    assert len(list(arrangements("aabbc"))) == len(set(arrangements("aabbc"))) == 30
-    assert list(arrangements("")) == [()]
+    assert len(list(permutations("aabbc"))) == len(set(permutations("aabbc"))) == 30
+    assert list(permutations("")) == [()]
