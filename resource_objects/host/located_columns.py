@@ -31,7 +31,7 @@ from resource_objects.host.columns import (
     coerced,
     members,
 )
-from resource_objects.interop.nova.pci_pools import (
+from resource_objects.interop.nova.pci_devices import (
     DevicePool,
     device_pools,
     dump_pci_pools,

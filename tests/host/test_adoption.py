@@ -11,7 +11,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.host.compute_node import ComputeNode, unattributed
-from resource_objects.interop.nova.pci_pools import DevicePool, dump_pci_pools
+from resource_objects.interop.nova.pci_devices import DevicePool, dump_pci_pools
 from resource_objects.ledger import new_operation
 from resource_objects.providers.orders import Operation, Write
 from resource_objects.testing.refusals import raises_code

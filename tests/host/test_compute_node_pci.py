@@ -15,7 +15,7 @@ from hypothesis import given, settings
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.compute_node import ComputeNode
-from resource_objects.interop.nova.pci_pools import (
+from resource_objects.interop.nova.pci_devices import (
     DevicePool,
     device_pools,
     dump_pci_pools,

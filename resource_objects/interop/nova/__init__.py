@@ -4,8 +4,7 @@
 ``flavors``      :func:`request`: a flavor and its image as one request; its topology and devices
 ``specs``        options: ``[pci] alias``, ``[pci] device_spec``, CPU sets and reserved pages
 ``topologies``   ``compute_nodes.numa_topology`` and ``instance_extra.numa_topology``
-``pci_pools``    ``compute_nodes.pci_stats``
-``pci_devices``  the table ``pci_devices``
+``pci_devices``  the table ``pci_devices``, and ``compute_nodes.pci_stats``
 ``pci_requests`` ``instance_extra.pci_requests``
 ``statistics``   ``compute_nodes.metrics`` and ``stats``
 ``primitive``    Nova's versioned objects as data
@@ -31,7 +30,6 @@ from resource_objects._lazy import lazily
 if TYPE_CHECKING:
     from resource_objects.interop.nova.flavors import *
     from resource_objects.interop.nova.pci_devices import *
-    from resource_objects.interop.nova.pci_pools import *
     from resource_objects.interop.nova.pci_requests import *
     from resource_objects.interop.nova.primitive import *
     from resource_objects.interop.nova.rules import *
@@ -46,10 +44,9 @@ _EXPORTS = {
         *("load_flavor", "pci_affinity", "request"),
     ),
     "pci_devices": (
-        *("DeviceFinding", "DeviceHolder", "NovaDevices", "SkippedRow"),
-        *("dump_pci_devices", "load_pci_devices"),
+        *("DeviceConsumer", "DevicePool", "NovaDevices", "device_pools"),
+        *("dump_pci_devices", "dump_pci_pools", "load_pci_devices", "load_pci_pools"),
     ),
-    "pci_pools": ("DevicePool", "device_pools", "dump_pci_pools", "load_pci_pools"),
     "pci_requests": ("dump_pci_requests", "load_pci_requests"),
     "primitive": ("format_cpu_spec", "image_properties", "parse_cpu_spec"),
     "rules": ("InvalidNovaInput", "NovaRule"),
@@ -57,7 +54,7 @@ _EXPORTS = {
         *("Alias", "NovaDeviceRule", "configured_cells", "host_settings"),
         *("parse_alias", "parse_device_spec", "tagged_device"),
     ),
-    "statistics": ("NovaStatistics", "SkippedStatistic", "load_statistics"),
+    "statistics": ("NovaStatistics", "load_statistics"),
     "topologies": (
         *("dump_host_numa_topology", "dump_instance_numa_topology"),
         *("load_host_numa_topology", "load_instance_numa_topology"),

@@ -1,40 +1,37 @@
-"""``instance_extra.pci_requests``: the devices that a guest asks for, read and written.
+"""``instance_extra.pci_requests`` of Nova: the devices that a guest requests, read and written.
 
-Read are the list of dicts that the column holds and the objects that Nova sends,
-``InstancePCIRequests`` with requests of 1.0 to 1.4. The list is written, or the newest object. What
-Nova leaves to the rules of its pools is said here, so that the rules of this library answer as
-Nova's do:
+The list of dicts of the column is read, or objects ``InstancePCIRequests`` with requests of 1.0 to
+1.4. The list is written, or the newest object. Defaults of Nova's pools become explicit, so the
+same devices match here.
 
 ======================================  ===========================================================
 Nova                                    here
 ======================================  ===========================================================
 ``alias_name``, ``requester_id``,       ``alias``, ``requester``, ``request_id``
 ``request_id``
-``numa_policy``                         ``affinity``; null is ``legacy``, and is written for that
-                                        of a port (which has no alias)
-``spec``, a list of dicts               ``specs``: each device is of any
-``dev_type``                            ``types``. Without it: ``type-PCI`` and ``type-VF``;
-                                        ``type-PF`` and ``vdpa`` only if another spec of the request
-                                        asks for them
-``remote_managed``                      the same. Said to be no: not of ``type-PCI``, for these are
-                                        not tagged so. Not said: no; or either, as two alternatives,
-                                        if another spec of the request asks for it
-``live_migratable``                     the same; words other than ``true`` and ``false`` are a tag,
+``numa_policy``                         ``affinity``; null is ``legacy``, and ``legacy`` of a port
+                                        (a request without an alias) is written as null
+``spec``, a list of dicts               ``specs``: alternatives
+``dev_type``                            ``types``. Absent: ``type-PCI`` and ``type-VF``, and
+                                        ``type-PF`` or ``vdpa`` if another spec requests it
+``remote_managed``                      the same. No: not ``type-PCI``, which Nova does not tag.
+                                        Absent: no; or two alternatives, if another spec requests it
+``live_migratable``                     the same; text other than ``true`` and ``false`` is a tag,
                                         which no device has
-``vendor_id``, ``product_id``           the same; case does not count
-``resource_class``, ``traits``          Nova's pools do not match them: facts. With
-                                        ``placement=True`` they match, as Placement has them; the
-                                        class of who says none is that of the ids
-``rp_uuids`` of the first spec          ``providers``; of a request for a port, which never has any,
-                                        a fact
-``address``                             the same, of devices that were not split off others
-``capability_type``                     a fact: an alias may say it, and Nova then finds no device
-any other name                          a tag that a device must have; null for one that it must not
-``is_new``                              not read: it is dead
+``vendor_id``, ``product_id``           the same in lower case
+``resource_class``, ``traits``          facts, as Nova's pools do not match them. With
+                                        ``placement=True`` they match as in Placement; the default
+                                        class is that of the ids
+``rp_uuids`` of the first spec          ``providers``; of a port, which never has any, a fact
+``address``                             the same, of devices that are not parts of others
+``capability_type``                     a fact: no device has it in Nova
+other names                             a tag that a device must have; null: must not have
+``is_new``                              not read: it has no meaning any more
 ======================================  ===========================================================
 
-What is read and written again is what it was: ``facts`` of a spec keep the words that no field has.
-Keys that a request did not have are written, and ``is_new`` is false.
+Requests that are read and written again are unchanged: ``facts`` of a spec store the text that no
+field has. Absent keys of a request are written, and ``is_new`` is false. Nova has no field for
+``class_code``.
 """
 
 from __future__ import annotations
@@ -44,8 +41,33 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from resource_objects.exceptions import InvalidInput
-from resource_objects.interop.nova import primitive
-from resource_objects.interop.nova.primitive import REQUEST, REQUESTS, Document, NovaObject
+from resource_objects.interop.nova.primitive import (
+    REQUEST,
+    REQUESTS,
+    Document,
+    NovaObject,
+    Texts,
+    format_flag,
+    inexpressible,
+    invalid,
+    lower,
+    normalized_class,
+    normalized_traits,
+    optional_names,
+    parse_flag,
+    parse_lenient_flag,
+    preserve,
+    read_list,
+    reject_unknown,
+    require_int,
+    require_label,
+    require_list,
+    require_texts,
+    reraise_at,
+    restore,
+    unknown_facts,
+    wrap,
+)
 from resource_objects.names import uuid_text
 from resource_objects.resources.pci.amount import DeviceRequest, DeviceSpec, PCIAmount, given
 from resource_objects.resources.pci.device import (
@@ -61,14 +83,22 @@ from resource_objects.resources.pci.device import (
     custom_class,
 )
 
-__all__ = ["dump_pci_requests", "load_pci_requests", "read_specs"]
+__all__ = ["dump_pci_requests", "load_pci_requests"]
 
 _ROOT: Final = "pci_requests"
 _FIELDS: Final = frozenset(
     {"count", "spec", "alias_name", "is_new", "numa_policy", "request_id", "requester_id"}
 )
-#: What may be left unsaid, for Nova has no word for it.
-_OPTIONAL: Final = ("class_code", "facts")
+#: The key with the providers that Placement chose, separated by commas.
+_PROVIDERS: Final = "rp_uuids"
+#: Types that match only requests with a spec that names them.
+_EXPLICIT_TYPES: Final = (PF, VDPA)
+#: Keys that Nova's pools match and that are fields here; null matches no device.
+_MATCHED: Final = (
+    "vendor_id", "product_id", "dev_type", "address", "remote_managed", "live_migratable",
+)  # fmt: skip
+#: Keys that are not tags.
+_KNOWN: Final = (*_MATCHED, "resource_class", "traits", "capability_type", _PROVIDERS)
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -79,79 +109,127 @@ def load_pci_requests(
     *,
     placement: bool = False,
 ) -> PCIAmount | None:
-    """Return the devices that a guest asks for, None if it asks for none.
+    """Return the devices that a guest requests, None if it requests none.
 
-    :param source: JSON text as in ``instance_extra.pci_requests``, what it stands for, or an
-        ``InstancePCIRequests`` or several ``InstancePCIRequest`` of Nova's
+    :param source: JSON text as in ``instance_extra.pci_requests``, the value of that text, an
+        object ``InstancePCIRequests`` or several ``InstancePCIRequest``
     :param placement: whether aliases match resource classes and traits, as with
         ``[filter_scheduler] pci_in_placement``
-    :raises InvalidInput: if it is neither a list of requests nor such an object, in any version
+    :raises InvalidInput: if it is neither a list of requests nor such an object of a known version
 
     Cost: 70 microseconds for each request.
 
     >>> column = '''[{"count": 2, "spec": [{"vendor_id": "8086", "product_id": "154c"}],
     ...     "alias_name": "nic", "numa_policy": "required", "request_id": "r1"}]'''
-    >>> asked = load_pci_requests(column)
-    >>> asked.requests[0].affinity, asked.requests[0].specs[0].types
+    >>> amount = load_pci_requests(column)
+    >>> amount.requests[0].affinity, amount.requests[0].specs[0].types
     ('required', ('type-PCI', 'type-VF'))
     """
-    document = primitive.parse_document(source, _ROOT)
-    if document is None:
-        return None
-    is_versioned = isinstance(document, Mapping)
-    given = _requests_of(document) if is_versioned else primitive.parse_list(document, _ROOT)
-    found = []
-    for place, one in enumerate(given):
-        try:
-            data = primitive.require_object(one, "")
-            if is_versioned or primitive.is_wrapped(data):
-                data = primitive.unwrap(data, "", REQUEST)[0]
-            found.append(_request(data, placement))
-        except InvalidInput as error:
-            primitive.reraise_at(f"{_ROOT}[{place}]", error)
+    requests = read_list(
+        source,
+        _ROOT,
+        (REQUESTS, "requests", {"instance_uuid", "requests"}),
+        REQUEST,
+        lambda data, _: _read_request(data, placement),
+    )
     try:
-        return PCIAmount(found) if found else None
+        return PCIAmount(requests) if requests else None
     except InvalidInput as error:
-        primitive.reraise_at(_ROOT, error)
+        reraise_at(_ROOT, error)
 
 
-def _requests_of(document: Any) -> Iterable[Any]:
-    data = primitive.unwrap(document, _ROOT, REQUESTS)[0]
-    primitive.reject_unknown(data, {"instance_uuid", "requests"}, f"{_ROOT}.")
-    return primitive.require_list(data.get("requests"), f"{_ROOT}.requests")
-
-
-def _request(data: Mapping[Any, Any], placement: bool) -> DeviceRequest:
-    primitive.reject_unknown(data, _FIELDS)
-    names = {
-        name: primitive.require_label(data.get(name), name)
-        for name in ("alias_name", "requester_id", "request_id")
-    }
+def _read_request(data: Mapping[Any, Any], placement: bool) -> DeviceRequest:
+    reject_unknown(data, _FIELDS)
+    alias, requester, request_id = (
+        require_label(data.get(name), name) for name in ("alias_name", "requester_id", "request_id")
+    )
     specs = [
-        primitive.require_texts(spec, f"spec[{place}]")
-        for place, spec in enumerate(primitive.require_list(data.get("spec"), "spec"))
+        require_texts(spec, f"spec[{index}]")
+        for index, spec in enumerate(require_list(data.get("spec"), "spec"))
     ]
-    alias = names["alias_name"]
-    count = primitive.require_int(data.get("count"), "count", 1, MAX_DEVICES)
-    chosen = specs[0].get(_PROVIDERS) if specs and alias is not None else None
-    chosen = chosen or None
+    count = require_int(data.get("count"), "count", 1, MAX_DEVICES)
+    providers = specs[0].get(_PROVIDERS) or None if specs and alias is not None else None
+    read = read_specs(specs, placement=placement and alias is not None, providers=providers)
+    policy = data.get("numa_policy")
+    if policy is not None and policy not in AFFINITIES:
+        raise invalid("numa_policy", policy, f"one of {', '.join(AFFINITIES)}, or null")
     return DeviceRequest(
-        read_specs(specs, placement=placement and alias is not None, providers=chosen),
+        read,
         count,
-        _affinity(data.get("numa_policy")),
+        LEGACY if policy is None else policy,
         alias=alias,
-        requester=names["requester_id"],
-        request_id=names["request_id"],
-        providers=chosen.split(",") if chosen else (),
+        requester=requester,
+        request_id=request_id,
+        providers=providers.split(",") if providers else (),
     )
 
 
-def _affinity(policy: object) -> str:
-    if policy is None:
-        return LEGACY
-    if isinstance(policy, str) and policy in AFFINITIES:
-        return policy
-    raise primitive.invalid("numa_policy", policy, f"one of {', '.join(AFFINITIES)}, or null")
+def read_specs(
+    specs: Sequence[Texts], *, placement: bool, providers: str | None
+) -> tuple[DeviceSpec, ...]:
+    """Return the alternatives of the specs of one request.
+
+    :param placement: whether classes and traits match; otherwise they are facts
+    :param providers: the providers that Placement chose, as text; they belong to the request
+    :raises InvalidInput: for a spec that no request has
+    """
+    types = _open_types({spec.get("dev_type") for spec in specs})
+    is_remote = any(parse_lenient_flag(spec.get("remote_managed")) for spec in specs)
+    alternatives: list[DeviceSpec] = []
+    for index, spec in enumerate(specs):
+        try:
+            values = _spec_fields(spec, types, placement)
+            has_both = is_remote and "remote_managed" not in spec
+            for remote in (False, True) if has_both else (values["remote_managed"],):
+                made = DeviceSpec(**{**values, "remote_managed": remote})
+                facts = preserve(spec, _written_spec(made, placement, providers), _KNOWN)
+                alternatives.append(made.replace(facts=facts) if facts else made)
+        except InvalidInput as error:
+            reraise_at(f"spec[{index}]", error)
+    return tuple(alternatives)
+
+
+def _open_types(requested: Collection[str | None]) -> tuple[str, ...]:
+    """Return the types of a spec without ``dev_type``, next to specs with the requested types."""
+    return tuple(kind for kind in TYPES if kind not in _EXPLICIT_TYPES or kind in requested)
+
+
+def _spec_fields(spec: Texts, types: Sequence[str], placement: bool) -> dict[str, Any]:
+    """Return the fields of a spec; ``types`` are the default."""
+    for name in _MATCHED:
+        if spec.get(name, "") is None:
+            raise invalid(name, None, "text, or an absent name: no device has null")
+    get = spec.get
+    remote, kind = get("remote_managed"), get("dev_type")
+    if kind is not None:
+        types = (kind,)
+    elif remote is not None and not parse_lenient_flag(remote):
+        # Nova tags physical functions and their parts with it, and no other device
+        types = [name for name in types if name != PCI]
+    flag = parse_flag(get("live_migratable"))
+    known = {*_KNOWN} - ({"live_migratable"} if flag is None else set())
+    values: dict[str, Any] = {
+        "vendor_id": lower(get("vendor_id")),
+        "product_id": lower(get("product_id")),
+        "types": types,
+        "address": get("address"),
+        "remote_managed": parse_lenient_flag(remote),
+        "live_migratable": flag,
+        "tags": {n: NOT_THERE if spec[n] is None else spec[n] for n in spec if n not in known},
+    }
+    if values["address"] is not None and {*types} & {*PARTS}:
+        expected = "none for types that include parts of devices"
+        raise invalid("address", values["address"], expected)
+    if placement:
+        text = get("resource_class")
+        default = _class_of_ids(values["vendor_id"], values["product_id"])
+        values["resource_class"] = normalized_class(text) if text else default
+        values["traits"] = normalized_traits(get("traits") or "")
+    return values
+
+
+def _class_of_ids(vendor_id: str | None, product_id: str | None) -> str | None:
+    return None if vendor_id is None or product_id is None else custom_class(vendor_id, product_id)
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -164,17 +242,17 @@ def dump_pci_requests(
     instance_uuid: str | None = None,
     leave_out: Collection[str] = (),
 ) -> str:
-    """Return what a guest asks for as ``instance_extra.pci_requests`` has it.
+    """Return the devices that a guest requests as text of ``instance_extra.pci_requests``.
 
-    Of an assigned amount, what was asked for: which devices it has is in ``pci_devices``.
+    Of an assigned amount, the request is written: the devices are in ``pci_devices``.
 
-    :param versioned: as the object that Nova sends, not as the list that the column holds
+    :param versioned: whether to write the object that Nova sends, or the list of the column
     :param instance_uuid: the uuid of the guest, which such an object has
-    :param leave_out: what may be left unsaid, for Nova has no word for it: ``class_code``,
-        ``facts`` that are not Nova's
-    :raises CannotDowngrade: for what Nova has no word for
-    :raises InvalidInput: if it is no such amount; if something else is to be left out; for a uuid
-        that is none
+    :param leave_out: what may be omitted, as Nova has no field for it: ``class_code``, ``facts``
+        of other names than Nova's
+    :raises CannotDowngrade: for a value that Nova cannot express
+    :raises InvalidInput: if it is not such an amount; for another name in ``leave_out``; for an
+        invalid uuid
 
     >>> from resource_objects.resources.pci import devices
     >>> print(dump_pci_requests(devices("10de:2330", alias="gpu", types=["type-PCI"])))
@@ -183,254 +261,128 @@ def dump_pci_requests(
     Traceback (most recent call last):
     resource_objects.exceptions.CannotDowngrade: InstancePCIRequest cannot be expressed in ...
     """
-    allowed = primitive.optional_names(leave_out, _OPTIONAL)
-    found = []
-    for place, request in enumerate([] if amount is None else given(amount).requests):
-        chosen = ",".join(request.providers) or None
-        specs = _as_read(request.specs, chosen)
-        reasons = [*_unsaid(request), *([] if specs else _unsaid_specs(request.specs))]
+    omitted = optional_names(leave_out, ("class_code", "facts"))
+    documents = []
+    for index, request in enumerate([] if amount is None else given(amount).requests):
+        providers = ",".join(request.providers) or None
+        specs: list[Any] | None = _specs_as_read(request.specs, providers)
+        reasons = [] if specs else [*_inexpressible_specs(request.specs)]
+        if request.providers and request.alias is None:
+            reasons.insert(0, ("", "providers, and no alias: Nova has none for ports"))
         for name, reason in reasons:
-            if name not in allowed:
-                raise primitive.inexpressible(REQUEST, f"request {place} has {reason}")
-        found.append(_written(request, specs or [*_explicit(request.specs, chosen)]))
+            if name not in omitted:
+                raise inexpressible(REQUEST, f"request {index} has {reason}")
+        is_default = request.alias is None and request.affinity == LEGACY
+        documents.append(
+            {
+                "count": request.count,
+                "spec": specs or _explicit_specs(request.specs, providers),
+                "alias_name": request.alias,
+                "is_new": False,
+                "numa_policy": None if is_default else request.affinity,
+                "request_id": request.request_id,
+                "requester_id": request.requester,
+            }
+        )
     if not versioned:
-        return json.dumps(found)
-    data: dict[str, Any] = {"requests": [primitive.wrap(REQUEST, one) for one in found]}
+        return json.dumps(documents)
+    data: dict[str, Any] = {"requests": [wrap(REQUEST, document) for document in documents]}
     if instance_uuid is not None:
         data["instance_uuid"] = uuid_text(instance_uuid)
-    return json.dumps(primitive.wrap(REQUESTS, data))
+    return json.dumps(wrap(REQUESTS, data))
 
 
-def _unsaid(request: DeviceRequest) -> Iterator[tuple[str, str]]:
-    if request.providers and request.alias is None:
-        yield "", "providers, and no alias: Nova has none for ports"
-
-
-def _written(request: DeviceRequest, specs: list[Any]) -> dict[str, Any]:
-    is_default = request.alias is None and request.affinity == LEGACY
-    return {
-        "count": request.count,
-        "spec": specs,
-        "alias_name": request.alias,
-        "is_new": False,
-        "numa_policy": None if is_default else request.affinity,
-        "request_id": request.request_id,
-        "requester_id": request.requester,
-    }
-
-
-#: One spec as Nova says it.
-_Spec = Mapping[str, str | None]
-
-#: Types that are given only to requests in which some spec asks for them.
-_ASKED_FOR: Final = (PF, VDPA)
-#: Where the providers that Placement chose are named: a list in text.
-_PROVIDERS: Final = "rp_uuids"
-#: Names that Nova's pools match, and that are fields here.
-_MATCHED: Final = (
-    "vendor_id",
-    "product_id",
-    "dev_type",
-    "address",
-    "remote_managed",
-    "live_migratable",
-)
-#: Names whose words facts keep; any other name is a tag.
-_KNOWN: Final = (
-    *_MATCHED,
-    "resource_class",
-    "traits",
-    "capability_type",
-    _PROVIDERS,
-)
-
-
-# --- reading --------------------------------------------------------------------------------------
-
-
-def read_specs(
-    given: Sequence[_Spec], *, placement: bool, providers: str | None
-) -> tuple[DeviceSpec, ...]:
-    """Return the alternatives that specs of one request say.
-
-    :param placement: whether classes and traits have to match; else they are facts
-    :param providers: what Placement chose, as text: said of the request, not of these
-    :raises InvalidInput: if a spec says what none says
-    """
-    types = _open_types({spec.get("dev_type") for spec in given})
-    is_remote = any(primitive.parse_lenient_flag(spec.get("remote_managed")) for spec in given)
-    found: list[DeviceSpec] = []
-    for place, spec in enumerate(given):
-        try:
-            values = _values(spec, types, placement)
-            either = is_remote and "remote_managed" not in spec
-            for remote in (False, True) if either else (values["remote_managed"],):
-                made = DeviceSpec(**{**values, "remote_managed": remote})
-                kept = primitive.preserve(spec, _plain(made, placement, providers), _KNOWN)
-                found.append(made.replace(facts=kept) if kept else made)
-        except InvalidInput as error:
-            primitive.reraise_at(f"spec[{place}]", error)
-    return tuple(found)
-
-
-def _open_types(requested: Collection[str | None]) -> tuple[str, ...]:
-    """Return the types that do for a spec that says none, beside specs that say these."""
-    return tuple(kind for kind in TYPES if kind not in _ASKED_FOR or kind in requested)
-
-
-def _values(spec: _Spec, types: Sequence[str], placement: bool) -> dict[str, Any]:
-    """Return what a spec says, by field.
-
-    :param types: those that do if it says none
-    """
-    for name in _MATCHED:
-        if spec.get(name, "") is None:
-            raise primitive.invalid(name, None, "text, or no such name: nothing has it as null")
-    get = spec.get
-    flag = primitive.parse_flag(get("live_migratable"))
-    known = {*_KNOWN} - ({"live_migratable"} if flag is None else set())
-    values: dict[str, Any] = {
-        "vendor_id": primitive.lower(get("vendor_id")),
-        "product_id": primitive.lower(get("product_id")),
-        "types": _types(spec, types),
-        "address": get("address"),
-        "remote_managed": primitive.parse_lenient_flag(get("remote_managed")),
-        "live_migratable": flag,
-        "tags": {
-            name: NOT_THERE if value is None else value
-            for name, value in spec.items()
-            if name not in known
-        },
-    }
-    if values["address"] is not None and {*values["types"]} & {*PARTS}:
-        expected = "none where functions will do that were split off others"
-        raise primitive.invalid("address", values["address"], expected)
-    return {**values, **(_of_placement(spec, values) if placement else {})}
-
-
-def _types(spec: _Spec, types: Sequence[str]) -> Sequence[str]:
-    kind, remote = spec.get("dev_type"), spec.get("remote_managed")
-    if kind is not None:
-        return (kind,)
-    if remote is None or primitive.parse_lenient_flag(remote):
-        return types
-    # Nova has the tag on functions that can be split and on those that are, and on no other
-    return [name for name in types if name != PCI]
-
-
-def _of_placement(spec: _Spec, ids: Mapping[str, str | None]) -> dict[str, Any]:
-    said, traits = spec.get("resource_class"), spec.get("traits")
-    vendor_id, product_id = ids["vendor_id"], ids["product_id"]
-    name = primitive.normalized_class(said) if said else None
-    if name is None and vendor_id is not None and product_id is not None:
-        name = custom_class(vendor_id, product_id)
-    return {"resource_class": name, "traits": primitive.normalized_traits(traits or "")}
-
-
-# --- writing --------------------------------------------------------------------------------------
-
-
-def _as_read(
+def _specs_as_read(
     specs: Sequence[DeviceSpec], providers: str | None
 ) -> list[dict[str, str | None]] | None:
-    """Return specs as Nova said them, if they were read from that; else None.
-
-    :param providers: what Placement chose, as text
-    """
-    placement = _is_of_placement(specs)
-    said = [
-        primitive.restore(_plain(spec, placement, providers), spec.facts, _KNOWN) for spec in specs
+    """Return the specs of Nova from which alternatives were read, None if there are none."""
+    placement = _uses_placement(specs)
+    texts = [
+        restore(_written_spec(spec, placement, providers), spec.facts, _KNOWN) for spec in specs
     ]
-    found = [spec for place, spec in enumerate(said) if not _is_other_half(specs, said, place)]
+    documents = [
+        text
+        for index, text in enumerate(texts)
+        if not (
+            # the second alternative of a spec without remote_managed
+            index > 0
+            and specs[index].remote_managed
+            and not specs[index - 1].remote_managed
+            and "remote_managed" not in text
+            and text == texts[index - 1]
+        )
+    ]
     try:
-        again = read_specs(found, placement=placement, providers=providers)
+        again = read_specs(documents, placement=placement, providers=providers)
     except InvalidInput:
         return None
-    return found if again == tuple(specs) else None
+    return documents if again == tuple(specs) else None
 
 
-def _is_of_placement(specs: Sequence[DeviceSpec]) -> bool:
+def _uses_placement(specs: Sequence[DeviceSpec]) -> bool:
     return any(spec.resource_class or spec.traits for spec in specs)
 
 
-def _is_other_half(specs: Sequence[DeviceSpec], said: Sequence[_Spec], place: int) -> bool:
-    """Return whether one spec of Nova's was read as this one and the one before it."""
-    return (
-        place > 0
-        and specs[place].remote_managed
-        and not specs[place - 1].remote_managed
-        and "remote_managed" not in said[place]
-        and said[place] == said[place - 1]
-    )
-
-
-def _explicit(
+def _explicit_specs(
     specs: Sequence[DeviceSpec], providers: str | None
-) -> Iterator[dict[str, str | None]]:
-    """Yield specs of Nova's that leave nothing to its defaults that is not so."""
-    placement = _is_of_placement(specs)
-    for spec, kinds in zip(specs, _types_to_say(specs), strict=True):
-        for kind in kinds:
-            types = () if kind is None else (kind,)
-            yield _plain(spec.replace(types=types), placement, providers)
+) -> list[dict[str, str | None]]:
+    """Return specs of Nova that do not depend on wrong defaults.
 
-
-def _types_to_say(specs: Sequence[DeviceSpec]) -> list[tuple[str | None, ...]]:
-    """Return, for each spec, the types that have to be said one by one; None for what is open.
-
-    What is said opens types for specs that say none: so more of them have to say theirs, perhaps.
+    Naming a type in one spec opens it for specs that name none, so more of them may have to name
+    theirs: repeated until nothing changes.
     """
-    saying: set[int] = set()
+    explicit: set[int] = set()
     while True:
-        requested = {kind for place in saying for kind in specs[place].wanted_types}
+        requested = {kind for index in explicit for kind in specs[index].wanted_types}
         open_types = {*_open_types(requested)}
-        more = {n for n, spec in enumerate(specs) if {*spec.wanted_types} != open_types}
-        if more <= saying:
-            return [spec.wanted_types if n in saying else (None,) for n, spec in enumerate(specs)]
-        saying |= more
+        wrong = {n for n, spec in enumerate(specs) if {*spec.wanted_types} != open_types}
+        if wrong <= explicit:
+            break
+        explicit |= wrong
+    placement = _uses_placement(specs)
+    return [
+        _written_spec(spec.replace(types=types), placement, providers)
+        for index, spec in enumerate(specs)
+        for types in ([(kind,) for kind in spec.wanted_types] if index in explicit else [()])
+    ]
 
 
-def _plain(spec: DeviceSpec, placement: bool, providers: str | None) -> dict[str, str | None]:
-    """Return one spec as Nova writes it, each word as it is written today."""
-    said: dict[str, str | None] = {
+def _written_spec(
+    spec: DeviceSpec, placement: bool, providers: str | None
+) -> dict[str, str | None]:
+    """Return a spec as Nova writes it today."""
+    is_default_class = spec.resource_class == _class_of_ids(spec.vendor_id, spec.product_id)
+    texts: dict[str, str | None] = {
         "vendor_id": spec.vendor_id,
         "product_id": spec.product_id,
         "dev_type": spec.types[0] if len(spec.types) == 1 else None,
         "address": spec.address,
         "remote_managed": "True" if spec.remote_managed else None,
-        "resource_class": spec.resource_class,
+        "resource_class": None if placement and is_default_class else spec.resource_class,
         "traits": ",".join(sorted(spec.traits)) or None,
         _PROVIDERS: providers,
     }
-    if placement and spec.resource_class == _implied(spec):
-        said["resource_class"] = None
     if spec.live_migratable is not None:
-        said["live_migratable"] = primitive.format_flag(spec.live_migratable)
-    found = {name: value for name, value in said.items() if value is not None}
-    return {
-        **found,
-        **{name: None if value == NOT_THERE else value for name, value in spec.tags.items()},
-    }
+        texts["live_migratable"] = format_flag(spec.live_migratable)
+    texts = {name: text for name, text in texts.items() if text is not None}
+    tags = {name: None if value == NOT_THERE else value for name, value in spec.tags.items()}
+    return {**texts, **tags}
 
 
-def _implied(spec: DeviceSpec) -> str | None:
-    if spec.vendor_id is None or spec.product_id is None:
-        return None
-    return custom_class(spec.vendor_id, spec.product_id)
-
-
-def _unsaid_specs(specs: Sequence[DeviceSpec]) -> Iterator[tuple[str, str]]:
+def _inexpressible_specs(specs: Sequence[DeviceSpec]) -> Iterator[tuple[str, str]]:
+    """Yield the values that Nova cannot express: the name that allows to omit one, and why."""
     remote = {spec.replace(facts={}) for spec in specs if spec.remote_managed}
     for spec in specs:
         if spec.class_code:
             yield "class_code", f"a class code, {spec.class_code}"
-        facts = primitive.unknown_facts(spec.facts, _KNOWN)
+        facts = unknown_facts(spec.facts, _KNOWN)
         if facts:
-            yield "facts", f"facts that are no words of Nova's: {', '.join(facts)}"
+            yield "facts", f"facts that Nova does not have: {', '.join(facts)}"
         if spec.address is not None and {*spec.wanted_types} & {*PARTS}:
-            yield "", f"the address {spec.address}, of any function that was split off another too"
+            yield "", f"the address {spec.address}, and types that include parts of devices"
         tags = spec.tags.keys() & {*_KNOWN}
-        if tags - ({"live_migratable"} if spec.live_migratable is None else set()):
-            yield "", f"tags that mean something else: {', '.join(sorted(tags))}"
+        tags -= {"live_migratable"} if spec.live_migratable is None else set()
+        if tags:
+            yield "", f"tags with another meaning in Nova: {', '.join(sorted(tags))}"
         if remote and spec.replace(remote_managed=True, facts={}) not in remote:
-            yield "", "some devices that others manage, and some that must not be"
+            yield "", "some devices that are remotely managed, and some that must not be"

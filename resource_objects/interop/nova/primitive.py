@@ -20,8 +20,8 @@ import contextlib
 import functools
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any, Final, NoReturn, Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import os_resource_classes
 from oslo_utils import strutils
@@ -33,6 +33,8 @@ from resource_objects.resources.numa.cells import parse_size_kib
 from resource_objects.resources.numa.cpuset import MAX_ID, CPUSet
 from resource_objects.resources.pci.device import listed
 from resource_objects.resources.traits import standard_traits
+
+_T = TypeVar("_T")
 
 #: Makes the error of invalid data: ``invalid(path, value, expected)``.
 invalid = functools.partial(InvalidInput, "primitive")
@@ -141,6 +143,45 @@ def parse_list(document: object, what: str) -> list[Any]:
         else parse_document(entry, f"{what}[{index}]")
         for index, entry in enumerate(require_list(listed(document), what))
     ]
+
+
+def read_list(
+    source: object,
+    root: str,
+    wrapper: tuple[str, str, Collection[str]],
+    name: str,
+    read: Callable[[dict[Any, Any], bool], _T],
+) -> list[_T]:
+    """Return the results of reading each entry of a list; none for null.
+
+    The source is a list of plain mappings or of objects, or an object that wraps a list of objects.
+
+    :param root: the name of the list in errors
+    :param wrapper: the name of the wrapping object, its field with the list, and all its fields
+    :param name: the name of the objects in the list
+    :param read: reads the data of an entry; its second argument is True if the entry is an object
+    :raises InvalidInput: if it is not such a list; as ``read``, with the path of the entry
+    """
+    document = parse_document(source, root)
+    if document is None:
+        return []
+    is_object_list = isinstance(document, Mapping)
+    if is_object_list:
+        wrapper_name, field, known = wrapper
+        data = unwrap(document, root, wrapper_name)[0]
+        reject_unknown(data, known, f"{root}.")
+        entries = require_list(data.get(field), f"{root}.{field}")
+    else:
+        entries = parse_list(document, root)
+    results = []
+    for index, entry in enumerate(entries):
+        try:
+            data = require_object(entry, "")
+            is_object = is_object_list or is_wrapped(data)
+            results.append(read(unwrap(data, "", name)[0] if is_object else data, is_object))
+        except InvalidInput as error:
+            reraise_at(f"{root}[{index}]", error)
+    return results
 
 
 def is_wrapped(data: Mapping[Any, Any]) -> bool:

@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import CannotDowngrade, InvalidInventory
+from resource_objects.findings import Finding
 from resource_objects.interop.nova import (
-    DeviceFinding,
-    DeviceHolder,
+    DeviceConsumer,
     NovaDevices,
-    SkippedRow,
     dump_pci_devices,
     load_pci_devices,
     parse_device_spec,
@@ -67,14 +66,14 @@ def test_a_row_says_what_a_device_is() -> None:
             facts={"mac_address": "3c:ec:ef:01:02:03", "capabilities": '{"network": ["rx"]}'},
         ),
     )
-    assert (found.usage, found.holders, found.skipped, found.findings) == ((), {}, (), ())
+    assert (found.usage, found.consumers, found.skipped, found.findings) == ((), {}, (), ())
 
 
 def test_who_has_a_device_is_beside_it() -> None:
     found = load_pci_devices([row(GPU, "allocated"), row("0000:3c:00.0", "claimed")])
     assert found.usage == (DeviceUse(GPU, "allocated"), DeviceUse("0000:3c:00.0", "claimed"))
-    assert found.holders[GPU] == DeviceHolder(INSTANCE, REQUEST)
-    assert found.holders.keys() == {GPU, "0000:3c:00.0"}
+    assert found.consumers[GPU] == DeviceConsumer(INSTANCE, REQUEST)
+    assert found.consumers.keys() == {GPU, "0000:3c:00.0"}
 
 
 def test_what_only_a_row_has_is_kept_apart() -> None:
@@ -150,7 +149,10 @@ def test_a_state_that_does_not_follow_is_told_and_not_believed(
     said: tuple[str, str, str], findings: list[tuple[str, str, str]]
 ) -> None:
     found = load_pci_devices(card(*said))
-    assert found.findings == tuple(DeviceFinding(*one) for one in findings)
+    assert found.findings == tuple(
+        Finding(address, "contradiction", f"{status}, expected {state}")
+        for address, status, state in findings
+    )
     assert len(found.devices) == 3
     follows = {address: state for address, _, state in findings}
     expected = [follows.get(one.address, s) for one, s in zip(found.devices, said, strict=True)]
@@ -159,9 +161,9 @@ def test_a_state_that_does_not_follow_is_told_and_not_believed(
 
 def test_a_function_and_a_part_of_it_that_are_both_held_are_told() -> None:
     found = load_pci_devices(card("allocated", "allocated", "unavailable"))
-    assert [(one.address, one.follows) for one in found.findings] == [
-        (PF, f"that it cannot be: {VF0} is held too"),
-        (VF0, f"that it cannot be: {PF} is held too"),
+    assert [(one.subject, one.detail) for one in found.findings] == [
+        (PF, f"allocated, expected not: {VF0} is allocated too"),
+        (VF0, f"allocated, expected not: {PF} is allocated too"),
     ]
     assert len(found.usage) == 2
 
@@ -169,24 +171,24 @@ def test_a_function_and_a_part_of_it_that_are_both_held_are_told() -> None:
 def test_held_by_nobody_and_free_with_an_owner_are_told() -> None:
     rows = [row(GPU, "claimed", instance_uuid=None), row(VF0, instance_uuid=INSTANCE)]
     found = load_pci_devices(rows)
-    assert [one.said for one in found.findings] == [
-        "claimed, by nobody",
-        f"available, by {INSTANCE}",
+    assert [one.detail for one in found.findings] == [
+        "claimed without a consumer, expected a consumer",
+        f"available with the consumer {INSTANCE}, expected no consumer",
     ]
-    assert found.holders == {GPU: DeviceHolder(None, REQUEST)}
+    assert found.consumers == {GPU: DeviceConsumer(None, REQUEST)}
 
 
 @pytest.mark.parametrize("state", ["removed", "deleted"])
 def test_what_was_removed_is_left_out_and_told(state: str) -> None:
     found = load_pci_devices([row(GPU, state), row(VF0)])
     assert [one.address for one in found.devices] == [VF0]
-    assert found.skipped == (SkippedRow(GPU, "removed"),)
+    assert found.skipped == (Finding(GPU, "skipped", "removed"),)
 
 
 @pytest.mark.parametrize("deleted", [7, True])
 def test_a_row_that_is_deleted_is_left_out_and_told(deleted: Any) -> None:
     found = load_pci_devices([row(GPU, deleted=deleted), row(GPU)])
-    assert (len(found.devices), found.skipped) == (1, (SkippedRow(GPU, "deleted"),))
+    assert (len(found.devices), found.skipped) == (1, (Finding(GPU, "skipped", "deleted"),))
 
 
 @pytest.mark.parametrize("address", ["10000:3b:00.0", "0000:3b:20.0", "3b:00.0", "gpu"])
@@ -195,20 +197,20 @@ def test_c2_an_address_that_cannot_be_read_leaves_out_that_device_only(address: 
     found = load_pci_devices([row(address), row(GPU)])
     assert [one.address for one in found.devices] == [GPU]
     (skipped,) = found.skipped
-    assert skipped.address == address
-    assert "PCI address" in skipped.reason
+    assert skipped.subject == address
+    assert "PCI address" in skipped.detail
 
 
 def test_so_does_an_address_of_its_parent() -> None:
     found = load_pci_devices([part("10000:04:00.0", VF0), row(GPU)])
-    assert [one.address for one in found.skipped] == [VF0]
+    assert [one.subject for one in found.skipped] == [VF0]
 
 
 def test_a_part_of_what_cannot_be_split_any_more_is_left_out_unless_it_is_held() -> None:
     """c.2, changed type: a function that lost SR-IOV."""
     rows = card("available", "allocated", "available")
     found = load_pci_devices([{**rows[0], "dev_type": "type-PCI"}, *rows[1:]])
-    assert found.skipped == (SkippedRow(VF1, f"its parent {PF} is type-PCI"),)
+    assert found.skipped == (Finding(VF1, "skipped", f"its parent {PF} is type-PCI"),)
     assert found.usage == (DeviceUse(VF0, "allocated", gone=True),)
     inventory = PCIInventory(found.devices, usage=found.usage)
     assert inventory.states() == {PF: "unavailable", VF0: "allocated"}
@@ -232,14 +234,14 @@ def test_c3_a_free_device_that_no_entry_is_about_is_left_out() -> None:
     found = load_pci_devices([row(GPU), *card(*CONSISTENT[0])], specs=parse_device_spec({}))
     assert len(found.devices) == 4
     found = load_pci_devices([row(GPU), row(VF0)], specs=parse_device_spec({"address": GPU}))
-    assert found.skipped == (SkippedRow(VF0, "no entry of device_spec is about it"),)
+    assert found.skipped == (Finding(VF0, "skipped", "no entry of device_spec matches it"),)
 
 
 def test_c2_a_held_device_that_no_entry_is_about_is_gone_when_it_is_free() -> None:
     """c.2, gone device: if in use, remembered and removed when freed."""
     found = load_pci_devices([row(GPU, "allocated"), row(VF0)], specs=())
     assert found.usage == (DeviceUse(GPU, "allocated", gone=True),)
-    assert [one.address for one in found.skipped] == [VF0]
+    assert [one.subject for one in found.skipped] == [VF0]
 
 
 def test_what_an_entry_forbids_is_an_error() -> None:
@@ -253,7 +255,8 @@ def test_an_inventory_can_be_made_and_taken_from_and_written_again() -> None:
     inventory = PCIInventory(found.devices, usage=found.usage)
     taken = inventory.consume(devices("8086:154c"))
     (address,) = taken.addresses
-    after = found._replace(usage=inventory.usage, holders={address: DeviceHolder(INSTANCE, "r")})
+    consumers = {address: DeviceConsumer(INSTANCE, "r")}
+    after = found._replace(usage=inventory.usage, consumers=consumers)
     rows = {one["address"]: one for one in dump_pci_devices(after)}
     assert rows[address]["status"] == "claimed"
     assert (rows[address]["instance_uuid"], rows[address]["request_id"]) == (INSTANCE, "r")
@@ -341,7 +344,7 @@ def test_whatever_states_rows_are_in_none_is_lost(said: list[str]) -> None:
     assert {use.state for use in found.usage} == {*said} & {"claimed", "allocated"}
     again = [one["status"] for one in dump_pci_devices(found)]
     assert found.findings or again == said
-    if not any("held too" in one.follows for one in found.findings):
+    if not any("allocated too" in one.detail for one in found.findings):
         PCIInventory(found.devices, usage=found.usage)
 
 

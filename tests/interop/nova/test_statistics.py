@@ -76,13 +76,13 @@ def test_counters_are_numbers_and_other_words_text() -> None:
         ([metric(value=0.1234567)], None, "six places"),
         ([metric(value=True)], None, "a number"),
         ([metric("cpu.frequency", value=2.4)], None, "an integer"),
-        ([metric(value=1, timestamp="noon")], None, "a moment"),
+        ([metric(value=1, timestamp="noon")], None, "a time"),
         ([metric("my metric", value=1)], None, "name of a statistic"),
-        ([metric(value=1), metric(value=2)], None, "told twice"),
-        (None, {"num_vm_active": "3"}, "made of a state"),
-        (None, {"num_task_None": "3"}, "made of a state"),
-        (None, {"num_proj_4711": "3"}, "made of a state"),
-        (None, {"num_vcpus_used": "3"}, "consumers hold"),
+        ([metric(value=1), metric(value=2)], None, "repeated"),
+        (None, {"num_vm_active": "3"}, "contains a state"),
+        (None, {"num_task_None": "3"}, "contains a state"),
+        (None, {"num_proj_4711": "3"}, "contains a state"),
+        (None, {"num_vcpus_used": "3"}, "the allocations"),
         (None, {"failed_builds": "many"}, "a whole number"),
         (None, {"failed_builds": "9" * 30}, "a whole number"),
         (None, {"failed_builds": "²"}, "a whole number"),
@@ -96,7 +96,7 @@ def test_what_is_no_statistic_is_left_out_with_why(metrics: Any, stats: Any, rea
     found = load_statistics([good, *(metrics or ())], stats)
     assert values(found)["cpu.user.percent"] == 7
     [skipped] = found.skipped
-    assert reason in skipped.reason
+    assert reason in skipped.detail
 
 
 def test_a_metric_of_another_monitor_is_a_number() -> None:

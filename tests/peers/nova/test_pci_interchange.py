@@ -35,7 +35,7 @@ from resource_objects.interop.nova import (
     tagged_device,
 )
 from resource_objects.interop.nova import primitive as our_words
-from resource_objects.interop.nova.pci_pools import device_pools
+from resource_objects.interop.nova.pci_devices import device_pools
 from resource_objects.interop.nova.rules import InvalidNovaInput
 from resource_objects.resources.pci import (
     Device,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from resource_objects.exceptions import CapacityException
-from resource_objects.interop.nova.pci_pools import device_pools
+from resource_objects.interop.nova.pci_devices import device_pools
 from resource_objects.resources.pci import Device, DeviceRequest, DeviceSpec, PCIAmount
 from tests.peers.nova import pci_differences
 from tests.peers.nova.pci_lives import Life

@@ -71,7 +71,7 @@ def test_every_metric_of_nova_is_known() -> None:
         name="numa.membw.max", numa_membw_values={"0": 7}, timestamp=NOON, source="libvirt"
     )
     [left] = words.load_statistics(objects.MonitorMetricList(objects=[of_nodes])).skipped
-    assert left.name == "numa.membw.max"
+    assert left.subject == "numa.membw.max"
 
 
 def test_the_stats_of_a_host_with_servers_are_three_counters() -> None:

@@ -18,7 +18,7 @@ from resource_objects.exceptions import (
     ForeignAmount,
     InvalidInput,
 )
-from resource_objects.interop.nova.pci_pools import DevicePool, device_pools
+from resource_objects.interop.nova.pci_devices import DevicePool, device_pools
 from resource_objects.resources import IntegerAmount, Inventories
 from resource_objects.resources.context import ChosenCells, Context
 from resource_objects.resources.pci import (

@@ -9,7 +9,7 @@ import itertools
 
 import pytest
 
-from resource_objects.interop.nova.pci_pools import device_pools
+from resource_objects.interop.nova.pci_devices import device_pools
 from resource_objects.reasons import Rule
 from resource_objects.resources.pci import (
     Device,

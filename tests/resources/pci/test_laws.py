@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, InvalidInput, SearchLimitReached
-from resource_objects.interop.nova.pci_pools import device_pools
+from resource_objects.interop.nova.pci_devices import device_pools
 from resource_objects.reasons import Rule
 from resource_objects.resources.context import CellMap, ChosenCells, Context
 from resource_objects.resources.pci import (

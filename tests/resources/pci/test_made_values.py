@@ -6,7 +6,7 @@ import pytest
 
 from resource_objects import base
 from resource_objects.exceptions import CapacityException
-from resource_objects.interop.nova.pci_pools import device_pools
+from resource_objects.interop.nova.pci_devices import device_pools
 from resource_objects.resources.pci import PCIInventory, PlacedDevice, devices
 from tests.resources.pci.hosts import PF, VFS, host, how, nic
 from tests.support.pci_strategies import question_of

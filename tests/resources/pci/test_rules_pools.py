@@ -11,7 +11,7 @@ import copy
 import pytest
 from hypothesis import given
 
-from resource_objects.interop.nova.pci_pools import device_pools
+from resource_objects.interop.nova.pci_devices import device_pools
 from resource_objects.resources.pci import (
     Device,
     DeviceRequest,

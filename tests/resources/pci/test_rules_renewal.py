@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from resource_objects.interop.nova.pci_pools import device_pools
+from resource_objects.interop.nova.pci_devices import device_pools
 from resource_objects.resources.pci import Device, DeviceUse, PCIInventory, devices
 from resource_objects.testing.refusals import raises_code
 from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, part, refused, rules, used, whole

@@ -22,7 +22,7 @@ from hypothesis.stateful import (
 )
 
 from resource_objects.exceptions import CapacityException, ForeignAmount
-from resource_objects.interop.nova.pci_pools import device_pools
+from resource_objects.interop.nova.pci_devices import device_pools
 from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory, devices
 from tests.support.lengths import examples
 from tests.support.pci_devices import put_in_state

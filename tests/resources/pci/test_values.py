@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 
 from resource_objects import base, exceptions
-from resource_objects.interop.nova.pci_pools import DevicePool, device_pools
+from resource_objects.interop.nova.pci_devices import DevicePool, device_pools
 from resource_objects.resources import Amounts
 from resource_objects.resources.pci import (
     DEVICES,
