@@ -131,7 +131,7 @@ def best(may: Sequence[int], ranking: Iterable[int], required: Iterable[int] = (
     [1, 0]
     """
     in_turn = dict.fromkeys((*required, *ranking))
-    if may and all(allowed == may[0] for allowed in may):  # the everyday case needs no paths
+    if may and may.count(may[0]) == len(may):  # the everyday case needs no paths
         return [host for host in in_turn if may[0] >> host & 1][: len(may)]
     guests = [0] * max((allowed.bit_length() for allowed in may), default=0)
     for guest, allowed in enumerate(may):
@@ -157,7 +157,7 @@ def first_assignment(may: Sequence[int], hosts: int) -> list[int]:
     [1, 2, 0]
     """
     left = [allowed & hosts for allowed in may]
-    if all(allowed == hosts for allowed in left):
+    if left.count(hosts) == len(left):
         return list(_bits(hosts))
     chosen: list[int] = []
     for guest in range(len(may)):
@@ -175,7 +175,7 @@ def is_complete(may: Sequence[int]) -> bool:
     every = 0
     for allowed in may:
         every |= allowed
-    if every.bit_count() < len(may) or all(allowed == every for allowed in may):
+    if every.bit_count() < len(may) or may.count(every) == len(may):
         return every.bit_count() >= len(may)
     return can_match((1, allowed) for allowed in may)
 

@@ -648,16 +648,6 @@ class NUMATopologyLimit(abstract.Amount):
         return ()
 
 
-def require_limit(value: object) -> NUMATopologyLimit | None:
-    """Return a limit unchanged.
-
-    :raises InvalidInput: for an amount of another kind
-    """
-    if value is not None and not isinstance(value, NUMATopologyLimit):
-        raise InvalidInput("kind of amount", "limit", value, "a NUMATopologyLimit or None")
-    return value
-
-
 # --- lower bounds ---------------------------------------------------------------------------------
 
 

@@ -261,11 +261,17 @@ class CellState:
     free_cpus: int = dataclasses.field(init=False)  #: dedicated CPUs that are not pinned
     free_dedicated: int = dataclasses.field(init=False)  #: the number of them, less loose ones
     free_shared: int = dataclasses.field(init=False)  #: shared vCPUs that still fit
+    #: MiB in pages of any size that are not used, without overcommitment
+    free_physical_mb: int = dataclasses.field(init=False)
 
     def __post_init__(self) -> None:
         self.free_cpus = self.facts.dedicated & ~self.pinned
         self.free_dedicated = self.free_cpus.bit_count() - self.loose
         self.free_shared = self.shared_capacity() - self.shared_used
+        free_kib = 0
+        for size, count in self.facts.huge:
+            free_kib += (count - self.pages_used.get(size, 0)) * size
+        self.free_physical_mb = self.facts.ordinary_mb - self.memory_used + free_kib // KIB
 
     @classmethod
     def of(cls, cell: HostCell, usage: CellUsage, cpu_ratio: int, memory_ratio: int) -> CellState:
@@ -318,12 +324,6 @@ class CellState:
     def free_memory(self) -> int:
         """MiB of ordinary memory that are free: capacity minus usage."""
         return self.memory_capacity - self.memory_used
-
-    @property
-    def free_physical_mb(self) -> int:
-        """MiB in pages of any size that are not used, without overcommitment."""
-        free_kib = sum((n - self.pages_used.get(size, 0)) * size for size, n in self.facts.huge)
-        return self.facts.ordinary_mb - self.memory_used + free_kib // KIB
 
 
 #: Page sizes by kind: the smallest (ordinary memory without overcommitment), any larger size, any.

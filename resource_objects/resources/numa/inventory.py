@@ -9,14 +9,15 @@ from decimal import Decimal
 from typing import Final, Self
 
 from resource_objects import base, fields, ratio
-from resource_objects.exceptions import CapacityException, InvalidInventory
+from resource_objects.exceptions import CapacityException, InvalidInput, InvalidInventory
 from resource_objects.resources import abstract
 from resource_objects.resources.context import ANYWHERE, CellMap, Context
 from resource_objects.resources.numa import storage
 from resource_objects.resources.numa.allocation import apply_allocation, check, with_current_cpus
 from resource_objects.resources.numa.amount import (
+    ISOLATE,
     NUMATopologyAmount,
-    require_limit,
+    NUMATopologyLimit,
     require_topology,
 )
 from resource_objects.resources.numa.cells import CellState, CellUsage, HostCell
@@ -182,23 +183,26 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
         Cost: per kind of guest cell and host cell about 2 microseconds if counts decide, and up to
         1 for each core if threads are chosen.
         """
-        request, limits = require_topology(amount), require_limit(limit)
+        if not isinstance(amount, NUMATopologyAmount):
+            raise InvalidInput("kind of amount", "amount", amount, "a NUMATopologyAmount")
+        if limit is not None and not isinstance(limit, NUMATopologyLimit):
+            raise InvalidInput("kind of amount", "limit", limit, "a NUMATopologyLimit or None")
         room = self.room
         if context.room:
             room = {**(room or {}), **context.room}
             for name, count in (self.room or {}).items():
                 room[name] = min(count, room[name])
-        if request.placed:
-            request = with_current_cpus(self._states, request)
-            check(self._states, room, request, limits, context.allowed)
-            if context.near and (too_far := unmet_affinity(context.near, request.host_cells)):
+        if amount.placed:
+            assigned = with_current_cpus(self._states, amount)
+            check(self._states, room, assigned, limit, context.allowed)
+            if context.near and (too_far := unmet_affinity(context.near, assigned.host_cells)):
                 raise CapacityException(too_far)
-            return request
-        assigned = place_cells(self._states, request, limits, room, context)
-        if not request.has_emulator or len(request.cells) == 1:
+            return assigned
+        assigned = place_cells(self._states, amount, limit, room, context)
+        if amount.emulator_policy != ISOLATE or len(amount.cells) == 1:
             return assigned
         # a stored set of CPUs may not tell which is the emulator's: return what will be read back
-        return self.from_allocations(request, dict(self.to_allocations(assigned)))
+        return self.from_allocations(amount, dict(self.to_allocations(assigned)))
 
     def refreshed(self, assigned: abstract.Amount) -> NUMATopologyAmount:
         """Return an assigned amount with the CPUs that may run its shared vCPUs now.

@@ -101,23 +101,26 @@ def assign_cell(
 ) -> tuple[PlacedCell, int | None]:
     """Return a guest cell assigned to a host cell, and the CPU of the emulator if it is there."""
     demand, cell = amount.demands[guest], amount.cells[guest]
-    assignment = assign_cpus(
-        state.facts.cores, choice.cpus, demand.dedicated, demand.thread_policy, demand.has_emulator
-    )
-    assert assignment is not None, "the chosen CPUs have a purpose"
-    shared: tuple[int, ...] = ()
-    if demand.shared:
-        shared = state.cell.shared
-        if state.facts.dual:
-            shared = CPUSet.from_mask(state.shared_cpus(choice.cpus))
+    pins: tuple[tuple[int, int], ...] = ()
+    shared = state.cell.shared if demand.shared else ()
+    idle: tuple[int, ...] = ()
+    emulator: int | None = None
+    if demand.cpus:
+        count, policy = demand.dedicated, demand.thread_policy
+        assignment = assign_cpus(state.facts.cores, choice.cpus, count, policy, demand.has_emulator)
+        assert assignment is not None, "the chosen CPUs have a purpose"
+        vcpus, emulator, idle = assignment
+        pins = tuple(zip(cell.dedicated, vcpus, strict=True))
+    if demand.shared and state.facts.dual:
+        shared = CPUSet.from_mask(state.shared_cpus(choice.cpus))
     placed = PlacedCell._construct(
         cell=state.cell.id,
-        pins=tuple(zip(cell.dedicated, assignment.vcpus, strict=True)),
-        idle=assignment.idle,
+        pins=pins,
+        idle=idle,
         shared=shared,
         page_size_kib=choice.page_size_kib,
     )
-    return placed, assignment.emulator
+    return placed, emulator
 
 
 def near_networks(states: Sequence[CellState], amount: NUMATopologyAmount) -> dict[str, int]:
@@ -160,28 +163,31 @@ class _Search:
         self.fits: dict[CellDemand, int] = {}
         for demand in self.demands:
             if demand not in self.choices:
-                row = self.choices[demand] = self._row(demand)
-                self.fits[demand] = mask_of([n for n, choice in enumerate(row) if choice])
-        self.networks = near_networks(states, amount) if amount.has_networks else {}
+                self._compare(demand)
+        self.networks = near_networks(states, amount)
         self.one_socket = amount.one_socket and len(self.demands) > 1
         self.ranking = self._ranking(context)
         self.usage_varies = self._usage_varies()
 
-    def _row(self, demand: CellDemand) -> list[CellChoice | None]:
-        row: list[CellChoice | None] = []
+    def _compare(self, demand: CellDemand) -> None:
+        row = self.choices[demand] = [None] * len(self.states)
+        fits = 0
         for n, state in enumerate(self.states):
             limits, choices = self.limits[n], state.choices
             if not self.allowed >> n & 1:
-                row.append(None)
-            elif limits is not NO_LIMITS:
-                row.append(fit_cell(state, demand, limits))
+                continue
+            if limits is not NO_LIMITS:
+                choice = fit_cell(state, demand, limits)
+            elif demand in choices:
+                choice = choices[demand]
             else:
-                if demand not in choices:
-                    if len(choices) >= MAX_REMEMBERED:
-                        choices = state.choices = {}  # other threads may read the one before
-                    choices[demand] = fit_cell(state, demand, limits)
-                row.append(choices[demand])
-        return row
+                if len(choices) >= MAX_REMEMBERED:
+                    choices = state.choices = {}  # other threads may read the one before
+                choice = choices[demand] = fit_cell(state, demand, limits)
+            if choice is not None:
+                row[n] = choice
+                fits |= 1 << n
+        self.fits[demand] = fits
 
     def _ranking(self, context: Context) -> list[int]:
         """Return the host cells in the order of preference.
@@ -190,21 +196,18 @@ class _Search:
         and memory, or with less (``context.pack``). Without devices in the request, cells with
         fewer free devices come first. Source: Nova's order of host cells.
         """
-        devices: Counter[int] = Counter()
-        for constraint in context.near:
-            devices.subtract(constraint.counts)
-        devices.update({} if context.near else context.spare)
-        uses_dedicated = any(demand.cpus for demand in self.demands)
+        devices = context.spare
+        if context.near:
+            devices = Counter()
+            for constraint in context.near:
+                devices.subtract(constraint.counts)
+        uses_dedicated = self.demands[0].cpus or any(demand.cpus for demand in self.demands)
         sign = 1 if context.pack else -1
-        order = [
-            (
-                devices[state.cell.id] if devices else 0,
-                sign * (state.free_dedicated if uses_dedicated else state.free_shared),
-                sign * state.free_physical_mb,
-                n,
-            )
-            for n, state in enumerate(self.states)
-        ]
+        order: list[tuple[int, int, int, int]] = []
+        for n, state in enumerate(self.states):
+            free = state.free_dedicated if uses_dedicated else state.free_shared
+            near = devices.get(state.cell.id, 0) if devices else 0
+            order.append((near, sign * free, sign * state.free_physical_mb, n))
         return [n for *_, n in sorted(order)]
 
     # --- the search ---
@@ -217,6 +220,11 @@ class _Search:
         """
         if any(self._host_shortage()) or not all(self.fits.values()):
             return None
+        if not (self.networks or self.near or self.one_socket or self.usage_varies):
+            fits = self._fits_within(self.allowed)  # for most requests, the best host cells suffice
+            hosts = self._best(fits, ()) if matching.is_complete(fits) else None
+            if hosts is None or self._has_room(hosts):
+                return hosts
         budget = Budget(DECISION)
         if self.usage_varies:
             hosts = self._least_usage(budget)
@@ -224,16 +232,23 @@ class _Search:
                 return hosts
             # dedicated CPUs count first: with more of them, memory may suffice
         for part in self._parts():
-            fits = self._fits_within(part)
-            if not matching.is_complete(fits):
-                continue
-            for required, hosts in self._meeting_conditions(part, fits, self._best, budget):
-                if self._has_room(hosts):
-                    return hosts
-                if required is not None:
-                    hosts = self._within_room(fits, required, budget)
-                    if hosts is not None:
-                        return hosts
+            hosts = self._find_within(part, budget)
+            if hosts is not None:
+                return hosts
+        return None
+
+    def _find_within(self, part: int, budget: Budget) -> list[int] | None:
+        """Return the first placement on some host cells, None if there is none."""
+        fits = self._fits_within(part)
+        if not matching.is_complete(fits):
+            return None
+        for required, hosts in self._meeting_conditions(part, fits, self._best, budget):
+            if self._has_room(hosts):
+                return hosts
+            if required is not None:
+                least = self._within_room(fits, required, budget)
+                if least is not None:
+                    return least
         return None
 
     def _parts(self) -> Iterator[int]:
@@ -288,11 +303,15 @@ class _Search:
         It uses as much of the whole host as ``hosts``, and it is ``hosts`` unless another one is
         closer. Of equally close sets of host cells the best by the ranking is used.
         """
-        cells = [state.cell for state in self.states]
-        if not 1 < len(hosts) < len(cells) or not any(cell.distances for cell in cells):
+        if not 1 < len(hosts) < len(self.states):
             return hosts
-        distances = {cell.id: dict(cell.distances) for cell in cells}
-        table = distance_table([*distances], distances)
+        distances = {
+            state.cell.id: dict(state.cell.distances)
+            for state in self.states
+            if state.cell.distances
+        }
+        ids = [state.cell.id for state in self.states] if distances else []
+        table = distance_table(ids, distances)
         if table is None:
             return hosts
         distance, usage = total_distance(table, hosts), self.host_usage(hosts)
