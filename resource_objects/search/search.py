@@ -38,7 +38,7 @@ from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import compile_request, decide_by_arrays, possible_trees
-from resource_objects.search.tree_search import TreeSearch, Wider, candidate
+from resource_objects.search.tree_search import Part, TreeSearch, Wider, candidate
 
 #: Steps that one host may take before the others had their turn.
 STEPS_OF_FIRST_TURN = 1000
@@ -129,10 +129,12 @@ class _Turns:
 
     def build(self, tree: int) -> Candidate:
         """Return the candidate of a tree that arrays decided."""
+        return candidate(self._problem, tree, self._parts_by_arrays(tree))
+
+    def _parts_by_arrays(self, tree: int) -> Iterable[Part]:
         assert self._by_arrays is not None, "arrays decided some"
         amounts = [demand.amount for demand in self._problem.classes]
-        providers = self._by_arrays.givers(tree)
-        return candidate(self._problem, tree, zip(itertools.count(), providers, amounts))
+        return zip(itertools.count(), self._by_arrays.givers(tree), amounts)
 
     def ended(self) -> tuple[int, bool]:
         """Return the steps that were taken, and whether there may be more candidates."""
@@ -260,7 +262,7 @@ class _Turns:
             try:
                 if search is None:
                     search = TreeSearch(self._problem, turn.tree, self._preference)
-                    search.next_candidate(self._budget)  # the one decided by arrays
+                    search.exclude(self._parts_by_arrays(turn.tree))
                 result = self._next(search, self._budget.left)
                 while isinstance(result, Wider):
                     result = self._next(search, self._budget.left)

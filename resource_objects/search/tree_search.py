@@ -19,7 +19,7 @@ from resource_objects.resources.budget import Budget
 from resource_objects.resources.placed import HasNamedUnits
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.near import UNCONSTRAINED, TopologyConstraint, TreeDomains
-from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
+from resource_objects.search.demands import Assigned, LocatedTreeDemand, TreeDemand
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import view_of
@@ -65,8 +65,13 @@ class TreeSearch:
         self.tree = tree
         self._preference = preference
         self._purse = Budget(0)
-        self._keys: set[Hashable] = set()  # of the candidates so far
+        self._keys: set[Hashable] = set()  # of the candidates so far, and of the excluded one
+        self._has_candidate = False
         self._results = self._search(domains, parts)
+
+    def exclude(self, parts: Iterable[Part]) -> None:
+        """Do not return the candidate of these parts, which was decided without a search."""
+        self._keys.add(self._key((), parts, ()))
 
     def next(self, budget: Budget, most: int) -> TreeCandidate | Wider | None:
         """Return the next candidate, None if there is none.
@@ -163,25 +168,28 @@ class TreeSearch:
         needs_own = problem.rules.host_gives and problem.fleet.has_pools and not located
         if needs_own and all(tree[provider] != self.tree for provider in providers):
             return None
-        if self._keys:  # the first candidate of each host is free
+        if self._has_candidate:  # the first candidate of each host is free
             self._purse.spend(len(providers))
         try:
             built = candidate(problem, self.tree, parts, located, solution.assigned, groups)
         except FewUnits:
             return None
+        self._has_candidate = True
         is_of_pools = not located and pools.places.issuperset(providers)
-        return TreeCandidate(built, self._key(solution, parts), is_of_pools)
+        return TreeCandidate(built, self._key(groups, parts, solution.assigned), is_of_pools)
 
-    def _key(self, solution: TreeSolution, parts: Iterable[Part]) -> Hashable:
+    def _key(
+        self, groups: Iterable[tuple[int, int]], parts: Iterable[Part], assigned: Assigned
+    ) -> Hashable:
         fleet = self._problem.fleet
         demands: dict[int, list[tuple[int, int, int]]] = {}  # by provider
-        for number, provider in solution.groups:
+        for number, provider in groups:
             demands.setdefault(provider, []).append((0, number, 1))
         for number, provider, amount in parts:
             demands.setdefault(provider, []).append((1, number, amount))
         classes = equivalence(fleet)
         keys = [(classes.of(fleet, p), tuple(sorted(demands[p]))) for p in demands]
-        return frozenset(Counter(keys).items()), tuple(solution.assigned)
+        return frozenset(Counter(keys).items()), tuple(assigned)
 
 
 # --- candidates ---------------------------------------------------------------------------------

@@ -98,6 +98,18 @@ def test_all_of_a_named_group_is_used_elsewhere_together() -> None:
 
 
 @READINGS
+def test_the_first_candidate_by_arrays_is_not_the_first_of_the_search(
+    compatibility: str | None,
+) -> None:
+    """Arrays choose the first provider of each class, the search first one with the trait."""
+    trait = ["CUSTOM_B"]
+    cells = [tree(f"h/{number}", "VCPU=8", traits=trait) for number in range(2)]
+    cells.append(tree("h/2", "SRIOV_NET_VF=4", traits=trait))
+    request = Request("VCPU=1,SRIOV_NET_VF=1", required=trait, compatibility=compatibility)
+    oracle.check_complete(columns_of([tree("h", "VCPU=1", *cells)]), request)
+
+
+@READINGS
 def test_groups_may_be_together_beside_the_unnamed_one(compatibility: str | None) -> None:
     """Of two equal devices one gives both classes of the unnamed group, one both named groups."""
     devices = [tree(f"h/{number}", "SRIOV_NET_VF=8,PGPU=8") for number in range(2)]
