@@ -1,14 +1,14 @@
-"""Names of PCI vendors, products and classes, from the ``pci.ids`` file of the system.
+"""Names of PCI vendors and products, from the ``pci.ids`` file of the system.
 
-Most distributions have one (packages ``pci.ids`` or ``hwdata``); ``lspci`` reads the same. Where
-there is none, devices have numbers and no names: nothing is downloaded.
+Most distributions have one (packages ``pci.ids`` or ``hwdata``); ``lspci`` reads the same file.
+Without it, devices have ids and no names: nothing is downloaded.
 
-The file is read when a name is first asked for. One pass of one regular expression then checks the
-whole of it, so that a damaged file is refused by the first line that is wrong instead of giving
-names to some devices only. Names are searched in the text as it is: a machine has few devices, and
-making mappings of the forty thousand that the file names would cost more than all its searches.
+The file is read when a name is first requested. One pass of one regular expression then checks the
+whole text, so that the first bad line of a damaged file is reported. Names are searched in the text
+itself: a machine has few devices, and a mapping of the forty thousand names would cost more than
+all searches.
 
-Source of the form: the head of the file itself, and ``lib/names-parse.c`` of pciutils.
+Sources: the head of the file itself, and ``lib/names-parse.c`` of pciutils.
 """
 
 from __future__ import annotations
@@ -22,30 +22,28 @@ from resource_objects.exceptions import DiscoveryError, InvalidInput, show
 
 __all__ = ["PATHS", "PCINames", "system_names"]
 
-#: Where distributions put it: Debian, Red Hat and Arch, others.
+#: The places of distributions: Debian; Red Hat and Arch; others.
 PATHS = ("/usr/share/misc/pci.ids", "/usr/share/hwdata/pci.ids", "/usr/share/pci.ids")
-#: Far more than there will be in it for long.
+#: Far above the size of the file, today 1.5 MB.
 _MAX_BYTES = 1 << 26
 
 _SKIP = r"[ \t]*(?:#[^\n]*)?\n"
-_NAMED = r" ++[^\n]++\n"
-_SUBSYSTEM = rf"\t\t[0-9a-f]{{4}} [0-9a-f]{{4}}{_NAMED}"
-_PRODUCT = rf"\t[0-9a-f]{{4}}{_NAMED}(?:{_SUBSYSTEM}|{_SKIP})*+"
-_VENDOR = rf"[0-9a-f]{{4}}{_NAMED}(?:{_PRODUCT}|{_SKIP})*+"
-_INTERFACE = rf"\t\t[0-9a-f]{{2}}{_NAMED}"
-_SUBCLASS = rf"\t[0-9a-f]{{2}}{_NAMED}(?:{_INTERFACE}|{_SKIP})*+"
-_CLASS = rf"C [0-9a-f]{{2}}{_NAMED}(?:{_SUBCLASS}|{_SKIP})*+"
+_NAME = r" ++[^\n]++\n"
+_SUBSYSTEM = rf"\t\t[0-9a-f]{{4}} [0-9a-f]{{4}}{_NAME}"
+_PRODUCT = rf"\t[0-9a-f]{{4}}{_NAME}(?:{_SUBSYSTEM}|{_SKIP})*+"
+_VENDOR = rf"[0-9a-f]{{4}}{_NAME}(?:{_PRODUCT}|{_SKIP})*+"
+_INTERFACE = rf"\t\t[0-9a-f]{{2}}{_NAME}"
+_SUBCLASS = rf"\t[0-9a-f]{{2}}{_NAME}(?:{_INTERFACE}|{_SKIP})*+"
+_CLASS = rf"C [0-9a-f]{{2}}{_NAME}(?:{_SUBCLASS}|{_SKIP})*+"
 _FILE = re.compile(rf"(?:{_VENDOR}|{_CLASS}|{_SKIP})*+")
-_END = re.compile(r"\n(?=[0-9a-fC])")  # before the next section
+_NEXT_SECTION = re.compile(r"\n(?=[0-9a-fC])")
 
 
 class PCINames:
     """The names in one ``pci.ids`` file.
 
-    Asking: :meth:`vendor`, :meth:`product`, :meth:`describe` for both, :meth:`class_name`. Ids are
-    lower-case hexadecimal digits, as ``lspci -n`` prints them; what the file does not name is None.
-    Cost: a first question reads and checks the file (some 10 ms for the 1.5 MB of today's), others
-    search in it.
+    Ids are lower-case hexadecimal digits, as ``lspci -n`` prints them. Cost: the first request
+    reads and checks the file (about 10 ms), others search in its text.
 
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w", suffix=".ids") as file:
@@ -54,8 +52,8 @@ class PCINames:
     ...     names = PCINames(file.name)
     ...     names.describe("10de", "2330")
     'NVIDIA Corporation GH100 [H100]'
-    >>> names.class_name("030200"), names.vendor("8086")
-    ('Display', None)
+    >>> names.vendor("10de"), names.vendor("8086")
+    ('NVIDIA Corporation', None)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -64,82 +62,60 @@ class PCINames:
         self.path = os.fsdecode(path)
 
     def vendor(self, vendor_id: str) -> str | None:
-        """Return the name of a vendor.
+        """Return the name of a vendor, None if the file does not contain it.
 
-        :raises DiscoveryError: here and in the methods below, if the file cannot be read, or a line
-            of it says something else than such a file does; ``subject`` is the file and the line
+        :raises DiscoveryError: if the file cannot be read or a line is malformed; ``subject`` is
+            the file and the line
         """
-        return self._name(self._section(vendor_id), "")
-
-    def product(self, vendor_id: str, product_id: str) -> str | None:
-        """Return the name of a product, without that of its vendor."""
-        return self._name(self._section(vendor_id), f"\t{product_id}")
-
-    def class_name(self, class_id: str) -> str | None:
-        """Return the name of a class by its code: of the subclass, or else of the class."""
-        section = self._section(f"C {class_id[:2]}")
-        return self._name(section, f"\t{class_id[2:4]}") or self._name(section, "")
+        section = self._section(vendor_id)
+        return section.partition("\n")[0].strip() or None
 
     def describe(self, vendor_id: str, product_id: str) -> str | None:
-        """Return vendor and product by name, by its id a product that has none."""
-        vendor = self.vendor(vendor_id)
-        return vendor and f"{vendor} {self.product(vendor_id, product_id) or product_id}"
+        """Return the names of vendor and product; a product without a name is its id.
 
-    # --- how it is searched ---
+        None if the file does not contain the vendor.
 
-    def _section(self, key: str) -> str:
-        """Return the lines of a vendor or class, without its key; nothing if it is not there."""
-        start = self._text.find(f"\n{key} ")
+        :raises DiscoveryError: as :meth:`vendor`
+        """
+        vendor, section = self.vendor(vendor_id), self._section(vendor_id)
+        _, _, line = section.partition(f"\n\t{product_id} ")
+        return vendor and f"{vendor} {line.partition(chr(10))[0].strip() or product_id}"
+
+    def _section(self, vendor_id: str) -> str:
+        """Return the lines of a vendor without its id, or "" if there are none."""
+        start = self._text.find(f"\n{vendor_id} ")
         if start < 0:
             return ""
-        start += 1 + len(key)
-        end = _END.search(self._text, start)
+        start += 1 + len(vendor_id)
+        end = _NEXT_SECTION.search(self._text, start)
         return self._text[start : end.end() if end else None]
-
-    def _name(self, section: str, key: str) -> str | None:
-        """Return the name on the line of a section that begins with a key."""
-        start = section.find(f"\n{key} ") + 1 if key else 0
-        if not section or (key and not start):
-            return None
-        line = section[start + len(key) : section.find("\n", start)]
-        return line.strip()
 
     @functools.cached_property
     def _text(self) -> str:
-        text = f"\n{_read(self.path)}\n"
-        found = _FILE.match(text)
-        end = found.end() if found else 0
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                text = f"\n{file.read(_MAX_BYTES + 1)}\n"
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise DiscoveryError(self.path, f"{reason}; expected a list of PCI ids") from error
+        except UnicodeDecodeError as error:
+            raise DiscoveryError(self.path, f"{error.reason}; expected text in UTF-8") from error
+        if len(text) > _MAX_BYTES + 2:
+            raise DiscoveryError(self.path, f"expected at most {_MAX_BYTES} characters")
+        match = _FILE.match(text)
+        end = match.end() if match else 0
         if end != len(text):
-            raise self._damaged(text, end)
+            line = text[end : text.find("\n", end)]
+            detail = f"got {show(line)}, expected an id, spaces and a name, in order"
+            raise DiscoveryError(f"{self.path}:{text.count(chr(10), 0, end)}", detail)
         return text
-
-    def _damaged(self, text: str, start: int) -> DiscoveryError:
-        line = text[start : text.find("\n", start)]
-        where = f"{self.path}:{text.count(chr(10), 0, start)}"
-        return DiscoveryError(
-            where, f"got {show(line)}, expected an id, spaces and a name, in order"
-        )
 
 
 def system_names(paths: Iterable[str | os.PathLike[str]] | None = None) -> PCINames | None:
-    """Return the names in the first of several files that is there (of PATHS), None if none is.
+    """Return the names in the first existing file of ``paths`` (of PATHS), None if none exists.
 
     >>> system_names(["/nowhere/pci.ids"]) is None
     True
     """
-    places = PATHS if paths is None else paths
-    return next((PCINames(path) for path in places if os.path.isfile(path)), None)
-
-
-def _read(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as file:
-            text = file.read(_MAX_BYTES + 1)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise DiscoveryError(path, f"{reason}; expected a list of PCI ids") from error
-    except UnicodeDecodeError as error:
-        raise DiscoveryError(path, f"{error.reason}; expected text in UTF-8") from error
-    if len(text) > _MAX_BYTES:
-        raise DiscoveryError(path, f"expected at most {_MAX_BYTES} characters")
-    return text
+    files = PATHS if paths is None else paths
+    return next((PCINames(path) for path in files if os.path.isfile(path)), None)

@@ -79,24 +79,9 @@ def test_a_device_has_the_name_of_its_vendor_and_its_product(names, ids, name):
     assert names.describe(*ids) == name
 
 
-@pytest.mark.parametrize(
-    ("class_id", "name"),
-    [
-        ("030200", "3D controller"),
-        ("030000", "VGA compatible controller"),
-        ("03ff00", "Display controller"),
-        ("020000", "Ethernet controller"),
-        ("ff0000", "Unassigned class"),
-        ("0b4000", None),
-    ],
-)
-def test_a_class_has_the_name_of_its_subclass_or_else_its_own(names, class_id, name):
-    assert names.class_name(class_id) == name
-
-
 def test_ids_of_vendors_and_classes_are_not_mixed_up(names):
     assert names.vendor("02") is None
-    assert names.product("10de", "0000") is None
+    assert names.describe("10de", "0000") == "NVIDIA Corporation 0000"
 
 
 def test_a_file_without_an_end_of_line_or_with_those_of_windows_is_read(tmp_path):
@@ -113,7 +98,7 @@ def test_every_name_that_is_in_a_file_is_found_and_no_other(tmp_path_factory, ve
     lines = [f"{id_}  {name}\n\t{id_}  p{name}\n" for id_, name in known.items()]
     names = written(tmp_path_factory.mktemp("ids"), "".join(lines))
     assert {id_: names.vendor(id_) for id_ in known} == known
-    assert all(names.product(id_, id_) == f"p{name}" for id_, name in known.items())
+    assert all(names.describe(id_, id_) == f"{name} p{name}" for id_, name in known.items())
     assert names.vendor("zzzz") is None
 
 
