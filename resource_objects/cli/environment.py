@@ -1,43 +1,43 @@
-"""The environment of a job: variables that tell it which part of a host is its own.
+"""The environment of a job: variables that name its allocated part of a host.
 
-:func:`job_environment` makes them of a claim and of the tree of a host; it is pure. A job starts
-with all of them; those that name nothing are empty, not unset, for a program that finds
-``CUDA_VISIBLE_DEVICES`` unset takes every GPU there is.
+:func:`job_environment` makes them from a claim and the tree of a host; it is pure. A job starts
+with all of them. A variable without values is empty and not unset, because a program that finds
+``CUDA_VISIBLE_DEVICES`` unset uses every GPU.
 
 ==================================  ================================================================
 ``CUDA_DEVICE_ORDER``               ``PCI_BUS_ID``: GPUs are numbered by address, as below
-``CUDA_VISIBLE_DEVICES``            the NVIDIA GPUs: by UUID where that is known of all, always
-                                    for MIG; else by number among all that are kept of the host
-``RESOURCE_OBJECTS_MIG``            the MIG instances without a known UUID, by commas: the GPU, and
-                                    the profile with its placement (``0:1g.10gb:4``) or the resource
-                                    class (``0:CUSTOM_MIG_1G``)
+``CUDA_VISIBLE_DEVICES``            the NVIDIA GPUs: by UUID if all UUIDs are known, always for MIG;
+                                    else by number among all GPUs of the host in the ledger
+``RESOURCE_OBJECTS_MIG``            the MIG instances without a known UUID, with commas: the GPU,
+                                    and the profile with its placement (``0:1g.10gb:4``) or the
+                                    resource class (``0:CUSTOM_MIG_1G``)
 ``ROCR_VISIBLE_DEVICES``            the AMD GPUs, in the same way
-``RESOURCE_OBJECTS_CUDA_PARTS``     of which of them it has a part: ``0:1/2``, by commas
-``RESOURCE_OBJECTS_ROCR_PARTS``     the same of AMD's
-``RESOURCE_OBJECTS_DEVICES``        addresses of all devices that it holds, GPUs or not
-``RESOURCE_OBJECTS_CPUS``           CPUs that it may run on, as the kernel lists them (``4-5,12``):
-                                    its dedicated ones, those left empty on purpose excepted, and
-                                    the shared ones of the cells where it has shared vCPUs
-``RESOURCE_OBJECTS_CELLS``          NUMA cells that it holds something of
-``RESOURCE_OBJECTS_UNITS``          names of all units that it holds here, by commas
-``RESOURCE_OBJECTS_AMOUNTS``        all that it holds here: ``VCPU=4,PGPU=1``
-``RESOURCE_OBJECTS_CONSUMER``,      who it is, the id of its claim, the host
+``RESOURCE_OBJECTS_CUDA_PARTS``     the visible GPUs of which only a part is allocated: ``0:1/2``
+``RESOURCE_OBJECTS_ROCR_PARTS``     the same for AMD
+``RESOURCE_OBJECTS_DEVICES``        addresses of all allocated devices, GPUs or not
+``RESOURCE_OBJECTS_CPUS``           the CPUs to run on, as the kernel lists them (``4-5,12``): the
+                                    dedicated ones, without those left empty on purpose, and the
+                                    shared CPUs of the cells with allocated shared vCPUs
+``RESOURCE_OBJECTS_CELLS``          NUMA cells of which something is allocated
+``RESOURCE_OBJECTS_UNITS``          names of all units allocated on this host, with commas
+``RESOURCE_OBJECTS_AMOUNTS``        all amounts allocated on this host: ``VCPU=4,PGPU=1``
+``RESOURCE_OBJECTS_CONSUMER``,      the consumer, the id of its claim, the host
 ``RESOURCE_OBJECTS_CLAIM``,
 ``RESOURCE_OBJECTS_HOST``
 ==================================  ================================================================
 
-**Which GPU is which.** A device that discovery found has an address, a vendor and a class code; a
-fact ``uuid`` of it is its UUID. A provider that somebody wrote by hand is a GPU if it has a class
-with the word ``GPU``, ``PGPU`` or ``MIG``; its address or UUID is what its name ends in, and it is
-AMD's if a trait says ``AMD`` or ``ROCM``, else NVIDIA's. GPUs are numbered by address; where none
-is known, by name, and ``gpu2`` comes before ``gpu10``.
+**GPUs.** A discovered device has an address, a vendor and a class code; its fact ``uuid`` is its
+UUID. A provider from a site file is a GPU if it has a class with the word ``GPU``, ``PGPU`` or
+``MIG``; its address or UUID is the end of its name, and it is AMD's if a trait contains ``AMD`` or
+``ROCM``, else NVIDIA's. GPUs are numbered by address; without addresses by name, where ``gpu2``
+precedes ``gpu10``.
 
-**A half** is told twice: the GPU itself is visible, or the job could not use it, and a variable of
-its own says how much of it the job may use. A MIG instance is a device to CUDA, which is visible by
-its UUID alone. An instance that exists already is a provider whose name ends in its UUID
-(:func:`~resource_objects.host.partitions.add_partition`). The UUID of another is not known
-before the instance is created: then ``CUDA_VISIBLE_DEVICES`` does not name it, so the job sees no
-GPU that is not its own, and ``RESOURCE_OBJECTS_MIG`` describes what a prologue has to create.
+**Parts.** A GPU of which a part is allocated is visible, because the job could not use it
+otherwise, and another variable has the part. A MIG instance is a device of CUDA, visible by its own
+UUID. An existing instance is a provider whose name ends in its UUID
+(:func:`~resource_objects.host.partitions.add_partition`). The UUID of any other instance is not
+known before the instance is created: ``CUDA_VISIBLE_DEVICES`` does not contain it, so the job sees
+no GPU of another job, and ``RESOURCE_OBJECTS_MIG`` describes the instance for a prologue to create.
 
 Sources: CUDA C++ Programming Guide, *CUDA Environment Variables*; NVIDIA Multi-Instance GPU User
 Guide, *Device names*; ROCm, *GPU isolation techniques*; cpuset(7), *List format*.
@@ -49,6 +49,7 @@ import dataclasses
 import itertools
 import re
 import shlex
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from fractions import Fraction
 from typing import TYPE_CHECKING
@@ -84,11 +85,11 @@ _VENDORS = {"10de": CUDA, "1002": ROCR}
 #: Class codes of devices that compute: displays (NVIDIA, AMD) and processing accelerators (AMD).
 _GPU_CODES = ("03", "12")
 _GPU_WORDS = {"PGPU", "GPU", "MIG"}
-#: What a class is not of whole GPUs by.
+#: Words in the name of a class that is not of whole GPUs.
 _PART_WORDS = {"MIG", "SLICE", "HALF", "THOUSANDTHS"}
 _AMD_WORDS = {"AMD", "ROCM"}
 _MIG = "MIG"
-#: What the name of a provider may end in. The second is MIG's of drivers before R470.
+#: The end of the name of a provider. The second is MIG's of drivers before R470.
 _UUID = re.compile(r"(MIG-GPU-[0-9a-f-]{36}/\d+/\d+|(?:MIG|GPU)-[0-9a-f-]{8,36})$", re.IGNORECASE)
 _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$", re.IGNORECASE)
 
@@ -96,15 +97,15 @@ _ADDRESS = re.compile(r"[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]$", re.IGNORE
 def job_environment(
     claim: Claim, host: Provider, assigned: Mapping[str, Amounts] | None = None
 ) -> dict[str, str]:
-    """Return the variables of a job by what it holds of one host. Pure.
+    """Return the variables of a job from its allocations on one host. Pure.
 
     Cost: linear in the providers of the host.
 
     :param host: the root of its tree, as ``ledger.provider`` returns it
-    :param assigned: as ``ledger.assigned`` returns it: it tells CPUs that were left empty on
-        purpose from those to run on; without it all are to run on
-    :raises NotFound: if the claim does not say which GPU it is about
-    :raises InvalidInput: if they are no claim and no provider
+    :param assigned: the assigned amounts, as ``ledger.assigned_amounts`` returns them: they tell
+        CPUs left empty on purpose from CPUs to run on; without them all are to run on
+    :raises NotFound: if an allocation does not determine its GPU
+    :raises InvalidInput: if they are not a claim and a provider
 
     >>> import resource_objects as ro
     >>> host = ro.Provider("lab-0", "VCPU=64")
@@ -113,29 +114,25 @@ def job_environment(
     >>> with ro.connect("memory://") as ledger:
     ...     _ = ledger.sync(host)
     ...     claim = ledger.claim("job-1", {"lab-0/gpu3": "PGPU=1", "lab-0/gpu5": "PGPU=1"})
-    >>> found = job_environment(claim, host)
-    >>> found["CUDA_VISIBLE_DEVICES"], found["ROCR_VISIBLE_DEVICES"]
+    >>> variables = job_environment(claim, host)
+    >>> variables["CUDA_VISIBLE_DEVICES"], variables["ROCR_VISIBLE_DEVICES"]
     ('3,5', '')
     """
     if not isinstance(claim, Claim):
-        raise InvalidInput(
-            "value", "claim", claim, "a Claim, as ledger.claim and ledger.held return"
-        )
+        raise InvalidInput("value", "claim", claim, "a Claim, as ledger.claim returns")
     if not isinstance(host, Provider):
         raise InvalidInput("value", "host", host, "a Provider, as ledger.provider returns")
-    known = {one.name for one in host.walk()}
-    held = [one for one in claim.allocations if one.provider in known]
-    visible, parts, mig = _visible(claim.consumer, host, held)
+    providers = {provider.name: provider for provider in host.walk()}
+    allocations = [a for a in claim.allocations if a.provider in providers]
+    cells = _cells(host, allocations)
     return {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        **{f"{name}_VISIBLE_DEVICES": ",".join(visible[name]) for name in (CUDA, ROCR)},
-        **{f"RESOURCE_OBJECTS_{name}_PARTS": ",".join(parts[name]) for name in (CUDA, ROCR)},
-        "RESOURCE_OBJECTS_MIG": ",".join(mig),
-        "RESOURCE_OBJECTS_DEVICES": ",".join(_addresses(host, held)),
-        "RESOURCE_OBJECTS_CPUS": str(CPUSet(_cpus(host, held, assigned or {}))),
-        "RESOURCE_OBJECTS_CELLS": str(CPUSet(sorted(cell.id for cell, _ in _cells(host, held)))),
-        "RESOURCE_OBJECTS_UNITS": ",".join(unit for one in held for unit in one.units),
-        "RESOURCE_OBJECTS_AMOUNTS": str(total(held)),
+        **_gpu_variables(claim.consumer, host, allocations),
+        "RESOURCE_OBJECTS_DEVICES": ",".join(_addresses(providers, allocations)),
+        "RESOURCE_OBJECTS_CPUS": str(_cpus(host, cells, allocations, assigned or {})),
+        "RESOURCE_OBJECTS_CELLS": str(CPUSet(cell.id for cell, _ in cells)),
+        "RESOURCE_OBJECTS_UNITS": ",".join(unit for a in allocations for unit in a.units),
+        "RESOURCE_OBJECTS_AMOUNTS": str(total(allocations)),
         "RESOURCE_OBJECTS_CONSUMER": claim.consumer,
         "RESOURCE_OBJECTS_CLAIM": claim.id,
         "RESOURCE_OBJECTS_HOST": host.name,
@@ -145,30 +142,31 @@ def job_environment(
 def read_environment(
     ledger: Ledger, consumer: str | Claim, *, host: str | None = None
 ) -> dict[str, str]:
-    """Return the variables of a job, of what a consumer holds now. Cost: three or four reads.
+    """Return the variables of a job from its present allocations. Cost: three or four reads.
 
-    :param consumer: its name, or the claim that was just made for it
-    :param host: a provider of the host's tree, by name or uuid; None: the only one it holds
-        something of. Of several those do not count of which it holds neither VCPUs, CPUs, memory
-        nor devices, as of a pool of disks that hosts share
-    :raises NotFound: if it holds nothing; if the host is not there; as :func:`job_environment`
-    :raises InvalidInput: if it holds something of several hosts and none is named
+    :param consumer: its name, or a claim that was just made for it
+    :param host: a provider of the host's tree, by name or uuid; None: the only host with
+        allocations. A tree without allocated VCPUs, CPUs, memory and devices, such as a pool of
+        disks, is not such a host if there is another
+    :raises NotFound: if nothing is allocated; if the host does not exist; as
+        :func:`job_environment`
+    :raises InvalidInput: if there are allocations on several hosts and none is named
     """
     claim = consumer if isinstance(consumer, Claim) else ledger.get_claim(consumer)
-    held: dict[str, list[Allocation]] = {}
     if host is None:
-        named = [one.provider for one in claim.allocations]
-        roots = {one.name: one.root for one in ledger.providers(name=named)}
-        for each in claim.allocations:
-            if each.provider in roots:
-                held.setdefault(roots[each.provider], []).append(each)
-        hosts = [name for name, some in held.items() if any(map(_is_of_host, some))] or [*held]
+        names = [allocation.provider for allocation in claim.allocations]
+        roots = {provider.name: provider.root for provider in ledger.providers(name=names)}
+        by_root: dict[str, list[Allocation]] = defaultdict(list)
+        for allocation in claim.allocations:
+            if allocation.provider in roots:
+                by_root[roots[allocation.provider]].append(allocation)
+        hosts = [root for root, items in by_root.items() if any(map(_is_of_host, items))]
+        hosts = hosts or [*by_root]
         if len(hosts) > 1:
-            raise InvalidInput(
-                "value", f"host of {claim.consumer}", None, f"one of {', '.join(hosts)}"
-            )
+            expected = f"one of {', '.join(hosts)}"
+            raise InvalidInput("value", f"host of {claim.consumer}", None, expected)
         if not hosts:
-            raise NotFound("provider", named[0] if named else claim.consumer)
+            raise NotFound("provider", names[0] if names else claim.consumer)
         host = hosts[0]
     (tree,) = ledger.trees(host)
     return job_environment(claim, tree, ledger.assigned_amounts(claim.consumer))
@@ -184,198 +182,196 @@ def export_lines(variables: Mapping[str, str]) -> str:
     return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
 
 
-def _is_of_host(one: Allocation) -> bool:
-    return one.resource_class in OF_HOST or bool(one.units) or is_device(one.resource_class)
+def _is_of_host(allocation: Allocation) -> bool:
+    name = allocation.resource_class
+    return name in OF_HOST or bool(allocation.units) or is_device(name)
 
 
-# --- GPUs ---------------------------------------------------------------------------------------
+def _amount(allocation: Allocation) -> int:
+    return sum(r.amount for r in allocation.amount.to_records(allocation.resource_class))
+
+
+# --- GPUs -----------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _GPU:
-    """One GPU of a host: who keeps it, the class of the whole, and how it is known."""
+    """One GPU: its provider, its vendor, and the resource class of the whole, if there is one."""
 
     provider: Provider
     vendor: str
-    whole: str | None
+    resource_class: str | None
     address: str | None = None
     uuid: str | None = None
 
 
-def _visible(
-    consumer: str, host: Provider, held: Iterable[Allocation]
-) -> tuple[dict[str, list[str]], dict[str, list[str]], list[str]]:
-    """Return the visible and partly visible devices by vendor, and MIG instances without UUID."""
+def _gpu_variables(
+    consumer: str, host: Provider, allocations: Iterable[Allocation]
+) -> dict[str, str]:
     gpus = _gpus(host)
-    places: dict[int, Fraction] = {}
-    instances: dict[str, list[str]] = {CUDA: [], ROCR: []}
+    providers = {provider.name: provider for provider in host.walk()}
+    parts: dict[int, Fraction] = defaultdict(Fraction)
+    instances: dict[str, list[str]] = {CUDA: [], ROCR: []}  # MIG instances by UUID
     unnamed: list[tuple[int, str]] = []
-    tree = {one.name: one for one in host.walk()}
-    for one in held:
-        provider = tree[one.provider]
-        if _MIG in one.resource_class.split("_"):
-            uuid = _uuid_of(provider.name)
-            if uuid is not None:
-                instances[CUDA].append(uuid)
-            else:
-                unnamed += [_instance(consumer, one, provider, gpus)] * _count(one)
-            continue
-        for place, part in _taken(consumer, one, provider, gpus):
-            places[place] = places.get(place, Fraction(0)) + part
-    visible: dict[str, list[str]] = {}
-    parts: dict[str, list[str]] = {}
+    for allocation in allocations:
+        provider = providers[allocation.provider]
+        if _MIG not in allocation.resource_class.split("_"):
+            for number, part in _gpu_parts(consumer, allocation, provider, gpus):
+                parts[number] += part
+        elif (uuid := _uuid(provider.name)) is not None:
+            instances[CUDA].append(uuid)
+        else:
+            instance = _unnamed_instance(consumer, allocation, provider, gpus)
+            unnamed += [instance] * _amount(allocation)
+    variables: dict[str, str] = {}
     for vendor in (CUDA, ROCR):
-        of_vendor = [place for place, gpu in enumerate(gpus) if gpu.vendor == vendor]
-        mine = [place for place in of_vendor if place in places]
-        names = _names(consumer, gpus, of_vendor, mine, instances[vendor])
-        visible[vendor] = [*names.values(), *instances[vendor]]
-        parts[vendor] = [
-            f"{name}:{places[place]}" for place, name in names.items() if places[place] < 1
-        ]
-    of_cuda = [place for place, gpu in enumerate(gpus) if gpu.vendor == CUDA]
-    called = _names(consumer, gpus, of_cuda, sorted({place for place, _ in unnamed}), [])
-    return visible, parts, sorted(f"{called[place]}:{what}" for place, what in unnamed)
+        numbers = [number for number, gpu in enumerate(gpus) if gpu.vendor == vendor]
+        used = [number for number in numbers if number in parts]
+        labels = _labels(consumer, gpus, vendor, used, instances[vendor])
+        variables[f"{vendor}_VISIBLE_DEVICES"] = ",".join([*labels.values(), *instances[vendor]])
+        variables[f"RESOURCE_OBJECTS_{vendor}_PARTS"] = ",".join(
+            f"{label}:{parts[number]}" for number, label in labels.items() if parts[number] < 1
+        )
+    labels = _labels(consumer, gpus, CUDA, sorted({number for number, _ in unnamed}), [])
+    mig = sorted(f"{labels[number]}:{profile}" for number, profile in unnamed)
+    return {**variables, "RESOURCE_OBJECTS_MIG": ",".join(mig)}
 
 
-def _instance(
-    consumer: str, one: Allocation, provider: Provider, gpus: list[_GPU]
+def _labels(
+    consumer: str, gpus: list[_GPU], vendor: str, numbers: Iterable[int], instances: list[str]
+) -> dict[int, str]:
+    """Return the names of GPUs for their driver: all by UUID, or all by number of the vendor."""
+    uuids = {number: gpus[number].uuid for number in numbers}
+    unknown = next((gpus[number] for number, uuid in uuids.items() if uuid is None), None)
+    if unknown is None:
+        return {number: uuid for number, uuid in uuids.items() if uuid is not None}
+    if instances:
+        reason = f"{unknown.provider.name}: no UUID, which is required next to MIG instances"
+        raise NotFound("device", consumer, reason)
+    of_vendor = [number for number, gpu in enumerate(gpus) if gpu.vendor == vendor]
+    without = [gpus[number] for number in of_vendor if gpus[number].address is None]
+    if 0 < len(without) < len(of_vendor):
+        reason = f"{without[0].provider.name}: no address, so GPUs cannot be numbered"
+        raise NotFound("device", consumer, reason)
+    return {number: str(of_vendor.index(number)) for number in uuids}
+
+
+def _unnamed_instance(
+    consumer: str, allocation: Allocation, provider: Provider, gpus: list[_GPU]
 ) -> tuple[int, str]:
     """Return the GPU of a MIG instance, and its profile with the placement, else its class."""
-    owners = {s.of for s in provider.shares if s.resource_class == one.resource_class}
-    places = [
-        place
-        for place, gpu in enumerate(gpus)
+    name = allocation.resource_class
+    owners = {share.of for share in provider.shares if share.resource_class == name}
+    numbers = [
+        number
+        for number, gpu in enumerate(gpus)
         if gpu.vendor == CUDA and gpu.provider.name in (owners or {provider.name})
     ]
-    if len(places) != 1:
-        raise NotFound(
-            "device", consumer, f"{one}: no UUID, and it does not say of which GPU it is"
-        )
+    if len(numbers) != 1:
+        raise NotFound("device", consumer, f"{allocation}: no UUID, and its GPU is not determined")
     placement = PLACEMENT.search(provider.name)
-    return places[0], f"{placement[1]}:{placement[2]}" if placement else one.resource_class
-
-
-def _names(
-    consumer: str, gpus: list[_GPU], of_vendor: list[int], mine: list[int], instances: list[str]
-) -> dict[int, str]:
-    """Return what each of some GPUs is called: all by UUID, or all by number."""
-    uuids = {place: uuid for place in mine if (uuid := gpus[place].uuid)}
-    if len(uuids) == len(mine):
-        return uuids
-    unknown = next(gpus[place] for place in mine if place not in uuids)
-    if instances:
-        raise NotFound(
-            "device",
-            consumer,
-            f"{unknown.provider.name}: no UUID, which stands beside those of MIG instances",
-        )
-    addressed = [gpus[place].address is not None for place in of_vendor]
-    if any(addressed) and not all(addressed):
-        lacks = of_vendor[addressed.index(False)]
-        raise NotFound(
-            "device",
-            consumer,
-            f"{gpus[lacks].provider.name}: no address, so GPUs cannot be numbered",
-        )
-    return {place: str(of_vendor.index(place)) for place in mine}
+    return numbers[0], f"{placement[1]}:{placement[2]}" if placement else name
 
 
 def _gpus(host: Provider) -> list[_GPU]:
     """Return the GPUs of a host in the order of their addresses, else of their names."""
-    sliced = {(share.of, share.of_class) for one in host.walk() for share in one.shares}
-    found = [gpu for one in host.walk() for gpu in _gpus_at(one, sliced)]
-    return sorted(found, key=lambda gpu: (gpu.address or "", natural_order(gpu.provider.name)))
+    slices = {(share.of, share.of_class) for child in host.walk() for share in child.shares}
+    gpus = [gpu for provider in host.walk() for gpu in _gpus_of(provider, slices)]
+    return sorted(gpus, key=lambda gpu: (gpu.address or "", natural_order(gpu.provider.name)))
 
 
-def _gpus_at(provider: Provider, sliced: Collection[tuple[str, str]]) -> Iterator[_GPU]:
+def _gpus_of(provider: Provider, slices: Collection[tuple[str, str]]) -> Iterator[_GPU]:
     devices = _devices(provider)
     for device in devices:
-        vendor = _VENDORS.get(device.vendor_id)
-        code = device.class_code
+        vendor, code = _VENDORS.get(device.vendor_id), device.class_code
         if vendor and device.type in (PCI, PF) and (not code or code.startswith(_GPU_CODES)):
             uuid = dict(device.facts).get("uuid")
             yield _GPU(provider, vendor, device.resource_class, device.address, uuid)
-    if devices or any(share.of != provider.name for share in provider.shares):
-        return  # a part of one
-    named = [name for name in provider.inventories.names() if _GPU_WORDS & {*name.split("_")}]
-    if not named:
+    classes = [name for name in provider.inventories.names() if _GPU_WORDS & {*name.split("_")}]
+    is_part = any(share.of != provider.name for share in provider.shares)
+    if devices or is_part or not classes:
         return
-    tied = {share.resource_class for share in provider.shares}
-    plain = [
-        name
-        for name in named
-        if name not in tied
-        and (provider.name, name) not in sliced
-        and not _PART_WORDS & {*name.split("_")}
-    ]
-    wholes = [*filter(is_device, named), *plain]
-    whole = wholes[0] if wholes else None
-    inventory = provider.inventories[whole] if whole else None
-    count = inventory.total if isinstance(inventory, IntegerInventory) else 1
+    resource_class = _class_of_whole(provider, classes, slices)
+    inventory = provider.inventories[resource_class] if resource_class else None
     words = {word for trait in provider.traits for word in trait.split("_")}
     address = _ADDRESS.search(provider.name)
-    for _ in range(count):
-        yield _GPU(
-            provider,
-            ROCR if words & _AMD_WORDS else CUDA,
-            whole,
-            address and address[0].lower(),
-            _uuid_of(provider.name),
-        )
+    gpu = _GPU(
+        provider,
+        ROCR if words & _AMD_WORDS else CUDA,
+        resource_class,
+        address and address[0].lower(),
+        _uuid(provider.name),
+    )
+    yield from [gpu] * (inventory.total if isinstance(inventory, IntegerInventory) else 1)
 
 
-def _taken(
-    consumer: str, one: Allocation, provider: Provider, gpus: list[_GPU]
+def _class_of_whole(
+    provider: Provider, classes: Iterable[str], slices: Collection[tuple[str, str]]
+) -> str | None:
+    """Return the class of whole GPUs: one of devices, else one that is neither part nor slice."""
+    partitions = {share.resource_class for share in provider.shares}
+    counted = []
+    for name in classes:
+        if is_device(name):
+            return name
+        is_slice = (provider.name, name) in slices
+        if name not in partitions and not is_slice and not _PART_WORDS & {*name.split("_")}:
+            counted.append(name)
+    return counted[0] if counted else None
+
+
+def _gpu_parts(
+    consumer: str, allocation: Allocation, provider: Provider, gpus: list[_GPU]
 ) -> Iterator[tuple[int, Fraction]]:
-    """Yield which GPUs an allocation is of, and how much of each."""
-    here = {place: gpu for place, gpu in enumerate(gpus) if gpu.provider is provider}
-    wholes = {place: gpu for place, gpu in here.items() if gpu.whole == one.resource_class}
-    amount = _count(one)
-    if wholes:
-        if one.units:
-            wholes = {place: gpu for place, gpu in wholes.items() if gpu.address in one.units}
-        elif amount < len(wholes):
-            raise NotFound("device", consumer, f"{one}, of {len(wholes)}: it does not say which")
-        yield from dict.fromkeys(wholes, Fraction(1)).items()
+    """Yield the GPUs of an allocation, and how much of each is allocated."""
+    name, amount = allocation.resource_class, _amount(allocation)
+    whole_gpus = [
+        number
+        for number, gpu in enumerate(gpus)
+        if gpu.provider is provider and gpu.resource_class == name
+    ]
+    if whole_gpus:
+        if allocation.units:
+            whole_gpus = [n for n in whole_gpus if gpus[n].address in allocation.units]
+        elif amount < len(whole_gpus):
+            reason = f"{allocation}, of {len(whole_gpus)}: the GPU is not determined"
+            raise NotFound("device", consumer, reason)
+        yield from ((number, Fraction(1)) for number in whole_gpus)
         return
     uses = [
         (share.of, share.of_class, share.factor)
         for share in provider.shares
-        if share.resource_class == one.resource_class
-    ] or [(provider.name, one.resource_class, 1)]
-    for owner, some in itertools.groupby(uses, key=lambda use: use[0]):
-        mine = [place for place, gpu in enumerate(gpus) if gpu.provider.name == owner]
-        if len(mine) != 1:
+        if share.resource_class == name
+    ] or [(provider.name, name, 1)]
+    for owner, shares in itertools.groupby(uses, key=lambda use: use[0]):
+        numbers = [number for number, gpu in enumerate(gpus) if gpu.provider.name == owner]
+        if len(numbers) != 1:
             continue
         parts = [
-            Fraction(amount * factor, of)
-            for _, slice_, factor in some
-            if (of := _all(gpus[mine[0]], slice_))
+            Fraction(amount * factor, slices)
+            for _, slice_, factor in shares
+            if (slices := _slice_count(gpus[numbers[0]], slice_))
         ]
-        if parts:  # compute slices and memory slices may differ: what leaves the least counts
-            yield mine[0], max(parts)
+        if parts:  # the parts of compute and memory slices may differ: the larger one counts
+            yield numbers[0], max(parts)
 
 
-def _all(gpu: _GPU, slice_: str) -> int:
-    """Return how many of a slice make up a GPU, 0 if that is no slice of it."""
+def _slice_count(gpu: _GPU, slice_: str) -> int:
+    """Return the number of slices in a GPU, 0 if it has no such slice."""
     provider = gpu.provider
     for share in provider.shares:
-        if (share.resource_class, share.of_class) == (gpu.whole, slice_):
+        if (share.resource_class, share.of_class) == (gpu.resource_class, slice_):
             return share.factor
-    inventory = provider.inventories[slice_] if gpu.whole is None else None
+    inventory = provider.inventories[slice_] if gpu.resource_class is None else None
     return inventory.total if isinstance(inventory, IntegerInventory) else 0
 
 
-def _count(one: Allocation) -> int:
-    return sum(record.amount for record in one.amount.to_records(one.resource_class))
+def _uuid(name: str) -> str | None:
+    match = _UUID.search(name)
+    return match[1] if match else None
 
 
-def _uuid_of(name: str) -> str | None:
-    found = _UUID.search(name)
-    return found[1] if found else None
-
-
-# --- devices, cells -----------------------------------------------------------------------------
+# --- devices, cells -------------------------------------------------------------------------------
 
 
 def _devices(provider: Provider) -> tuple[Device, ...]:
@@ -383,39 +379,45 @@ def _devices(provider: Provider) -> tuple[Device, ...]:
     return inventory.devices if isinstance(inventory, PCIInventory) else ()
 
 
-def _addresses(host: Provider, held: Iterable[Allocation]) -> list[str]:
-    """Return the addresses of the devices of which something is held, as far as that is said."""
-    found: set[str] = set()
-    tree = {one.name: one for one in host.walk()}
-    for one in held:
-        devices = _devices(tree[one.provider])
-        found.update(each.address for each in devices if each.address in one.units)
-        if len(devices) == 1 and not one.units:
-            found.add(devices[0].address)
-    return sorted(found)
+def _addresses(providers: Mapping[str, Provider], allocations: Iterable[Allocation]) -> list[str]:
+    """Return the addresses of allocated devices, as far as the allocations determine them."""
+    addresses: set[str] = set()
+    for allocation in allocations:
+        devices = _devices(providers[allocation.provider])
+        addresses.update(d.address for d in devices if d.address in allocation.units)
+        if len(devices) == 1 and not allocation.units:
+            addresses.add(devices[0].address)
+    return sorted(addresses)
 
 
-def _cells(host: Provider, held: Iterable[Allocation]) -> list[tuple[HostCell, set[str]]]:
-    """Return the cells of which something is held, each with the classes of that."""
-    classes: dict[str, set[str]] = {}
-    for one in held:
-        classes.setdefault(one.provider, set()).add(one.resource_class)
-    found = []
-    for provider in host.walk():
-        inventory = provider.inventories.get(NUMA_TOPOLOGY)
-        if provider.name in classes and isinstance(inventory, NUMATopologyInventory):
-            found += [(cell, classes[provider.name]) for cell in inventory.cells]
-    return found
+def _cells(
+    host: Provider, allocations: Iterable[Allocation]
+) -> list[tuple[HostCell, Collection[str]]]:
+    """Return the cells with allocations, each with the allocated classes."""
+    classes: dict[str, set[str]] = defaultdict(set)
+    for allocation in allocations:
+        classes[allocation.provider].add(allocation.resource_class)
+    return [
+        (cell, classes[provider.name])
+        for provider in host.walk()
+        if provider.name in classes
+        and isinstance(inventory := provider.inventories.get(NUMA_TOPOLOGY), NUMATopologyInventory)
+        for cell in inventory.cells
+    ]
 
 
-def _cpus(host: Provider, held: Iterable[Allocation], assigned: Mapping[str, Amounts]) -> list[int]:
-    held = list(held)
-    units = [unit for one in held if one.resource_class == PCPU for unit in one.units]
-    found = {cpu for unit in units if (cpu := cpu_of(unit)) is not None}
-    for cell, classes in _cells(host, held):
+def _cpus(
+    host: Provider,
+    cells: Iterable[tuple[HostCell, Collection[str]]],
+    allocations: Iterable[Allocation],
+    assigned: Mapping[str, Amounts],
+) -> CPUSet:
+    units = [unit for a in allocations if a.resource_class == PCPU for unit in a.units]
+    cpus = {cpu for unit in units if (cpu := cpu_of(unit)) is not None}
+    for cell, classes in cells:
         if VCPU in classes:
-            found.update(cell.shared)
+            cpus.update(cell.shared)
     for name, amount in assigned.get(host.name, Amounts()).by_name():
         if name == NUMA_TOPOLOGY.name and isinstance(amount, NUMATopologyAmount):
-            found.difference_update(cpu for placed in amount.placed for cpu in placed.idle)
-    return sorted(found)
+            cpus.difference_update(cpu for placed in amount.placed for cpu in placed.idle)
+    return CPUSet(cpus)

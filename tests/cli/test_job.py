@@ -97,7 +97,7 @@ def test_a_claim_whose_devices_cannot_be_told_is_taken_back(lab, ledger):
     ledger.sync(ro.Provider("counted", "PGPU=4"))
     done = lab("claim", "job-1", "PGPU=3", "--at", "counted", "--env")
     assert (done.status, done.out) == (1, "")
-    assert "does not say which" in done.err
+    assert "GPU is not determined" in done.err
     assert holders(ledger) == []
 
 
@@ -121,7 +121,7 @@ def test_a_claim_that_stays_although_its_environment_is_unknown_is_reported(lab,
     assert claimed.startswith(
         "resource-objects: claimed all the same: job-1 holds PGPU=3 of counted"
     )
-    assert "does not say which" in why
+    assert "GPU is not determined" in why
     assert holders(ledger) == ["job-1"]
 
 
@@ -577,7 +577,7 @@ def test_nothing_runs_whose_devices_cannot_be_told(start, ledger, tmp_path):
     child = start("PGPU=3", "--at", "counted", "--", "touch", str(made))
     _, err = child.communicate(timeout=60)
     assert child.returncode == 1
-    assert "does not say which" in err
+    assert "GPU is not determined" in err
     assert not made.exists()
     assert holders(ledger) == []
 
