@@ -31,7 +31,6 @@ from resource_objects.resources.pci import (
     PlacedDevice,
     devices,
 )
-from resource_objects.resources.pci.usage import only
 from resource_objects.testing.refusals import raises_code
 from tests.host.views import pending_devices
 from tests.support.lengths import some
@@ -507,7 +506,7 @@ def test_when_something_else_fails_devices_stay_as_they_were(
 
     kind = type(compute_node.inventories["MEMORY_MB"])
     monkeypatch.setattr(kind, "apply", fail)
-    for back in (taken[PCI], only(given_amount(taken[PCI]), ["0000:5e:00.0"])):
+    for back in (taken[PCI], given_amount(taken[PCI]).with_only(["0000:5e:00.0"])):
         with pytest.raises(RuntimeError):
             compute_node.inventories.consume(ro.Amounts({PCI: -back, "MEMORY_MB": 1}))
         assert compute_node == before and live == before.inventories[PCI]

@@ -79,7 +79,7 @@ def told(views: LocatedViews, root: int) -> dict[str, Any]:
     for kind, view in views.of_host(root).items():
         inventory: Any = view.inventory
         own = inventory.states() if isinstance(inventory, PCIInventory) else inventory.room
-        shelf = inventory._shelf.free if isinstance(inventory, PCIInventory) else ()
+        shelf = inventory._index.free if isinstance(inventory, PCIInventory) else ()
         found[kind] = (
             (view.host, view.parts, view.shape.classes),
             (view.shape.positions, view.shape.generations),
@@ -212,7 +212,7 @@ def test_a_kind_makes_of_parts_what_it_makes_of_them_anew(
 def state_of(inventory: Any) -> Any:
     """Return what decisions read of an inventory."""
     if isinstance(inventory, PCIInventory):
-        shelf = inventory._shelf
+        shelf = inventory._index
         return [tuple(free) for free in shelf.free], shelf.uses
     said = [name for name in CellState.__slots__ if name != "choices"]
     return [tuple(getattr(cell, name) for name in said) for cell in inventory._states]

@@ -130,7 +130,7 @@ from resource_objects.resources.pci.device import (
     listed,
     parse_address,
 )
-from resource_objects.resources.pci.device_groups import Devices
+from resource_objects.resources.pci.device_index import DeviceIndex
 from resource_objects.resources.pci.inventory import PCIInventory
 
 __all__ = [
@@ -255,7 +255,7 @@ def load_pci_devices(
             skipped.append(Finding(row.address, "skipped", reason))
             continue
         stored[row.address] = row, device
-    devices = Devices([device for _, device in stored.values()], usage)
+    devices = DeviceIndex([device for _, device in stored.values()], usage)
     return NovaDevices(
         tuple(devices.devices.values()),
         tuple(usage),
@@ -348,11 +348,11 @@ def _tagged(
     return tagged, ""
 
 
-def _contradictions(row: _Row, device: Device, devices: Devices) -> Iterator[str]:
+def _contradictions(row: _Row, device: Device, devices: DeviceIndex) -> Iterator[str]:
     """Yield the contradictions between the status of a row and the other rows."""
     status, consumer = row.status, row.consumer.instance_uuid
     if status in _HELD:
-        relatives = [device.parent, *devices.parts_of(row.address)]
+        relatives = [device.parent, *sorted(devices.functions.get(row.address, ()))]
         allocated = [address for address in relatives if address in devices.uses]
         if allocated:
             yield f"{status}, expected not: {allocated[0]} is allocated too"
@@ -395,7 +395,7 @@ def dump_pci_devices(
     if not isinstance(devices, NovaDevices):
         raise InvalidInventory("devices", devices, "NovaDevices")
     omitted = optional_names(leave_out, ("spent",))
-    states = Devices(devices.devices, devices.usage)
+    states = DeviceIndex(devices.devices, devices.usage)
     rows = []
     for device in devices.devices:
         rest = devices.rows.get(device.address, {})
@@ -490,11 +490,11 @@ def device_pools(inventory: PCIInventory, *, per_device: bool = False) -> tuple[
     [('2330', 2)]
     """
     pools: list[DevicePool] = []
-    for device, owner, free in inventory.free_groups():
-        if per_device and owner is None:
-            pools += [_device_pool(device, address, 1) for address in free]
+    for group, free in inventory.free_groups():
+        if per_device and group.card is None:
+            pools += [_device_pool(group.device, address, 1) for address in free]
         elif free:
-            pools.append(_device_pool(device, owner, len(free)))
+            pools.append(_device_pool(group.device, group.card, len(free)))
     return tuple(sorted(pools, key=lambda pool: len(pool.tags)))
 
 

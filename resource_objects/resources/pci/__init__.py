@@ -1,17 +1,15 @@
-"""The PCI kind: devices, each with an identity. Pure: no I/O.
+"""The kind of PCI devices, each with an identity. Pure: no I/O.
 
-=================  ================================================================================
-``device``         Device, DeviceUse: what there is, and what is taken of it
-``amount``         PCIAmount, DeviceRequest, DeviceSpec, :func:`devices`: what is asked
-``text``           the text form of requests
-``device_groups``  devices as decisions read them: groups of which only the address differs
-``fit``            the decision: which devices, by flow; or the reasons
-``affinity``       which host cells devices need
-``usage``          assigned amounts: checked, taken, given back; devices that come, go and change
-``storage``        how devices are kept by providers, and read again (D2, D3)
-``inventory``      PCIInventory: who could have which
-``resource``       PCIResource and ``DEVICES``
-=================  ================================================================================
+================  =================================================================================
+``device``        Device, DeviceUse; addresses; devices that are retained by a discovery
+``amount``        PCIAmount, DeviceRequest, DeviceSpec, :func:`devices`, and their text form
+``device_index``  devices by groups that differ in their addresses alone
+``fit``           the decision: which devices meet an amount, or the reasons of a refusal
+``affinity``      the constraints of devices on the choice of host cells
+``storage``       devices and amounts as they are stored by providers (D2, D3)
+``inventory``     PCIInventory
+``resource``      PCIResource, ``DEVICES``, and relaxations
+================  =================================================================================
 """
 
 from __future__ import annotations

@@ -1,171 +1,152 @@
-"""What devices need of the host cells that are chosen for what is beside them."""
+"""The constraints that devices put on the choice of host cells."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Mapping
 
 from resource_objects.resources.budget import DECISION, Budget
 from resource_objects.resources.context import CellMap, ChosenCells
 from resource_objects.resources.pci.amount import PCIAmount
 from resource_objects.resources.pci.device import SOCKET
-from resource_objects.resources.pci.device_groups import DeviceGroups
+from resource_objects.resources.pci.device_index import DeviceIndex
 from resource_objects.resources.pci.fit import (
-    DeviceDemand,
     DeviceProblem,
-    Flow,
+    affinity_tiers,
+    build_problem,
     demands_of,
-    divide,
-    lay,
-    relaxed,
-    rings,
+    solve,
 )
 
 
 class RequestedDevices:
-    """Devices that are asked for, as an
-    :class:`~resource_objects.resources.context.AffinityConstraint`.
+    """The :class:`~resource_objects.resources.context.AffinityConstraint` of requested devices.
 
-    It is monotone: every policy allows more devices the more cells are chosen.
+    It is monotone: each affinity policy allows more devices if more host cells are chosen.
+    ``counts`` is the number of matching free devices of each host cell.
     """
 
     def __init__(
         self,
-        shelf: DeviceGroups,
+        index: DeviceIndex,
         amount: PCIAmount,
         cells: CellMap,
-        within: Collection[str] | None = None,
+        allowed: Collection[str] | None = None,
     ) -> None:
-        self._shelf = shelf
+        self._index = index
         self._cells = cells
-        self._within = within
-        self._asked = demands_of(shelf, amount)
+        self._allowed = allowed
+        self._requested = demands_of(index, amount)
         self._budget = Budget(DECISION)
-        self._met: dict[frozenset[int], bool] = {}
-        laid = lay(shelf, self._asked, None, within)
-        self._free, self._demands = laid.free, laid.demands
-        #: how many devices that would do are at each host cell
-        self.counts: Mapping[int, int] = self._counted()
-
-    def _counted(self) -> dict[int, int]:
+        self._results: dict[frozenset[int], bool] = {}
+        problem = build_problem(index, self._requested, None, allowed)
+        self._free, self._demands = problem.free, problem.demands
         counts: Counter[int] = Counter()
-        for group, some in self._free.items():
-            node = self._shelf.groups[group].node
-            if node is not None and some:
-                counts[node] += len(some)
-        return dict(counts)
+        for group, addresses in self._free.items():
+            node = index.groups[group].node
+            if node is not None and addresses:
+                counts[node] += len(addresses)
+        self.counts: Mapping[int, int] = dict(counts)
 
     def is_met(self, cells: Collection[int]) -> bool:
-        """Return whether all requests can be met at once, were just these host cells chosen.
+        """Return whether all requests can be met at once with just these host cells chosen.
 
-        :raises SearchLimitReached: if the budget ran out before it was known
+        :raises SearchLimitReached: if the budget ended before the answer was known
         """
         chosen = frozenset(cells)
-        if chosen not in self._met:
-            self._met[chosen] = divide(self._problem(chosen), self._budget) is not None
-        return self._met[chosen]
+        if chosen not in self._results:
+            self._results[chosen] = solve(self._problem(chosen), self._budget) is not None
+        return self._results[chosen]
 
     def extensions(self, cells: Collection[int]) -> frozenset[int]:
-        """Return the host cells of which at least one has to be chosen too.
+        """Return host cells of which at least one has to be chosen in addition.
 
-        Requests that are short together need a device that these cells do not allow.
+        Demands that lack devices together need a device that these cells do not allow.
         """
         chosen = frozenset(cells)
         problem = self._problem(chosen)
         every = frozenset(range(len(self._demands)))
-        opening = [self._gains(problem, some) for some in relaxed(problem).short() or [every]]
-        return min((frozenset(gains) - chosen for gains in opening), key=len)
+        gains = [self._gains(problem, short) for short in problem.max_flow().short_demands()]
+        gains = gains or [self._gains(problem, every)]
+        return min((frozenset(by_cell) - chosen for by_cell in gains), key=len)
 
     def needed(self, cells: Collection[int], among: Collection[int]) -> int:
-        """Return how many host cells it takes at least beside these, which are not enough.
+        """Return a lower bound on the number of host cells needed in addition to these.
 
-        As if every cell brought all that it could to those who are short. More than there are:
-        no number will do.
+        It assumes that each cell adds all of its devices to the demands that lack some. A result
+        larger than ``among`` means that no number suffices.
         """
         problem = self._problem(frozenset(cells))
-        flow = relaxed(problem)
-        return max((self._least(problem, flow, some, among) for some in flow.short()), default=1)
-
-    def _least(
-        self, problem: DeviceProblem, flow: Flow, short: Collection[int], among: Collection[int]
-    ) -> int:
-        lacking = sum(flow.missing[number] for number in short)
-        gains = self._gains(problem, short)
-        for count, gain in enumerate(sorted((gains.get(c, 0) for c in among), reverse=True), 1):
-            lacking -= gain
-            if lacking <= 0:
-                return count
-        return len(among) + 1
+        flow = problem.max_flow()
+        bounds = [1]
+        for short in flow.short_demands():
+            missing, by_cell = sum(flow.missing[n] for n in short), self._gains(problem, short)
+            count = 0
+            for gain in sorted((by_cell.get(cell, 0) for cell in among), reverse=True):
+                if missing <= 0:
+                    break
+                missing, count = missing - gain, count + 1
+            bounds.append(count if missing <= 0 else len(among) + 1)
+        return max(bounds)
 
     def _gains(self, problem: DeviceProblem, short: Collection[int]) -> Counter[int]:
+        """Return how many devices each further host cell would add to some demands."""
+        sockets = self._cells.sockets
         gains: Counter[int] = Counter()
-        for group, some in self._free.items():
+        for group, addresses in self._free.items():
+            node = self._index.groups[group].node
+            if node is None or not addresses:
+                continue
             cells: set[int] = set()
             for number in short:
                 demand = self._demands[number]
-                if group in demand.serving and group not in problem.may[number]:
-                    cells.update(self._opening(demand, group))
-            gains.update(dict.fromkeys(cells, len(some)))
+                if group not in demand.groups or group in problem.choices[number]:
+                    continue
+                cells |= {node} & sockets.keys()
+                if demand.wanted.affinity == SOCKET:
+                    cells |= _same_socket(self._cells, node)
+            gains.update(dict.fromkeys(cells, len(addresses)))
         return gains
 
-    def _opening(self, demand: DeviceDemand, group: int) -> Iterator[int]:
-        """Yield the host cells that would let a demand have a group that is too far as yet."""
-        node, sockets = self._shelf.groups[group].node, self._cells.sockets
-        if node is None or not self._free[group]:
-            return
-        if node in sockets:
-            yield node
-        if demand.wanted.affinity == SOCKET and sockets.get(node) is not None:
-            yield from (cell for cell, socket in sockets.items() if socket == sockets[node])
-
     def symmetry_key(self, cell: int) -> Hashable:
-        """Return what host cells have in common that can stand for each other."""
-        groups = [
-            (*self._demands_served(group), len(some), self._relatives(group))
-            for group, some in self._free.items()
-            if some and self._shelf.groups[group].node == cell
-        ]
-        counts = Counter(groups)
+        """Return a value that is equal for host cells that are interchangeable."""
+        counts = Counter(
+            (self._users(group), len(addresses), self._family_key(group))
+            for group, addresses in self._free.items()
+            if addresses and self._index.groups[group].node == cell
+        )
         by_socket = any(demand.wanted.affinity == SOCKET for demand in self._demands)
-        socket = self._cells.sockets.get(cell) if by_socket else None
-        return frozenset(counts.items()), socket
+        return frozenset(counts.items()), self._cells.sockets.get(cell) if by_socket else None
 
-    def _demands_served(self, group: int) -> tuple[int, ...]:
-        return tuple(n for n, demand in enumerate(self._demands) if group in demand.serving)
+    def _users(self, group: int) -> tuple[int, ...]:
+        return tuple(n for n, demand in enumerate(self._demands) if group in demand.groups)
 
-    def _relatives(self, group: int) -> Hashable:
-        """Return what a group excludes and is excluded by, for groups that are alike."""
-        shelf = self._shelf
-        whole = shelf.whole.get(group, group)
-        family = [whole, *shelf.parts.get(whole, ())]
-        if len(family) == 1:
+    def _family_key(self, group: int) -> Hashable:
+        """Return what distinguishes the groups that a group excludes or is excluded by."""
+        index = self._index
+        whole = index.whole.get(group, group)
+        own = index.groups[group].node
+
+        def location(number: int) -> int:
+            node = index.groups[number].node
+            return -2 if node == own else -1 if node is None else node
+
+        if whole not in index.parts:
             return ()
         return tuple(
             sorted(
-                (
-                    self._demands_served(n),
-                    len(self._free.get(n, ())),
-                    n == group,
-                    n == whole,
-                    self._beside(n, group),
-                )
-                for n in family
+                (self._users(n), len(self._free.get(n, ())), n == group, n == whole, location(n))
+                for n in (whole, *index.parts[whole])
             )
         )
 
-    def _beside(self, group: int, other: int) -> int:
-        """Return where a group is, as seen from another: at the same host cell, or at which."""
-        node = self._shelf.groups[group].node
-        if node == self._shelf.groups[other].node:
-            return -2
-        return -1 if node is None else node
-
     def _problem(self, chosen: frozenset[int]) -> DeviceProblem:
-        return lay(self._shelf, self._asked, ChosenCells(self._cells, chosen), self._within)
+        cells = ChosenCells(self._cells, chosen)
+        return build_problem(self._index, self._requested, cells, self._allowed)
 
 
 class AssignedDevices:
-    """Devices that are chosen already, as a condition on host cells."""
+    """The affinity constraint of assigned devices; ``counts`` is their number by host cell."""
 
     def __init__(self, amount: PCIAmount, cells: CellMap) -> None:
         self._cells = cells
@@ -180,22 +161,30 @@ class AssignedDevices:
         return not self._far(cells)
 
     def extensions(self, cells: Collection[int]) -> frozenset[int]:
-        """Return the host cells of which at least one has to be chosen too."""
-        sockets = self._cells.sockets
+        """Return host cells of which at least one has to be chosen in addition."""
         for affinity, node in self._far(cells):
             if node is None:
-                return frozenset()
-            beside = affinity == SOCKET and sockets.get(node) is not None
-            found = {cell for cell in sockets if beside and sockets[cell] == sockets[node]}
-            return frozenset(found | ({node} & set(sockets))) - frozenset(cells)
+                break
+            near = {node} & self._cells.sockets.keys()
+            if affinity == SOCKET:
+                near |= _same_socket(self._cells, node)
+            return frozenset(near) - frozenset(cells)
         return frozenset()
 
     def symmetry_key(self, cell: int) -> Hashable:
-        """Return what host cells have in common that can stand for each other."""
-        here = frozenset(affinity for affinity, node in self._needs if node == cell)
-        return here or None, self._cells.sockets.get(cell), cell if here else None
+        """Return a value that is equal for host cells that are interchangeable."""
+        affinities = frozenset(affinity for affinity, node in self._needs if node == cell)
+        return affinities or None, self._cells.sockets.get(cell), cell if affinities else None
 
     def _far(self, cells: Collection[int]) -> list[tuple[str, int | None]]:
-        where = ChosenCells(self._cells, frozenset(cells))
-        far = [n for n in self._needs if rings(n[0], where)(n[1]) is None]
+        chosen = ChosenCells(self._cells, frozenset(cells))
+        far = [need for need in self._needs if affinity_tiers(need[0], chosen)(need[1]) is None]
         return sorted(far, key=lambda need: (need[0], -1 if need[1] is None else need[1]))
+
+
+def _same_socket(cells: CellMap, node: int) -> set[int]:
+    """Return the host cells in the socket of a cell, none if its socket is not known."""
+    socket = cells.sockets.get(node)
+    if socket is None:
+        return set()
+    return {cell for cell, other in cells.sockets.items() if other == socket}

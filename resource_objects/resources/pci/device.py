@@ -10,7 +10,8 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from resource_objects import base, fields, names
@@ -240,6 +241,41 @@ class DeviceUse(base.ResourceObject, frozen=True):
         if self.gone and not self.is_held:
             raise _invalid_device(
                 f"state of {self.address}", self.state, "claimed or allocated, of a removed device"
+            )
+
+
+def check_devices(devices: Sequence[Device], usage: Sequence[DeviceUse]) -> None:
+    """Raise unless devices and their use agree.
+
+    :raises InvalidInput: for a repeated address; for a function split off a device that cannot be
+        split, unless one of the two is removed or spent; for a use without its device; for a
+        physical function that is allocated together with a function split off it
+    """
+    for what, addresses in (
+        ("address", [device.address for device in devices]),
+        ("address of a device in use", [use.address for use in usage]),
+    ):
+        repeated = sorted(at for at, count in Counter(addresses).items() if count > 1)
+        if repeated:
+            raise InvalidInput("repetition", what, repeated, "each device once")
+    known = {device.address: device for device in devices}
+    for use in usage:
+        if use.address not in known:
+            raise _invalid_device("device in use", use.address, "one of these devices")
+    withdrawn = {use.address for use in usage if use.state == SPENT or use.gone}
+    for device in devices:
+        whole = known.get(device.parent or "")
+        if whole is None or whole.type == PF or withdrawn & {device.address, whole.address}:
+            continue
+        raise _invalid_device(f"parent of {device.address}, {whole.address}", whole.type, PF)
+    allocated = {use.address for use in usage if use.is_held}
+    for address in sorted(allocated):
+        parent = known[address].parent
+        if parent in allocated:
+            raise _invalid_device(
+                f"allocated functions of {parent}",
+                address,
+                "one of the two: they exclude each other",
             )
 
 

@@ -1,4 +1,16 @@
-"""The decision: which devices meet an amount, all or nothing. Pure; the inputs do not change."""
+"""The decision: which devices meet an amount, all or nothing. Pure: no argument changes.
+
+1. :func:`demands_of`: each request becomes a demand for a number of devices of some groups
+   (:mod:`.device_index`).
+2. :func:`build_problem` ranks the groups of each demand by their free devices. A limit becomes a
+   demand too, for devices that stay free.
+3. :func:`solve` lets each demand use its best groups. If one is short, :class:`MaxFlow` exchanges
+   devices between demands. Only physical functions that are requested both whole and in parts need
+   a search.
+4. :func:`match_requests` assigns the devices to requests. It depends on these devices alone, so a
+   ledger, which stores only the devices, can repeat it.
+5. :func:`explain` returns the reasons of a refusal.
+"""
 
 from __future__ import annotations
 
@@ -6,448 +18,414 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-from resource_objects import exceptions
-from resource_objects.exceptions import CapacityException
+from resource_objects.exceptions import CapacityException, ForeignAmount, SearchLimitReached
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.backtracking import Solution, solutions
 from resource_objects.resources.budget import DECISION, Budget
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.pci.amount import DeviceRequest, DeviceSpec, PCIAmount, PlacedDevice
 from resource_objects.resources.pci.device import LEGACY, PF, PREFERRED, REQUIRED, SOCKET, Device
-from resource_objects.resources.pci.device_groups import Bound, DeviceGroups, Devices
+from resource_objects.resources.pci.device_index import DeviceIndex, DeviceLimit
+
+#: The resource that a reason names if its request names no class.
+ANY_CLASS = "DEVICES"
+#: The number of a demand for devices that a limit keeps free.
+_STAYS_FREE = -1
+#: What such a demand allows: devices next to any host cell.
+_ANYWHERE = DeviceRequest([DeviceSpec()], affinity=PREFERRED)
+#: One step of the budget is a flow of this many edges.
+_EDGES_OF_A_STEP = 256
+#: The distance of a device whose distance is not known: larger than any distance.
+_FAR = 1 << 32
 
 
-def place(
-    shelf: Devices, amount: PCIAmount, where: ChosenCells | None, within: Collection[str] | None
+class DeviceDemand(NamedTuple):
+    """A number of devices of some groups, for one request."""
+
+    request: int  #: the number of the request in the amount
+    wanted: DeviceRequest
+    needed: int
+    groups: tuple[int, ...]  #: groups whose devices match, at any distance
+
+
+class DeviceProblem(NamedTuple):
+    """Demands on the groups of an index; groups are by number."""
+
+    devices: DeviceIndex
+    demands: Sequence[DeviceDemand]
+    free: Mapping[int, Sequence[str]]  #: devices that may be allocated, by group
+    choices: Sequence[Sequence[int]]  #: the groups of each demand, the best first
+    allowed: Collection[str] | None  #: addresses that may be used, None for all
+
+    @property
+    def counts(self) -> list[int]:
+        """The number of devices that each demand needs."""
+        return [demand.needed for demand in self.demands]
+
+    def max_flow(self) -> MaxFlow:
+        """Return the demands met as far as possible, as if no device excluded another."""
+        capacity = {group: len(addresses) for group, addresses in self.free.items()}
+        return MaxFlow(self.counts, self.choices, capacity)
+
+    def free_and_allowed(self, group: int) -> Sequence[str]:
+        """Return the free devices of a group, including those that a limit keeps free."""
+        free = self.devices.free[group]
+        return free if self.allowed is None else [at for at in free if at in self.allowed]
+
+
+#: The number of devices that each demand uses, by group.
+DeviceChoice: TypeAlias = Sequence[dict[int, int]]
+
+
+def assign_devices(
+    index: DeviceIndex,
+    amount: PCIAmount,
+    cells: ChosenCells | None,
+    allowed: Collection[str] | None,
 ) -> PCIAmount:
     """Return the amount, assigned.
 
-    :param within: addresses that may be used, None for all
+    :param cells: the host cells, and the chosen ones; None if affinity has no meaning
+    :param allowed: addresses that may be used, None for all
     :raises CapacityException: if it cannot be met
-    :raises SearchLimitReached: if the budget ran out before it was known
+    :raises SearchLimitReached: if the budget ended before the answer was known
     """
-    if names_addresses(amount):
-        shelf = (
-            shelf.apart()
-        )  # who asks for one by its address may not be given another of its kind
-    demands = demands_of(shelf, amount)
-    problem = lay(shelf, demands, where, within)
-    given = divide(problem)
-    if given is None:
-        raise CapacityException(reasons(problem, where))
-    chosen = _chosen(shelf, problem, given)
+    if amount.has_addresses:
+        index = index.per_device()  # a device named by a request is not any device of its group
+    problem = build_problem(index, demands_of(index, amount), cells, allowed)
+    choice = solve(problem)
+    if choice is None:
+        raise CapacityException(explain(problem, cells))
+    counts: dict[int, int] = {}
+    for demand, groups in zip(problem.demands, choice, strict=True):
+        if demand.request != _STAYS_FREE:
+            for group, count in groups.items():
+                counts[group] = counts.get(group, 0) + count
+    chosen: list[str] = []
+    for group, count in counts.items():
+        chosen += problem.free[group][:count]
+    devices = [index.devices[address] for address in sorted(chosen)]
     if len(amount.requests) == 1:
-        return with_devices(shelf, amount, ((0, device) for device in chosen))
-    return with_devices(shelf, amount, assigned(shelf, amount, chosen, where))
+        return with_devices(index, amount, [(0, device) for device in devices])
+    return with_devices(index, amount, match_requests(index, amount, devices, cells))
 
 
 def may_meet_all(
-    shelf: Devices, requested: Iterable[tuple[PCIAmount, Collection[str], int]]
+    index: DeviceIndex, requested: Iterable[tuple[PCIAmount, Collection[str], int]]
 ) -> bool:
     """Return False if several amounts cannot be met at once, wherever their host cells are.
 
-    :param requested: each amount, the addresses that it may use, and how many times it is requested
+    :param requested: each amount, the addresses that it may use, and how often it is requested
     """
-    shelf = shelf.apart()
+    index = index.per_device()
     demands: list[DeviceDemand] = []
-    within: list[Collection[str]] = []
+    allowed: list[Collection[str]] = []
     for amount, addresses, count in requested:
-        for demand in demands_of(shelf, amount):
+        for demand in demands_of(index, amount):
             demands.append(demand._replace(needed=demand.needed * count))
-            within.append(addresses)
-    problem = lay(shelf, demands, None)
-    may = [list(groups) for groups in problem.may]
-    for number, addresses in enumerate(within):  # devices that a limit leaves free come after these
-        may[number] = [group for group in may[number] if problem.free[group][0] in addresses]
+            allowed.append(addresses)
+    problem = build_problem(index, demands, None)
+    choices = list(problem.choices)
+    for number, addresses in enumerate(allowed):  # demands of limits come after these
+        choices[number] = [n for n in choices[number] if problem.free[n][0] in addresses]
     try:
-        return divide(problem._replace(may=may)) is not None
-    except exceptions.SearchLimitReached:
+        return solve(problem._replace(choices=choices)) is not None
+    except SearchLimitReached:
         return True
 
 
-def names_addresses(amount: PCIAmount) -> bool:
-    """Return whether an amount asks for a device by its address."""
-    return any(spec.address for request in amount.requests for spec in request.specs)
-
-
-def _chosen(shelf: Devices, problem: DeviceProblem, given: Given) -> list[Device]:
-    """Return the devices that are taken, by address: of each group the first ones."""
-    counts: dict[int, int] = {}
-    for demand, has in zip(problem.demands, given, strict=True):
-        for group, count in has.items() if demand.request != _NOBODY else ():
-            counts[group] = counts.get(group, 0) + count
-    found: list[str] = []
-    for group, count in counts.items():
-        found += problem.free[group][:count]
-    return [shelf.devices[address] for address in sorted(found)]
-
-
-def assigned(
-    shelf: Devices, amount: PCIAmount, chosen: Sequence[Device], where: ChosenCells | None
+def match_requests(
+    index: DeviceIndex, amount: PCIAmount, devices: Sequence[Device], cells: ChosenCells | None
 ) -> list[tuple[int, Device]]:
-    """Return which request has which of the chosen devices.
+    """Return which request of an amount each device is assigned to.
 
-    It follows from the amount, the devices and the host cells alone, whatever else is on the shelf
-    or taken of it: a ledger that keeps which devices somebody has can tell it again.
+    The result depends on the amount, the devices and the host cells alone, not on other devices.
 
-    :param chosen: by address, as many as the amount asks for
+    :param devices: ascending by address, as many as the amount requests
     :raises ForeignAmount: if they do not meet it
     """
-    if names_addresses(amount):
-        shelf = Devices(chosen, (), apart=True)
-    groups = [shelf.group_of[device.address] for device in chosen]
-    demands = demands_of(shelf, amount)
+    if amount.has_addresses:
+        index = DeviceIndex(devices, (), per_device=True)
+    groups = [index.group_of[device.address] for device in devices]
+    demands = demands_of(index, amount)
     counts = [demand.needed for demand in demands]
-    may = [_in_order(shelf, demand, groups, where) for demand in demands]
-    flow = Flow(counts, may, dict.fromkeys(range(len(chosen)), 1))
-    if not flow.is_complete or sum(counts) != len(chosen):
-        shown = [device.address for device in chosen]
-        raise exceptions.ForeignAmount("devices", shown, f"what {amount.unassigned()} takes")
-    found = [
+    choices: list[list[int]] = []
+    for demand in demands:
+        tier_of = affinity_tiers(demand.wanted.affinity, cells)
+        keys = {
+            group: (tier, index.groups[group].cost)
+            for group in set(groups).intersection(demand.groups)
+            if (tier := tier_of(index.groups[group].node)) is not None
+        }
+        places = [place for place, group in enumerate(groups) if group in keys]
+        choices.append(sorted(places, key=lambda place: keys[groups[place]]))
+    flow = MaxFlow(counts, choices, dict.fromkeys(range(len(devices)), 1))
+    if not flow.is_complete or sum(counts) != len(devices):
+        raise ForeignAmount(
+            "devices",
+            [device.address for device in devices],
+            f"devices that meet {amount.unassigned()}",
+        )
+    pairs = [
         (demand.request, place)
-        for demand, has in zip(demands, flow.given, strict=True)
-        for place in has
+        for demand, places in zip(demands, flow.used, strict=True)
+        for place in places
     ]
-    return [(request, chosen[place]) for request, place in sorted(found)]
-
-
-def _in_order(
-    shelf: Devices, demand: DeviceDemand, groups: Sequence[int], where: ChosenCells | None
-) -> list[int]:
-    """Return the places of the devices that a demand may have, the nearest and plainest first.
-
-    :param groups: the group of each device
-    """
-    far = rings(demand.wanted.affinity, where)
-    keys = {
-        group: (distance, shelf.groups[group].cost)
-        for group in set(groups).intersection(demand.serving)
-        if (distance := far(shelf.groups[group].node)) is not None
-    }
-    places = [place for place, group in enumerate(groups) if group in keys]
-    return sorted(places, key=lambda place: keys[groups[place]])
+    return [(request, devices[place]) for request, place in sorted(pairs)]
 
 
 def with_devices(
-    shelf: Devices, amount: PCIAmount, ours: Iterable[tuple[int, Device]]
+    index: DeviceIndex, amount: PCIAmount, devices: Iterable[tuple[int, Device]]
 ) -> PCIAmount:
-    """Return an amount that says which devices it has, by request."""
-    placed = (
+    """Return an amount assigned to devices, each with the number of its request."""
+    placed = [
         PlacedDevice._construct(
             request=request,
             address=device.address,
             resource_class=device.resource_class,
             numa_node=device.numa_node,
-            parts=shelf.parts_of(device.address) if device.type == PF else (),
+            parts=index.functions_of(device) if device.type == PF else (),
         )
-        for request, device in ours
-    )
+        for request, device in devices
+    ]
     return amount._evolve(placed=tuple(placed), gives_back=False)
 
 
-# --- an amount laid over device groups ------------------------------------------------------------
+# --- demands on device groups ---------------------------------------------------------------------
 
 
-class DeviceDemand(NamedTuple):
-    """What one request needs of the shelf."""
-
-    request: int  #: its place in the amount
-    wanted: DeviceRequest
-    needed: int  #: how many devices
-    serving: tuple[int, ...]  #: groups of which it may have some, wherever they are
-
-
-#: In the place of a request: devices that a limit leaves free are demanded by nobody.
-_NOBODY = -1
-#: How near they have to be.
-_ANYWHERE = DeviceRequest([DeviceSpec()], affinity=PREFERRED)
-
-
-class DeviceProblem(NamedTuple):
-    """Demands laid over a shelf; groups are by their number."""
-
-    shelf: DeviceGroups
-    demands: Sequence[DeviceDemand]
-    free: Mapping[int, Sequence[Any]]  #: devices that may be had, by group
-    may: Sequence[Sequence[int]]  #: the groups of each demand, the best first
-    within: Collection[str] | None = None  #: addresses that may be used, None for all
-
-    @property
-    def counts(self) -> list[int]:
-        """How many devices each demand asks for."""
-        return [demand.needed for demand in self.demands]
-
-
-def demands_of(shelf: DeviceGroups, amount: PCIAmount) -> list[DeviceDemand]:
-    """Return the demands of an amount: one for each request, or each provider that it names."""
-    found: list[DeviceDemand] = []
-    for place, request in enumerate(amount.requests):
+def demands_of(index: DeviceIndex, amount: PCIAmount) -> list[DeviceDemand]:
+    """Return the demands of an amount: one for each request, or for each provider it names."""
+    demands: list[DeviceDemand] = []
+    for number, request in enumerate(amount.requests):
         if not request.providers:
-            found.append(DeviceDemand(place, request, request.count, shelf.serving(request)))
+            groups = index.groups_matching(request, None)
+            demands.append(DeviceDemand(number, request, request.count, groups))
             continue
         for provider, count in sorted(Counter(request.providers).items()):
-            found.append(DeviceDemand(place, request, count, shelf.serving(request, provider)))
-    return found
+            groups = index.groups_matching(request, provider)
+            demands.append(DeviceDemand(number, request, count, groups))
+    return demands
 
 
-def lay(
-    shelf: DeviceGroups,
+def build_problem(
+    index: DeviceIndex,
     demands: Sequence[DeviceDemand],
-    where: ChosenCells | None,
-    within: Collection[str] | None = None,
+    cells: ChosenCells | None,
+    allowed: Collection[str] | None = None,
 ) -> DeviceProblem:
-    """Return demands laid over a shelf; what a limit leaves free of it is demanded too, last.
+    """Return the problem of demands under the limits on devices.
 
-    :param where: the host cells there are, and those that are chosen; None if nobody asks for any
-    :param within: addresses that may be used, None for all
+    Where a limit allows no device, its devices are left out. Else the devices that have to stay
+    free are a demand after the others, which uses the devices that are of least use to them.
+
+    :param cells: the host cells, and the chosen ones; None if affinity has no meaning
+    :param allowed: addresses that may be used, None for all
     """
-    bounds = shelf.bounds()
-    if bounds:
-        return _lay_bounded(shelf, demands, where, within, bounds)
-    return _lay(shelf, demands, where, within, within)
+    limits = index.limits()
+    if not limits:
+        return _problem(index, demands, cells, allowed, allowed)
+    free = {address for addresses in index.free for address in addresses}
+    usable = free if allowed is None else free.intersection(allowed)
+    under_limits = list(demands)
+    for limit in limits:
+        if not limit.remaining:
+            usable = usable - limit.free
+        elif limit.remaining < len(limit.free) and not usable.isdisjoint(limit.free):
+            groups = [n for n, own in enumerate(index.free) if not limit.free.isdisjoint(own)]
+            spare = len(limit.free) - limit.remaining
+            under_limits.append(DeviceDemand(_STAYS_FREE, _ANYWHERE, spare, tuple(groups)))
+    return _problem(index, under_limits, cells, usable, allowed)
 
 
-def _lay_bounded(
-    shelf: DeviceGroups,
+def _problem(
+    index: DeviceIndex,
     demands: Sequence[DeviceDemand],
-    where: ChosenCells | None,
-    within: Collection[str] | None,
-    bounds: Sequence[Bound],
-) -> DeviceProblem:
-    """Return demands laid over a shelf under limits.
-
-    Where none of some devices may be taken they are not there; else nobody demands so many of them
-    as have to stay free, and so has those that are of least use to the others.
-    """
-    every = {address for some in shelf.free for address in some}
-    usable = every if within is None else every.intersection(within)
-    found = list(demands)
-    for bound in bounds:
-        if bound.most <= 0:
-            usable = usable - bound.free
-        elif bound.most < len(bound.free) and not usable.isdisjoint(bound.free):
-            groups = [n for n, free in enumerate(shelf.free) if not bound.free.isdisjoint(free)]
-            spare = len(bound.free) - bound.most  # so many have to stay free, whichever
-            found.append(DeviceDemand(_NOBODY, _ANYWHERE, spare, tuple(groups)))
-    return _lay(shelf, found, where, usable, within)
-
-
-def _lay(
-    shelf: DeviceGroups,
-    demands: Sequence[DeviceDemand],
-    where: ChosenCells | None,
+    cells: ChosenCells | None,
     usable: Collection[str] | None,
-    within: Collection[str] | None,
+    allowed: Collection[str] | None,
 ) -> DeviceProblem:
-    wanted = {group for demand in demands for group in demand.serving}
-    free: dict[int, Sequence[Any]] = {group: shelf.free[group] for group in wanted}
-    if usable is not None:
-        free = {
-            group: [address for address in some if address in usable]
-            for group, some in free.items()
-        }
-    may = [_ranked(shelf, demand, free, where) for demand in demands]
-    return DeviceProblem(shelf, demands, free, may, within)
+    free: dict[int, Sequence[str]] = {}
+    for demand in demands:
+        for group in demand.groups:
+            if group not in free:
+                every = index.free[group]
+                free[group] = every if usable is None else [at for at in every if at in usable]
+    choices = [_rank_groups(index, demand, free, cells) for demand in demands]
+    return DeviceProblem(index, demands, free, choices, allowed)
 
 
-def _ranked(
-    shelf: DeviceGroups,
+def _rank_groups(
+    index: DeviceIndex,
     demand: DeviceDemand,
-    free: Mapping[int, Sequence[Any]],
-    where: ChosenCells | None,
+    free: Mapping[int, Sequence[str]],
+    cells: ChosenCells | None,
 ) -> list[int]:
-    """Return the groups of a demand that have a device near enough, the best first.
+    """Return the groups with devices that are near enough, the best first.
 
-    By ring and distance (:mod:`.near`), then plain devices before those with tags, then those that
-    break no physical function that is whole, then the group with the fewest that will do, else the
-    one with the most, so that the fewest functions are broken; then by address.
+    The order is: affinity tier and distance; plain devices before devices with tags; devices that
+    split no unsplit card; the group with the fewest devices that suffice, else the group with the
+    most, so that the fewest cards are split; the address.
     """
-    far = rings(demand.wanted.affinity, where)
-    keyed: list[tuple[Any, ...]] = []
-    for group in demand.serving:
-        some = free[group]
-        if not some:
+    tier_of = None if cells is None else affinity_tiers(demand.wanted.affinity, cells)
+    ranked: list[tuple[Any, ...]] = []
+    for number in demand.groups:
+        addresses = free[number]
+        if not addresses:
             continue
-        distance = far(shelf.groups[group].node)
-        if distance is not None:
-            cost = shelf.groups[group].cost
-            keyed.append(
-                (distance, cost, *_breaks(shelf, group, len(some), demand.needed), some[0], group)
-            )
-    if len(keyed) > 1:
-        keyed.sort()
-    return [key[-1] for key in keyed]
+        group = index.groups[number]
+        tier = (0, 0) if tier_of is None else tier_of(group.node)
+        if tier is None:
+            continue
+        split = 0, 0, 0
+        if number in index.parts:  # an unsplit card: with the fewest functions first
+            split = 1, 0, sum(len(index.free[part]) for part in index.parts[number])
+        elif number in index.whole and index.free[index.whole[number]]:
+            count = len(addresses)
+            split = (1, 0, count) if count >= demand.needed else (1, 1, -count)
+        ranked.append((tier, group.cost, *split, addresses[0], number))
+    if len(ranked) > 1:
+        ranked.sort()
+    return [key[-1] for key in ranked]
 
 
-def _breaks(shelf: DeviceGroups, group: int, count: int, wanted: int) -> tuple[int, int, int]:
-    """Return what it breaks to take devices of a group, to sort by."""
-    whole = shelf.whole.get(group)
-    if whole is not None:
-        if not shelf.free[whole]:
-            return 0, 0, 0
-        return (1, 0, count) if count >= wanted else (1, 1, -count)
-    parts = shelf.parts.get(group)
-    if parts is None:
-        return 0, 0, 0
-    return 1, 0, sum(len(shelf.free[part]) for part in parts)
+# --- the assignment of groups to demands ----------------------------------------------------------
 
 
-# --- which demand has what where functions exclude each other -------------------------------------
+def solve(problem: DeviceProblem, budget: Budget | None = None) -> DeviceChoice | None:
+    """Return how many devices of which group each demand uses, None if it is impossible.
 
+    A physical function and the functions split off it exclude each other. Where no demand could use
+    a function whole while another could use parts of it, this is a flow: polynomial. Where both are
+    requested, it is hard in general (which functions stay whole is a packing). It is decided
+    exactly within a budget:
 
-#: A way is looked at by a flow, which costs as many steps as it has so many edges.
-_EDGES_OF_A_STEP = 256
+    1. Each demand in turn uses its best groups. That mostly suffices.
+    2. The flow that ignores exclusions is a necessary condition.
+    3. A function that the flow uses both whole and in parts is decided: in parts first, so that few
+       functions are allocated whole. Of functions with one symmetry key the first are used whole.
+       So the number of cases is polynomial for any fixed number of kinds of functions.
 
-#: What each demand has, by group.
-Given = Sequence[dict[int, int]]
-
-
-def divide(problem: DeviceProblem, budget: Budget | None = None) -> Given | None:
-    """Return how many of which group each demand has, None if they cannot be met at once.
-
-    A physical function and those split off it exclude each other. Where no request could have a
-    function whole while another could have parts of it, that does not matter, and this is a flow
-    (:class:`Flow`): polynomial. Where both are asked for, it is hard in general (which functions
-    stay whole is a packing), and decided exactly within a budget:
-
-    1. every demand in turn takes its best; that mostly does;
-    2. else demands are met as if nothing excluded anything, which is necessary: if that is
-       impossible, the answer is no;
-    3. a function that is taken whole and in parts is decided, parts first, so that few are given
-       away whole. Functions with one symmetry key stand for each other: of these the first ones
-       are taken whole. So there are as many ways as counts by kind of function: polynomial for any
-       fixed number of kinds.
-
-    :raises SearchLimitReached: if the budget ran out before it was known
+    :raises SearchLimitReached: if the budget ended before the answer was known
     """
-    found = _best_first(problem)
-    if found is not None:
-        return found
-    conflicts = list(_conflicts(problem))
-    if not conflicts:
-        flow = relaxed(problem)
-        return flow.given if flow.is_complete else None
-    return _exactly(problem, conflicts, budget or Budget(DECISION))
+    choice = _best_groups(problem)
+    if choice is not None:
+        return choice
+    usable = {group for groups in problem.choices for group in groups}
+    conflicts = [
+        group
+        for group, parts in problem.devices.parts.items()
+        if group in usable and not usable.isdisjoint(parts)
+    ]
+    if conflicts:
+        return _search(problem, conflicts, budget or Budget(DECISION))
+    flow = problem.max_flow()
+    return flow.used if flow.is_complete else None
 
 
-def relaxed(problem: DeviceProblem) -> Flow:
-    """Return demands met as far as possible, as if no device excluded another."""
-    capacity = {group: len(some) for group, some in problem.free.items()}
-    return Flow(problem.counts, problem.may, capacity)
-
-
-def _best_first(problem: DeviceProblem) -> Given | None:
-    """Let every demand in turn take its best; None if one is left short."""
-    whole, parts = problem.shelf.whole, problem.shelf.parts
-    taken: dict[int, int] = {}
-    given: list[dict[int, int]] = []
-    for demand, may in zip(problem.demands, problem.may, strict=True):
+def _best_groups(problem: DeviceProblem) -> DeviceChoice | None:
+    """Return the choice in which each demand in turn uses its best groups, None if one is short."""
+    whole, parts = problem.devices.whole, problem.devices.parts
+    used: dict[int, int] = {}
+    choice: list[dict[int, int]] = []
+    for demand, groups in zip(problem.demands, problem.choices, strict=True):
         missing = demand.needed
-        has: dict[int, int] = {}
-        for group in may:
-            count = min(missing, len(problem.free[group]) - taken.get(group, 0))
-            if count <= 0 or taken.get(whole.get(group, -1)):
-                continue  # none is left, or the function that it was split off is taken whole
-            if any(taken.get(part) for part in parts.get(group, ())):
+        own: dict[int, int] = {}
+        for group in groups:
+            count = min(missing, len(problem.free[group]) - used.get(group, 0))
+            if count <= 0 or used.get(whole.get(group, -1)):
+                continue  # no device is left, or the card is used whole
+            if group in parts and any(used.get(part) for part in parts[group]):
                 continue
-            has[group] = count
-            taken[group] = taken.get(group, 0) + count
+            own[group] = count
+            used[group] = used.get(group, 0) + count
             missing -= count
             if not missing:
                 break
         if missing:
             return None
-        given.append(has)
-    return given
+        choice.append(own)
+    return choice
 
 
-def _conflicts(problem: DeviceProblem) -> Iterator[int]:
-    """Yield the functions that may be had whole by one demand and in parts by another."""
-    wanted = {group for may in problem.may for group in may}
-    for group, parts in problem.shelf.parts.items():
-        if group in wanted and any(part in wanted for part in parts):
-            yield group
-
-
-#: Functions that are taken whole alone, and those that are taken in parts alone.
+#: The groups that are only used whole, and those that are only used in parts.
 _Decided: TypeAlias = tuple[frozenset[int], frozenset[int]]
 
 
-def _exactly(problem: DeviceProblem, conflicts: Sequence[int], budget: Budget) -> Given | None:
-    shelf = problem.shelf
+def _search(
+    problem: DeviceProblem, conflicts: Sequence[int], budget: Budget
+) -> DeviceChoice | None:
+    index = problem.devices
+    free = {group: len(addresses) for group, addresses in problem.free.items()}
+
+    def group_key(number: int) -> tuple[Hashable, ...]:
+        users = tuple(n for n, groups in enumerate(problem.choices) if number in groups)
+        return free.get(number, 0), users
+
     alike: dict[Hashable, list[int]] = {}
     for group in conflicts:
-        alike.setdefault(_kind(problem, group), []).append(group)
-    mates = {group: same for same in alike.values() for group in same}
-    free = {group: len(some) for group, some in problem.free.items()}
+        symmetry_key = group_key(group), tuple(sorted(map(group_key, index.parts[group])))
+        alike.setdefault(symmetry_key, []).append(group)
+    mates = {group: groups for groups in alike.values() for group in groups}
 
-    def following(decided: _Decided) -> Iterator[_Decided | Solution[Given]]:
+    def expand(decided: _Decided) -> Iterator[_Decided | Solution[DeviceChoice]]:
         whole, split = decided
         capacity = {**free, **dict.fromkeys(split, 0)}
-        capacity.update((part, 0) for group in whole for part in shelf.parts[group])
-        flow = Flow(problem.counts, problem.may, capacity)
+        capacity.update((part, 0) for group in whole for part in index.parts[group])
+        flow = MaxFlow(problem.counts, problem.choices, capacity)
         if not flow.is_complete:
-            return  # as if the others excluded nothing: what does not fit so never does
-        taken = {group for has in flow.given for group in has}
-        both = [g for g in conflicts if g in taken and taken.intersection(shelf.parts[g])]
+            return  # impossible even if the undecided groups exclude nothing
+        used = {group for groups in flow.used for group in groups}
+        both = [n for n in conflicts if n in used and not used.isdisjoint(index.parts[n])]
         if not both:
-            yield Solution(flow.given)
+            yield Solution(flow.used)
             return
-        open_ = [g for g in mates[both[0]] if g not in whole and g not in split]
-        yield whole, split.union(open_)  # parts first, so that few are given away whole
-        yield whole | {open_[0]}, split
+        undecided = [n for n in mates[both[0]] if n not in whole and n not in split]
+        yield whole, split.union(undecided)
+        yield whole | {undecided[0]}, split
 
-    each = 1 + sum(map(len, problem.may)) // _EDGES_OF_A_STEP
+    cost = 1 + sum(map(len, problem.choices)) // _EDGES_OF_A_STEP
     start = frozenset[int](), frozenset[int]()
-    return next(solutions(start, following, budget, cost=each), None)
+    return next(solutions(start, expand, budget, cost=cost), None)
 
 
-def _kind(problem: DeviceProblem, group: int) -> Hashable:
-    """Return what functions have in common that can stand for each other."""
-    shelf = problem.shelf
+class MaxFlow:
+    """A maximum flow of devices from groups to demands.
 
-    def seen(number: int) -> tuple[Hashable, ...]:
-        served = tuple(n for n, may in enumerate(problem.may) if number in may)
-        return (len(problem.free.get(number, ())), served)
+    Each demand first uses its best groups. Then devices are moved along the shortest chain of
+    demands that can use other groups (Ford and Fulkerson; Edmonds and Karp).
 
-    return (seen(group), tuple(sorted(map(seen, shelf.parts[group]))))
+    ``used[d][g]`` is how many devices of group ``g`` demand ``d`` uses, ``missing[d]`` how many it
+    lacks.
 
-
-# --- demands met from groups, polynomial and complete ---------------------------------------------
-
-
-class Flow:
-    """Demands met from groups, as far as that is possible.
-
-    A demand asks for a number of devices, each of any of some groups; a group has a number of them.
-    Where taking the best first does not do, devices are passed on along the shortest chain of
-    demands that can do with others (Ford and Fulkerson; Edmonds and Karp).
-
-    ``given[d][g]`` is how many of group ``g`` demand ``d`` has.
-
-    >>> Flow([1, 3], [[0, 1], [1]], {0: 1, 1: 3}).given
+    >>> MaxFlow([1, 3], [[0, 1], [1]], {0: 1, 1: 3}).used
     [{0: 1}, {1: 3}]
-    >>> Flow([1, 3], [[1, 0], [1]], {0: 1, 1: 3}).given    # the first has to take what is left
+    >>> MaxFlow([1, 3], [[1, 0], [1]], {0: 1, 1: 3}).used  # the first demand gives way
     [{0: 1}, {1: 3}]
     """
 
     def __init__(
-        self, counts: Sequence[int], may: Sequence[Sequence[int]], capacity: Mapping[int, int]
+        self, counts: Sequence[int], choices: Sequence[Sequence[int]], capacity: Mapping[int, int]
     ) -> None:
-        """Meet demands.
+        """Find a maximum flow.
 
-        :param counts: how many each asks for
-        :param may: the groups of each, the best first
-        :param capacity: how many there are of each group
+        :param counts: the number of devices that each demand needs
+        :param choices: the groups of each demand, the best first
+        :param capacity: the number of devices of each group
         """
-        self._may = may
+        self._choices = choices
         self._spare = dict(capacity)
-        self._holders: dict[int, set[int]] = defaultdict(set)  #: demands, by group
-        self.given: list[dict[int, int]] = [{} for _ in counts]
+        self._users: dict[int, set[int]] = defaultdict(set)  #: demands, by group
+        self.used: list[dict[int, int]] = [{} for _ in counts]
         self.missing = list(counts)
-        for demand in range(len(counts)):
-            self._take_first(demand)
-            while self.missing[demand] and self._pass_on(demand):
+        for demand, groups in enumerate(choices):
+            for group in groups:
+                count = min(self.missing[demand], self._spare.get(group, 0))
+                if count > 0:
+                    self._move(demand, group, count)
+                    self._spare[group] -= count
+                    self.missing[demand] -= count
+            while self.missing[demand] and self._augment(demand):
                 pass
 
     @property
@@ -455,106 +433,96 @@ class Flow:
         """Whether every demand is met."""
         return not any(self.missing)
 
-    def _take_first(self, demand: int) -> None:
-        for group in self._may[demand]:
-            if not self.missing[demand]:
-                return
-            count = min(self.missing[demand], self._spare.get(group, 0))
-            if count > 0:
-                self._move(demand, group, count)
-                self._spare[group] -= count
-                self.missing[demand] -= count
+    def short_demands(self) -> list[frozenset[int]]:
+        """Return sets of demands that lack devices together: only further groups could help.
 
-    def _pass_on(self, start: int) -> bool:
-        """Let others do with something else, along a shortest chain; return whether they can."""
-        came: dict[int, tuple[int, int]] = {}  # demand: (the one before it, the group it gives up)
+        There is one for each demand that is not met: it, and the demands that use the groups that
+        it could use (a violator of Hall's condition).
+        """
+        sets: list[frozenset[int]] = []
+        for start, missing in enumerate(self.missing):
+            if not missing:
+                continue
+            reached, waiting = {start}, [start]
+            while waiting:
+                for group in self._choices[waiting.pop()]:
+                    waiting += self._users[group] - reached
+                    reached |= self._users[group]
+            sets.append(frozenset(reached))
+        return sets
+
+    def _augment(self, start: int) -> bool:
+        """Move devices along a shortest chain to a group with a spare device; False if none."""
+        came: dict[int, tuple[int, int]] = {}  # demand: (the demand before it, the group it frees)
         seen: set[int] = set()
         waiting = deque([start])
         while waiting:
             demand = waiting.popleft()
-            for group in self._may[demand]:
+            for group in self._choices[demand]:
                 if group in seen:
                     continue
                 if self._spare.get(group, 0) > 0:
-                    self._along(start, demand, group, came)
+                    self._move_along(start, demand, group, came)
                     return True
                 seen.add(group)
-                for other in sorted(self._holders[group]):  # a set has no order to rely on
-                    if other != start and other not in came:
-                        came[other] = demand, group
-                        waiting.append(other)
+                for user in sorted(self._users[group]):  # a set has no order to rely on
+                    if user != start and user not in came:
+                        came[user] = demand, group
+                        waiting.append(user)
         return False
 
-    def _along(
+    def _move_along(
         self, start: int, demand: int, group: int, came: Mapping[int, tuple[int, int]]
     ) -> None:
         count, at = min(self.missing[start], self._spare[group]), demand
         while at != start:
-            before, given_up = came[at]
-            count, at = min(count, self.given[at][given_up]), before
+            before, freed = came[at]
+            count, at = min(count, self.used[at][freed]), before
         self._spare[group] -= count
         self.missing[start] -= count
         self._move(demand, group, count)
         while demand != start:
-            before, given_up = came[demand]
-            self._move(demand, given_up, -count)
-            self._move(before, given_up, count)
+            before, freed = came[demand]
+            self._move(demand, freed, -count)
+            self._move(before, freed, count)
             demand = before
 
     def _move(self, demand: int, group: int, count: int) -> None:
-        has = self.given[demand]
-        has[group] = has.get(group, 0) + count
-        if has[group]:
-            self._holders[group].add(demand)
+        used = self.used[demand]
+        used[group] = used.get(group, 0) + count
+        if used[group]:
+            self._users[group].add(demand)
         else:
-            del has[group]
-            self._holders[group].discard(demand)
-
-    def short(self) -> list[frozenset[int]]:
-        """Return sets of demands that are short together: only more for one of them could help.
-
-        One for each that is not met: itself, and those who have what it could use (a violator of
-        Hall's condition); none if all are met.
-        """
-        return [self._beside(demand) for demand, count in enumerate(self.missing) if count]
-
-    def _beside(self, start: int) -> frozenset[int]:
-        found = {start}
-        waiting = [start]
-        while waiting:
-            for group in self._may[waiting.pop()]:
-                waiting += self._holders[group] - found
-                found |= self._holders[group]
-        return frozenset(found)
+            del used[group]
+            self._users[group].discard(demand)
 
 
-# --- how near devices are to host cells -----------------------------------------------------------
+# --- affinity -------------------------------------------------------------------------------------
 
 
-#: A device that is nowhere near: farther than any distance.
-_FAR = 1 << 32
-
-
-def rings(
-    affinity: str, where: ChosenCells | None
+def affinity_tiers(
+    affinity: str, cells: ChosenCells | None
 ) -> Callable[[int | None], tuple[int, int] | None]:
-    """Return what says how far a device of a node is: (ring, distance), None for too far.
+    """Return a function from a device's node to (tier, distance), None if it is too far.
 
     ================  ==============================================================================
     ``required``      devices of the chosen host cells alone
-    ``legacy``        these, then devices of which the firmware does not say where they are
-    ``preferred``     these, then devices of which it does not say, then any, the nearest first
+    ``legacy``        these, then devices whose node the firmware does not report
+    ``preferred``     these, then devices of unknown node, then any device, the nearest first
     ``socket``        these, then devices of other cells in the same sockets; if the socket of any
                       host cell is not known, these alone
     ================  ==============================================================================
 
-    Where no cells are asked for, any device will do. A wider ring is only used for what the
-    narrower ones do not have, device by device. Source: Nova's ``hw:pci_numa_affinity_policy``,
-    which widens for a whole request at once.
+    Without host cells every device is near enough. A device of a farther tier is only used if the
+    nearer tiers lack devices, device by device. Source: Nova's ``hw:pci_numa_affinity_policy``,
+    which goes to the next tier for a whole request at once.
     """
-    if where is None:
+    if cells is None:
         return lambda node: (0, 0)
-    chosen = where.ids
+    chosen, table = cells.ids, cells.cells.distances
+
+    def distance(node: int | None) -> int:
+        return min((table.get(cell, {}).get(node, _FAR) for cell in chosen), default=_FAR)  # type: ignore[arg-type]  # None is in no table
 
     def required(node: int | None) -> tuple[int, int] | None:
         return (0, 0) if node in chosen else None
@@ -563,153 +531,145 @@ def rings(
         return (1, 0) if node is None else required(node)
 
     def preferred(node: int | None) -> tuple[int, int]:
-        return legacy(node) or (2, _distance(where, node))
+        return legacy(node) or (2, distance(node))
 
     def socket(node: int | None) -> tuple[int, int] | None:
-        beside = node is not None and where.cells.sockets.get(node) in where.sockets
-        return required(node) or ((1, _distance(where, node)) if beside else None)
+        is_near = node is not None and cells.cells.sockets.get(node) in cells.sockets
+        return required(node) or ((1, distance(node)) if is_near else None)
 
-    found: Mapping[str, Callable[[int | None], tuple[int, int] | None]] = {
+    by_name: Mapping[str, Callable[[int | None], tuple[int, int] | None]] = {
         REQUIRED: required,
         LEGACY: legacy,
         PREFERRED: preferred,
         SOCKET: socket,
     }
-    return found[affinity]
+    return by_name[affinity]
 
 
-def _distance(where: ChosenCells, node: int | None) -> int:
-    """Return the distance from the nearest chosen cell."""
-    table = where.cells.distances
-    return min((table.get(cell, {}).get(node, _FAR) for cell in where.ids), default=_FAR)  # type: ignore[arg-type]  # None is in no table
+# --- reasons --------------------------------------------------------------------------------------
 
 
-# --- why devices cannot be had --------------------------------------------------------------------
+def explain(problem: DeviceProblem, cells: ChosenCells | None) -> tuple[Reason, ...]:
+    """Return the reasons why an amount cannot be met.
 
-
-#: What the reasons are about, where requests do not say a class.
-ANY_CLASS = "DEVICES"
-
-
-def reasons(problem: DeviceProblem, where: ChosenCells | None) -> tuple[Reason, ...]:
-    """Return what stands against an amount that cannot be met."""
-    asked = [demand for demand in problem.demands if demand.request != _NOBODY]
-    found = [reason for demand in asked for reason in _alone(problem, demand, where)]
-    found = found or list(_beyond_limits(problem, asked))
-    if found:
-        return tuple(dict.fromkeys(found))
-    flow = relaxed(problem)
-    requested = sum(demand.needed for demand in asked)
-    most = requested - sum(flow.missing) - flow.is_complete
-    at_once = Reason(Rule.AT_ONCE, requested, most, 0, ANY_CLASS)
-    return (at_once, *_limits_between(problem, asked, where))
-
-
-def _limits_between(
-    problem: DeviceProblem, asked: Sequence[DeviceDemand], where: ChosenCells | None
-) -> Iterator[Reason]:
-    """Yield the limits without which requests could have their devices at once, if that is so.
-
-    Those of what one of them could have, or would use up with a function that it has whole.
+    First those of requests that cannot be met individually, then the limits on devices that
+    requests have no alternative to. Else the requests cannot be met at once.
     """
-    shelf = problem.shelf
-    bounds = [one for one in shelf.bounds() if not one.is_shared]
-    if not bounds:
+    demands = [demand for demand in problem.demands if demand.request != _STAYS_FREE]
+    reasons = [reason for demand in demands for reason in _explain_demand(problem, demand, cells)]
+    if not reasons:
+        for limit in problem.devices.limits():
+            needed = sum(
+                demand.needed
+                for demand in demands
+                if all(limit.free.issuperset(problem.free_and_allowed(n)) for n in demand.groups)
+            )
+            reasons += _beyond(limit, needed)
+    if reasons:
+        return tuple(dict.fromkeys(reasons))
+    flow = problem.max_flow()
+    needed = sum(demand.needed for demand in demands)
+    met = needed - sum(flow.missing) - flow.is_complete
+    combined = Reason(Rule.AT_ONCE, needed, met, 0, ANY_CLASS)
+    return (combined, *_explain_by_limits(problem, demands, cells))
+
+
+def _beyond(limit: DeviceLimit, needed: int, unit: str | None = None) -> list[Reason]:
+    if needed <= limit.remaining:
+        return []
+    name = limit.resource_class
+    return [Reason(Rule.LIMIT, needed, limit.limit, limit.used, name, unit=unit)]
+
+
+def _explain_by_limits(
+    problem: DeviceProblem, demands: Sequence[DeviceDemand], cells: ChosenCells | None
+) -> Iterator[Reason]:
+    """Yield the limits without which the demands could be met at once, if they could.
+
+    A limit counts for a demand that could use its devices, or use them up with a whole function.
+    """
+    index = problem.devices
+    limits = [limit for limit in index.limits() if not limit.is_shared]
+    if not limits:
         return
     try:
-        unlimited = divide(_lay(shelf, asked, where, problem.within, problem.within))
-    except exceptions.SearchLimitReached:  # nobody knows; what is told already is true
+        if solve(_problem(index, demands, cells, problem.allowed, problem.allowed)) is None:
+            return
+    except SearchLimitReached:  # unknown; the reason that is reported already is true
         return
-    if unlimited is None:
-        return
-    for bound in bounds:
-        wanted = sum(_wanted(problem, demand, bound) for demand in asked)
-        needed = min(wanted, len(bound.free))
-        if needed > max(0, bound.most):
-            yield Reason(Rule.LIMIT, needed, bound.limit, bound.used, bound.resource_class)
+    for limit in limits:
+        needed = 0
+        for demand in demands:
+            free = [problem.free_and_allowed(group) for group in demand.groups]
+            if any(not limit.free.isdisjoint(addresses) for addresses in free):
+                needed += demand.needed
+            else:
+                parts = [part for group in demand.groups for part in index.parts.get(group, ())]
+                needed += sum(limit.count_free(problem.free_and_allowed(n)) for n in parts)
+        yield from _beyond(limit, min(needed, len(limit.free)))
 
 
-def _wanted(problem: DeviceProblem, demand: DeviceDemand, bound: Bound) -> int:
-    shelf = problem.shelf
-    if any(not bound.free.isdisjoint(_free(problem, group)) for group in demand.serving):
-        return demand.needed
-    parts = (part for group in demand.serving for part in shelf.parts.get(group, ()))
-    return sum(bound.open_of(_free(problem, part)) for part in parts)
-
-
-def _beyond_limits(problem: DeviceProblem, asked: Iterable[DeviceDemand]) -> Iterator[Reason]:
-    """Yield limits on devices of which requests that can do with no others ask for too many."""
-    for bound in problem.shelf.bounds():
-        needed = sum(
-            demand.needed
-            for demand in asked
-            if all(bound.free.issuperset(_free(problem, group)) for group in demand.serving)
-        )
-        if needed > max(0, bound.most):
-            yield Reason(Rule.LIMIT, needed, bound.limit, bound.used, bound.resource_class)
-
-
-def _alone(
-    problem: DeviceProblem, demand: DeviceDemand, where: ChosenCells | None
+def _explain_demand(
+    problem: DeviceProblem, demand: DeviceDemand, cells: ChosenCells | None
 ) -> Iterator[Reason]:
-    """Yield what stands against one request, if it were alone."""
+    """Yield the reasons why one demand cannot be met individually."""
+    index, needed = problem.devices, demand.needed
     name = demand.wanted.resource_class or ANY_CLASS
-    kind: str | None = demand.wanted.kinds
-    kind = None if kind == name else kind
-    shelf = problem.shelf
-    if not any(map(shelf.size, demand.serving)):
-        yield Reason(Rule.NO_INVENTORY, demand.needed, 0, 0, name, unit=kind)
+    kinds: str | None = demand.wanted.kinds
+    kinds = None if kinds == name else kinds
+    if not any(map(index.size, demand.groups)):
+        yield Reason(Rule.NO_INVENTORY, needed, 0, 0, name, unit=kinds)
         return
-    free = [one for group in demand.serving for one in _free(problem, group)]
-    tight = [(bound, bound.open_of(free)) for bound in shelf.bounds()]
-    tight = [(bound, some) for bound, some in tight if some > max(0, bound.most)]
-    left = len(free) - sum(some - max(0, bound.most) for bound, some in tight)
-    if left < demand.needed:
-        limits = [(bound, some) for bound, some in tight if not bound.is_shared]
-        every = shelf.usable(demand.serving, problem.within)
-        if limits:
-            lost = sum(some - max(0, bound.most) for bound, some in tight if bound.is_shared)
-            yield from _limits(problem, demand, limits, (every - lost, every - len(free)), kind)
-        else:
-            yield Reason(Rule.CAPACITY, demand.needed, every, every - left, name, unit=kind)
+    free = [at for group in demand.groups for at in problem.free_and_allowed(group)]
+    tight: list[tuple[DeviceLimit, int]] = []  # with the number of free devices under the limit
+    for limit in index.limits():
+        count = limit.count_free(free)
+        if count > limit.remaining:
+            tight.append((limit, count))
+    available = len(free) - sum(count - limit.remaining for limit, count in tight)
+    if available < needed:
+        usable = index.count_usable(demand.groups, problem.allowed)
+        own = [(limit, count) for limit, count in tight if not limit.is_shared]
+        if not own:
+            yield Reason(Rule.CAPACITY, needed, usable, usable - available, name, unit=kinds)
+            return
+        lost = sum(count - limit.remaining for limit, count in tight if limit.is_shared)
+        figures = usable - lost, usable - len(free)
+        yield from _explain_limits(problem, demand, own, figures, kinds)
         return
-    far = rings(demand.wanted.affinity, where)
+    tier_of = affinity_tiers(demand.wanted.affinity, cells)
     near = sum(
         len(problem.free[group])
-        for group in demand.serving
-        if far(shelf.groups[group].node) is not None
+        for group in demand.groups
+        if tier_of(index.groups[group].node) is not None
     )
-    if near < demand.needed:
-        yield Reason(Rule.AFFINITY, demand.needed, near, 0, name, unit=kind)
+    if near < needed:
+        yield Reason(Rule.AFFINITY, needed, near, 0, name, unit=kinds)
 
 
-def _limits(
+def _explain_limits(
     problem: DeviceProblem,
     demand: DeviceDemand,
-    limits: Iterable[tuple[Bound, int]],
+    limits: Iterable[tuple[DeviceLimit, int]],
     figures: tuple[int, int],
-    kind: str | None,
+    kinds: str | None,
 ) -> Iterator[Reason]:
-    """Yield the limits that leave too few devices, by class, with all that they bind.
+    """Yield the limits that leave too few devices, by class, with all devices under them.
 
-    :param limits: each with how many it binds of those that are free and would do
-    :param figures: how many devices would do, but for those that a limit of what they use up holds
-        back, and how many are used
+    :param limits: each with the number of free and matching devices under it
+    :param figures: the number of matching devices, without those that a limit of a class that they
+        use up keeps free, and how many of them are in use
     """
     by_class: dict[str, tuple[int, int]] = {}
-    for bound, some in limits:
-        name, own, open_ = bound.resource_class, 0, 0
-        most, used = by_class.get(name, (0, 0))
-        if demand.wanted.resource_class == name:  # the others of the class are told with it
-            most, used = by_class.get(name, figures)
-            usable = problem.within
-            every = bound.every if usable is None else bound.every.intersection(usable)
-            own, open_ = problem.shelf.usable(demand.serving, every), some
-        by_class[name] = most + bound.limit - own, used + bound.used - (own - open_)
-    for name, (most, used) in by_class.items():
-        yield Reason(Rule.LIMIT, demand.needed, most, used, name, unit=kind)
-
-
-def _free(problem: DeviceProblem, group: int) -> Sequence[Any]:
-    some, within = problem.shelf.free[group], problem.within
-    return some if within is None else [one for one in some if one in within]
+    for limit, count in limits:
+        name, own_usable, own_free = limit.resource_class, 0, 0
+        bound, used = by_class.get(name, (0, 0))
+        if demand.wanted.resource_class == name:  # includes devices of the class without a limit
+            bound, used = by_class.get(name, figures)
+            usable = limit.usable
+            if problem.allowed is not None:
+                usable = usable.intersection(problem.allowed)
+            own_usable, own_free = problem.devices.count_usable(demand.groups, usable), count
+        by_class[name] = bound + limit.limit - own_usable, used + limit.used - own_usable + own_free
+    for name, (bound, used) in by_class.items():
+        yield Reason(Rule.LIMIT, demand.needed, bound, used, name, unit=kinds)

@@ -1,4 +1,4 @@
-"""The PCI devices of a host, what is taken of them, and who could have which: the inventory."""
+"""The inventory of the PCI devices of a host: devices, their use, and the decisions on them."""
 
 from __future__ import annotations
 
@@ -7,39 +7,44 @@ from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from resource_objects import base, exceptions, fields
-from resource_objects.reasons import Reason
+from resource_objects import base, fields
+from resource_objects.exceptions import (
+    CapacityException,
+    ForeignAmount,
+    InvalidInput,
+    InvalidInventory,
+)
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import abstract
 from resource_objects.resources.context import (
     ANYWHERE,
     AffinityConstraint,
     CellMap,
+    ChosenCells,
     Context,
 )
-from resource_objects.resources.pci import storage, usage
+from resource_objects.resources.pci import storage
 from resource_objects.resources.pci.affinity import AssignedDevices, RequestedDevices
-from resource_objects.resources.pci.amount import PCIAmount, devices, given
+from resource_objects.resources.pci.amount import PCIAmount, PlacedDevice, devices, given
 from resource_objects.resources.pci.device import (
     ALLOCATED,
+    CLAIMED,
     MAX_DEVICES,
-    PF,
     SPENT,
     Device,
     DeviceUse,
+    check_devices,
     listed,
     parse_address,
     retain_allocated,
 )
-from resource_objects.resources.pci.device_groups import (
-    NOTHING_WITHHELD,
-    Devices,
-    Withheld,
+from resource_objects.resources.pci.device_index import (
+    NOTHING_RESERVED,
+    DeviceGroup,
+    DeviceIndex,
+    ReservedDevices,
 )
-from resource_objects.resources.pci.fit import (
-    may_meet_all,
-    names_addresses,
-    place,
-)
+from resource_objects.resources.pci.fit import affinity_tiers, assign_devices, may_meet_all
 from resource_objects.resources.placed import (
     HasAffinity,
     HasNamedUnits,
@@ -53,7 +58,7 @@ from resource_objects.resources.records import (
     StoredPart,
 )
 
-_invalid_device = functools.partial(exceptions.InvalidInput, "device")
+_invalid_device = functools.partial(InvalidInput, "device")
 
 
 class Rediscovery(NamedTuple):
@@ -67,28 +72,28 @@ class Rediscovery(NamedTuple):
 
 @base.register
 class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstract.Inventory):
-    """PCI devices, what is taken of each, and which would meet an amount.
+    """The PCI devices of a host, and the use of each.
 
     =============  =================================================================================
-    ``devices``    the devices, each at its address
-    ``usage``      what is taken of some of them; what follows for their relatives is not stated
+    ``devices``    the devices, each with its address
+    ``usage``      the use of some of them; the states of their relatives follow and are not stored
     =============  =================================================================================
 
-    :meth:`fit` finds devices whenever there are some (see :mod:`.divide` for what is hard, and
-    then bounded), takes plain ones before those with tags and breaks as few physical functions as
-    it can. :meth:`consume` claims them; a negative amount releases them.
+    :meth:`fit` is exact (:func:`~.fit.solve` describes which cases are hard, and then bounded). It
+    prefers plain devices to devices with tags, and splits as few physical functions as possible.
+    :meth:`consume` claims devices; a negative amount releases them.
 
     >>> from resource_objects.resources.pci import devices
     >>> lab = PCIInventory([
     ...     Device("0000:3b:00.0", "10de", "2330", resource_class="PGPU"),
     ...     Device("0000:5e:00.0", "10de", "2330", resource_class="PGPU")])
-    >>> taken = lab.consume(devices("PGPU"))
-    >>> taken.addresses, lab.state("0000:3b:00.0"), lab.free
+    >>> assigned = lab.consume(devices("PGPU"))
+    >>> assigned.addresses, lab.state("0000:3b:00.0"), lab.free
     (('0000:3b:00.0',), 'claimed', 1)
     >>> lab.consume(devices("PGPU", 2))
     Traceback (most recent call last):
     resource_objects.exceptions.CapacityException: PGPU requested 2, free 1 of 2
-    >>> print(lab.consume(-taken).is_negative, lab.free)
+    >>> print(lab.consume(-assigned).is_negative, lab.free)
     True 2
     """
 
@@ -101,145 +106,154 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         fields.tuple_of("PCIAmount", default=None)
     )
     NOT_COMPARED = frozenset({"resource_class", "taken"})
-    #: What a ledger does not give out for now; a copy gives it out.
-    _withheld: Withheld = NOTHING_WITHHELD
+    #: Devices that a ledger does not allocate; a copy has none.
+    _reserved: ReservedDevices = NOTHING_RESERVED
 
     def _validate(self) -> None:
-        usage.check_devices(self.devices, self.usage)
+        check_devices(self.devices, self.usage)
         ordered = tuple(sorted(self.usage, key=lambda use: use.address))
         if ordered != self.usage:
             self._store("usage", ordered)
         self._after_copy()
 
     def _after_copy(self) -> None:
-        self._made: Devices | None = None
-        self._places: Mapping[str, int] | None = None
-        self._undo: tuple[Any, ...] | None = None  # usage and what was taken before
-
-    def withhold(self, withheld: Withheld) -> None:
-        """Give no more out what a ledger withholds; it is no part of what devices are."""
-        object.__setattr__(self, "_withheld", withheld)
-        self._made = None
+        self._built_index: DeviceIndex | None = None
+        self._built_parts: tuple[list[list[Device]], dict[str, int]] | None = None
+        self._undo: tuple[Any, ...] | None = None  # usage and taken before the last allocation
 
     @property
-    def _shelf(self) -> Devices:
-        """The devices as decisions read them: made for the first, for many are only read."""
-        if self._made is None:
-            self._made = Devices(self.devices, self.usage, withheld=self._withheld)
-        return self._made
+    def _index(self) -> DeviceIndex:
+        """The index, built by the first decision: many inventories are only read."""
+        if self._built_index is None:
+            self._built_index = DeviceIndex(self.devices, self.usage, reserved=self._reserved)
+        return self._built_index
 
     # --- figures ---
 
     @property
     def free(self) -> int:
-        """How many devices can be had, one by one; a whole function and its parts all count."""
-        return sum(map(len, self._shelf.free))
+        """The number of free devices; an unsplit physical function and its parts all count."""
+        return sum(map(len, self._index.free))
 
-    def free_groups(self) -> Iterator[tuple[Device, str | None, Sequence[str]]]:
-        """Yield groups of devices that are equal except for their addresses.
-
-        Each is ``(a device of it, the physical function that all of it belongs to, addresses of its
-        free devices)``.
-        """
-        for group, free in zip(self._shelf.groups, self._shelf.free, strict=True):
-            yield group.kind, group.owner, free
+    def free_groups(self) -> Iterator[tuple[DeviceGroup, Sequence[str]]]:
+        """Yield groups of devices that differ in their addresses alone, with the free addresses."""
+        yield from zip(self._index.groups, self._index.free, strict=True)
 
     def device(self, address: str) -> Device:
         """Return the device at an address.
 
         :raises InvalidInput: if there is none
         """
-        found = self._shelf.devices.get(parse_address(address))
-        if found is None:
+        device = self._index.devices.get(parse_address(address))
+        if device is None:
             raise _invalid_device("device", address, "one of these")
-        return found
+        return device
 
     def state(self, address: str) -> str:
-        """Return the state of a device: its own, or the one its relatives give it.
+        """Return the state of a device: its own, or the one that follows from its relatives.
 
         :raises InvalidInput: if there is none at that address
         """
-        return self._shelf.state(self.device(address).address)
+        return self._index.state(self.device(address).address)
 
     def states(self) -> Mapping[str, str]:
         """Return the state of every device by address."""
-        known = self._shelf
-        return {address: known.state(address) for address in sorted(known.devices)}
+        index = self._index
+        return {address: index.state(address) for address in sorted(index.devices)}
 
     # --- the decision ---
 
     def _fit(
         self, amount: abstract.Amount, limit: abstract.Amount | None, context: Context
     ) -> PCIAmount:
-        """Return the assigned amount: which devices it would be. Nothing changes.
+        """Return the assigned amount. Nothing changes.
 
-        What is assigned already is checked as it is, and what is given back too. Affinity is about
-        the host cells that were chosen for who asks (``context.chosen``); where there are none it
-        has no meaning.
+        An assigned amount is checked as it is, and so is one that is released. Affinity is about
+        the chosen host cells (``context.chosen``); without any it has no meaning.
 
         :param limit: devices have none
         :raises InvalidInput: for an amount of another kind, or a limit
-        :raises ForeignAmount: if it is assigned to devices that are not here, or are others now
+        :raises ForeignAmount: if it is assigned to unknown devices, or to changed ones
         :raises CapacityException: with, for each request, the rule that failed and its figures
-        :raises SearchLimitReached: if the budget ran out: neither yes nor no
+        :raises SearchLimitReached: if the budget ended before the answer was known
 
-        Cost: 10 to 30 microseconds and some 2 for each group of devices that would do.
+        Cost: 10 to 30 microseconds, and 2 for each group of matching devices.
         """
-        wanted = given(amount)
+        if not isinstance(amount, PCIAmount):
+            amount = given(amount)
         if limit is not None:
-            raise exceptions.InvalidInput(
+            raise InvalidInput(
                 "kind of amount", "limit of devices", limit, "none: devices have no limit"
             )
-        where = context.chosen
-        within = None if context.allowed is None else self._addresses(context.allowed)
-        if wanted.placed:
-            usage.check_assigned(self._shelf, wanted, where, within)
-            return wanted
-        return place(self._shelf, wanted, where, within)
-
-    def consume(
-        self,
-        amount: abstract.Amount,
-        limit: abstract.Amount | None = None,
-        context: Context = ANYWHERE,
-    ) -> PCIAmount:
-        """Claim the devices that :meth:`fit` returns, or release assigned ones."""
-        assigned = self.fit(amount, limit, context)
-        self.apply(assigned)
-        return assigned
+        allowed = None if context.allowed is None else self._addresses(context.allowed)
+        if amount.placed:
+            _check_assigned(self._index, amount, context.chosen, allowed)
+            return amount
+        return assign_devices(self._index, amount, context.chosen, allowed)
 
     def _apply(self, assigned: abstract.Amount) -> None:
-        taken = given(assigned)
+        amount = given(assigned)
         self._undo = self.usage, self.taken
-        self._write(usage.after(self._shelf, taken))
+        uses: dict[str, DeviceUse | None] = {}
+        for address in amount.addresses:
+            if not amount.gives_back:
+                uses[address] = DeviceUse._construct(address=address, state=CLAIMED, gone=False)
+                continue
+            use = self._index.uses.get(address)
+            is_spent = self._index.devices[address].one_time_use or (use is not None and use.gone)
+            uses[address] = DeviceUse(address, SPENT) if is_spent else None
+        self._set_uses(uses)
 
     def _revert(self, assigned: abstract.Amount) -> None:
-        """Take back what :meth:`take` did a moment ago: nothing was used meanwhile."""
+        """Undo :meth:`apply`, if nothing changed since."""
         if self._undo is not None:
-            used, taken = self._undo
-            self._store("usage", used)
+            usage, taken = self._undo
+            self._store("usage", usage)
             self._store("taken", taken)
-            self._made = None
+            self._built_index = None
 
-    def _recorded_in_part(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
-        return usage.noted_in_part(taken, assigned)
+    def _set_uses(self, uses: Mapping[str, DeviceUse | None]) -> None:
+        index = self._index
+        index.set_uses(uses)
+        self._store("usage", tuple(index.uses[address] for address in sorted(index.uses)))
+
+    def _recorded_in_part(
+        self, taken: tuple[PCIAmount, ...], assigned: PCIAmount
+    ) -> tuple[PCIAmount, ...]:
+        """Return the recorded amounts after one more: released devices are removed from them."""
+        if not assigned.gives_back:
+            return (*taken, assigned)
+        released = set(assigned.addresses)
+        amounts: list[PCIAmount] = []
+        for amount in taken:
+            both = set() if amount.gives_back else released.intersection(amount.addresses)
+            if both != set(amount.addresses):
+                rest = amount.addresses if not both else set(amount.addresses) - both
+                amounts.append(amount.with_only(rest))
+            released -= both
+        return (*amounts, assigned.with_only(released)) if released else tuple(amounts)
 
     def merged(self, several: Sequence[abstract.Amount]) -> PCIAmount | None:
-        """Return one amount that says what several say, None if some take and some give back."""
-        return usage.joined([given(one) for one in several])
+        """Return one amount of several assigned ones, None if some allocate and some release."""
+        amounts = [given(amount) for amount in several]
+        if len(amounts) == 1:
+            return amounts[0]
+        if any(amount.gives_back for amount in amounts):
+            return None
+        placed: list[PlacedDevice] = []
+        count = 0
+        for amount in amounts:
+            placed += [device.replace(request=device.request + count) for device in amount.placed]
+            count += len(amount.requests)
+        requests = [request for amount in amounts for request in amount.requests]
+        return PCIAmount(requests, placed=placed)
 
     def without_allocation(self, assigned: abstract.Amount) -> PCIInventory:
-        """Return a copy as if devices that are taken had never been taken."""
-        found: PCIInventory = self.obj_clone()
-        found.withhold(self._withheld)
-        placed = given(assigned).placed
-        found._write(dict.fromkeys((device.address for device in placed), None))
-        return found
-
-    def _write(self, uses: Mapping[str, DeviceUse | None]) -> None:
-        shelf = self._shelf
-        shelf.put(uses)
-        self._store("usage", tuple(shelf.uses[address] for address in sorted(shelf.uses)))
+        """Return a copy in which assigned devices are free."""
+        result: PCIInventory = self.obj_clone()
+        result._reserved = self._reserved
+        result._set_uses(dict.fromkeys(device.address for device in given(assigned).placed))
+        return result
 
     # --- discovery ---
 
@@ -252,32 +266,32 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         :raises InvalidInput: for a repeated address; if devices contradict each other; nothing
             changed
         """
-        now = listed(devices)
-        if not isinstance(now, list):
-            raise _invalid_device("devices", now, f"a list of at most {MAX_DEVICES}")
-        for device in now:
+        found = listed(devices)
+        if not isinstance(found, list):
+            raise _invalid_device("devices", found, f"a list of at most {MAX_DEVICES}")
+        for device in found:
             if not isinstance(device, Device):
                 raise _invalid_device("device", device, "a Device")
-        usage.check_devices(now, ())
+        check_devices(found, ())
         before = {device.address: device for device in self.devices}
-        held = {use.address: use for use in self.usage if use.is_held}
-        retained = retain_allocated(now, self.devices, held)
-        uses = {use.address: use for use in self.usage if use.address in retained.devices}
-        for address, device in retained.devices.items():
-            if address in held:
-                uses[address] = held[address].replace(gone=device.withdrawn)
+        allocated = {use.address: use for use in self.usage if use.is_held}
+        retained = retain_allocated(found, self.devices, allocated)
+        after = {address: retained.devices[address] for address in sorted(retained.devices)}
+        uses = {use.address: use for use in self.usage if use.address in after}
+        for address, device in after.items():
+            if address in allocated:
+                uses[address] = allocated[address].replace(gone=device.withdrawn)
             elif device.withdrawn:
                 uses[address] = DeviceUse(address, SPENT)
             elif address in before and before[address].withdrawn:
                 uses.pop(address, None)  # it was discovered again
-        after = {address: retained.devices[address] for address in sorted(retained.devices)}
         self.update(devices=tuple(after.values()), usage=tuple(uses.values()))
         changed = [at for at in after if at in before and after[at] != before[at]]
         return Rediscovery(
-            tuple(at for at in after if at not in before),
-            tuple(sorted(before.keys() - after.keys())),
-            tuple(at for at in changed if at not in retained.reasons),
-            tuple(sorted(retained.reasons)),
+            added=tuple(at for at in after if at not in before),
+            removed=tuple(sorted(before.keys() - after.keys())),
+            changed=tuple(at for at in changed if at not in retained.reasons),
+            retained=tuple(sorted(retained.reasons)),
         )
 
     # --- devices and host cells ---
@@ -285,31 +299,28 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
     def affinity(
         self, amount: abstract.Amount, cells: CellMap, allowed: Collection[int] | None = None
     ) -> AffinityConstraint | None:
-        """Return what devices need of the host cells; None if any will do.
+        """Return the constraint of devices on the choice of host cells; None if any will do.
 
-        :param allowed: ids of the parts that may be used, None for all
+        :param allowed: numbers of the parts that may be used, None for all
         """
-        wanted = given(amount)
-        if wanted.gives_back:
+        amount = given(amount)
+        if amount.gives_back:
             return None
-        if wanted.placed:
-            return AssignedDevices(wanted, cells)
-        shelf = self._shelf
-        if names_addresses(wanted):
-            shelf = shelf.apart()
-        return RequestedDevices(
-            shelf, wanted, cells, None if allowed is None else self._addresses(allowed)
-        )
+        if amount.placed:
+            return AssignedDevices(amount, cells)
+        index = self._index.per_device() if amount.has_addresses else self._index
+        addresses = None if allowed is None else self._addresses(allowed)
+        return RequestedDevices(index, amount, cells, addresses)
 
     def device_counts(self) -> Mapping[int, int]:
-        """Return how many free devices there are at each host cell."""
+        """Return the number of free devices of each host cell."""
         counts: Counter[int] = Counter()
-        for group, free in zip(self._shelf.groups, self._shelf.free, strict=True):
+        for group, free in self.free_groups():
             if group.node is not None and free:
                 counts[group.node] += len(free)
         return counts
 
-    # --- how it is kept ---
+    # --- storage ---
 
     @classmethod
     def from_storage(
@@ -320,171 +331,57 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         *,
         has_allocations: bool = True,
     ) -> Self:
-        gathered = storage.from_parts(parts)
-        uses = [*gathered.usage]
+        stored = storage.from_parts(parts)
+        uses = [*stored.usage]
         if not has_allocations and (removed := storage.removed_of(parts[0].description or "")):
             uses = [use for use in uses if use.address not in removed]
             uses += [DeviceUse(address, ALLOCATED, gone=True) for address in sorted(removed)]
         try:
-            made = cls(gathered.devices, usage=uses, resource_class=resource_class)
-        except exceptions.InvalidInput as error:
-            names = sorted(storage.by_part(gathered.devices))
-            raise exceptions.InvalidInventory(
+            result = cls(stored.devices, usage=uses, resource_class=resource_class)
+        except InvalidInput as error:
+            names = sorted(storage.by_part(stored.devices))
+            raise InvalidInventory(
                 "devices of providers", names, f"such as go together ({error})"
             ) from error
-        if gathered.withheld != NOTHING_WITHHELD:
-            made.withhold(gathered.withheld)
-        return made
+        if stored.reserved != NOTHING_RESERVED:
+            object.__setattr__(result, "_reserved", stored.reserved)
+        return result
 
     @classmethod
     def cell_of_description(cls, description: str) -> int | None:
         return storage.node_of(description)
 
+    @classmethod
+    def removed_of_description(cls, description: str) -> Mapping[str, str]:
+        return storage.removed_of(description)
+
     def summary(self) -> str:
         counts = Counter(device.resource_class for device in self.devices)
         return "+".join(f"{count}*{name}" for name, count in counts.items()) or "none"
 
-    def parts(self) -> tuple[InventoryPart, ...]:
-        """Return the devices of each provider: one device, or a function with its parts."""
-        return tuple(
-            InventoryPart(
-                one.name,
-                type(self)(one.devices, usage=one.usage, resource_class=self.resource_class),
-                traits=one.traits,
-                uses=one.within,
-            )
-            for one in storage.split_parts(self.devices, self.usage)
-        )
-
     def with_use(
         self, before: Sequence[StoredPart], parts: Sequence[StoredPart], room: Mapping[str, int]
     ) -> PCIInventory | None:
-        """Return the inventory over the same devices, of which others are taken; None if that is
-        not about the devices of the changed parts alone, or they do not go together any more."""
-        changed = storage.usage_changed(before, parts)
+        changed = storage.changed_uses(before, parts)
         if changed is None:
             return None
-        shelf = self._shelf.with_uses(changed)
-        found = self._evolve(usage=tuple([shelf.uses[one] for one in sorted(shelf.uses)]))
-        found._made, found._places = shelf, self._place_of
-        return found
-
-    def part_ids(self) -> tuple[int, ...]:
-        """Return numbers of the parts, in their order."""
-        return tuple(range(len(storage.by_part(self.devices))))
-
-    @property
-    def _by_part(self) -> Sequence[Sequence[Device]]:
-        """The devices of each part, in their order."""
-        return list(storage.by_part(self.devices).values())
-
-    @property
-    def _place_of(self) -> Mapping[str, int]:
-        """The place of the part of each device, by address."""
-        if self._places is None:
-            parts = enumerate(self._by_part)
-            self._places = {device.address: place for place, own in parts for device in own}
-        return self._places
-
-    def _addresses(self, ids: Collection[int]) -> frozenset[str]:
-        every = self._by_part
-        return frozenset(
-            device.address for place in ids if 0 <= place < len(every) for device in every[place]
-        )
-
-    def in_use(self) -> tuple[tuple[str, tuple[AmountRecord, ...]], ...]:
-        """Return the devices that somebody has, each by name."""
-        return tuple(storage.in_use(self._shelf, self.usage))
-
-    def units(self, resource_class: str) -> frozenset[str]:
-        """Return the addresses of the devices of a class."""
-        return frozenset(d.address for d in self.devices if d.resource_class == resource_class)
-
-    def units_elsewhere(self, resource_class: str) -> frozenset[str]:
-        """Return the addresses of the devices of other classes."""
-        return frozenset(d.address for d in self.devices if d.resource_class != resource_class)
-
-    def unit_count(self, resource_class: str, units: Collection[str]) -> int:
-        """Return how many devices of a class these are: parts that go with one do not count."""
-        return len(self.units(resource_class).intersection(units))
-
-    def dependent_units(self, resource_class: str) -> Mapping[str, frozenset[str]]:
-        """Return the units that go with a unit of a class: the functions split off it."""
-        return {
-            device.address: frozenset(parts)
-            for device in self.devices
-            if device.resource_class == resource_class
-            and device.type == PF
-            and (parts := self._shelf.parts_of(device.address))
-        }
-
-    def is_requested(self, amount: abstract.Amount, unit: str) -> bool:
-        """Return whether a device, or the one that it is a part of, is of a kind asked for."""
-        device = self._shelf.devices.get(unit)
-        if device is None or not isinstance(amount, PCIAmount):
-            return True
-        whole = None if device.parent is None else self._shelf.devices.get(device.parent)
-        family = [one for one in (device, whole) if one is not None]
-        return any(request.matches(one) for request in amount.requests for one in family)
-
-    def may_provide_all(self, requested: Iterable[PartialRequest]) -> bool:
-        """Return False if these amounts cannot all be provided at once."""
-        found: list[tuple[PCIAmount, Collection[str], int]] = []
-        for name, asked, parts, times in requested:
-            amount = devices(name, asked) if isinstance(asked, int) else given(asked)
-            found.append((amount, self._addresses(parts), times))
-        return may_meet_all(self._shelf, found)
-
-    def select_units(
-        self, place: int, resource_class: str, count: int, taken: Collection[str] = ()
-    ) -> tuple[str, ...] | None:
-        """Return so many devices of a part that are free, by address; None if there are fewer."""
-        own = self._by_part[place]
-        return storage.some_units(self._shelf, own, resource_class, count, taken)
-
-    def symmetry_key(self, place: int) -> Hashable | None:
-        """Return what the devices of a part are, but for their addresses: kind, node, labels.
-
-        A part whose devices belong to one of another part is like nobody.
-        """
-        own = self._by_part[place]
-        here = {device.address for device in own}
-        if any(device.parent is not None and device.parent not in here for device in own):
-            return None
-        told = [name for name in Device.fields if name not in ("address", "parent")]
-        alike = Counter(tuple(getattr(device, name) for name in told) for device in own)
-        return frozenset(alike.items())
-
-    def blocking_units(
-        self, amount: abstract.Amount, reason: Reason
-    ) -> Mapping[int, Mapping[str, frozenset[str]]]:
-        """Return the devices that a refused amount would need and cannot have, by part.
-
-        Of each it is told which devices are in the way: itself, or functions that are split off it.
-        """
-        found: dict[int, dict[str, frozenset[str]]] = {}
-        for address, taken in storage.blocking_units(self._shelf, given(amount), reason).items():
-            found.setdefault(self._place_of[address], {})[address] = taken
-        return found
-
-    @classmethod
-    def removed_of_description(cls, description: str) -> Mapping[str, str]:
-        """Return ``{address: resource class}`` of the devices removed while allocated."""
-        return storage.removed_of(description)
+        index = self._index.with_uses(changed)
+        result = self._evolve(usage=tuple([index.uses[at] for at in sorted(index.uses)]))
+        result._built_index, result._built_parts = index, self._divided
+        return result
 
     def to_records(self) -> tuple[InventoryRecord, ...]:
-        """Return how many devices there are of each class, and how many are taken."""
+        """Return the number of devices of each class, and how many of them are in use."""
         return storage.to_records(self.devices, self.usage)
 
     def describe(self) -> str:
-        """Return what the devices are, as JSON."""
+        """Return the devices, as JSON."""
         return storage.describe(self.devices, self.usage)
 
     def to_allocations(
         self, assigned: abstract.Amount
     ) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
-        """Return what an assigned amount takes of each part: the part's place, and records."""
-        return storage.to_allocations(self._place_of, given(assigned))
+        return storage.to_allocations(self._divided[1], given(assigned))
 
     def from_allocations(
         self,
@@ -492,9 +389,172 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         held: Mapping[int, Sequence[AmountRecord]],
         context: Context = ANYWHERE,
     ) -> PCIAmount:
-        """Return the assigned amount that takes ``held`` of the parts, by their place.
+        return storage.from_allocations(self._index, given(amount), held, context.chosen)
 
-        :param context: the host cells of who holds it (``chosen``)
-        :raises ForeignAmount: if ``amount`` cannot take that
+    def in_use(self) -> tuple[tuple[str, tuple[AmountRecord, ...]], ...]:
+        return tuple(storage.in_use(self._index, self.usage))
+
+    # --- parts and units ---
+
+    @property
+    def _divided(self) -> tuple[list[list[Device]], dict[str, int]]:
+        """The devices of each part, and the number of the part of each device, by address."""
+        if self._built_parts is None:
+            parts = list(storage.by_part(self.devices).values())
+            numbers = {device.address: n for n, own in enumerate(parts) for device in own}
+            self._built_parts = parts, numbers
+        return self._built_parts
+
+    def _addresses(self, ids: Collection[int]) -> frozenset[str]:
+        parts = self._divided[0]
+        return frozenset(
+            device.address for number in ids if 0 <= number < len(parts) for device in parts[number]
+        )
+
+    def parts(self) -> tuple[InventoryPart, ...]:
+        reserved = storage.reserved_uses(self.usage)
+        parts: list[InventoryPart] = []
+        for own in self._divided[0]:
+            usage = [reserved[one.address] for one in own if one.address in reserved]
+            inventory = type(self)(own, usage=usage, resource_class=self.resource_class)
+            traits = frozenset[str]().union(*(device.traits for device in own))
+            name, uses = storage.part_name(own[0]), storage.uses_within(own)
+            parts.append(InventoryPart(name, inventory, traits=traits, uses=uses))
+        return tuple(parts)
+
+    def part_ids(self) -> tuple[int, ...]:
+        return tuple(range(len(self._divided[0])))
+
+    def units(self, resource_class: str) -> frozenset[str]:
+        return frozenset(d.address for d in self.devices if d.resource_class == resource_class)
+
+    def units_elsewhere(self, resource_class: str) -> frozenset[str]:
+        return frozenset(d.address for d in self.devices if d.resource_class != resource_class)
+
+    def unit_count(self, resource_class: str, units: Collection[str]) -> int:
+        return len(self.units(resource_class).intersection(units))
+
+    def dependent_units(self, resource_class: str) -> Mapping[str, frozenset[str]]:
+        return {
+            device.address: frozenset(functions)
+            for device in self.devices
+            if device.resource_class == resource_class
+            and (functions := self._index.functions_of(device))
+        }
+
+    def is_requested(self, amount: abstract.Amount, unit: str) -> bool:
+        """Return whether a request matches a device, or the card that it is a part of."""
+        known = self._index.devices
+        if unit not in known or not isinstance(amount, PCIAmount):
+            return True
+        family = [known[at] for at in (unit, known[unit].parent) if at in known]
+        return any(request.matches(one) for request in amount.requests for one in family)
+
+    def may_provide_all(self, requested: Iterable[PartialRequest]) -> bool:
+        partial: list[tuple[PCIAmount, Collection[str], int]] = []
+        for name, wanted, parts, times in requested:
+            amount = devices(name, wanted) if isinstance(wanted, int) else given(wanted)
+            partial.append((amount, self._addresses(parts), times))
+        return may_meet_all(self._index, partial)
+
+    def select_units(
+        self, place: int, resource_class: str, count: int, taken: Collection[str] = ()
+    ) -> tuple[str, ...] | None:
+        own = self._divided[0][place]
+        return storage.select_units(self._index, own, resource_class, count, taken)
+
+    def symmetry_key(self, place: int) -> Hashable | None:
+        """Return the devices of a part without their addresses.
+
+        A part whose devices belong to a card of another part is equal to no other: None.
         """
-        return storage.from_allocations(self._shelf, given(amount), held, context.chosen)
+        own = self._divided[0][place]
+        addresses = {device.address for device in own}
+        if any(device.parent is not None and device.parent not in addresses for device in own):
+            return None
+        names = [name for name in Device.fields if name not in ("address", "parent")]
+        counts = Counter(tuple(getattr(device, name) for name in names) for device in own)
+        return frozenset(counts.items())
+
+    def blocking_units(
+        self, amount: abstract.Amount, reason: Reason
+    ) -> Mapping[int, Mapping[str, frozenset[str]]]:
+        blocking: dict[int, dict[str, frozenset[str]]] = {}
+        part_of = self._divided[1]
+        for address, units in storage.blocking_units(self._index, given(amount), reason).items():
+            blocking.setdefault(part_of[address], {})[address] = units
+        return blocking
+
+
+def _check_assigned(
+    index: DeviceIndex,
+    amount: PCIAmount,
+    cells: ChosenCells | None,
+    allowed: Collection[str] | None,
+) -> None:
+    """Raise unless an assigned amount can be allocated, or released, as it is.
+
+    :raises ForeignAmount: if a device is unknown, or has changed
+    :raises CapacityException: if a device is not free; if a device to be released is not allocated
+    """
+    for device in amount.placed:
+        _check_same_device(index, amount, device)
+    reasons = [
+        Reason(Rule.USED_BELOW_ZERO, -1, 0, 0, device.resource_class, unit=device.address)
+        for device in amount.placed
+        if amount.gives_back and not _is_allocated(index, device.address)
+    ]
+    if not amount.gives_back:
+        reasons += _reasons_against(index, amount, cells, allowed)
+    if reasons:
+        raise CapacityException(reasons)
+
+
+def _is_allocated(index: DeviceIndex, address: str) -> bool:
+    use = index.uses.get(address)
+    return use is not None and use.is_held
+
+
+def _reasons_against(
+    index: DeviceIndex,
+    amount: PCIAmount,
+    cells: ChosenCells | None,
+    allowed: Collection[str] | None,
+) -> Iterator[Reason]:
+    """Yield the reasons why assigned devices cannot be allocated."""
+    assigned = {device.address for device in amount.placed}
+    for device in amount.placed:
+        is_free = index.is_free(device.address)
+        if not is_free or index.devices[device.address].parent in assigned:
+            yield Reason(Rule.UNIT_TAKEN, 1, 0, 1, device.resource_class, unit=device.address)
+    for limit in index.limits():
+        count = limit.count_free(assigned)
+        if count > limit.remaining:
+            yield Reason(Rule.LIMIT, count, limit.limit, limit.used, limit.resource_class)
+    for number, request in enumerate(amount.requests):
+        tier_of = affinity_tiers(request.affinity, cells)
+        own = [device for device in amount.placed if device.request == number]
+        near = [device for device in own if tier_of(device.numa_node) is not None]
+        if len(near) < len(own):
+            yield Reason(Rule.AFFINITY, len(own), len(near), 0, own[0].resource_class)
+    for device in amount.placed if allowed is not None else ():
+        if device.address not in (allowed or ()):
+            yield Reason(Rule.FOREIGN, 1, 0, 0, device.resource_class, unit=device.address)
+
+
+def _check_same_device(index: DeviceIndex, amount: PCIAmount, placed: PlacedDevice) -> None:
+    device, address = index.devices.get(placed.address), placed.address
+    if device is None:
+        raise ForeignAmount("device", address, "one of these devices")
+    if device.resource_class != placed.resource_class:
+        raise ForeignAmount(f"device {address}", placed.resource_class, device.resource_class)
+    if amount.gives_back:
+        return
+    if not amount.requests[placed.request].matches(device):
+        wanted = f"a device that matches {amount.unassigned()}"
+        raise ForeignAmount(f"device {address}", str(device), wanted)
+    if placed.numa_node != device.numa_node:
+        raise ForeignAmount(f"node of device {address}", placed.numa_node, str(device.numa_node))
+    functions = index.functions_of(device)
+    if placed.parts != functions:
+        raise ForeignAmount(f"functions split off {address}", placed.parts, str(functions))

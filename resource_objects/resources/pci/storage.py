@@ -1,12 +1,14 @@
-"""How devices are kept: each by a provider, as counts by class and a description (D2, D3, D11).
+"""How devices are stored: each at a provider, as counts by class and a description (D2, D3, D11).
 
-A physical function and the functions split off it are one provider, named by its address; any
-other device has its own. Its inventories are counts, one record per class of its devices; a device
-that is taken is a unit, by address. A physical function uses up all functions split off it, by a
-share within the provider, and its allocation names them too.
+A physical function and the functions split off it are one part: a provider named by the address of
+the physical function. Any other device is a part of its own. The inventories of a part are counts,
+one record for each class of its devices. An allocated device is a unit, by address. A physical
+function uses up the functions split off it: a share within the provider says so, and its allocation
+names them too.
 
-The description says what no figure does: vendor, product, node, tags. Traits are the provider's:
-what is added to these is added to each of its devices, what is removed from them from all.
+The description has what no figure has: vendor, product, node, tags. Traits are those of the
+provider: a trait that is added to the provider or removed from it is added to each of its devices
+or removed from all.
 """
 
 from __future__ import annotations
@@ -31,106 +33,76 @@ from resource_objects.resources.parts import (
 from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount, PlacedDevice
 from resource_objects.resources.pci.device import (
     ALLOCATED,
-    PF,
     SPENT,
     UNAVAILABLE,
     Device,
     DeviceUse,
+    check_devices,
 )
-from resource_objects.resources.pci.device_groups import Devices, Withheld
+from resource_objects.resources.pci.device_index import DeviceIndex, ReservedDevices
 from resource_objects.resources.pci.fit import (
     ANY_CLASS,
-    Flow,
-    assigned,
+    MaxFlow,
+    build_problem,
     demands_of,
-    lay,
+    match_requests,
     with_devices,
 )
-from resource_objects.resources.pci.usage import check_devices
 from resource_objects.resources.records import AmountRecord, InventoryRecord, StoredPart
 
-#: Why a device that is here is not given out: it is gone, or another by now; or it is spent.
+#: Why a stored device is not allocatable: it was removed while allocated; or it is spent.
 _GONE, _SPENT = "gone", "spent"
+#: The rules that fail because devices are in use.
+_RULES_OF_USE = frozenset({Rule.CAPACITY, Rule.LIMIT, Rule.AFFINITY, Rule.AT_ONCE})
 
 
 def part_name(device: Device) -> str:
-    """Return what the provider of a device is called: by its address, or its parent's."""
+    """Return the name of the part that stores a device: its address, or that of its parent."""
     return device.parent or device.address
 
 
 def by_part(devices: Iterable[Device]) -> dict[str, list[Device]]:
-    """Return devices by the provider that keeps them, in order."""
-    found: dict[str, list[Device]] = {}
+    """Return devices by the name of their part, in order."""
+    parts: dict[str, list[Device]] = {}
     for device in devices:
-        found.setdefault(part_name(device), []).append(device)
-    return found
+        parts.setdefault(part_name(device), []).append(device)
+    return parts
 
 
-# --- what is kept of an inventory -----------------------------------------------------------------
+# --- devices to records ---------------------------------------------------------------------------
 
 
-class DevicePart(NamedTuple):
-    """What one provider keeps of devices."""
-
-    name: str
-    devices: Sequence[Device]
-    usage: Sequence[DeviceUse]  #: why some are not given out: nothing of who holds them
-    traits: frozenset[str]
-    within: tuple[tuple[str, int, str], ...]
+def _reserved_because(use: DeviceUse | None) -> str | None:
+    if use is None:
+        return None
+    return _GONE if use.gone else _SPENT if use.state == SPENT else None
 
 
-def split_parts(devices: Sequence[Device], usage: Iterable[DeviceUse]) -> Iterator[DevicePart]:
-    """Yield what each provider keeps of devices, in order."""
-    withheld = {use.address: use for use in usage if _withheld(use)}
-    for name, own in by_part(devices).items():
-        traits: frozenset[str] = frozenset().union(*(device.traits for device in own))
-        uses = [withheld[device.address] for device in own if device.address in withheld]
-        yield DevicePart(name, own, uses, traits, tuple(_within(own)))
+def reserved_uses(usage: Iterable[DeviceUse]) -> dict[str, DeviceUse]:
+    """Return the use of devices that are not allocatable after a release, by address."""
+    return {use.address: use for use in usage if _reserved_because(use)}
 
 
-def _withheld(use: DeviceUse) -> str | None:
-    """Return why a device is not given out when it is free, None if it is."""
-    if use.gone:
-        return _GONE
-    return _SPENT if use.state == SPENT else None
-
-
-def _within(devices: Sequence[Device]) -> Iterator[tuple[str, int, str]]:
-    """Yield what a physical function uses up of its provider."""
+def uses_within(devices: Sequence[Device]) -> tuple[tuple[str, int, str], ...]:
+    """Return what a physical function uses up of its provider: ``(class, factor, class)``."""
     counts = Counter(device.resource_class for device in devices if device.is_part)
-    for device in devices:
-        if device.can_be_split:
-            for name, count in counts.items():
-                if name != device.resource_class:
-                    yield device.resource_class, count, name
+    return tuple(
+        (device.resource_class, count, name)
+        for device in devices
+        if device.can_be_split
+        for name, count in counts.items()
+        if name != device.resource_class
+    )
 
 
 def to_records(
     devices: Sequence[Device], usage: Iterable[DeviceUse]
 ) -> tuple[InventoryRecord, ...]:
-    """Return the figures of the devices that one provider keeps.
+    """Return the figures of the devices of one part.
 
-    :raises InvalidInventory: if they are of several providers; or if a physical function is of the
-        same class as functions split off it
+    :raises InvalidInventory: if they are of several parts; or if a physical function has the class
+        of a function split off it
     """
-    _check_one(devices)
-    uses = {use.address: use for use in usage}
-    totals: Counter[str] = Counter()
-    reserved: Counter[str] = Counter()
-    used: Counter[str] = Counter()
-    for device in devices:
-        use = uses.get(device.address)
-        totals[device.resource_class] += 1
-        if use is not None:
-            used[device.resource_class] += use.is_held
-            reserved[device.resource_class] += not use.is_held and _withheld(use) is not None
-    return tuple(
-        part_record(name, total, reserved=reserved[name], used=used[name])
-        for name, total in totals.items()
-    )
-
-
-def _check_one(devices: Sequence[Device]) -> None:
     names = sorted(by_part(devices))
     if len(names) != 1:
         raise InvalidInventory(
@@ -142,135 +114,192 @@ def _check_one(devices: Sequence[Device]) -> None:
         raise InvalidInventory(
             f"class of {names[0]}", sorted(both), "another one than that of functions split off it"
         )
+    uses = {use.address: use for use in usage}
+    totals: Counter[str] = Counter()
+    reserved: Counter[str] = Counter()
+    used: Counter[str] = Counter()
+    for device in devices:
+        use = uses.get(device.address)
+        totals[device.resource_class] += 1
+        if use is not None and use.is_held:
+            used[device.resource_class] += 1
+        elif _reserved_because(use):
+            reserved[device.resource_class] += 1
+    return tuple(
+        part_record(name, total, reserved=reserved[name], used=used[name])
+        for name, total in totals.items()
+    )
 
 
 def describe(devices: Iterable[Device], usage: Iterable[DeviceUse]) -> str:
-    """Return what the figures do not tell of the devices, as JSON; the same text for the same."""
+    """Return what the figures of devices do not have, as JSON; equal text for equal devices."""
     uses = {use.address: use for use in usage}
-    return json.dumps([_said(device, uses.get(device.address)) for device in devices])
+    entries = []
+    for device in devices:
+        entry: dict[str, Any] = {}
+        for name in Device.fields:
+            value = getattr(device, name)
+            if isinstance(value, Mapping | frozenset):
+                value = dict(value) if isinstance(value, Mapping) else sorted(value)
+            is_unset = value is None or value in ("", {}, [])
+            is_no = value is False and name != "live_migratable"
+            if not (is_unset or is_no or (name == "writes_before" and not value)):
+                entry[name] = value
+        reason = _reserved_because(uses.get(device.address))
+        entries.append({**entry, "withheld": reason} if reason else entry)
+    return json.dumps(entries)
 
 
-def _said(device: Device, use: DeviceUse | None) -> dict[str, Any]:
-    said: dict[str, Any] = {
-        "address": device.address,
-        "vendor_id": device.vendor_id,
-        "product_id": device.product_id,
-        "type": device.type,
-        "resource_class": device.resource_class,
-        "class_code": device.class_code,
-        "parent": device.parent,
-        "numa_node": device.numa_node,
-        "tags": dict(device.tags),
-        "traits": sorted(device.traits),
-        "remote_managed": device.remote_managed,
-        "live_migratable": device.live_migratable,
-        "one_time_use": device.one_time_use,
-        "facts": dict(device.facts),
-        "withdrawn": device.withdrawn,
-        "writes_before": device.writes_before or None,
-        "withheld": None if use is None else _withheld(use),
-    }
-    return {key: value for key, value in said.items() if not _is_default(key, value)}
+@functools.lru_cache(maxsize=4096)  # hosts are read often
+def _parse(description: str | None) -> tuple[tuple[Device, ...], Mapping[str, str]]:
+    """Return the devices of a description, and why some of them are not allocatable."""
+    reserved: dict[str, str] = {}
+    devices: list[Device] = []
+    with reading("devices", description) as entries:
+        for entry in entries:
+            values = dict(entry)
+            reason = values.pop("withheld", None)
+            if reason not in (None, _GONE, _SPENT):
+                raise ValueError(reason)
+            devices.append(Device(**values))
+            if reason is not None:
+                reserved[devices[-1].address] = reason
+        if len({device.address for device in devices}) != len(devices):
+            raise ValueError("an address twice")
+    return tuple(devices), reserved
 
 
-def _is_default(key: str, value: object) -> bool:
-    """Return whether a device says by saying nothing that something is so."""
-    if key == "live_migratable":
-        return value is None
-    return value is None or value is False or value in ("", {}, [])
+def removed_of(description: str) -> dict[str, str]:
+    """Return the class of each device of a description that was removed while allocated.
+
+    Their allocations count, so they are not reserved. Cost: most descriptions are not parsed.
+    """
+    if f'"{_GONE}"' not in description:
+        return {}
+    try:
+        devices, reserved = _parse(description)
+    except InvalidInventory:
+        return {}
+    return {d.address: d.resource_class for d in devices if reserved.get(d.address) == _GONE}
 
 
-# --- and back -------------------------------------------------------------------------------------
+def node_of(description: str) -> int | None:
+    """Return the host cell that all devices of a description are next to, None if unknown."""
+    try:
+        nodes = {device.numa_node for device in _parse(description)[0]}
+    except InvalidInventory:
+        return None
+    return nodes.pop() if len(nodes) == 1 else None
 
 
-class GatheredDevices(NamedTuple):
-    """What an inventory over providers is made of."""
+# --- devices from parts ---------------------------------------------------------------------------
+
+
+class StoredDevices(NamedTuple):
+    """Devices as they are stored, with their use."""
 
     devices: Sequence[Device]
     usage: Sequence[DeviceUse]
-    withheld: Withheld
+    reserved: ReservedDevices
 
 
-def from_parts(parts: Sequence[StoredPart]) -> GatheredDevices:
-    """Return devices as they are kept, and what is used of them.
+def from_parts(parts: Sequence[StoredPart]) -> StoredDevices:
+    """Return the devices of stored parts, and their use.
 
-    Who took some without saying which has the last ones that are free, as far as anybody can tell.
-    A device that was another part's when it was taken is taken, whichever keeps it now.
+    An allocation that names no device is taken to be of the last free ones. A device that was
+    allocated while another part stored it is allocated, whichever part stores it now.
 
-    :raises InvalidInventory: if a description is none, or does not go with its records, or devices
-        of one function are kept by several providers
+    :raises InvalidInventory: if a description is invalid, or contradicts its records; or if several
+        parts store functions of one card
     """
     devices: list[Device] = []
     usage: list[DeviceUse] = []
-    seen: set[str] = set()
+    names: set[str] = set()
     taken = units_taken(parts)
-    out = frozenset[str]().union(*[part.unavailable for part in parts if part.unavailable])
     spare: dict[tuple[str, str], int] = {}
     shared: set[tuple[str, str]] = set()
     for limited in parts:
         part = limited.without_limit or limited
-        own, withheld = _devices(part.description)
-        is_plain = len(own) == 1 and not withheld and part is limited
-        if is_plain and _is_idle(part, own[0], taken):
+        own, reserved = _parse(part.description)
+        if part is limited and not reserved and _is_idle_device(part, own, taken):
             name = part_name(own[0])
-            if name not in seen:
-                seen.add(name)
+            if name not in names:
+                names.add(name)
                 devices.append(own[0])
                 continue
-        names = set(map(part_name, own))
-        if len(names) != 1 or names & seen:
+        own_names = set(map(part_name, own))
+        if len(own_names) != 1 or own_names & names:
             raise InvalidInventory(
                 "devices of a provider",
-                sorted(names),
+                sorted(own_names),
                 "those of one function, kept by one provider",
             )
-        seen |= names
-        _check_figures(part, own)
-        devices += _with_traits(own, part.traits)
-        uses = _usage(part, own, dict(withheld), taken)
+        names |= own_names
+        devices += _devices_of(part, own)
+        uses = _uses_of(part, own, reserved, taken)
         usage += uses.values()
         if part is not limited:
-            kept_back = dict(_spare(limited, own, uses))
-            itself = {one.resource_class for one in {*limited.records} - {*part.records}}
-            shared |= {key for key in kept_back if key[1] not in itself}
-            spare |= kept_back
-    return GatheredDevices(devices, usage, Withheld(out, FrozenDict(spare), frozenset(shared)))
+            own_classes = {one.resource_class for one in {*limited.records} - {*part.records}}
+            free = Counter(one.resource_class for one in own if _is_free(one, uses))
+            for name, count in free.items():
+                kept_free = count - _count_left(limited, name, count)
+                if kept_free:
+                    spare[part_name(own[0]), name] = kept_free
+                    if name not in own_classes:
+                        shared.add((part_name(own[0]), name))
+    disabled = frozenset[str]().union(*(part.unavailable for part in parts if part.unavailable))
+    reserved_devices = ReservedDevices(disabled, FrozenDict(spare), frozenset(shared))
+    return StoredDevices(devices, usage, reserved_devices)
 
 
-def usage_changed(
+def _devices_of(part: StoredPart, devices: Sequence[Device]) -> Sequence[Device]:
+    """Return the devices of a part with the traits of its provider.
+
+    :raises InvalidInventory: if they contradict the records
+    """
+    counts = Counter(device.resource_class for device in devices)
+    totals = {record.resource_class: record.total for record in part.records}
+    if any(totals.get(name) != count for name, count in counts.items()):
+        raise InvalidInventory(
+            f"figures of {devices[0].address}", totals, f"as many as described: {dict(counts)}"
+        )
+    described = frozenset[str]().union(*(device.traits for device in devices))
+    if part.traits is None or part.traits == described:
+        return devices
+    added = part.traits - described
+    return [d.replace(traits=(d.traits & part.traits) | added) for d in devices]
+
+
+def changed_uses(
     before: Sequence[StoredPart], parts: Sequence[StoredPart]
 ) -> dict[str, DeviceUse | None] | None:
-    """Return what is used of each device of the parts that changed, None for nothing.
+    """Return the use of each device of the parts that changed, None for a free device.
 
-    None in all if they do not go together any more; or if a unit was taken, or given back, that is
-    no device of these parts: it may be one of another.
+    The result is None if the devices contradict each other now, or if a unit was allocated or
+    released that is not a device of these parts: another part may store it.
     """
     changed, units = used_otherwise(before, parts)
-    found: dict[str, DeviceUse | None] = {}
+    result: dict[str, DeviceUse | None] = {}
     taken = units_taken(parts) if changed else frozenset[str]()
-    there: set[str | None] = set()
+    stored: set[str | None] = set()
     for place in changed:
-        part = parts[place]
-        own, withheld = _devices(part.description)
-        uses = _usage(part, own, dict(withheld), taken)
+        own, reserved = _parse(parts[place].description)
+        uses = _uses_of(parts[place], own, reserved, taken)
         for device in own:
-            found[device.address] = uses.get(device.address)
-            there.update((device.address, device.parent))
+            result[device.address] = uses.get(device.address)
+            stored.update((device.address, device.parent))
         try:
             check_devices(own, tuple(uses.values()))
         except InvalidInput:
             return None
-    return found if units <= there else None
+    return result if units <= stored else None
 
 
-def _is_idle(part: StoredPart, device: Device, taken: Collection[str]) -> bool:
-    """Return whether a part is one device of which nothing is used, as most are when one is taken.
-
-    What is asked here in one look, the rest of :func:`from_parts` asks step by step.
-    """
-    if len(part.records) != 1 or device.can_be_split:
+def _is_idle_device(part: StoredPart, devices: Sequence[Device], taken: Collection[str]) -> bool:
+    """Return whether a part is one free device, as most are: a fast path of :func:`from_parts`."""
+    if len(devices) != 1 or len(part.records) != 1 or devices[0].can_be_split:
         return False
-    record = part.records[0]
+    device, record = devices[0], part.records[0]
     return (
         record.resource_class == device.resource_class
         and record.total == 1
@@ -283,323 +312,208 @@ def _is_idle(part: StoredPart, device: Device, taken: Collection[str]) -> bool:
     )
 
 
-@functools.lru_cache(maxsize=4096)  # hosts are read often
-def _devices(description: str | None) -> tuple[tuple[Device, ...], tuple[tuple[str, str], ...]]:
-    """Return the devices of a description, and why some are not given out."""
-    withheld: list[tuple[str, str]] = []
-    devices: list[Device] = []
-    with reading("devices", description) as entries:
-        for entry in entries:
-            said = dict(entry)
-            why = said.pop("withheld", None)
-            if why not in (None, _GONE, _SPENT):
-                raise ValueError(why)
-            devices.append(Device(**said))
-            if why is not None:
-                withheld.append((devices[-1].address, why))
-        if len({device.address for device in devices}) != len(devices):
-            raise ValueError("an address twice")
-    return tuple(devices), tuple(withheld)
-
-
-def removed_of(description: str) -> dict[str, str]:
-    """Return the class of each device of a description that was removed while allocated.
-
-    Their allocations count, so they are not reserved. Cost: most descriptions are not parsed.
-    """
-    if f'"{_GONE}"' not in description:
-        return {}
-    try:
-        devices, withheld = _devices(description)
-    except InvalidInventory:
-        return {}
-    removed = {address for address, why in withheld if why == _GONE}
-    return {one.address: one.resource_class for one in devices if one.address in removed}
-
-
-def node_of(description: str) -> int | None:
-    """Return the host cell that all devices of a description are next to, None if nobody says."""
-    try:
-        nodes = {device.numa_node for device in _devices(description)[0]}
-    except InvalidInventory:
-        return None
-    return nodes.pop() if len(nodes) == 1 else None
-
-
-def _check_figures(part: StoredPart, devices: Sequence[Device]) -> None:
-    counts = Counter(device.resource_class for device in devices)
-    totals = {record.resource_class: record.total for record in part.records}
-    if any(totals.get(name) != count for name, count in counts.items()):
-        raise InvalidInventory(
-            f"figures of {devices[0].address}", totals, f"as many as described: {dict(counts)}"
-        )
-
-
-def _with_traits(devices: Sequence[Device], traits: frozenset[str] | None) -> Iterable[Device]:
-    """Return devices with what was added to the traits of their provider, or removed from them."""
-    said = frozenset[str]().union(*(device.traits for device in devices))
-    if traits is None or traits == said:
-        return devices
-    added = traits - said
-    return [device.replace(traits=(device.traits & traits) | added) for device in devices]
-
-
-def _usage(
-    part: StoredPart, devices: Sequence[Device], withheld: Mapping[str, str], taken: Collection[str]
+def _uses_of(
+    part: StoredPart, devices: Sequence[Device], reserved: Mapping[str, str], taken: Collection[str]
 ) -> dict[str, DeviceUse]:
-    """Return what is used of the devices of a part.
+    """Return the use of the devices of a part, by address.
 
-    :param taken: the units that somebody has, of whichever part they were when they were taken
+    :param reserved: why devices are not allocatable after a release, by address
+    :param taken: the allocated units, of whichever part
     """
     uses: dict[str, DeviceUse] = {}
     for device in devices:
         address = device.address
-        if device.parent in taken:  # it went with the whole function
-            continue
-        if address in taken:
-            gone = address in withheld and not device.one_time_use  # else it is spent by now
-            uses[address] = _use(address, ALLOCATED, gone)
-        elif address in withheld:
-            uses[address] = _use(address, SPENT)
+        if device.parent in taken:
+            continue  # it is a unit of the allocation of the physical function
+        if address in taken:  # a device for one use is spent by the allocation
+            gone = address in reserved and not device.one_time_use
+            uses[address] = _device_use(address, ALLOCATED, gone)
+        elif address in reserved:
+            uses[address] = _device_use(address, SPENT)
         elif address in part.unavailable:
-            uses[address] = _use(address, UNAVAILABLE)
+            uses[address] = _device_use(address, UNAVAILABLE)
     whole = [device for device in devices if device.can_be_split]
+    used = {record.resource_class for record in part.records if record.used > 0}
     for device in whole:
-        if device.address not in uses and any(
-            record.used > 0
-            for record in part.records
-            if record.resource_class == device.resource_class
-        ):
-            is_split = any(use.is_held for use in uses.values())  # somebody named its parts as it
+        if device.address not in uses and device.resource_class in used:
+            is_split = any(use.is_held for use in uses.values())  # functions are allocated by name
             state = UNAVAILABLE if is_split else ALLOCATED
-            uses[device.address] = _use(device.address, state)
+            uses[device.address] = _device_use(device.address, state)
+    # Allocations that name no device use up the last free ones; so do shares of other classes.
     parts = [device for device in devices if not device.can_be_split]
     for name in dict.fromkeys(device.resource_class for device in (*parts, *whole)):
-        for address in _used_up(part, name, devices, uses):
-            uses[address] = _use(address, UNAVAILABLE)
+        free = [d.address for d in devices if d.resource_class == name and _is_free(d, uses)]
+        for address in free[max(0, _count_left(part, name, len(free))) :]:
+            uses[address] = _device_use(address, UNAVAILABLE)
     return uses
 
 
 @functools.lru_cache(maxsize=4096)  # values, of a few thousand devices
-def _use(address: str, state: str, gone: bool = False) -> DeviceUse:
+def _device_use(address: str, state: str, gone: bool = False) -> DeviceUse:
     return DeviceUse(address, state, gone=gone)
 
 
-def _used_up(
-    part: StoredPart, name: str, devices: Sequence[Device], uses: Mapping[str, DeviceUse]
-) -> Sequence[str]:
-    """Return devices of a class that seem free and are not, as far as anybody can tell.
-
-    Whoever took some did not say which, or something else has used them up: counts are guarded, so
-    no more are given out than they leave.
-    """
-    free = [one.address for one in devices if one.resource_class == name and _is_free(one, uses)]
-    return free[max(0, _left(part, name, len(free))) :]
-
-
-def _spare(
-    part: StoredPart, devices: Sequence[Device], uses: Mapping[str, DeviceUse]
-) -> Iterator[tuple[tuple[str, str], int]]:
-    """Yield how many of the free devices of each class have to stay so, where some have.
-
-    :param part: with what a limit holds back of it
-    """
-    free = Counter(one.resource_class for one in devices if _is_free(one, uses))
-    for name, count in free.items():
-        spare = count - _left(part, name, count)
-        if spare:
-            yield (part_name(devices[0]), name), spare
-
-
-def _left(part: StoredPart, name: str, free: int) -> int:
-    """Return how many of the free devices of a class its figures leave; less than none, too."""
-    figures = (one.capacity - one.used for one in part.records if one.resource_class == name)
+def _count_left(part: StoredPart, name: str, free: int) -> int:
+    """Return how many of the free devices of a class the figures leave; negative if overused."""
+    figures = (r.capacity - r.used for r in part.records if r.resource_class == name)
     return min(*figures, part.left_by_shares.get(name, free), free)
 
 
 def _is_free(device: Device, uses: Mapping[str, DeviceUse]) -> bool:
-    """Return whether nothing is used of a device of a part, nor of what it excludes."""
+    """Return whether neither a device of a part is used nor a device that it excludes."""
     if device.address in uses:
         return False
     if device.can_be_split:
-        return not any(use.address != device.address for use in uses.values())
-    above = uses.get(device.parent or "")
-    return above is None or above.state == UNAVAILABLE
+        return not uses
+    whole = uses.get(device.parent or "")
+    return whole is None or whole.state == UNAVAILABLE
 
 
-# --- what is kept of an amount --------------------------------------------------------------------
+# --- allocations ----------------------------------------------------------------------------------
 
 
 def to_allocations(
-    places: Mapping[str, int], amount: PCIAmount
+    part_of: Mapping[str, int], amount: PCIAmount
 ) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
-    """Return what an assigned amount takes of each part, by the part's place.
+    """Return what an assigned amount allocates of each part, by the number of the part.
 
-    :param places: the place of the part of each device, by address
-    :raises InvalidInput: if it does not say which devices
-    :raises ForeignAmount: if one is not here
+    :param part_of: the number of the part of each device, by address
+    :raises InvalidInput: if it is not assigned
+    :raises ForeignAmount: if a device is not one of these
     """
     if not amount.placed:
         raise InvalidInput(
             "unassigned amount", "devices", str(amount), "assigned ones, as fit() returns"
         )
-    taken: dict[int, list[PlacedDevice]] = defaultdict(list)
-    for one in amount.placed:
-        if one.address not in places:
-            raise ForeignAmount("device", one.address, "one of these devices")
-        taken[places[one.address]].append(one)
-    return allocations_of(amount, ((place, _counts(taken[place])) for place in sorted(taken)))
-
-
-def _counts(taken: Sequence[PlacedDevice]) -> Iterator[tuple[str, int, Iterable[str]]]:
-    for name in sorted({device.resource_class for device in taken}):
-        own = [device for device in taken if device.resource_class == name]
-        yield name, len(own), sorted(unit for device in own for unit in device.units)
+    by_number: dict[int, dict[str, list[PlacedDevice]]] = defaultdict(lambda: defaultdict(list))
+    for device in amount.placed:
+        if device.address not in part_of:
+            raise ForeignAmount("device", device.address, "one of these devices")
+        by_number[part_of[device.address]][device.resource_class].append(device)
+    return allocations_of(
+        amount,
+        (
+            (
+                number,
+                [
+                    (name, len(own), sorted(unit for device in own for unit in device.units))
+                    for name, own in sorted(by_number[number].items())
+                ],
+            )
+            for number in sorted(by_number)
+        ),
+    )
 
 
 def in_use(
-    shelf: Devices, usage: Iterable[DeviceUse]
+    index: DeviceIndex, usage: Sequence[DeviceUse]
 ) -> Iterator[tuple[str, tuple[AmountRecord, ...]]]:
-    """Yield each device that somebody has, by the name of its part, with what goes with it.
+    """Yield each device in use by the name of its part, with the units of its allocation.
 
-    So is one that is unavailable, unless that is because of a relative of it that somebody has.
+    An unavailable device is in use unless a relative of it is allocated.
     """
-    uses = list(usage)
-    held = {use.address for use in uses if use.is_held}
-    for use in uses:
-        device = shelf.devices[use.address]
-        relatives = {device.parent, *shelf.parts_of(device.address)}
-        if use.is_held or (use.state == UNAVAILABLE and held.isdisjoint(relatives)):
-            units = tuple(sorted(taken_with(shelf, device)))
+    allocated = {use.address for use in usage if use.is_held}
+    for use in usage:
+        device = index.devices[use.address]
+        relatives = {device.parent, *index.functions_of(device)}
+        if use.is_held or (use.state == UNAVAILABLE and allocated.isdisjoint(relatives)):
+            units = tuple(sorted(index.units_of(device)))
             yield part_name(device), (AmountRecord(device.resource_class, 1, units),)
 
 
 def from_allocations(
-    shelf: Devices,
+    index: DeviceIndex,
     amount: PCIAmount,
-    held: Mapping[int, Sequence[AmountRecord]],
-    where: ChosenCells | None,
+    allocated: Mapping[int, Sequence[AmountRecord]],
+    cells: ChosenCells | None,
 ) -> PCIAmount:
-    """Return the assigned amount of which ``held`` is kept: :func:`to_allocations` undone.
+    """Return the assigned amount of stored allocations: the inverse of :func:`to_allocations`.
 
-    Of more devices than it asks for it has the first that meet it.
+    Of more devices than it requests it has the first that meet it.
 
-    :raises ForeignAmount: if ``amount`` cannot take that
+    :raises ForeignAmount: if the allocations do not meet ``amount``
     """
-    known = shelf.devices
-    units = {u for records in held.values() for record in records for u in record.units}
-    if amount.placed and units == {u for one in amount.placed for u in one.units}:
+    known = index.devices
+    units = {unit for records in allocated.values() for record in records for unit in record.units}
+    if amount.placed and units == {unit for device in amount.placed for unit in device.units}:
         return amount
     unknown = sorted(units.difference(known))
     if unknown:
         raise ForeignAmount("devices that are held", unknown, "some of these devices")
     chosen = [known[unit] for unit in sorted(units) if known[unit].parent not in units]
+    requested = amount.unassigned()
     if len(chosen) > amount.count:
-        chosen = some_of(amount.unassigned(), chosen, where)
-    ours = assigned(shelf, amount.unassigned(), chosen, where)
-    return with_devices(shelf, amount, ours)
+        single = DeviceIndex(chosen, (), per_device=True)
+        problem = build_problem(single, demands_of(single, requested), cells)
+        flow = MaxFlow(problem.counts, problem.choices, dict.fromkeys(range(len(chosen)), 1))
+        if not flow.is_complete:
+            addresses = [device.address for device in chosen]
+            raise ForeignAmount("devices", addresses, f"devices that meet {requested}")
+        chosen = [chosen[n] for n in sorted({group for groups in flow.used for group in groups})]
+    return with_devices(index, amount, match_requests(index, requested, chosen, cells))
 
 
-# --- devices as units -----------------------------------------------------------------------------
+# --- units ----------------------------------------------------------------------------------------
 
 
-#: The rules that fail because somebody has devices.
-_BY_OTHERS = frozenset({Rule.CAPACITY, Rule.LIMIT, Rule.AFFINITY, Rule.AT_ONCE})
-
-
-def some_units(
-    shelf: Devices,
-    devices: Sequence[Device],
+def select_units(
+    index: DeviceIndex,
+    devices: Iterable[Device],
     resource_class: str,
     count: int,
     taken: Collection[str],
 ) -> tuple[str, ...] | None:
-    """Return units of so many devices of a class, None if so many are not free.
+    """Return the units of ``count`` free devices of a class, None if there are fewer.
 
-    Plain devices come before those with tags, then the order is by address. What goes with a
-    physical function is among them.
+    Plain devices come before devices with tags, then the order is by address. The units of a
+    physical function include the functions split off it.
 
-    :param devices: those of one part
-    :param taken: units that somebody else is going to have
+    :param devices: the devices of one part
+    :param taken: units that are about to be allocated
     """
     free = [
         device
         for device in devices
         if device.resource_class == resource_class
-        and shelf.is_free(device.address)
-        and taken_with(shelf, device).isdisjoint(taken)
+        and index.is_free(device.address)
+        and index.units_of(device).isdisjoint(taken)
     ]
     if len(free) < count:
         return None
-    free.sort(
-        key=lambda device: (shelf.groups[shelf.group_of[device.address]].cost, device.address)
-    )
-    return tuple(sorted(unit for one in free[:count] for unit in taken_with(shelf, one)))
+    free.sort(key=lambda one: (index.groups[index.group_of[one.address]].cost, one.address))
+    return tuple(sorted(unit for device in free[:count] for unit in index.units_of(device)))
 
 
-def taken_with(shelf: Devices, device: Device) -> frozenset[str]:
-    """Return the units that whoever has a device has: itself, and functions split off it."""
-    parts = shelf.parts_of(device.address) if device.type == PF else ()
-    return frozenset((device.address, *parts))
+def blocking_units(
+    index: DeviceIndex, amount: PCIAmount, reason: Reason
+) -> dict[str, frozenset[str]]:
+    """Return the devices that a refused amount needs and cannot have, with the units in use.
 
-
-def blocking_units(shelf: Devices, amount: PCIAmount, reason: Reason) -> dict[str, frozenset[str]]:
-    """Return the devices that a refused amount would need and cannot have, with what is in the way.
-
-    That is the device itself; of a function that is needed whole those that are split off it.
+    These are the device itself, or functions split off it if it is needed whole.
     """
     if reason.rule is Rule.UNIT_TAKEN:
-        device = shelf.devices.get(reason.unit or "")
-        return {} if device is None else _held_of(shelf, [device])
-    if reason.rule not in _BY_OTHERS:
+        needed = [index.devices[at] for at in (reason.unit,) if at in index.devices]
+    elif reason.rule in _RULES_OF_USE:
+        requests = [request for request in amount.requests if _is_about(reason, request)]
+        needed = [
+            device
+            for device in index.devices.values()
+            if any(request.matches(device) for request in requests)
+        ]
+        if reason.rule is Rule.LIMIT:
+            others = {at: None for device in needed for at in index.devices_under_limit_of(device)}
+            needed += [index.devices[address] for address in others]
+    else:
         return {}
-    meant = [request for request in amount.requests if _is_about(reason, request)]
-    every = [
-        device
-        for device in shelf.devices.values()
-        if any(request.matches(device) for request in meant)
-    ]
-    if reason.rule is Rule.LIMIT:
-        others = dict.fromkeys(one for device in every for one in shelf.beside(device))
-        every += [shelf.devices[address] for address in others]
-    return _held_of(shelf, every)
-
-
-def _held_of(shelf: Devices, devices: Iterable[Device]) -> dict[str, frozenset[str]]:
-    held = {device.address: frozenset(_held(shelf, device)) for device in devices}
-    return {address: taken for address, taken in held.items() if taken}
+    blocking = {device.address: index.blocking(device) for device in needed}
+    return {address: units for address, units in blocking.items() if units}
 
 
 def _is_about(reason: Reason, request: DeviceRequest) -> bool:
     if reason.rule is Rule.AT_ONCE:
         return reason.resource == ANY_CLASS
-    kind, name = request.kinds, request.resource_class
-    if reason.rule is Rule.LIMIT and name is None:
-        return reason.unit in (None, kind)
+    name = request.resource_class
     is_class = reason.resource == (name or ANY_CLASS)
-    return is_class and reason.unit in (None, kind)
-
-
-def _held(shelf: Devices, device: Device) -> Iterator[str]:
-    """Yield what is held of a device: itself, or what it excludes."""
-    address = device.address
-    if address in shelf.uses or device.parent in shelf.uses:
-        yield address
-    yield from (part for part in shelf.split.get(address, ()) if part in shelf.uses)
-
-
-def some_of(
-    amount: PCIAmount, devices: Sequence[Device], where: ChosenCells | None
-) -> list[Device]:
-    """Return those of some devices that meet an amount, as many as it asks for, by address.
-
-    :param devices: by address
-    :raises ForeignAmount: if they do not meet it
-    """
-    own = Devices(devices, (), apart=True)
-    problem = lay(own, demands_of(own, amount), where)
-    flow = Flow(problem.counts, problem.may, dict.fromkeys(range(len(devices)), 1))
-    if not flow.is_complete:
-        shown = [device.address for device in devices]
-        raise ForeignAmount("devices", shown, f"what {amount} takes")
-    return [devices[group] for group in sorted({g for has in flow.given for g in has})]
+    if reason.rule is Rule.LIMIT and name is None:
+        is_class = True  # the reason names the class of the limit
+    return is_class and reason.unit in (None, request.kinds)

@@ -280,7 +280,7 @@ PLACED = [
     case(
         "InvalidAmount",
         lambda: TWO.replace(placed=[PlacedDevice(0, GPU, "PGPU")]),
-        "devices by request: got {0: 1}, expected as many as asked: {0: 1, 1: 1}",
+        "devices by request: got {0: 1}, expected as requested: {0: 1, 1: 1}",
         "a request without devices",
     ),
     case(
@@ -335,7 +335,7 @@ INVENTORIES = [
     case(
         "DuplicateKey",
         lambda: host(gpu(), usage=[DeviceUse(GPU, "claimed"), DeviceUse(GPU, "allocated")]),
-        f"address of what is taken: got ['{GPU}'], expected each device once",
+        f"address of a device in use: got ['{GPU}'], expected each device once",
         "usage twice",
     ),
     case(
@@ -353,14 +353,14 @@ INVENTORIES = [
     case(
         "InvalidDevice",
         lambda: host(gpu(), usage=[DeviceUse(PF, "claimed")]),
-        f"device that is taken: got '{PF}', expected one of these",
+        f"device in use: got '{PF}', expected one of these",
         "usage of what is not there",
     ),
     *(
         case(
             "InvalidDevice",
             lambda pf=pf, vf=vf: host(nic(2), usage=used(pf=pf, vf1=vf)),  # type: ignore[misc]
-            f"devices that are taken, {PF}: got '{VFS[1]}', expected one of the two",
+            f"allocated functions of {PF}: got '{VFS[1]}', expected one of the two",
             f"a PF that is {pf}, a VF that is {vf}",
         )
         for pf in ("claimed", "allocated")

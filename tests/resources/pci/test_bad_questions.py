@@ -131,7 +131,7 @@ ONE_GPU = devices("PGPU", affinity="required")
         ),
         pytest.param(
             ASSIGNED,
-            f"functions split off {PF}: got ('{VFS[0]}', '{VFS[1]}'), expected those there are",
+            f"functions split off {PF}: got ('{VFS[0]}', '{VFS[1]}'), expected ('{VFS[0]}', ",
             id="fewer parts",
         ),
         pytest.param(
