@@ -31,7 +31,7 @@ from resource_objects.resources.numa.placement import TOPOLOGY, near_networks, s
 
 
 class CellAllocation(NamedTuple):
-    """What one guest cell uses of its host cell."""
+    """The usage of one guest cell at its host cell."""
 
     cell_index: int
     shared: int
@@ -44,7 +44,7 @@ class CellAllocation(NamedTuple):
 def cell_allocations(
     states: Sequence[CellState], amount: NUMATopologyAmount, *, is_allocated: bool = False
 ) -> list[CellAllocation]:
-    """Return what each guest cell uses.
+    """Return the usage of each guest cell at its host cell.
 
     :param is_allocated: whether the amount is allocated; then CPUs may have another purpose now
     :raises ForeignAmount: if a cell, CPU or page size is not of this host
@@ -65,8 +65,8 @@ def cell_allocations(
             raise ForeignAmount(f"CPUs of cell {cell}", unknown, f"dedicated ones: {dedicated}")
         if not is_allocated and mask_of(placed.shared) & ~facts.shared:
             shared = CPUSet.from_mask(facts.shared)
-            what = f"shared CPUs of cell {cell}"
-            raise ForeignAmount(what, placed.shared, f"shared ones: {shared}")
+            subject = f"shared CPUs of cell {cell}"
+            raise ForeignAmount(subject, placed.shared, f"shared ones: {shared}")
         if placed.page_size_kib is not None:
             size = placed.page_size_kib
             sizes = [huge for huge, _ in facts.huge]
@@ -159,7 +159,7 @@ def _cell_failures(
 
 
 def _release_failures(state: CellState, allocation: CellAllocation) -> Iterator[Reason]:
-    """Yield what is released and was not allocated."""
+    """Yield each released amount that was not allocated."""
     size, cpus = allocation.page_size_kib, allocation.cpus
     free = cpus & ~state.pinned
     unit = f"cpu{next(bits(free))}" if free else None
@@ -181,7 +181,7 @@ def _violations(
     amount: NUMATopologyAmount,
     within: Collection[int] | None,
 ) -> Iterator[Reason]:
-    """Yield where an assignment breaks the policies of its own amount."""
+    """Yield each policy of an amount that its own assignment breaks."""
     used, count = [states[allocation.cell_index] for allocation in allocations], len(allocations)
     for number, (state, placed) in enumerate(zip(used, amount.placed, strict=True)):
         demand, cpus = amount.demands[number], allocations[number].cpus

@@ -34,9 +34,9 @@ from resource_objects.resources.records import AmountRecord
 _invalid_amount = functools.partial(InvalidInput, "amount")
 _invalid_unassigned_amount = functools.partial(InvalidInput, "unassigned amount")
 
-#: How vCPUs use CPUs; ``mixed`` is some of each.
+#: CPU policies; ``mixed`` is shared and dedicated vCPUs in one request.
 SHARED, DEDICATED, MIXED = "shared", "dedicated", "mixed"
-#: How dedicated vCPUs use the threads of a core.
+#: Thread policies of dedicated vCPUs.
 PREFER, REQUIRE, ISOLATE = "prefer", "require", "isolate"
 THREAD_POLICIES = (PREFER, REQUIRE, ISOLATE)
 #: Whether the emulator threads of a hypervisor have a CPU of their own (``isolate``).
@@ -358,16 +358,16 @@ class NUMATopologyAmount(abstract.Amount):
         for number, (cell, placed) in enumerate(zip(self.cells, self.placed, strict=True)):
             pinned = tuple(vcpu for vcpu, _ in placed.pins)
             if pinned != cell.dedicated:
-                what = f"pinned vCPUs of guest cell {number}"
-                raise _invalid_amount(what, pinned, f"{cell.dedicated}")
+                subject = f"pinned vCPUs of guest cell {number}"
+                raise _invalid_amount(subject, pinned, f"{cell.dedicated}")
             if bool(placed.shared) != bool(cell.shared):
                 expected = "some if, and only if, it has shared vCPUs"
-                what = f"shared CPUs of guest cell {number}"
-                raise _invalid_amount(what, placed.shared, expected)
+                subject = f"shared CPUs of guest cell {number}"
+                raise _invalid_amount(subject, placed.shared, expected)
             if not self._allows_page_size(placed.page_size_kib, cell.memory_mb):
                 expected = f"the requested size: {self.page_size or 'ordinary memory'}"
-                what = f"page size of guest cell {number}"
-                raise _invalid_amount(what, placed.page_size_kib, expected)
+                subject = f"page size of guest cell {number}"
+                raise _invalid_amount(subject, placed.page_size_kib, expected)
         if self.has_emulator != (self.emulator_cpu is not None):
             expected = "one if, and only if, the policy is isolate"
             raise _invalid_amount("emulator CPU", self.emulator_cpu, expected)
@@ -588,10 +588,10 @@ class PlacedCell(base.ResourceObject, frozen=True):
             raise _invalid_amount(f"CPUs of host cell {self.cell}", cpus, "each CPU once")
 
 
-def _check_ids(what: str, *ids: int) -> None:
+def _check_ids(subject: str, *ids: int) -> None:
     highest = max(ids, default=0)
     if highest > MAX_ID:
-        raise _invalid_amount(what, highest, f"numbers from 0 to {MAX_ID}")
+        raise _invalid_amount(subject, highest, f"numbers from 0 to {MAX_ID}")
 
 
 # --- limits ---------------------------------------------------------------------------------------

@@ -26,7 +26,7 @@ from resource_objects.resources.numa.cpuset import bits
 
 
 class CellChoice(NamedTuple):
-    """How a guest cell fits a host cell."""
+    """The resources of a host cell for one guest cell."""
 
     page_size_kib: int | None  #: of huge pages, None for ordinary memory
     cpus: int  #: mask of the dedicated CPUs, including idle siblings and the emulator's CPU
@@ -38,7 +38,7 @@ NO_LIMITS: CellLimits = (None, None)
 
 
 def fit_cell(state: CellState, demand: CellDemand, limits: CellLimits) -> CellChoice | None:
-    """Return how a guest cell fits a host cell, None if it does not."""
+    """Return the resources of a host cell for a guest cell, None if it does not fit."""
     if demand.cpus and demand.cpus > state.free_dedicated:
         return None  # before CPUs are chosen: it excludes most cells of a full host
     if demand.shared and any(shared_failures(state, demand.shared, limits[0])):
@@ -216,9 +216,9 @@ def choose_cpus(state: CellState, count: int, policy: str | None, has_emulator: 
     """
     free, cores, threads = state.free_cpus, state.facts.cores, state.facts.threads
     if policy == ISOLATE:  # siblings of the emulator's CPU are idle too, as Nova counts them
-        whole = sorted([core for core in cores if not core & ~free], key=int.bit_count)
+        whole_cores = sorted([core for core in cores if not core & ~free], key=int.bit_count)
         needed = count + has_emulator
-        return sum(whole[:needed]) if len(whole) >= needed else None
+        return sum(whole_cores[:needed]) if len(whole_cores) >= needed else None
     cpus = _pack(_free_threads(cores, free), count, threads, policy)
     if cpus is None or not has_emulator:
         return cpus
@@ -312,7 +312,7 @@ def assign_cpus(
         return None
     if not has_emulator:
         return CPUAssignment(tuple(vcpus), None, idle)
-    first, *others = map(len, groups)
-    is_odd = len(set(others)) == 1 and first == others[0] + 1 > 2
+    first, *counts = map(len, groups)
+    is_odd = len(set(counts)) == 1 and first == counts[0] + 1 > 2
     emulator = vcpus.pop(first - 1 if is_odd else -1)
     return CPUAssignment(tuple(vcpus), emulator, idle)

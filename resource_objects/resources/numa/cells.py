@@ -43,8 +43,8 @@ class PagePool(base.ResourceObject, frozen=True):
         if self.size_kib & (self.size_kib - 1):
             raise InvalidInventory("page size", self.size_kib, "a power of two, in KiB")
         if self.reserved > self.total:
-            what = f"reserved pages of {self.size_kib} KiB"
-            raise InvalidInventory(what, self.reserved, f"at most the {self.total} there are")
+            subject = f"reserved pages of {self.size_kib} KiB"
+            raise InvalidInventory(subject, self.reserved, f"at most the {self.total} there are")
 
     @property
     def free_mb(self) -> int:
@@ -137,8 +137,8 @@ class HostCell(base.ResourceObject, frozen=True):
         on_cores: set[int] = set().union(*cores)
         both = set(self.shared).intersection(self.dedicated)
         if both and self.shared != self.dedicated:
-            what = f"shared and dedicated CPUs of cell {self.id}"
-            raise InvalidInventory(what, sorted(both), "no CPU in both sets, or every one")
+            subject = f"shared and dedicated CPUs of cell {self.id}"
+            raise InvalidInventory(subject, sorted(both), "no CPU in both sets, or every one")
         highest = max((*on_cores, *self.shared[-1:], *self.dedicated[-1:]), default=0)
         if highest > MAX_ID:
             raise InvalidInventory(f"CPU of cell {self.id}", highest, f"0-{MAX_ID}")
@@ -319,11 +319,6 @@ class CellState:
     def shared_capacity(self, pinned: int = 0) -> int:
         """Return the capacity for shared vCPUs if more CPUs were pinned (a mask)."""
         return self.shared_cpus(pinned).bit_count() * self.cpu_ratio // ratio.MILLION
-
-    @property
-    def free_memory(self) -> int:
-        """MiB of ordinary memory that are free: capacity minus usage."""
-        return self.memory_capacity - self.memory_used
 
 
 #: Page sizes by kind: the smallest (ordinary memory without overcommitment), any larger size, any.

@@ -55,13 +55,13 @@ class CPUSet(tuple[int, ...]):
         return cpus
 
     @classmethod
-    def parse(cls, text: str, what: str = "CPU list", *, allow_empty: bool = False) -> CPUSet:
+    def parse(cls, text: str, subject: str = "CPU list", *, allow_empty: bool = False) -> CPUSet:
         """Return the CPUs of a list such as ``0-3,^2,8``.
 
         The kernel, ``taskset`` and ``numactl`` write such lists; exclusions (``^2``, ``^4-5``) are
         Nova's. Items stand in any order, an exclusion always wins, empty items are ignored.
 
-        :param what: the name of the list in an error
+        :param subject: the name of the list in an error
         :param allow_empty: whether the list may contain no CPU
         :raises InvalidInput: if the text is not such a list; if it contains no CPU; for a CPU above
             65535
@@ -73,7 +73,7 @@ class CPUSet(tuple[int, ...]):
         resource_objects.exceptions.InvalidInput: CPU list: got '', expected a list of CPUs such ...
         """
         included = excluded = 0  # masks: a repeated range costs no memory
-        error = InvalidInput("text", what, text, "a list of CPUs such as 0-3,8 or 0-7,^2")
+        error = InvalidInput("text", subject, text, "a list of CPUs such as 0-3,8 or 0-7,^2")
         if not isinstance(text, str):
             raise error
         for item in text.split(","):
@@ -96,7 +96,7 @@ class CPUSet(tuple[int, ...]):
         return cls.from_mask(mask)
 
     @classmethod
-    def parse_mask(cls, text: str, what: str = "CPU mask") -> CPUSet:
+    def parse_mask(cls, text: str, subject: str = "CPU mask") -> CPUSet:
         """Return the CPUs of a mask as the kernel writes it, in words of 32 bits.
 
         :raises InvalidInput: if the text is not such a mask; for a CPU above 65535
@@ -107,7 +107,7 @@ class CPUSet(tuple[int, ...]):
         mask = int(text.replace(",", ""), 16) if _MASK.fullmatch(text) else -1
         if not 0 <= mask < 2 << MAX_ID:
             expected = f"a mask such as 00000000,0000000f of CPUs 0 to {MAX_ID}"
-            raise InvalidInput("text", what, text, expected)
+            raise InvalidInput("text", subject, text, expected)
         return cls.from_mask(mask)
 
     @functools.cached_property

@@ -93,13 +93,13 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
         for cell, used in zip(self.cells, usage, strict=True):
             unknown = sorted(set(used.pinned).difference(cell.dedicated))
             if unknown:
-                what = f"pinned CPUs of cell {cell.id}"
-                raise InvalidInventory(what, unknown, f"dedicated ones: {cell.dedicated}")
+                subject = f"pinned CPUs of cell {cell.id}"
+                raise InvalidInventory(subject, unknown, f"dedicated ones: {cell.dedicated}")
             sizes = [pool.size_kib for pool in cell.huge_pages] if used.pages else []
             for size, _ in used.pages:
                 if size not in sizes:
-                    what = f"used page size of cell {cell.id}"
-                    raise InvalidInventory(what, size, f"one of {sizes} KiB")
+                    subject = f"used page size of cell {cell.id}"
+                    raise InvalidInventory(subject, size, f"one of {sizes} KiB")
         if usage != self.usage:
             self._store("usage", usage)
         self._after_copy()
@@ -138,7 +138,9 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
     @property
     def free_memory_mb(self) -> int:
         """MiB of free ordinary memory of all cells."""
-        return self._within_room("MEMORY_MB", [state.free_memory for state in self._states])
+        return self._within_room(
+            "MEMORY_MB", [state.memory_capacity - state.memory_used for state in self._states]
+        )
 
     def _within_room(self, name: str, counts: Iterable[int]) -> int:
         total = sum(count for count in counts if count > 0)
@@ -348,7 +350,7 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
         return inventory
 
 
-def _check_distinct(what: str, numbers: Sequence[int]) -> None:
+def _check_distinct(subject: str, numbers: Sequence[int]) -> None:
     if len(set(numbers)) != len(numbers):
         repeated = sorted(number for number, count in Counter(numbers).items() if count > 1)
-        raise InvalidInventory(what, repeated, "each once")
+        raise InvalidInventory(subject, repeated, "each once")

@@ -251,18 +251,18 @@ class _Search:
                     return least
         return None
 
-    def _parts(self) -> Iterator[int]:
-        """Yield the sets of host cells that may be used together: all, or each socket."""
-        if not self.one_socket:
-            yield self.allowed
-            return
+    def _parts(self) -> list[int]:
+        """Return the sets of host cells that may be used together: all, or each socket."""
+        return self._sockets(self.ranking) if self.one_socket else [self.allowed]
+
+    def _sockets(self, cells: Iterable[int]) -> list[int]:
+        """Return the allowed host cells of each known socket, in the order of some cells."""
         sockets: dict[int, int] = {}
-        for n in self.ranking:  # the socket of the best cell first
+        for n in cells:
             socket = self.states[n].cell.socket
-            if socket is not None:
+            if socket is not None and self.allowed >> n & 1:
                 sockets[socket] = sockets.get(socket, 0) | 1 << n
-        for cells in sockets.values():
-            yield cells & self.allowed
+        return [*sockets.values()]
 
     def _fits_within(self, part: int) -> list[int]:
         """Return the host cells of a set that each guest cell fits."""
@@ -316,7 +316,7 @@ class _Search:
             return hosts
         distance, usage = total_distance(table, hosts), self.host_usage(hosts)
         rank = {cell: position for position, cell in enumerate(self.ranking)}
-        parts, fits = [*self._parts()], self._fits_within(self.allowed)
+        parts, fits = self._parts(), self._fits_within(self.allowed)
         conditions = _RequiredCells(self, fits, self.allowed, Budget(DECISION))
         for closer, sets in sets_by_distance(table, len(hosts)):
             if closer >= distance:
@@ -458,11 +458,11 @@ class _Search:
                 row[n] = usage * scale + tie_break(guest, n)
             costs.append(row)
         if required:  # any other cell costs more than all placements without it
-            every = 1 + sum(max((c for c in row if c is not None), default=0) for row in costs)
+            penalty = 1 + sum(max((c for c in row if c is not None), default=0) for row in costs)
             for row in costs:
                 for n, cost in enumerate(row):
                     if cost is not None and n not in required:
-                        row[n] = cost + every
+                        row[n] = cost + penalty
         hosts = matching.cheapest(costs)
         return hosts if hosts is not None and set(required).issubset(hosts) else None
 
@@ -513,12 +513,12 @@ class _Search:
             is_same = at > 0 and demands[guests[at]] == demands[guests[at - 1]]
             first = hosts[-1] + 1 if is_same else 0
             # the least usage of the remaining guest cells: a beginning that leaves less is given up
-            rest = [sum(of_kind[at + 1 :]) for of_kind in least]
+            later = [sum(of_kind[at + 1 :]) for of_kind in least]
             for n, (more_cpus, more_mb) in usage[at].items():
                 total = cpus + more_cpus, memory + more_mb
                 has_room = all(
                     not usage + least or usage + least <= bound
-                    for usage, least, bound in zip(total, rest, bounds, strict=True)
+                    for usage, least, bound in zip(total, later, bounds, strict=True)
                 )
                 if n >= first and n not in hosts and has_room:
                     yield (*hosts, n), *total
@@ -570,12 +570,8 @@ class _Search:
                 yield Reason(Rule.NETWORK, requested, 0, 0, TOPOLOGY, unit=name)
                 yield from self._pair_failures(cells & self.allowed)
                 return
-        sockets: dict[int, int] = {}
-        for n in bits(self.allowed):
-            socket = self.states[n].cell.socket
-            if socket is not None:
-                sockets[socket] = sockets.get(socket, 0) | 1 << n
-        most = max(map(self._most_guests, sockets.values()), default=1)
+        sockets = self._sockets(bits(self.allowed))
+        most = max(map(self._most_guests, sockets), default=1)
         if self.one_socket and most < requested:
             yield from socket_reasons((self.states[n] for n in bits(self.allowed)), requested, most)
             yield from self._pair_failures(self.allowed)
@@ -583,7 +579,7 @@ class _Search:
             names = f"each of {', '.join(self.networks)}"
             yield Reason(Rule.NETWORK, requested, 0, 0, TOPOLOGY, unit=names)
         else:
-            for cells in sockets.values():
+            for cells in sockets:
                 yield from self._excess_usage(cells)
 
     def _most_guests(self, cells: int) -> int:

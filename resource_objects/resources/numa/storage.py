@@ -186,8 +186,8 @@ def from_parts(parts: Sequence[StoredPart]) -> StoredCells:
                 millionths = records[name].ratio_millionths
                 if ratios.setdefault(name, millionths) != millionths:
                     value = ratio.from_millionths(millionths)
-                    what = f"{name} ratio of cell {cell.id}"
-                    raise InvalidInventory(what, value, "one for all cells of a host")
+                    subject = f"{name} ratio of cell {cell.id}"
+                    raise InvalidInventory(subject, value, "one for all cells of a host")
     cpu_ratio, memory_ratio = (ratios.get(name, ratio.MILLION) for name in (VCPU, MEMORY_MB))
     return StoredCells(
         cells, usage, ratio.from_millionths(cpu_ratio), ratio.from_millionths(memory_ratio)
@@ -329,8 +329,8 @@ def from_allocations(
         return amount
     indices.sort(key=lambda index: states[index].cell.id)
     states = _with_former_cpus(states, allocations, indices)
-    args = states, amount.demands, indices, allocations
-    assignment = _exact_assignment(*args) or _partial_assignment(*args)
+    arguments = states, amount.demands, indices, allocations
+    assignment = _find_assignment(*arguments, True) or _find_assignment(*arguments, False)
     if assignment is None:
         by_cell = {states[n].cell.id: [*map(str, allocations[n])] for n in indices}
         raise ForeignAmount("allocations of the cells", by_cell, f"the usage of {amount}")
@@ -378,13 +378,15 @@ def _with_former_cpus(
         former = _cpus_by_name(allocations[index]) & ~facts.dedicated
         if not former:
             continue
-        what = f"CPUs of cell {cell.id}"
+        subject = f"CPUs of cell {cell.id}"
         moved = former & _cpus_of_others(states, index)
         if moved:
-            raise ForeignAmount(what, CPUSet.from_mask(moved), "CPUs that are not of another cell")
+            raise ForeignAmount(
+                subject, CPUSet.from_mask(moved), "CPUs that are not of another cell"
+            )
         unknown = former & ~mask_of(cpu for core in cell.siblings for cpu in core)
         if cell.siblings and unknown:
-            raise ForeignAmount(what, CPUSet.from_mask(unknown), "CPUs on known cores")
+            raise ForeignAmount(subject, CPUSet.from_mask(unknown), "CPUs on known cores")
         cores = cores_of(cell.siblings, facts.dedicated | former)
         facts = facts._replace(cores=cores)
         current[index] = dataclasses.replace(states[index], facts=facts, choices={})
@@ -392,8 +394,8 @@ def _with_former_cpus(
 
 
 def _cpus_of_others(states: Sequence[CellState], index: int) -> int:
-    others = [state.cell.cpus for n, state in enumerate(states) if n != index]
-    return mask_of(cpu for cpus in others for cpu in cpus)
+    other_cells = [state.cell.cpus for n, state in enumerate(states) if n != index]
+    return mask_of(cpu for cpus in other_cells for cpu in cpus)
 
 
 def _cpus_by_name(records: Iterable[AmountRecord]) -> int:
@@ -402,46 +404,24 @@ def _cpus_by_name(records: Iterable[AmountRecord]) -> int:
     return mask_of(cpu for unit in units if (cpu := cpu_of(unit)) is not None)
 
 
-def _exact_assignment(
+def _find_assignment(
     states: Sequence[CellState],
     demands: Sequence[CellDemand],
     indices: Sequence[int],
     allocations: _Allocations,
+    is_exact: bool,
 ) -> _Assignment | None:
-    """Return the assignment if the guest cells have allocated everything, None if they have not."""
-    if len(indices) != len(demands):
-        return None
-    choices: list[CellChoice] = []
-    fits = [0] * len(demands)
-    for position, index in enumerate(indices):
-        records = allocations[index]
-        counts = {record.resource_class: record.amount for record in records}
-        sizes = [size for name in counts if (size := page_size_of_class(name)) is not None]
-        size = sizes[-1] if sizes else None
-        choice = CellChoice(size, _cpus_by_name(records))
-        memory = counts.get(MEMORY_MB, 0)
-        memory += counts[page_class(size)] * size // KIB if size is not None else 0
-        choices.append(choice)
-        is_named = choice.cpus.bit_count() == counts.get(PCPU, 0)
-        for guest, demand in enumerate(demands):
-            is_equal = (demand.shared, demand.memory_mb) == (counts.get(VCPU, 0), memory)
-            if is_named and is_equal and _can_use(states[index], demand, choice.cpus):
-                fits[guest] |= 1 << position
-    if not is_complete(fits):
-        return None
-    positions = first_assignment(fits, (1 << len(indices)) - 1)
-    return [(indices[position], choices[position]) for position in positions]
+    """Return the only assignment within the allocations, None if there is none, or several.
 
-
-def _partial_assignment(
-    states: Sequence[CellState],
-    demands: Sequence[CellDemand],
-    indices: Sequence[int],
-    allocations: _Allocations,
-) -> _Assignment | None:
-    """Return the assignment if there is only one within the allocations, None otherwise."""
+    :param is_exact: whether the guest cells use all of the allocations; then the first assignment
+    """
+    if is_exact and len(indices) != len(demands):
+        return None
     choices = [
-        [_possible_choices(states[index], demand, allocations[index]) for index in indices]
+        [
+            _possible_choices(states[index], demand, allocations[index], is_exact)
+            for index in indices
+        ]
         for demand in demands
     ]
     if any(len(options) > 1 for row in choices for options in row):
@@ -450,32 +430,40 @@ def _partial_assignment(
     positions = best(fits, range(len(indices)))
     if len(positions) < len(demands):
         return None
-    chosen = first_assignment(fits, mask_of(positions))
-    for guest, position in enumerate(chosen):
-        others = [
+    assignment = first_assignment(fits, mask_of(positions))
+    for guest, position in enumerate(assignment):
+        without = [
             row & ~(1 << position) if demand == demands[guest] else row
             for demand, row in zip(demands, fits, strict=True)
         ]
-        if is_complete(others):
+        if not is_exact and is_complete(without):
             return None
-    return [
-        (indices[position], choices[guest][position][0]) for guest, position in enumerate(chosen)
-    ]
+    return [(indices[n], choices[guest][n][0]) for guest, n in enumerate(assignment)]
 
 
 def _possible_choices(
-    state: CellState, demand: CellDemand, records: Sequence[AmountRecord]
+    state: CellState, demand: CellDemand, records: Sequence[AmountRecord], is_exact: bool
 ) -> list[CellChoice]:
-    """Return how a guest cell can use allocations of a cell, by page size.
+    """Return the ways in which a guest cell uses allocations of a host cell, by page size.
 
     It uses all CPUs that are allocated by name, or none.
     """
     counts = {record.resource_class: record.amount for record in records}
-    cpus = _cpus_by_name(records) if demand.cpus else 0
-    if demand.shared > counts.get(VCPU, 0) or not _can_use(state, demand, cpus):
+    vcpus, memory_mb = counts.get(VCPU, 0), counts.get(MEMORY_MB, 0)
+    cpus = _cpus_by_name(records) if demand.cpus or is_exact else 0
+    if not _can_use(state, demand, cpus):
         return []
-    if demand.cpus and cpus.bit_count() != counts.get(PCPU, 0):
-        return []  # the CPUs of this guest cell cannot be told from the others
+    if (demand.cpus or is_exact) and cpus.bit_count() != counts.get(PCPU, 0):
+        return []  # some of the CPUs have no name
+    if is_exact:
+        sizes = [size for name in counts if (size := page_size_of_class(name)) is not None]
+        page_size = sizes[-1] if sizes else None
+        if page_size is not None:
+            memory_mb += counts[page_class(page_size)] * page_size // KIB
+        is_equal = (demand.shared, demand.memory_mb) == (vcpus, memory_mb)
+        return [CellChoice(page_size, cpus)] if is_equal else []
+    if demand.shared > vcpus:
+        return []
     if not demand.memory_mb:
         return [CellChoice(None, cpus)]
     choices: list[CellChoice] = []

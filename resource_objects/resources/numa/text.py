@@ -25,7 +25,7 @@ from resource_objects.resources.numa.cpuset import CPUSet
 
 _invalid_text = functools.partial(InvalidInput, "text")
 
-_WHAT = "NUMA topology"
+_TOPOLOGY = "NUMA topology"
 _COUNTS = {"shared": "shared", "dedicated": "dedicated", "memory": "memory_mb"}
 _FLAGS = ("tunneled", "one_socket")
 _OPTIONS = (*_COUNTS, "page_size", "thread_policy", "emulator_policy", "physnets", *_FLAGS)
@@ -45,22 +45,22 @@ def parse_request(
     {'cells': 2, 'dedicated': 4, 'memory_mb': 1024}
     """
     if not isinstance(text_form, str):
-        raise _invalid_text(_WHAT, text_form, "text such as 2:dedicated=16:memory=4096")
-    cells, options = text.total_and_options(text_form, _WHAT, _OPTIONS)
+        raise _invalid_text(_TOPOLOGY, text_form, "text such as 2:dedicated=16:memory=4096")
+    cells, options = text.total_and_options(text_form, _TOPOLOGY, _OPTIONS)
     arguments: dict[str, Any] = {"cells": _parse_cells(cells)}
     for name, value in options.items():
-        what = f"{_WHAT}, {name}"
+        subject = f"{_TOPOLOGY}, {name}"
         allowed = (choices or {}).get(name)
         if name in _COUNTS:
-            arguments[_COUNTS[name]] = text.integer(value, what)
+            arguments[_COUNTS[name]] = text.integer(value, subject)
         elif name in _FLAGS:
-            arguments[name] = text.flag(value, what)
+            arguments[name] = text.flag(value, subject)
         elif name == "physnets":
-            arguments[name] = [text.unquoted(net, what) for net in value.split("+") if net]
+            arguments[name] = [text.unquoted(net, subject) for net in value.split("+") if net]
         elif allowed is not None and value not in allowed:
-            raise _invalid_text(what, value, f"one of {', '.join(allowed)}")
+            raise _invalid_text(subject, value, f"one of {', '.join(allowed)}")
         elif not value:
-            raise _invalid_text(what, value, "a word")
+            raise _invalid_text(subject, value, "a word")
         else:
             arguments[name] = value
     return arguments
@@ -68,14 +68,14 @@ def parse_request(
 
 def _parse_cells(cells: str) -> int | list[dict[str, Any]]:
     if "@" not in cells:
-        return text.integer(cells, f"{_WHAT}, guest cells")
+        return text.integer(cells, f"{_TOPOLOGY}, guest cells")
     arguments: list[dict[str, Any]] = []
     for cell in cells.split("/"):
         cpus, _, memory = cell.partition("@")
         shared, _, dedicated = cpus.partition("!")
-        memory_mb = text.integer(memory, f"{_WHAT}, MiB of a guest cell")
+        memory_mb = text.integer(memory, f"{_TOPOLOGY}, MiB of a guest cell")
         cpu_lists = {
-            name: CPUSet.parse(vcpus.replace("+", ","), f"{_WHAT}, CPUs") if vcpus else ()
+            name: CPUSet.parse(vcpus.replace("+", ","), f"{_TOPOLOGY}, CPUs") if vcpus else ()
             for name, vcpus in (("shared", shared), ("dedicated", dedicated))
         }
         arguments.append({**cpu_lists, "memory_mb": memory_mb})
@@ -122,14 +122,14 @@ def parse_limit(text_form: object) -> dict[str, list[tuple[int, int]]]:
     {'vcpus': [(0, 16), (1, 16)], 'memory_mb': []}
     """
     if not isinstance(text_form, str):
-        raise _invalid_text(_WHAT, text_form, "text such as vcpus=0>16+1>16")
-    _, options = text.total_and_options(f":{text_form}", f"{_WHAT} limit", ("vcpus", "memory"))
+        raise _invalid_text(_TOPOLOGY, text_form, "text such as vcpus=0>16+1>16")
+    _, options = text.total_and_options(f":{text_form}", f"{_TOPOLOGY} limit", ("vcpus", "memory"))
     limits: dict[str, list[tuple[int, int]]] = {"vcpus": [], "memory_mb": []}
-    what = f"{_WHAT}, number"
+    subject = f"{_TOPOLOGY}, number"
     for option, name in (("vcpus", "vcpus"), ("memory", "memory_mb")):
         for item in filter(None, options.get(option, "").split("+")):
             cell, _, limit = item.partition(">")
-            limits[name].append((text.integer(cell, what), text.integer(limit, what)))
+            limits[name].append((text.integer(cell, subject), text.integer(limit, subject)))
     return limits
 
 
