@@ -31,7 +31,6 @@ other classes.
 from __future__ import annotations
 
 import dataclasses
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +41,12 @@ from resource_objects.providers import Provider
 from resource_objects.providers.provider import stored_classes
 from resource_objects.resources import Inventory
 from resource_objects.resources.pci import DEVICES, Device, DeviceUse, PCIInventory
-from resource_objects.resources.pci.device import ALLOCATED, SPENT, parse_address
+from resource_objects.resources.pci.device import (
+    ALLOCATED,
+    SPENT,
+    parse_address,
+    retain_allocated,
+)
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger, SyncResult
@@ -147,150 +151,99 @@ def _devices_of(provider: Provider) -> tuple[Device, ...]:
     return inventory.devices if isinstance(inventory, PCIInventory) else ()
 
 
-# --- decisions by device --------------------------------------------------------------------------
+# --- devices --------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class _Decision:
-    """The device to store, None for none, and the reason if it is not stored as discovered.
+class _Devices:
+    """The devices to store, by address; ``spent`` are those for one use that have been used."""
 
-    ``is_allocated`` is about the device or its physical function; ``is_withdrawn`` means that it is
-    not offered any more, ``is_spent`` that it was for one use and has been used.
-    """
+    devices: Mapping[str, Device]
+    spent: Collection[str]
+    reasons: dict[str, str]
 
-    device: Device | None
-    reason: str = ""
-    is_allocated: bool = False
-    is_withdrawn: bool = False
-    is_spent: bool = False
+    def inventory(self, stored: Mapping[str, DeviceStatus]) -> PCIInventory:
+        """Return the devices as an inventory; those that cannot be allocated are withheld.
 
-
-def _decide(
-    address: str,
-    new: Device | None,
-    stored: Mapping[str, DeviceStatus],
-    writes: Mapping[str, int],
-    reset: Collection[str],
-) -> _Decision:
-    if address not in stored:
-        return _Decision(new)
-    status = stored[address]
-    old = status.device
-    is_allocated = status.is_allocated or _is_whole_allocated(old.parent, stored)
-    written = writes.get(status.provider, 0)
-    is_spent = old.one_time_use and is_allocated
-    if old.one_time_use and not is_allocated and address not in reset:
-        # writes to the provider of several functions may be about any of them
-        is_single = sum(other.provider == status.provider for other in stored.values()) == 1
-        is_spent = status.state == SPENT or (is_single and written > old.writes_before)
-    device, reason = new, ""
-    if is_allocated or (is_spent and new is None):
-        device = old.replace(withdrawn=new is None)
-        if new is None:
-            reason = "no longer offered, reserved until its release"
-        elif _selectable(old) != _selectable(new):
-            reason = "changed, stays as it was until its release"
-    if device is not None and device.one_time_use:
-        if is_spent and not is_allocated:
-            reason = "used once, reserved until it is reset"
-        continues = old.one_time_use and address not in reset
-        device = device.replace(writes_before=old.writes_before if continues else written)
-    else:
-        is_spent = False
-    is_withdrawn = device is not None and new is None
-    return _Decision(device, reason, is_allocated, is_withdrawn, is_spent)
+        A function that was removed while it is allocated counts as used. It is not reserved in
+        addition, because that would hide free functions of the same card and class.
+        """
+        counted = {
+            address: (device.parent or address, device.resource_class)
+            for address, device in self.devices.items()
+        }
+        withheld = {
+            address
+            for address, device in self.devices.items()
+            if device.withdrawn or address in self.spent
+        }
+        offered = {counted[address] for address in self.devices if address not in withheld}
+        uses = [
+            DeviceUse(address, ALLOCATED, gone=True)
+            if address not in self.spent
+            and stored[address].is_allocated
+            and counted[address] in offered
+            else DeviceUse(address, SPENT)
+            for address in sorted(withheld)
+        ]
+        return PCIInventory([self.devices[address] for address in sorted(self.devices)], usage=uses)
 
 
-def _is_whole_allocated(address: str | None, stored: Mapping[str, DeviceStatus]) -> bool:
-    """Return True for an allocated physical function: its virtual functions are in use with it."""
-    status = stored.get(address or "")
-    return status is not None and status.is_allocated and status.device.can_be_split
-
-
-def _selectable(device: Device) -> Device:
-    """Return the device without what no request can select by."""
-    return device.replace(facts={}, withdrawn=False, writes_before=0)
-
-
-def _settle_family(
-    address: str,
-    parts: Iterable[str],
-    decisions: dict[str, _Decision],
-    stored: Mapping[str, DeviceStatus],
-) -> None:
-    """Change the decisions about a physical function and its virtual functions until they agree.
-
-    Discovered functions agree with each other, and so do stored ones; a retained one may conflict
-    with a discovered one. Allocated virtual functions come first, then the physical function.
-    """
-    is_allocated = _is_whole_allocated(address, stored)
-
-    def conflicts(part: str, whole: Device) -> bool:
-        device = decisions[part].device
-        is_new = part not in stored and is_allocated
-        return device is not None and (
-            not whole.can_be_split or device.resource_class == whole.resource_class or is_new
-        )
-
-    whole = decisions[address].device
-    for part in parts:
-        if whole is None:
-            return
-        if decisions[part].is_allocated and conflicts(part, whole):
-            before = stored[address].device if address in stored else None
-            if before is None or _selectable(before) == _selectable(whole):
-                whole, reason = None, f"left out until the release of {part}"
-            else:
-                whole, reason = before, f"stays as it was until the release of {part}"
-            decision = decisions[address]
-            decisions[address] = dataclasses.replace(decision, device=whole, reason=reason)
-    for part in parts:
-        if whole is not None and not decisions[part].is_allocated and conflicts(part, whole):
-            decisions[part] = _Decision(None, f"left out until the release of {address}")
-
-
-def _decide_all(
+def _retain(
     discovered: Mapping[str, Device],
     stored: Mapping[str, DeviceStatus],
     writes: Mapping[str, int],
     reset: Collection[str],
-) -> dict[str, _Decision]:
-    """Return the decision about each device, by address in ascending order. Pure."""
-    decisions = {
-        address: _decide(address, discovered.get(address), stored, writes, reset)
-        for address in sorted({*discovered, *stored})
+) -> _Devices:
+    used = {
+        address
+        for address, status in stored.items()
+        if status.device.one_time_use and _is_used(address, stored, writes, reset)
     }
-    families: dict[str, list[str]] = defaultdict(list)
-    for address, decision in decisions.items():
-        if decision.device is not None and decision.device.parent in decisions:
-            families[decision.device.parent].append(address)
-    for address, parts in families.items():
-        _settle_family(address, parts, decisions, stored)
-    return decisions
+    # A used device stays after its release, although it is not offered any more.
+    removed = [address for address in used if not stored[address].is_allocated]
+    removed = [address for address in removed if address not in discovered]
+    retained = retain_allocated(
+        (*discovered.values(), *(stored[a].device.replace(withdrawn=True) for a in removed)),
+        [status.device for status in stored.values()],
+        [address for address, status in stored.items() if status.is_allocated],
+    )
+    devices, reasons, spent = dict(retained.devices), dict(retained.reasons), set()
+    for address, status in stored.items():
+        device = devices.get(address)
+        if device is None or not device.one_time_use:
+            continue
+        if address in used:
+            spent.add(address)
+            if not status.is_allocated:
+                reasons[address] = "used once, reserved until it is reset"
+        before = status.device.writes_before
+        if not status.device.one_time_use or address in reset:
+            before = writes.get(status.provider, 0)
+        devices[address] = device.replace(writes_before=before)
+    return _Devices(devices, spent, reasons)
 
 
-def _inventory(
-    decisions: Mapping[str, _Decision], stored: Mapping[str, DeviceStatus]
-) -> PCIInventory:
-    """Return the devices to sync; those that cannot be allocated are withheld.
+def _is_used(
+    address: str,
+    stored: Mapping[str, DeviceStatus],
+    writes: Mapping[str, int],
+    reset: Collection[str],
+) -> bool:
+    """Return True if a device for one use has been used since it was stored or reset."""
+    status = stored[address]
+    if status.is_allocated or address in reset:
+        return status.is_allocated
+    # writes to the provider of several functions may be about any of them
+    is_single = sum(other.provider == status.provider for other in stored.values()) == 1
+    is_written = writes.get(status.provider, 0) > status.device.writes_before
+    return status.state == SPENT or (is_single and is_written)
 
-    A function that was removed while it is allocated counts as used. It is not reserved in
-    addition, because that would hide free functions of the same card and class.
-    """
-    devices = {a: d.device for a, d in decisions.items() if d.device is not None}
-    withheld = {a for a in devices if decisions[a].is_withdrawn or decisions[a].is_spent}
-    counted = {a: (device.parent or a, device.resource_class) for a, device in devices.items()}
-    offered = {counted[address] for address in devices if address not in withheld}
-    uses = [
-        DeviceUse(address, ALLOCATED, gone=True)
-        if not decisions[address].is_spent
-        and stored[address].is_allocated
-        and counted[address] in offered
-        else DeviceUse(address, SPENT)
-        for address in devices
-        if address in withheld
-    ]
-    return PCIInventory(list(devices.values()), usage=uses)
+
+def _is_in_use(address: str, stored: Mapping[str, DeviceStatus]) -> bool:
+    """Return True if a device or its physical function is allocated."""
+    whole = stored.get(stored[address].device.parent or "")
+    return stored[address].is_allocated or (whole is not None and whole.is_allocated)
 
 
 # --- the tree -------------------------------------------------------------------------------------
@@ -328,23 +281,21 @@ def retain_devices(
     addresses = {parse_address(address) for address in reset}
     _check_reset(addresses, statuses)
     discovered = {device.address: device for device in _discovered_devices(tree)}
-    decisions = _decide_all(discovered, statuses, writes or {}, addresses)
+    devices = _retain(discovered, statuses, writes or {}, addresses)
     found = {child.name: child for child in tree.children if DEVICES in child.inventories}
     children = []
-    for provider in _device_providers(tree, _inventory(decisions, statuses)):
+    for provider in _device_providers(tree, devices.inventory(statuses)):
         source = found.get(provider.name)
         before = stored.providers.get(provider.name)
         allocated = [
             address
             for address, status in statuses.items()
-            if status.provider == provider.name and decisions[address].is_allocated
+            if status.provider == provider.name and _is_in_use(address, statuses)
         ]
         if before is not None and allocated and _differs_in_additions(before, source, tree):
             source = before
             for address in allocated:
-                decision = decisions[address]
-                reason = decision.reason or "stays partitioned as it was"
-                decisions[address] = dataclasses.replace(decision, reason=reason)
+                devices.reasons.setdefault(address, "stays partitioned as it was")
         children.append(provider if source is None else _with_additions_of(source, provider, tree))
     result = Provider(
         tree.name,
@@ -356,7 +307,7 @@ def retain_devices(
         shares=tree.shares,
         children=(*children, *(child for child in tree.children if child.name not in found)),
     )
-    return RetainedTree(result, tuple(_findings(decisions, statuses)))
+    return RetainedTree(result, tuple(_findings(devices, statuses)))
 
 
 def _check_reset(addresses: Iterable[str], stored: Mapping[str, DeviceStatus]) -> None:
@@ -365,21 +316,18 @@ def _check_reset(addresses: Iterable[str], stored: Mapping[str, DeviceStatus]) -
         expected = ""
         if status is None or not status.device.one_time_use:
             expected = "a stored device that is for one use"
-        elif status.is_allocated or _is_whole_allocated(status.device.parent, stored):
+        elif _is_in_use(address, stored):
             expected = f"a released one; allocated to {' and '.join(status.holders)}"
         if expected:
             raise InvalidInput("device", "device to reset", address, expected)
 
 
-def _findings(
-    decisions: Mapping[str, _Decision], stored: Mapping[str, DeviceStatus]
-) -> Iterator[Finding]:
-    for address, decision in decisions.items():
-        if decision.reason:
-            consumers = stored[address].holders if address in stored else ()
-            allocated = f"; allocated to {' and '.join(consumers)}" if consumers else ""
-            kind = "waiting" if decision.device is None else "retained"
-            yield Finding(address, kind, f"{decision.reason}{allocated}")
+def _findings(devices: _Devices, stored: Mapping[str, DeviceStatus]) -> Iterator[Finding]:
+    for address, reason in sorted(devices.reasons.items()):
+        consumers = stored[address].holders if address in stored else ()
+        allocated = f"; allocated to {' and '.join(consumers)}" if consumers else ""
+        kind = "retained" if address in devices.devices else "waiting"
+        yield Finding(address, kind, f"{reason}{allocated}")
 
 
 def _discovered_devices(tree: Provider) -> Iterator[Device]:

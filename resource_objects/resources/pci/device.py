@@ -306,7 +306,7 @@ def retain_allocated(  # one rule after the other
     >>> gpu = Device("0000:3b:00.0", "10de", "2330")
     >>> retained = retain_allocated([], [gpu], [gpu.address])
     >>> retained.devices[gpu.address].withdrawn, *retained.reasons.values()
-    (True, 'stays reserved: it is not offered any more')
+    (True, 'no longer offered, reserved until its release')
     """
     new = {device.address: device for device in found}
     old = {device.address: device for device in stored}
@@ -316,9 +316,9 @@ def retain_allocated(  # one rule after the other
     for address in sorted(kept):
         devices[address] = old[address].replace(withdrawn=address not in new)
         if address not in new:
-            reasons[address] = "stays reserved: it is not offered any more"
+            reasons[address] = "no longer offered, reserved until its release"
         elif not _match_same_requests(old[address], new[address]):
-            reasons[address] = "stays as it was: it is another now"
+            reasons[address] = "changed, stays as it was until its release"
     for address in sorted({old[at].parent or "" for at in kept} & devices.keys()):
         whole, before = devices[address], old.get(address)
         parts = (at for at in sorted(kept) if old[at].parent == address)
@@ -327,17 +327,17 @@ def retain_allocated(  # one rule after the other
             continue
         if before is None or _match_same_requests(before, whole):
             del devices[address]
-            reasons[address] = f"waits until {blocking} is given back"
+            reasons[address] = f"left out until the release of {blocking}"
         else:
             devices[address] = before
-            reasons[address] = f"stays as it was until {blocking} is given back"
+            reasons[address] = f"stays as it was until the release of {blocking}"
     for part in new.values():
         above = devices.get(part.parent or "")
         if above is None or part.address in kept:
             continue
         if above.address in cards or not _agree(part, above):
             del devices[part.address]
-            reasons[part.address] = f"waits until {above.address} is given back"
+            reasons[part.address] = f"left out until the release of {above.address}"
     return RetainedDevices(devices, reasons)
 
 
