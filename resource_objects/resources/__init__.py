@@ -10,7 +10,6 @@
 ``catalog``         every resource class by name, standard, custom and from plug-ins
 ``amounts``         Amounts (absent is zero) and Limits (absent is without bound)
 ``inventories``     Inventories: several resources in one place, all or nothing
-``parts``           what is the same of all parts as they are kept: cells, devices
 ``distances``       sets of host cells in the order of their distances
 ``matching``        the one matching; ``budget``: counted steps of a search or a decision
 ``relaxations``     how an amount of a placed resource may request less

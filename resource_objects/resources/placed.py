@@ -1,14 +1,17 @@
-"""Kinds whose inventories lie over a tree of providers: what they add to an inventory.
+"""Placed resources: inventories over a tree of providers, and the joint decision over several.
 
-Whoever stores, searches or explains asks these classes, never a kind by its name (D11), and whoever
-only counts does not see them. A kind inherits those that it is,
-before :class:`~resource_objects.resources.abstract.Inventory`:
+An amount of a placed resource (a NUMA topology, devices) is allocated to specific cells, CPUs or
+devices. Storage, search and explanation use the classes below and name no kind (D11). A kind
+inherits those that apply, before :class:`~resource_objects.resources.abstract.Inventory`:
 
 ========================  ====================================================================
 :class:`PlacedInventory`  each part of it (a NUMA cell, a device) is stored at its own provider
 :class:`HasAffinity`      it has host cells, or its units have to be near some
-:class:`HasNamedUnits`    its units are things with an identity (devices), not just counted
+:class:`HasNamedUnits`    its units have an identity (devices)
 ========================  ====================================================================
+
+:class:`PlacedResource` is the resource of such a kind; :func:`fit_together` decides several
+amounts of one place.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ import abc
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from resource_objects import fields
@@ -45,8 +49,8 @@ from resource_objects.resources.records import (
     StoredPart,
 )
 
-# A kind of these is an inventory too, which type checkers may rely on. At run time they are bases
-# beside Inventory and not below it, so that no kind is deeper than any other.
+# At run time these classes are bases next to Inventory and Resource, so that no kind is deeper than
+# any other. Type checkers see them as inventories and resources.
 if TYPE_CHECKING:
     _Kind = Inventory
     _KindOfResource = Resource
@@ -55,40 +59,44 @@ else:
 
 _A = TypeVar("_A", bound=Amount)
 _I = TypeVar("_I", bound=Inventory)
-_NO_DEVICES: Mapping[int, int] = {}
-_NO_UNITS: Mapping[str, frozenset[str]] = {}
-_NO_CLASSES: Mapping[str, str] = {}
+_NOTHING: Any = fields.FrozenDict()
 
 
 class PlacedInventory(_Kind, Generic[_A]):
-    """An inventory whose parts are kept by providers of their own.
+    """An inventory whose parts are stored at providers of their own.
 
-    What it takes of the host as a whole is counted there too (D2), so one that belongs to
-    :class:`~resource_objects.resources.Inventories` draws on the counts beside it
-    (:attr:`Amount.net_host_usage`): both are allocated, or neither. A kind decides where an amount
-    goes and applies it in :meth:`_fit` and :meth:`_apply`, without those counts.
+    The host's counts include what is allocated of the parts (D2). In
+    :class:`~resource_objects.resources.Inventories` a placed inventory is therefore linked to the
+    counts next to it, and :meth:`fit` and :meth:`apply` decide and change both together
+    (:attr:`Amount.net_host_usage`). A kind implements :meth:`_fit` and :meth:`_apply` without them.
 
-    Whoever sets :attr:`taken` to () has what is taken from then on kept there, net: amounts as they
-    are assigned, of which what is given back is gone. A difference of usage does not say so much.
+    ``taken`` is a journal: if it is set to (), :meth:`apply` records in it the net allocations, as
+    assigned amounts.
 
-    Parts are named in two ways: by their *place* among :meth:`parts`, and by the id that reasons
-    (``cell``) and :attr:`Context.allowed` call them by (:meth:`part_ids`).
+    A part has an index among :meth:`parts`, and an id (:meth:`part_ids`), which reasons (``cell``)
+    and :attr:`Context.allowed` refer to.
     """
 
-    #: The inventories of the place that it draws on, by class; what is copied has none.
+    #: The linked inventories of the same place, by class. A copy has none.
     _counts: Mapping[str, Inventory] = {}
+    #: The net allocations since the journal was started, None if there is no journal.
+    taken: tuple[Any, ...] | None
 
     @abc.abstractmethod
     def _fit(self, amount: Amount, limit: Amount | None, context: Context) -> _A:
-        """Return the assigned amount as :meth:`fit` does; what it draws on is ``context.room``."""
+        """Return the assigned amount; ``context.room`` is what the host has left."""
 
     @abc.abstractmethod
     def _apply(self, assigned: Amount) -> None:
-        """Add an assigned amount to what is used here, as :meth:`take` does."""
+        """Add an assigned amount to the usage of this inventory."""
 
     def link_counts(self, counts: Mapping[str, Inventory]) -> None:
-        """Draw from now on on these inventories, by class, and on no others."""
+        """Link these inventories of the same place, by class, and unlink all others."""
         object.__setattr__(self, "_counts", counts)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state without links: whoever pickles the counts as well links them again."""
+        return {**super().__getstate__(), "_counts": {}}
 
     if TYPE_CHECKING:
 
@@ -99,104 +107,92 @@ class PlacedInventory(_Kind, Generic[_A]):
     def fit(self, amount: Amount, limit: Amount | None = None, context: Context = ANYWHERE) -> _A:
         if not self._counts or not isinstance(amount, Amount):
             return self._fit(amount, limit, context)
+        # What is counted separately may have been consumed before: it is available to the amount.
+        requested = amount.requested_host_usage if amount.counted_separately else _NOTHING
+        own = {name: requested.get(name, 0) for name in amount.counted_separately}
         if not amount.is_negative:
-            context = dataclasses.replace(context, room=self._room(amount, context.room))
+            room = dict(context.room)
+            for name in amount.placed_counts:
+                count = self._counts.get(name)
+                if isinstance(count, IntegerInventory):
+                    left = count.free + own.get(name, 0)
+                    room[name] = min(left, room.get(name, left))
+            context = dataclasses.replace(context, room=room)
         try:
             assigned = self._fit(amount, limit, context)
         except CapacityException as refusal:
-            told = [self._with_figures(reason, amount) for reason in refusal.reasons]
-            raise CapacityException(told) from refusal
-        for count, drawn in self._drawn(assigned):
-            count.fit(drawn, None, IN_PART)
+            raise CapacityException(
+                [self._with_host_figures(reason, own) for reason in refusal.reasons]
+            ) from refusal
+        for count, usage in self._linked_usage(assigned):
+            count.fit(usage, None, IN_PART)
         return assigned
 
     def apply(self, assigned: Amount) -> None:
         self._apply(assigned)
-        for count, drawn in self._drawn(assigned):
-            count.apply(drawn)
+        for count, usage in self._linked_usage(assigned):
+            count.apply(usage)
         self.record_allocation(assigned)
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Pickle it alone: whoever pickles the counts too lets it draw on them again."""
-        return {**super().__getstate__(), "_counts": {}}
-
-    def _room(self, amount: Amount, room: Mapping[str, int]) -> Mapping[str, int]:
-        """Return what the host has left for an amount, of which somebody else knows ``room``.
-
-        What is counted beside it may have been taken before, and is its own.
-        """
-        result = dict(room)
-        for name in amount.placed_counts:
+    def _linked_usage(self, assigned: Amount) -> Iterator[tuple[Inventory, IntegerAmount]]:
+        """Yield each linked count with the amount that it changes by."""
+        for name, usage in assigned.net_host_usage.items() if self._counts else ():
             count = self._counts.get(name)
             if isinstance(count, IntegerInventory):
-                left = count.free + (
-                    amount.requested_host_usage.get(name, 0)
-                    if name in amount.counted_separately
-                    else 0
-                )
-                result[name] = min(left, result.get(name, left))
-        return result
+                yield count, IntegerAmount(usage)
 
-    def _with_figures(self, reason: Reason, amount: Amount) -> Reason:
-        """Return a reason about what the host has left with the figures of that count."""
+    def _with_host_figures(self, reason: Reason, own: Mapping[str, int]) -> Reason:
+        """Return a reason about the host's room with the total and usage of the linked count."""
         name = reason.resource or ""
         count = self._counts.get(name)
         is_room = reason.rule is Rule.CAPACITY and reason.cell is None and reason.used == 0
         if not is_room or not isinstance(count, IntegerInventory):
             return reason
-        own = amount.requested_host_usage.get(name, 0) if name in amount.counted_separately else 0
-        if reason.bound not in (count.free, count.free + own):  # less: a limit bound it
+        if reason.bound not in (count.free, count.free + own.get(name, 0)):  # a limit was tighter
             return reason
         return dataclasses.replace(reason, bound=count.capacity, used=count.capacity - reason.bound)
 
-    def _drawn(self, assigned: Amount) -> Iterator[tuple[Inventory, IntegerAmount]]:
-        """Yield the counts that an assigned amount draws on, and how much of each."""
-        for name, drawn in assigned.net_host_usage.items() if self._counts else ():
-            count = self._counts.get(name)
-            if isinstance(count, IntegerInventory):
-                yield count, IntegerAmount(drawn)
-
-    #: What was taken and not given back, or given back and not taken; None where nobody asks.
-    taken: tuple[Any, ...] | None
-
     def record_allocation(self, assigned: Amount) -> None:
-        """Note in :attr:`taken` that an amount was taken, or given back, and nothing else."""
-        if self.taken is not None:
-            self._store("taken", self._recorded(self.taken, assigned))
+        """Record an allocation or release in the journal, if there is one, and change nothing else.
 
-    def _recorded(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
-        """Return what is taken with one more."""
-        for place, one in enumerate(taken):
-            opposite = one.is_negative != assigned.is_negative and one.placed == assigned.placed
-            if opposite and -one.counting_separately(()) == assigned.counting_separately(()):
-                return (*taken[:place], *taken[place + 1 :])
-        return self._recorded_in_part(taken, assigned)
+        An allocation and its release cancel each other.
+        """
+        if self.taken is None:
+            return
+        for index, one in enumerate(self.taken):
+            is_opposite = one.is_negative != assigned.is_negative and one.placed == assigned.placed  # type: ignore[attr-defined]
+            if is_opposite and -one.counting_separately(()) == assigned.counting_separately(()):
+                self._store("taken", (*self.taken[:index], *self.taken[index + 1 :]))
+                return
+        self._store("taken", self._recorded_in_part(self.taken, assigned))
 
     def _recorded_in_part(self, taken: tuple[Any, ...], assigned: Any) -> tuple[Any, ...]:
-        """Return what is taken with one more, of which none is the opposite as a whole."""
+        """Return the journal with an amount that cancels no entry completely."""
         return (*taken, assigned)
 
     def merged(self, several: Sequence[Amount]) -> Amount | None:
-        """Return one assigned amount that says what several say, None if none can."""
+        """Return one assigned amount in place of several, None if there is no such amount."""
         return several[0] if len(several) == 1 else None
+
+    # --- storage ---
 
     @abc.abstractmethod
     def parts(self) -> tuple[InventoryPart, ...]:
-        """Return what each provider below keeps of it.
+        """Return what is stored at each provider below.
 
-        :meth:`~.abstract.Resource.inventory_from_parts` is the way back.
+        :meth:`~.abstract.Resource.inventory_from_parts` is the inverse.
         """
 
     @abc.abstractmethod
     def part_ids(self) -> tuple[int, ...]:
-        """Return the ids of the parts, in their order."""
+        """Return the ids of the parts, in the order of :meth:`parts`."""
 
     @abc.abstractmethod
     def to_allocations(self, assigned: Amount) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
-        """Return what an assigned amount takes of each part: the part's place, and records.
+        """Return the records of an assigned amount with the index of their part.
 
-        :raises InvalidInput: if it does not say where it is
-        :raises ForeignAmount: if it is on what is not here
+        :raises InvalidInput: for an amount that is not assigned
+        :raises ForeignAmount: if it is assigned to units that this inventory lacks
         """
 
     @abc.abstractmethod
@@ -206,53 +202,32 @@ class PlacedInventory(_Kind, Generic[_A]):
         held: Mapping[int, Sequence[AmountRecord]],
         context: Context = ANYWHERE,
     ) -> Amount:
-        """Return the assigned amount that takes ``held`` of the parts, by their place.
+        """Return the assigned amount of stored allocations.
 
-        :param context: the host cells that who holds it has (``chosen``)
-        :raises ForeignAmount: if ``amount`` cannot take that
+        :param held: the consumer's records, by the index of their part
+        :param context: with the consumer's host cells (``chosen``)
+        :raises ForeignAmount: if ``amount`` cannot have these allocations
         """
 
     @abc.abstractmethod
     def in_use(self) -> tuple[tuple[str, tuple[AmountRecord, ...]], ...]:
-        """Return what is used of each part, by the part's name: as it would be allocated.
+        """Return the usage of each part as allocations, by the part's name.
 
-        What has a name (a dedicated CPU, a device) has a record of its own, which names it.
+        A unit with a name (a dedicated CPU, a device) has a record of its own.
         """
 
     def with_use(
         self, before: Sequence[StoredPart], parts: Sequence[StoredPart], room: Mapping[str, int]
     ) -> Self | None:
-        """Return an inventory of its own over the same parts, of which something else is used.
+        """Return the inventory of stored parts whose usage differs from those of this inventory.
 
-        What :meth:`~.abstract.Resource.inventory_from_parts` makes of them, at the cost of the
-        parts that differ.
-        None: it is to be made so. This one must be as it was made, and does not change.
+        The result is that of :meth:`~.abstract.Resource.inventory_from_parts`, at the cost of the
+        changed parts; None if all parts have to be read again. This inventory, which must be
+        unchanged since it was read, stays unchanged.
 
-        :param before: what it was made of
-        :param parts: the same, and where nothing else is used the very same
-        :param room: what the host as a whole has left of the classes that parts share with it
-        """
-        return None
-
-    def units(self, resource_class: str) -> frozenset[str] | None:
-        """Return the names of the units there are of a class it is kept as; None if any will do."""
-        return None
-
-    def units_elsewhere(self, resource_class: str) -> frozenset[str]:
-        """Return what is named like units of a class, and is given out in another way here."""
-        return frozenset()
-
-    def identifying_units(self) -> frozenset[str]:
-        """Return the units that tell which part this is if the parts are numbered anew.
-
-        Allocations follow these units to the part that has them. Empty: parts keep their names.
-        """
-        return frozenset()
-
-    def symmetry_key(self, place: int) -> Hashable | None:
-        """Return what parts have in common that differ in names alone; None: no other is like it.
-
-        What is free of them is looked at apart.
+        :param before: the parts that this inventory was made of
+        :param parts: the same parts now; the identical object where nothing changed
+        :param room: what the host as a whole has left of the classes that it shares with its parts
         """
         return None
 
@@ -267,9 +242,9 @@ class PlacedInventory(_Kind, Generic[_A]):
     ) -> Self:
         """Return the inventory of stored parts.
 
-        :param room: what the host as a whole has left of the classes that parts share with it
-        :param has_allocations: whether the units that are allocated are known; if not, those that
-            were removed from the host while allocated count as allocated
+        :param room: what the host as a whole has left of the classes that it shares with its parts
+        :param has_allocations: whether the allocated units are known; if not, those that were
+            removed from the host while allocated count as allocated
         :raises InvalidInventory: if a description is invalid, or contradicts its records
         """
         raise NotImplementedError(f"{cls.__name__} is not stored in parts")
@@ -283,63 +258,85 @@ class PlacedInventory(_Kind, Generic[_A]):
         """Return a short text for people; nothing reads it back."""
         return str(self)
 
+    def units(self, resource_class: str) -> frozenset[str] | None:
+        """Return the names of the units of a class, None if its units have no names."""
+        return None
+
+    def units_elsewhere(self, resource_class: str) -> frozenset[str]:
+        """Return names like those of a class's units that denote units of other classes here."""
+        return frozenset()
+
+    def identifying_units(self) -> frozenset[str]:
+        """Return the units that identify this part if parts are numbered anew; none: its name does.
+
+        Allocations follow these units to the part that has them.
+        """
+        return frozenset()
+
+    def symmetry_key(self, place: int) -> Hashable | None:
+        """Return a key that is equal for parts that differ in names and usage only, None if unique.
+
+        :param place: the index of a part
+        """
+        return None
+
 
 class HasAffinity(_Kind):
-    """An inventory that is decided together with others, for it has host cells or is near some."""
+    """An inventory that has host cells, or whose units have to be near chosen host cells."""
 
     def cell_map(self) -> CellMap | None:
-        """Return the host cells there are; None if it only is near some."""
+        """Return the host cells, None for an inventory without cells of its own."""
         return None
 
     def affinity(
         self, amount: Amount, cells: CellMap, allowed: Collection[int] | None = None
     ) -> AffinityConstraint | None:
-        """Return what an amount needs of the host cells that will be chosen; None if any will do.
+        """Return the condition of an amount on the chosen host cells, None if any will do.
 
         :param allowed: ids of the parts that may be used, None for all
         """
         return None
 
     def device_counts(self) -> Mapping[int, int]:
-        """Return how many free devices are at each host cell, by the cell's id."""
-        return _NO_DEVICES
+        """Return the number of free devices by the id of their host cell."""
+        return _NOTHING  # type: ignore[no-any-return]
 
 
 class PartialRequest(NamedTuple):
-    """An amount that is requested several times, each time of some parts of an inventory."""
+    """A requested amount of some parts of an inventory, ``times`` times."""
 
     resource_class: str
-    amount: Amount | int  #: one that locates, or a count of units of the class
+    amount: Amount | int  #: a placed amount, or a count of units of the class
     parts: Collection[int]  #: ids of the parts that may provide it
     times: int
 
 
 class HasNamedUnits(_Kind):
-    """An inventory each unit of which is a thing with an identity (a device).
+    """An inventory whose units have an identity (devices).
 
-    Who asks for a count of them gets them by name, several parts may share a count, and a unit that
-    somebody has stays at its part.
+    A request for a count is allocated units by name. Several parts may share a count. An allocated
+    unit stays at its part.
     """
 
     @abc.abstractmethod
     def unit_count(self, resource_class: str, units: Collection[str]) -> int:
-        """Return how much of a class some units are: those that go with others do not count."""
+        """Return the amount of a class in some units; dependent units do not count."""
 
     @abc.abstractmethod
     def dependent_units(self, resource_class: str) -> Mapping[str, frozenset[str]]:
-        """Return the units that go with each unit of a class: who has the one has them too."""
+        """Return the units that are allocated together with each unit of a class."""
 
     def is_requested(self, amount: Amount, unit: str) -> bool:
-        """Return whether an amount asks for what a unit is, or for what it goes with.
+        """Return False if no request of an amount matches a unit or the unit that it depends on.
 
-        By its kind alone, whoever has it; a kind that does not tell says yes.
+        Usage does not matter. A kind that cannot tell returns True.
         """
         return True
 
     def may_provide_all(self, requested: Iterable[PartialRequest]) -> bool:
-        """Return False if these amounts cannot all be provided at once.
+        """Return False if these amounts cannot all be provided at once, whatever their host cells.
 
-        Host cells that units have to be near do not count. A kind that cannot tell returns True.
+        A kind that cannot tell returns True.
         """
         return True
 
@@ -347,34 +344,35 @@ class HasNamedUnits(_Kind):
     def select_units(
         self, place: int, resource_class: str, count: int, taken: Collection[str] = ()
     ) -> tuple[str, ...] | None:
-        """Return units of a part for who asks for a count, None if so many are not free.
+        """Return free units of a part for a count, None if there are fewer free units.
 
-        Nothing if units of that class are not given out by name to who does not name them.
+        The result is () if a count of the class is not allocated by name.
 
-        :param taken: units that somebody else is going to have
+        :param place: the index of the part
+        :param taken: units that are going to be allocated to others
         """
 
     @abc.abstractmethod
     def blocking_units(
         self, amount: Amount, reason: Reason
     ) -> Mapping[int, Mapping[str, frozenset[str]]]:
-        """Return the units that a refused amount would need and cannot have, by the part's place.
+        """Return the units that a refused amount needs and cannot have, by the index of their part.
 
-        Of each it is told which units are in the way: itself, or others that go with it.
+        The value of a unit is the set of allocated units that block it: itself, or relatives.
 
-        :param reason: one of those that it was refused for; others may be of another kind
+        :param reason: a reason of the refusal, possibly one of another kind
         """
 
     @classmethod
     def removed_of_description(cls, description: str) -> Mapping[str, str]:
         """Return ``{unit: resource class}`` of the units that were removed while allocated."""
-        return _NO_CLASSES
+        return _NOTHING  # type: ignore[no-any-return]
 
 
 class PlacedResource(_KindOfResource, Generic[_A, _I]):
-    """A resource whose inventories are :class:`PlacedInventory` and whose amounts name a placement.
+    """A resource whose inventories are placed inventories.
 
-    A kind states the classes of its amounts and inventories, and ``requested``, the function that
+    A kind declares the classes of its amounts and inventories, and ``requested``, the function that
     makes a requested amount.
     """
 
@@ -454,12 +452,12 @@ class PlacedResource(_KindOfResource, Generic[_A, _I]):
 
 
 def cell_map_of(inventory: Inventory | None) -> CellMap | None:
-    """Return the host cells that an inventory has, None if its kind has none."""
+    """Return the host cells of an inventory, None if it has none."""
     return inventory.cell_map() if isinstance(inventory, HasAffinity) else None
 
 
 def parts_of(inventory: Inventory) -> tuple[InventoryPart, ...]:
-    """Return the parts of an inventory, none if one provider keeps it all."""
+    """Return the parts of an inventory, () if it is stored at one provider."""
     return inventory.parts() if isinstance(inventory, PlacedInventory) else ()
 
 
@@ -467,7 +465,7 @@ def dependent_units(inventory: Inventory, resource_class: str) -> Mapping[str, f
     """Return :meth:`HasNamedUnits.dependent_units`, nothing if units are only counted."""
     if isinstance(inventory, HasNamedUnits):
         return inventory.dependent_units(resource_class)
-    return _NO_UNITS
+    return _NOTHING  # type: ignore[no-any-return]
 
 
 def unit_count(inventory: Inventory, resource_class: str, units: Collection[str]) -> int:
@@ -477,202 +475,174 @@ def unit_count(inventory: Inventory, resource_class: str, units: Collection[str]
     return len(units)
 
 
-# --- several at once (D13) ------------------------------------------------------------------------
-# Some amounts say where something is. One kind of them is on host cells; others (devices) are near
-# some cells and far from others, and care. Each of these says in an AffinityConstraint what it
-# needs of the cells that are chosen, whichever these are:
-#
-# 1. the kind with cells searches its own choices, narrowed by every constraint (Context.near);
-# 2. then each of the others decides, given the cells that were chosen (Context.chosen).
-#
-# That is complete: what the search returns meets every constraint, and what meets one can be had.
-# Who asks for no cells is near to nothing, and everything is then decided alone. Who asks for cells
-# and nothing near them leaves those with devices to others (Context.spare).
-#
-# What is assigned already is checked as it is: assigned cells are the only choice there is,
-# assigned devices need the cells that they are near to, and of both each is checked.
-#
-# A refusal names what each would be refused for alone. If there is nothing of that kind, it names
-# who cannot be near: with the figures of the cells on which most of what would do can be had.
-
-_NOTHING: Mapping[str, object] = fields.FrozenDict()
+# --- several placed amounts at once (D13) ---------------------------------------------------------
 
 
 def fit_together(
     amounts: Mapping[str, Amount],
     inventories: Mapping[str, Inventory],
-    limits: Mapping[str, Amount] = _NOTHING,  # type: ignore[assignment]  # it is empty
-    room: Mapping[str, int] = _NOTHING,  # type: ignore[assignment]
-    within: Mapping[str, Collection[int]] = _NOTHING,  # type: ignore[assignment]
+    limits: Mapping[str, Amount] = _NOTHING,
+    room: Mapping[str, int] = _NOTHING,
+    within: Mapping[str, Collection[int]] = _NOTHING,
 ) -> dict[str, Amount]:
-    """Return the assigned amounts: where all that is asked of one place would go. Nothing changes.
+    """Return the assigned amounts of all placed amounts requested of one place. Nothing changes.
 
-    :param amounts: amounts that say where something is, by resource class
-    :param inventories: what there is in the place, also of what is not asked for
-    :param limits: totals set from outside for this one claim
+    The result is exact: the kind with host cells searches its placements, restricted by the
+    affinity of every other kind (``Context.near``); then each other kind decides, given the chosen
+    cells (``Context.chosen``). An amount that is assigned already is checked as it is. If only
+    cells are requested, those with the fewest free devices come first (``Context.spare``).
+
+    :param amounts: placed amounts by resource class
+    :param inventories: all inventories of the place, also of classes that are not requested
+    :param limits: limits of this claim
     :param room: what the place as a whole has left, by class
     :param within: by resource class, ids of the parts that may be used; absent is all
-    :raises ForeignAmount: if something is assigned to what is not here
-    :raises CapacityException: with each reason
-    :raises SearchLimitReached: if the budget ran out before it was known
+    :raises ForeignAmount: if an amount is assigned to units that the place lacks
+    :raises CapacityException: with the reasons of each amount that is refused individually, or, if
+        all fit individually, with ``Rule.AFFINITY`` for the amounts that are too far from the cells
+    :raises SearchLimitReached: if the budget ran out before the answer was known
 
     >>> from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
     >>> host = NUMATopologyInventory([HostCell(0, dedicated=[0, 1]), HostCell(1, dedicated=[2, 3])])
-    >>> asked = {"NUMA_TOPOLOGY": numa(dedicated=2)}
-    >>> fit_together(asked, {"NUMA_TOPOLOGY": host})["NUMA_TOPOLOGY"].host_cells
+    >>> requested = {"NUMA_TOPOLOGY": numa(dedicated=2)}
+    >>> fit_together(requested, {"NUMA_TOPOLOGY": host})["NUMA_TOPOLOGY"].host_cells
     frozenset({0})
     >>> within = {"NUMA_TOPOLOGY": [1]}
-    >>> fit_together(asked, {"NUMA_TOPOLOGY": host}, within=within)["NUMA_TOPOLOGY"].cpuset
+    >>> assigned = fit_together(requested, {"NUMA_TOPOLOGY": host}, within=within)
+    >>> assigned["NUMA_TOPOLOGY"].cpuset
     '2-3'
     """
-    place = _Place(inventories, limits, room, within)
-    for name, amount in amounts.items():
-        cells = None if amount.is_negative else cell_map_of(inventories.get(name))
-        if cells is not None and inventories.keys() >= amounts.keys():
-            return _JointFit(place, amounts, name, cells).fit()
-    return place.fit_each(amounts)
+
+    place = _Place(amounts, inventories, limits, room, within)
+    base = place.kind_with_cells()
+    if base is None:
+        return _all_fits({name: partial(place.fit, name) for name in amounts})
+    # 1. What each other amount requires of the host cells.
+    near = place.constraints(base)
+    # 2. Host cells that satisfy all of these.
+    try:
+        on_cells = place.fit_cells(base, near.values())
+    except CapacityException as refusal:
+        raise CapacityException(_joint_reasons(place, base, near, refusal)) from refusal
+    except SearchLimitReached:
+        _, reasons, _ = _try_all({name: partial(place.fit, name) for name in amounts})
+        if reasons:  # an amount that is refused individually is refused in any case
+            raise CapacityException(reasons) from None
+        raise
+    # 3. The other amounts, near the chosen cells.
+    fits: dict[str, Callable[[], Amount]] = {}
+    for name in amounts:
+        if name == base:
+            fits[name] = partial(_same, on_cells)
+        elif name in near:
+            fits[name] = partial(place.fit_near, name, base, on_cells)
+        else:
+            fits[name] = partial(place.fit, name)
+    return _all_fits(fits)
 
 
 class _Place(NamedTuple):
-    """What there is in a place, and how it may be used."""
+    """The arguments of :func:`fit_together`."""
 
+    amounts: Mapping[str, Amount]
     inventories: Mapping[str, Inventory]
     limits: Mapping[str, Amount]
     room: Mapping[str, int]
     within: Mapping[str, Collection[int]]
 
-    def fit_each(self, amounts: Mapping[str, Amount]) -> dict[str, Amount]:
-        """Return amounts assigned that have nothing to do with each other."""
-        result: dict[str, Amount] = {}
-        answers = _Answers()
-        for name, amount in amounts.items():
-            with answers:
-                result[name] = self.fit_alone(name, amount)
-        answers.check()
-        return result
-
-    def fit_alone(self, name: str, amount: Amount) -> Amount:
-        if name not in self.inventories:
-            raise CapacityException([no_inventory(name, amount)])
-        return self._fit(name, amount, room=self._room_of(amount))
-
-    def fit_cells(self, name: str, amount: Amount, near: Iterable[AffinityConstraint]) -> Amount:
-        """Return the assigned amount on host cells that meet all of these."""
-        some = tuple(near)
-        spare = {} if some else _added(map(_device_counts, self.inventories.values()))
-        return self._fit(name, amount, room=self._room_of(amount), near=some, spare=spare)
-
-    def fit_near(self, name: str, amount: Amount, chosen: ChosenCells) -> Amount:
-        return self._fit(name, amount, chosen=chosen)
-
-    def _fit(self, name: str, amount: Amount, **context: Any) -> Amount:
-        binding = Context(allowed=self.within.get(name), **context)
-        return self.inventories[name].fit(amount, self.limits.get(name), binding)
-
-    def affinity(self, name: str, amount: Amount, cells: CellMap) -> AffinityConstraint | None:
-        inventory = self.inventories[name]
-        if amount.is_negative or not isinstance(inventory, HasAffinity):
+    def kind_with_cells(self) -> str | None:
+        """Return the requested kind with host cells, None to decide each amount individually."""
+        if not self.inventories.keys() >= self.amounts.keys():
             return None
-        return inventory.affinity(amount, cells, self.within.get(name))
-
-    def _room_of(self, amount: Amount) -> dict[str, int]:
-        return {name: self.room[name] for name in amount.placed_counts if name in self.room}
-
-
-class _JointFit(NamedTuple):
-    """Amounts of which one is on host cells and the others may be near these."""
-
-    place: _Place
-    amounts: Mapping[str, Amount]
-    base: str  #: who is on host cells
-    cells: CellMap
-
-    def fit(self) -> dict[str, Amount]:
-        nears = {
-            name: near
-            for name, amount in self.amounts.items()
-            if name != self.base
-            and (near := self.place.affinity(name, amount, self.cells)) is not None
-        }
-        try:
-            result = self._among(nears.values())
-        except CapacityException as refusal:
-            raise CapacityException(self._reasons(nears, refusal)) from refusal
-        except SearchLimitReached:
-            self._check_each()
-            raise
-        return self._around(result, nears)
-
-    def _around(self, found: Amount, nears: Collection[str]) -> dict[str, Amount]:
-        """Return all amounts assigned, given the one on host cells."""
-        every: dict[str, Amount] = {}
-        answers = _Answers()
         for name, amount in self.amounts.items():
-            with answers:
-                if name == self.base:
-                    every[name] = found
-                elif name in nears:
-                    every[name] = self._near(name, found)
-                else:
-                    every[name] = self.place.fit_alone(name, amount)
-        answers.check()
-        return every
+            if not amount.is_negative and cell_map_of(self.inventories[name]) is not None:
+                return name
+        return None
 
-    def _among(self, nears: Iterable[AffinityConstraint]) -> Amount:
-        return self.place.fit_cells(self.base, self.amounts[self.base], nears)
-
-    def _near(self, name: str, found: Amount) -> Amount:
-        return self.place.fit_near(
-            name, self.amounts[name], ChosenCells(self.cells, found.host_cells)
-        )
-
-    # --- why not ---
-
-    def _check_each(self) -> None:
-        """Raise if anything asked is refused even alone."""
-        answers = _Answers()
+    def constraints(self, base: str) -> dict[str, AffinityConstraint]:
+        """Return the constraints of the other amounts on the cells of the base."""
+        cells = self._cells(base)
+        near: dict[str, AffinityConstraint] = {}
         for name, amount in self.amounts.items():
-            with answers:
-                self.place.fit_alone(name, amount)
-        if answers.reasons:
-            raise CapacityException(answers.reasons)
+            inventory = self.inventories[name]
+            if name != base and not amount.is_negative and isinstance(inventory, HasAffinity):
+                constraint = inventory.affinity(amount, cells, self.within.get(name))
+                if constraint is not None:
+                    near[name] = constraint
+        return near
 
-    def _reasons(
-        self, nears: Mapping[str, AffinityConstraint], refusal: CapacityException
-    ) -> Sequence[Reason]:
-        """Return what stands against each alone, or if there is nothing, who is not near."""
-        answers = _Answers()
-        is_joint = all(reason.rule is Rule.AFFINITY for reason in refusal.reasons)
-        for name, amount in self.amounts.items():
-            if name != self.base:
-                with answers:
-                    self.place.fit_alone(name, amount)
-            elif not is_joint:
-                answers.reasons += refusal.reasons
-        return answers.reasons or self._too_far(nears) or refusal.reasons
+    def fit(self, name: str, **binding: Any) -> Amount:
+        amount, inventory = self.amounts[name], self.inventories.get(name)
+        if inventory is None:
+            raise CapacityException([no_inventory(name, amount)])
+        room = {key: self.room[key] for key in amount.placed_counts if key in self.room}
+        context = Context(allowed=self.within.get(name), room=room, **binding)
+        return inventory.fit(amount, self.limits.get(name), context)
 
-    def _too_far(self, nears: Mapping[str, AffinityConstraint]) -> Sequence[Reason]:
-        only = len(nears) == 1
-        alone = [name for name, near in nears.items() if only or self._is_refused(near)]
-        answers = _Answers()
-        for name in alone or nears:
-            counts = nears[name].counts if alone else _added(n.counts for n in nears.values())
-            with answers:
-                self._near(name, self._among([_Drawn(counts)]))
-        return answers.reasons
+    def fit_cells(self, base: str, constraints: Iterable[AffinityConstraint]) -> Amount:
+        near = tuple(constraints)
+        spare: Counter[int] = Counter()
+        if not near:
+            for inventory in self.inventories.values():
+                if isinstance(inventory, HasAffinity):
+                    spare.update(inventory.device_counts())
+        return self.fit(base, near=near, spare=spare)
 
-    def _is_refused(self, near: AffinityConstraint) -> bool:
-        try:
-            self._among([near])
-        except CapacityException:
-            return True
-        except SearchLimitReached:
-            return False
-        return False
+    def fit_near(self, name: str, base: str, on_cells: Amount) -> Amount:
+        return self.fit(name, chosen=ChosenCells(self._cells(base), on_cells.host_cells))
+
+    def _cells(self, base: str) -> CellMap:
+        cells = cell_map_of(self.inventories[base])
+        assert cells is not None
+        return cells
 
 
-class _Drawn(NamedTuple):
-    """Something that is near to whatever is chosen, and draws it."""
+def _joint_reasons(
+    place: _Place,
+    base: str,
+    near: Mapping[str, AffinityConstraint],
+    refusal: CapacityException,
+) -> Sequence[Reason]:
+    """Return why amounts do not fit together, given the refusal by the kind with host cells."""
+    is_by_affinity = all(reason.rule is Rule.AFFINITY for reason in refusal.reasons)
+    fits: dict[str, Callable[[], Amount]] = {}
+    for name in place.amounts:
+        if name != base:
+            fits[name] = partial(place.fit, name)
+        elif not is_by_affinity:
+            fits[name] = partial(_raise, refusal)
+    _, reasons, _ = _try_all(fits)
+    if reasons:
+        return reasons
+
+    # Each amount fits individually. Name those that are too far from the cells, with the figures of
+    # the cells that are near most of the devices that would do.
+    def is_refused(constraint: AffinityConstraint) -> bool:
+        return bool(_try_all({base: partial(place.fit_cells, base, [constraint])})[1])
+
+    refused = [name for name, each in near.items() if len(near) == 1 or is_refused(each)]
+    every: Counter[int] = Counter()
+    for constraint in near.values():
+        every.update(constraint.counts)
+
+    def fit_attracted(name: str) -> Amount:
+        attraction = _Attraction(near[name].counts if refused else every)
+        return place.fit_near(name, base, place.fit_cells(base, [attraction]))
+
+    _, reasons, _ = _try_all({name: partial(fit_attracted, name) for name in refused or near})
+    return reasons or refusal.reasons
+
+
+def _same(assigned: Amount) -> Amount:
+    return assigned
+
+
+def _raise(error: Exception) -> Amount:
+    raise error
+
+
+class _Attraction(NamedTuple):
+    """A constraint that any host cells satisfy; those with the most devices are preferred."""
 
     counts: Mapping[int, int]
 
@@ -686,39 +656,28 @@ class _Drawn(NamedTuple):
         return None
 
 
-class _Answers:
-    """What several decisions come to: a no of any is a no, also where another has no answer."""
-
-    def __init__(self) -> None:
-        self.reasons: list[Reason] = []
-        self._unknown: Exception | None = None
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: object, where: object) -> bool:
-        if isinstance(error, CapacityException):
-            self.reasons += error.reasons
-            return True
-        if isinstance(error, SearchLimitReached):
-            self._unknown = error
-            return True
-        return False
-
-    def check(self) -> None:
-        """Raise if there was a no, or no answer."""
-        if self.reasons:
-            raise CapacityException(self.reasons)
-        if self._unknown is not None:
-            raise self._unknown
+def _try_all(
+    fits: Mapping[str, Callable[[], Amount]],
+) -> tuple[dict[str, Amount], list[Reason], SearchLimitReached | None]:
+    """Return the assigned amounts, the reasons of all refusals, and the last search cut short."""
+    assigned: dict[str, Amount] = {}
+    reasons: list[Reason] = []
+    cut_short: SearchLimitReached | None = None
+    for name, fit in fits.items():
+        try:
+            assigned[name] = fit()
+        except CapacityException as refusal:
+            reasons += refusal.reasons
+        except SearchLimitReached as error:
+            cut_short = error
+    return assigned, reasons, cut_short
 
 
-def _device_counts(inventory: Inventory) -> Mapping[int, int]:
-    return inventory.device_counts() if isinstance(inventory, HasAffinity) else {}
-
-
-def _added(counts: Iterable[Mapping[int, int]]) -> dict[int, int]:
-    result: Counter[int] = Counter()
-    for some in counts:
-        result.update(some)
-    return result
+def _all_fits(fits: Mapping[str, Callable[[], Amount]]) -> dict[str, Amount]:
+    """Return all assigned amounts; a refusal counts more than a search that was cut short."""
+    assigned, reasons, cut_short = _try_all(fits)
+    if reasons:
+        raise CapacityException(reasons)
+    if cut_short is not None:
+        raise cut_short
+    return assigned

@@ -43,14 +43,16 @@ from resource_objects.resources.numa.cells import (
 )
 from resource_objects.resources.numa.cpuset import CPUSet, bits, mask_of
 from resource_objects.resources.numa.placement import assign_cell
-from resource_objects.resources.parts import (
-    allocations_of,
+from resource_objects.resources.records import (
+    AmountRecord,
+    InventoryRecord,
+    StoredPart,
+    allocated_units,
+    allocation_records,
+    changed_parts,
+    parsed_description,
     part_record,
-    reading,
-    units_taken,
-    used_otherwise,
 )
-from resource_objects.resources.records import AmountRecord, InventoryRecord, StoredPart
 
 VCPU, PCPU, MEMORY_MB = "VCPU", "PCPU", "MEMORY_MB"
 #: The classes of a cell that are also classes of its host.
@@ -166,7 +168,7 @@ def from_parts(parts: Sequence[StoredPart]) -> StoredCells:
 
     :raises InvalidInventory: if a description is none, or does not match its records
     """
-    allocated = set(map(cpu_of, units_taken(parts)))
+    allocated = set(map(cpu_of, allocated_units(parts)))
     cells: list[HostCell] = []
     usage: list[CellUsage] = []
     ratios: dict[str, int] = {}
@@ -198,11 +200,11 @@ def changed_usage(
     cells: Sequence[HostCell], before: Sequence[StoredPart], parts: Sequence[StoredPart]
 ) -> Iterator[tuple[int, CellUsage]]:
     """Yield the index and the usage of each cell whose usage is another one now."""
-    changed, units = used_otherwise(before, parts)
+    changed, units = changed_parts(before, parts)
     moved = set(map(cpu_of, units))
     indices = {n for n, cell in enumerate(cells) if moved and not moved.isdisjoint(cell.dedicated)}
     indices.update(changed)
-    allocated = set(map(cpu_of, units_taken(parts))) if indices else set[int | None]()
+    allocated = set(map(cpu_of, allocated_units(parts))) if indices else set[int | None]()
     for index in sorted(indices):
         yield index, _cell_usage(cells[index], parts[index], allocated)
 
@@ -211,7 +213,7 @@ def changed_usage(
 def _host_cell(
     description: str | None, memory_mb: int, huge: tuple[tuple[int, int, int], ...]
 ) -> HostCell:
-    with reading("a cell", description) as facts:
+    with parsed_description("a cell", description) as facts:
         pools = [PagePool(size_kib=s, total=t, reserved=r) for s, t, r in huge]
         pools += [PagePool(size_kib=size, total=0) for size in facts.pop("empty", ())]
         base = facts.pop("base", None)
@@ -229,7 +231,7 @@ def cell_id(description: str) -> int | None:
     1
     """
     try:
-        with reading("a cell", description) as facts:
+        with parsed_description("a cell", description) as facts:
             return int(facts["id"])
     except InvalidInventory:
         return None
@@ -270,8 +272,7 @@ def to_allocations(
         expected = "an assigned one, as fit() returns"
         raise InvalidInput("unassigned amount", "topology", str(amount), expected)
     allocations = cell_allocations(states, amount, is_allocated=amount.gives_back)
-    return allocations_of(
-        amount,
+    return allocation_records(
         (
             (
                 allocation.cell_index,
@@ -284,6 +285,7 @@ def to_allocations(
             )
             for allocation in allocations
         ),
+        is_negative=amount.is_negative,
     )
 
 

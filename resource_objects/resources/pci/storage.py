@@ -23,13 +23,6 @@ from resource_objects.exceptions import ForeignAmount, InvalidInput, InvalidInve
 from resource_objects.fields import FrozenDict
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.context import ChosenCells
-from resource_objects.resources.parts import (
-    allocations_of,
-    part_record,
-    reading,
-    units_taken,
-    used_otherwise,
-)
 from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount, PlacedDevice
 from resource_objects.resources.pci.device import (
     ALLOCATED,
@@ -48,7 +41,16 @@ from resource_objects.resources.pci.fit import (
     match_requests,
     with_devices,
 )
-from resource_objects.resources.records import AmountRecord, InventoryRecord, StoredPart
+from resource_objects.resources.records import (
+    AmountRecord,
+    InventoryRecord,
+    StoredPart,
+    allocated_units,
+    allocation_records,
+    changed_parts,
+    parsed_description,
+    part_record,
+)
 
 #: Why a stored device is not allocatable: it was removed while allocated; or it is spent.
 _GONE, _SPENT = "gone", "spent"
@@ -155,7 +157,7 @@ def _parse(description: str | None) -> tuple[tuple[Device, ...], Mapping[str, st
     """Return the devices of a description, and why some of them are not allocatable."""
     reserved: dict[str, str] = {}
     devices: list[Device] = []
-    with reading("devices", description) as entries:
+    with parsed_description("devices", description) as entries:
         for entry in entries:
             values = dict(entry)
             reason = values.pop("withheld", None)
@@ -215,7 +217,7 @@ def from_parts(parts: Sequence[StoredPart]) -> StoredDevices:
     devices: list[Device] = []
     usage: list[DeviceUse] = []
     names: set[str] = set()
-    taken = units_taken(parts)
+    taken = allocated_units(parts)
     spare: dict[tuple[str, str], int] = {}
     shared: set[tuple[str, str]] = set()
     for limited in parts:
@@ -278,9 +280,9 @@ def changed_uses(
     The result is None if the devices contradict each other now, or if a unit was allocated or
     released that is not a device of these parts: another part may store it.
     """
-    changed, units = used_otherwise(before, parts)
+    changed, units = changed_parts(before, parts)
     result: dict[str, DeviceUse | None] = {}
-    taken = units_taken(parts) if changed else frozenset[str]()
+    taken = allocated_units(parts) if changed else frozenset[str]()
     stored: set[str | None] = set()
     for place in changed:
         own, reserved = _parse(parts[place].description)
@@ -390,8 +392,7 @@ def to_allocations(
         if device.address not in part_of:
             raise ForeignAmount("device", device.address, "one of these devices")
         by_number[part_of[device.address]][device.resource_class].append(device)
-    return allocations_of(
-        amount,
+    return allocation_records(
         (
             (
                 number,
@@ -402,6 +403,7 @@ def to_allocations(
             )
             for number in sorted(by_number)
         ),
+        is_negative=amount.is_negative,
     )
 
 
