@@ -251,9 +251,9 @@ class FlavorExtraSpecs:
         :raises InvalidNovaInput: ``NOT_WORDS`` if one of them is something else
         """
         specs, properties = flavor_extra_specs(extra_specs), image_properties(image)
-        for what, keys in (("extra specs", specs), ("image", properties)):
+        for name, keys in (("extra specs", specs), ("image", properties)):
             if not isinstance(keys, dict | Mapping):
-                raise NovaRule.NOT_WORDS.error(what, keys, "a mapping of keys to text")
+                raise NovaRule.NOT_WORDS.error(name, keys, "a mapping of keys to text")
         grouped = [
             GroupedKey.parse(key, value)
             for key, value in specs.items()
@@ -357,18 +357,18 @@ def request(
     topology = _topology(flavor.vcpus, flavor.memory_mb, specs)
     devices = _devices(aliases, specs, request_id)
     placed = None if topology.amount is None else topology
-    whole = _request(flavor, specs, placed, devices)
+    result = _request(flavor, specs, placed, devices)
     ignored_keys = tuple(_ignored_keys(specs, topology))
     if ignored_keys and refuse_ignored:
         expected = "keys with a meaning here; refuse_ignored=False leaves out the others"
         raise NovaRule.UNREAD_KEY.error("flavor and image", list(ignored_keys), expected)
-    return NovaRequest(whole, topology, ignored_keys)
+    return NovaRequest(result, topology, ignored_keys)
 
 
 def _check_sizes(vcpus: object, memory_mb: object) -> None:
-    for what, value, most in (("vcpus", vcpus, MAX_ID + 1), ("memory_mb", memory_mb, MAX_FIGURE)):
+    for name, value, most in (("vcpus", vcpus, MAX_ID + 1), ("memory_mb", memory_mb, MAX_FIGURE)):
         if type(value) is not int or not 1 <= value <= most:
-            raise NovaRule.INVALID_FLAVOR_SIZE.error(what, value, f"an integer from 1 to {most}")
+            raise NovaRule.INVALID_FLAVOR_SIZE.error(name, value, f"an integer from 1 to {most}")
 
 
 #: Names after ``hw:`` or ``hw_`` that are read here, or configure only the guest. Source: the
@@ -729,10 +729,10 @@ def _guest_cells(
     cpus: list[tuple[int, ...]] | None = _cell_values(specs, "numa_cpus", parse_cpu_spec)
     memory = _cell_values(specs, "numa_mem", _cell_memory)
     if cpus is None and memory is None:
-        for what, total in (("vcpus", vcpus), ("memory_mb", memory_mb)):
+        for name, total in (("vcpus", vcpus), ("memory_mb", memory_mb)):
             if total % count:
                 expected = f"a multiple of {count} guest cells"
-                raise NovaRule.CELLS_UNEVEN.error(what, total, expected)
+                raise NovaRule.CELLS_UNEVEN.error(name, total, expected)
         if count > MAX_GUEST_CELLS:
             raise NovaRule.INVALID_CELL_COUNT.error(
                 "hw:numa_nodes, hw_numa_nodes", count, f"at most {MAX_GUEST_CELLS} guest cells"
@@ -952,8 +952,8 @@ def alias_requests(
     for name, count in counts:
         alias = aliases.get(name)
         if alias is None:
-            known = _one_of(aliases or ("none",))
-            raise NovaRule.UNKNOWN_ALIAS.error(_ALIASES, name, known)
+            expected = _one_of(aliases or ("none",))
+            raise NovaRule.UNKNOWN_ALIAS.error(_ALIASES, name, expected)
         identifier = None if request_id is None else request_id()
         requests.append(
             DeviceRequest(
@@ -1098,11 +1098,11 @@ def _request(
 
 
 def _disk_gb(flavor: Flavor) -> int:
-    for what in ("root_gb", "ephemeral_gb", "swap_mb"):
-        size = getattr(flavor, what)
+    for name in ("root_gb", "ephemeral_gb", "swap_mb"):
+        size = getattr(flavor, name)
         if type(size) is not int or not 0 <= size <= MAX_FIGURE:
             expected = f"an integer from 0 to {MAX_FIGURE}"
-            raise NovaRule.INVALID_FLAVOR_SIZE.error(what, size, expected)
+            raise NovaRule.INVALID_FLAVOR_SIZE.error(name, size, expected)
     return flavor.root_gb + flavor.ephemeral_gb + -(-flavor.swap_mb // 1024)
 
 
@@ -1140,8 +1140,8 @@ def _with_topology(
                 expected = f"{count} without a group, as the topology has it"
                 key = f"resources{suffix}:{name}"
                 raise NovaRule.TOPOLOGY_DISAGREES.error(key, amount, expected)
-    others = {name: amount for name, amount in amounts.items() if name not in _OF_TOPOLOGY}
-    return {**others, **topology._amounts()}
+    remaining = {name: amount for name, amount in amounts.items() if name not in _OF_TOPOLOGY}
+    return {**remaining, **topology._amounts()}
 
 
 def _groups(specs: FlavorExtraSpecs) -> dict[str, _Group]:
@@ -1195,13 +1195,13 @@ def _add_image_traits(group: _Group, specs: FlavorExtraSpecs) -> None:
     for key, value in specs.properties.items():
         if not isinstance(key, str) or not key.startswith("trait:"):
             continue
-        what = f"{key} of the image"
-        trait = _known_trait(what, key.removeprefix("trait:"))
-        if option_text(what, value) != "required":
-            raise NovaRule.INVALID_TRAIT_VALUE.error(what, value, "required")
+        image_key = f"{key} of the image"
+        trait = _known_trait(image_key, key.removeprefix("trait:"))
+        if option_text(image_key, value) != "required":
+            raise NovaRule.INVALID_TRAIT_VALUE.error(image_key, value, "required")
         if trait in group.forbidden:
             expected = "none: the flavor forbids it"
-            raise NovaRule.FLAVOR_TRAIT_CONFLICT.error(what, value, expected)
+            raise NovaRule.FLAVOR_TRAIT_CONFLICT.error(image_key, value, expected)
         group.required.add(trait)
 
 

@@ -199,7 +199,7 @@ class _Row(NamedTuple):
     device: Device | None
     status: str
     consumer: DeviceConsumer
-    rest: Mapping[str, Any]
+    columns: Mapping[str, Any]
     reason: str = ""
 
 
@@ -236,7 +236,7 @@ def load_pci_devices(
     )
     skipped = [Finding(row.address, "skipped", row.reason) for row in rows if row.device is None]
     rows = [row for row in rows if row.device is not None]
-    nodes = {row.rest.get("compute_node_id") for row in rows} - {None}
+    nodes = {row.columns.get("compute_node_id") for row in rows} - {None}
     if len(nodes) > 1:
         shown = sorted(map(str, nodes))
         raise invalid(f"{_ROOT}.compute_node_id", shown, "the devices of one host")
@@ -266,7 +266,7 @@ def load_pci_devices(
             for row, device in stored.values()
             for detail in _contradictions(row, device, devices)
         ),
-        FrozenDict({address: row.rest for address, (row, _) in stored.items()}),
+        FrozenDict({address: row.columns for address, (row, _) in stored.items()}),
     )
 
 
@@ -280,22 +280,22 @@ def _read_row(data: Mapping[Any, Any]) -> _Row:
         require_label(data.get("instance_uuid"), "instance_uuid"),
         require_label(data.get("request_id"), "request_id"),
     )
-    rest = {name: data[name] for name in _ROW if name in data}
+    columns = {name: data[name] for name in _ROW if name in data}
     for name in ("id", "compute_node_id"):
-        if rest.get(name) is not None:
-            require_int(rest[name], name, 0, MAX_FIGURE)
+        if columns.get(name) is not None:
+            require_int(columns[name], name, 0, MAX_FIGURE)
     if status in _REMOVED or data.get("deleted"):
         reason = "removed" if status in _REMOVED else "deleted"
-        return _Row(text, None, status, consumer, rest, reason)
+        return _Row(text, None, status, consumer, columns, reason)
     try:
         device = _read_device(data, parse_address(text))
     except InvalidInput as error:
         if not error.is_about("PCI address"):
             raise
-        return _Row(text, None, status, consumer, rest, str(error))
+        return _Row(text, None, status, consumer, columns, str(error))
     if status in _BLOCKED:
-        rest["status"] = status
-    return _Row(device.address, device, status, consumer, FrozenDict(rest))
+        columns["status"] = status
+    return _Row(device.address, device, status, consumer, FrozenDict(columns))
 
 
 def _read_device(data: Mapping[Any, Any], address: str) -> Device:
@@ -381,7 +381,7 @@ def dump_pci_devices(
     there; ``dev_id`` and ``label`` are made as Nova's driver does.
 
     :param versioned: whether to write the objects that Nova sends, or rows
-    :param leave_out: what may be omitted, as Nova has no state for it: ``spent``, which is written
+    :param leave_out: values to omit, as Nova has no state for it: ``spent``, which is written
         as available
     :raises CannotDowngrade: for a device whose one use is over
     :raises InvalidInventory: if these are not devices
@@ -398,10 +398,10 @@ def dump_pci_devices(
     states = DeviceIndex(devices.devices, devices.usage)
     rows = []
     for device in devices.devices:
-        rest = devices.rows.get(device.address, {})
+        columns = devices.rows.get(device.address, {})
         status = states.state(device.address)
         if status in _BLOCKED:
-            status = rest.get("status", status)
+            status = columns.get("status", status)
         if status == SPENT:
             if "spent" not in omitted:
                 raise inexpressible(DEVICE, f"{device.address} has the status {status}")
@@ -414,7 +414,7 @@ def dump_pci_devices(
         row: dict[str, Any] = {
             "dev_id": f"pci_{device.address}".replace(":", "_").replace(".", "_"),
             "label": f"label_{device.vendor_id}_{device.product_id}",
-            **{name: value for name, value in rest.items() if name in _ROW},
+            **{name: value for name, value in columns.items() if name in _ROW},
             "address": device.address,
             "vendor_id": device.vendor_id,
             "product_id": device.product_id,
@@ -569,9 +569,9 @@ def _pool_fields(texts: Texts) -> dict[str, Any]:
     get = texts.get
     name, live = get("resource_class"), parse_flag(get("live_migratable"))
     one_time_use = parse_flag(get("one_time_use"))
-    known = {*_POOL_KEYS}
-    known -= {"live_migratable"} if live is None else set()
-    known -= {"one_time_use"} if one_time_use is None else set()
+    keys = {*_POOL_KEYS}
+    keys -= {"live_migratable"} if live is None else set()
+    keys -= {"one_time_use"} if one_time_use is None else set()
     return {
         "vendor_id": lower(get("vendor_id")),
         "product_id": lower(get("product_id")),
@@ -582,14 +582,14 @@ def _pool_fields(texts: Texts) -> dict[str, Any]:
         "one_time_use": bool(one_time_use),
         "resource_class": normalized_class(name) if name else None,
         "traits": normalized_traits(get("traits") or ""),
-        "tags": {key: text for key, text in texts.items() if text is not None and key not in known},
+        "tags": {key: text for key, text in texts.items() if text is not None and key not in keys},
     }
 
 
 def dump_pci_pools(pools: Iterable[DevicePool], *, leave_out: Collection[str] = ()) -> str:
     """Return pools as text of ``compute_nodes.pci_stats``.
 
-    :param leave_out: what may be omitted, as Nova has no field for it: ``class_code``, ``facts`` of
+    :param leave_out: values to omit, as Nova has no field for it: ``class_code``, ``facts`` of
         other names than Nova's
     :raises CannotDowngrade: for a value that Nova cannot express
     :raises InvalidInventory: if these are not pools
@@ -624,10 +624,10 @@ def dump_pci_pools(pools: Iterable[DevicePool], *, leave_out: Collection[str] = 
 def _texts_as_read(pool: DevicePool) -> dict[str, Any]:
     """Return the ids and tags of a pool as they were read, if its fields did not change since."""
     written = _written_texts(pool)
-    known = pool.facts.keys() & ({*_POOL_KEYS} | null_names(pool.facts)) - {PROVIDER}
-    if not known:
+    names = pool.facts.keys() & ({*_POOL_KEYS} | null_names(pool.facts)) - {PROVIDER}
+    if not names:
         return written
-    restored = restore(written, pool.facts, known)
+    restored = restore(written, pool.facts, names)
     texts = {name: text for name, text in restored.items() if name != PROVIDER}
     try:
         again = pool.replace(**_pool_fields(texts))

@@ -181,9 +181,9 @@ def read_specs(
             values = _spec_fields(spec, types, placement)
             has_both = is_remote and "remote_managed" not in spec
             for remote in (False, True) if has_both else (values["remote_managed"],):
-                made = DeviceSpec(**{**values, "remote_managed": remote})
-                facts = preserve(spec, _written_spec(made, placement, providers), _KNOWN)
-                alternatives.append(made.replace(facts=facts) if facts else made)
+                alternative = DeviceSpec(**{**values, "remote_managed": remote})
+                facts = preserve(spec, _written_spec(alternative, placement, providers), _KNOWN)
+                alternatives.append(alternative.replace(facts=facts))
         except InvalidInput as error:
             reraise_at(f"spec[{index}]", error)
     return tuple(alternatives)
@@ -207,7 +207,7 @@ def _spec_fields(spec: Texts, types: Sequence[str], placement: bool) -> dict[str
         # Nova tags physical functions and their parts with it, and no other device
         types = [name for name in types if name != PCI]
     flag = parse_flag(get("live_migratable"))
-    known = {*_KNOWN} - ({"live_migratable"} if flag is None else set())
+    keys = {*_KNOWN} - ({"live_migratable"} if flag is None else set())
     values: dict[str, Any] = {
         "vendor_id": lower(get("vendor_id")),
         "product_id": lower(get("product_id")),
@@ -215,7 +215,7 @@ def _spec_fields(spec: Texts, types: Sequence[str], placement: bool) -> dict[str
         "address": get("address"),
         "remote_managed": parse_lenient_flag(remote),
         "live_migratable": flag,
-        "tags": {n: NOT_THERE if spec[n] is None else spec[n] for n in spec if n not in known},
+        "tags": {n: NOT_THERE if spec[n] is None else spec[n] for n in spec if n not in keys},
     }
     if values["address"] is not None and {*types} & {*PARTS}:
         expected = "none for types that include parts of devices"
@@ -248,7 +248,7 @@ def dump_pci_requests(
 
     :param versioned: whether to write the object that Nova sends, or the list of the column
     :param instance_uuid: the uuid of the guest, which such an object has
-    :param leave_out: what may be omitted, as Nova has no field for it: ``class_code``, ``facts``
+    :param leave_out: values to omit, as Nova has no field for it: ``class_code``, ``facts``
         of other names than Nova's
     :raises CannotDowngrade: for a value that Nova cannot express
     :raises InvalidInput: if it is not such an amount; for another name in ``leave_out``; for an

@@ -102,7 +102,7 @@ Document = str | bytes | Mapping[str, Any] | NovaObject
 # --- documents ------------------------------------------------------------------------------------
 
 
-def parse_document(source: object, what: str) -> Any:
+def parse_document(source: object, path: str) -> Any:
     """Return the value of JSON text, or the primitive of an object of Nova.
 
     Any other value is returned unchanged.
@@ -116,9 +116,9 @@ def parse_document(source: object, what: str) -> Any:
         try:
             return json.loads(source)
         except RecursionError:
-            raise invalid(what, source, "JSON with fewer nested levels") from None
+            raise invalid(path, source, "JSON with fewer nested levels") from None
         except ValueError as error:
-            raise invalid(what, source, f"JSON: {error}") from None
+            raise invalid(path, source, f"JSON: {error}") from None
     if type(source) in _JSON_TYPES:
         return source
     if isinstance(source, type) or not callable(getattr(source, "obj_to_primitive", None)):
@@ -126,13 +126,13 @@ def parse_document(source: object, what: str) -> Any:
     try:
         primitive = source.obj_to_primitive()  # type: ignore[attr-defined]
     except Exception as error:  # any exception: the class is not ours
-        raise invalid(what, source, f"an object with a primitive: {error}") from error
+        raise invalid(path, source, f"an object with a primitive: {error}") from error
     if not isinstance(primitive, Mapping) or _DATA not in primitive:
-        raise invalid(what, type(source).__name__, "an object of Nova")
+        raise invalid(path, type(source).__name__, "an object of Nova")
     return primitive
 
 
-def parse_list(document: object, what: str) -> list[Any]:
+def parse_list(document: object, path: str) -> list[Any]:
     """Return the entries of a list or another iterable, objects of Nova as their primitives.
 
     :raises InvalidInput: if the document is not iterable, or an object has no primitive
@@ -140,8 +140,8 @@ def parse_list(document: object, what: str) -> list[Any]:
     return [
         entry
         if isinstance(entry, str | bytes | bytearray)
-        else parse_document(entry, f"{what}[{index}]")
-        for index, entry in enumerate(require_list(listed(document), what))
+        else parse_document(entry, f"{path}[{index}]")
+        for index, entry in enumerate(require_list(listed(document), path))
     ]
 
 
@@ -167,9 +167,9 @@ def read_list(
         return []
     is_object_list = isinstance(document, Mapping)
     if is_object_list:
-        wrapper_name, field, known = wrapper
+        wrapper_name, field, names_of_fields = wrapper
         data = unwrap(document, root, wrapper_name)[0]
-        reject_unknown(data, known, f"{root}.")
+        reject_unknown(data, names_of_fields, f"{root}.")
         entries = require_list(data.get(field), f"{root}.{field}")
     else:
         entries = parse_list(document, root)
@@ -189,7 +189,7 @@ def is_wrapped(data: Mapping[Any, Any]) -> bool:
     return _NAME in data or _NAMESPACE in data or _VERSION in data or _DATA in data
 
 
-def unwrap(primitive: object, what: str, name: str) -> tuple[dict[Any, Any], int]:
+def unwrap(primitive: object, path: str, name: str) -> tuple[dict[Any, Any], int]:
     """Return the data of a versioned object and the minor number of its version.
 
     :param name: the name that the object must have
@@ -202,17 +202,17 @@ def unwrap(primitive: object, what: str, name: str) -> tuple[dict[Any, Any], int
             return data, KNOWN[name][wrapped[_VERSION]]
     except (LookupError, TypeError):
         pass  # a mapping of another type, or an error to be named
-    wrapped = require_object(primitive, what)
-    path = f"{what}." if what else ""
+    wrapped = require_object(primitive, path)
+    prefix = f"{path}." if path else ""
     for key, expected in ((_NAME, name), (_NAMESPACE, "nova")):
         if wrapped.get(key) != expected:
-            raise invalid(f"{path}{key}", wrapped.get(key), expected)
+            raise invalid(f"{prefix}{key}", wrapped.get(key), expected)
     version = wrapped.get(_VERSION)
     minor = KNOWN[name].get(version) if isinstance(version, str) else None
     if minor is None:
         versions = ", ".join(KNOWN[name])
-        raise invalid(f"{path}{_VERSION}", version, f"a known version: {versions}")
-    return require_object(wrapped.get(_DATA), f"{path}{_DATA}"), minor
+        raise invalid(f"{prefix}{_VERSION}", version, f"a known version: {versions}")
+    return require_object(wrapped.get(_DATA), f"{prefix}{_DATA}"), minor
 
 
 def wrap(name: str, data: dict[str, Any]) -> dict[str, Any]:
@@ -237,30 +237,30 @@ def reraise_at(path: str, error: InvalidInput) -> NoReturn:
 # --- values ---------------------------------------------------------------------------------------
 
 
-def require_object(value: object, what: str) -> dict[Any, Any]:
+def require_object(value: object, path: str) -> dict[Any, Any]:
     """Return a JSON object as a dict."""
     if type(value) is dict:
         return value
     if not isinstance(value, Mapping):
-        raise invalid(what, value, "an object (names and values)")
+        raise invalid(path, value, "an object (names and values)")
     return dict(value)
 
 
-def require_list(value: object, what: str) -> list[Any] | tuple[Any, ...]:
+def require_list(value: object, path: str) -> list[Any] | tuple[Any, ...]:
     """Return a JSON list."""
     if not isinstance(value, list | tuple):
-        raise invalid(what, value, "a list")
+        raise invalid(path, value, "a list")
     return value
 
 
-def require_int(value: object, what: str, low: int = 0, high: int = fields.MAX_FIGURE) -> int:
+def require_int(value: object, path: str, low: int = 0, high: int = fields.MAX_FIGURE) -> int:
     """Return an integer of a range."""
     if type(value) is not int or not low <= value <= high:
-        raise invalid(what, value, f"an integer from {low} to {high}")
+        raise invalid(path, value, f"an integer from {low} to {high}")
     return value
 
 
-def id_set(value: object, what: str) -> tuple[int, ...]:
+def id_set(value: object, path: str) -> tuple[int, ...]:
     """Return numbers of CPUs or cells, ascending. Cost: 1 microsecond for 16."""
     numbers: Any = value
     if type(numbers) in _SEQUENCES:
@@ -270,14 +270,14 @@ def id_set(value: object, what: str) -> tuple[int, ...]:
             ids = sorted({*numbers})
             if ids[0] >= 0 and ids[-1] <= MAX_ID:
                 return tuple(ids)
-    raise invalid(what, value, f"a list of numbers from 0 to {MAX_ID}")
+    raise invalid(path, value, f"a list of numbers from 0 to {MAX_ID}")
 
 
-def reject_unknown(data: Mapping[Any, Any], known: Collection[str], path: str = "") -> None:
+def reject_unknown(data: Mapping[Any, Any], keys: Collection[str], path: str = "") -> None:
     """Reject unknown keys; ignoring one would hide a misspelled name."""
-    if not data.keys() <= known:  # type: ignore[operator]
-        name = next(name for name in data if name not in known)
-        expected = f"no such field; known are {', '.join(sorted(known))}"
+    if not data.keys() <= keys:  # type: ignore[operator]
+        name = next(name for name in data if name not in keys)
+        expected = f"no such field; known are {', '.join(sorted(keys))}"
         raise invalid(f"{path}{name}", data[name], expected)
 
 
@@ -295,17 +295,17 @@ def optional_names(leave_out: Collection[str], optional: Collection[str]) -> fro
 Texts = Mapping[str, str | None]
 
 
-def require_texts(value: object, what: str) -> dict[str, str | None]:
+def require_texts(value: object, path: str) -> dict[str, str | None]:
     """Return a JSON object whose values are text or null; numbers become text, as in Nova."""
     texts: dict[str, str | None] = {}
-    for name, item in require_object(value, what).items():
+    for name, item in require_object(value, path).items():
         if not isinstance(name, str):
-            raise invalid(what, name, "names that are text")
-        texts[name] = require_text(item, f"{what}.{name}")
+            raise invalid(path, name, "names that are text")
+        texts[name] = require_text(item, f"{path}.{name}")
     return texts
 
 
-def require_text(value: object, what: str) -> str | None:
+def require_text(value: object, path: str) -> str | None:
     """Return text or null; a number becomes text, as in Nova."""
     if value is None or type(value) is str:
         return value
@@ -313,18 +313,18 @@ def require_text(value: object, what: str) -> str | None:
         isinstance(value, int) and abs(value) <= fields.MAX_AMOUNT
     ):
         return str(value)
-    raise invalid(what, value, "text or null")
+    raise invalid(path, value, "text or null")
 
 
-def require_label(value: object, what: str) -> str | None:
+def require_label(value: object, path: str) -> str | None:
     """Return a printable name, or null."""
-    text = require_text(value, what)
+    text = require_text(value, path)
     if text is None:
         return None
     try:
         return names.label(text)
     except InvalidInput as error:
-        raise invalid(what, value, error.expected) from None
+        raise invalid(path, value, error.expected) from None
 
 
 def lower(text: str | None) -> str | None:
@@ -411,10 +411,10 @@ def normalized_traits(text: str) -> frozenset[str]:
 _ABSENT, _NULL = "", "null"
 
 
-def preserve(read: Texts, written: Texts, known: Iterable[str]) -> dict[str, str]:
+def preserve(read: Texts, written: Texts, keys: Iterable[str]) -> dict[str, str]:
     """Return the facts with which ``written`` becomes ``read`` again, for some known names."""
     facts: dict[str, str] = {}
-    for name in known:
+    for name in keys:
         if name not in read:
             if name in written:
                 facts[name] = _ABSENT
@@ -425,10 +425,10 @@ def preserve(read: Texts, written: Texts, known: Iterable[str]) -> dict[str, str
     return facts
 
 
-def restore(written: Texts, facts: Mapping[str, str], known: Iterable[str]) -> dict[str, Any]:
+def restore(written: Texts, facts: Mapping[str, str], keys: Iterable[str]) -> dict[str, Any]:
     """Return texts with those that :func:`preserve` stored in facts."""
     texts = dict(written)
-    for name in known:
+    for name in keys:
         fact = facts.get(name)
         if fact == _ABSENT:
             texts.pop(name, None)
@@ -447,9 +447,9 @@ def null_names(facts: Mapping[str, str]) -> set[str]:
     return {name for name, fact in facts.items() if fact == _NULL}
 
 
-def unknown_facts(facts: Mapping[str, str], known: Iterable[str]) -> list[str]:
+def unknown_facts(facts: Mapping[str, str], keys: Iterable[str]) -> list[str]:
     """Return the names of facts that Nova does not have."""
-    return sorted(facts.keys() - set(known) - null_names(facts))
+    return sorted(facts.keys() - set(keys) - null_names(facts))
 
 
 # --- values of flavors, images and options --------------------------------------------------------
@@ -490,13 +490,13 @@ def option_flag(key: str, text: str) -> bool | None:
         raise NovaRule.INVALID_FLAG.error(key, text, "true or false") from error
 
 
-def parse_cpu_spec(text: str, what: str = "CPU list") -> CPUSet:
+def parse_cpu_spec(text: str, name: str = "CPU list") -> CPUSet:
     """Return the CPUs of a list such as ``0-3,^2,8``, ascending; the list may contain none.
 
     Items stand in any order, and an exclusion always wins. Source: ``parse_cpu_spec`` of Nova 34;
     the numbers ``+1`` and ``1_0``, which Python reads, are rejected here.
 
-    :param what: the name of the list in an error
+    :param name: the name of the list in an error
     :raises InvalidNovaInput: ``INVALID_CPU_LIST`` if the text is not such a list
 
     >>> parse_cpu_spec("1-4,^3,6"), parse_cpu_spec("^1,,0-1,^0")
@@ -506,9 +506,9 @@ def parse_cpu_spec(text: str, what: str = "CPU list") -> CPUSet:
     resource_objects.interop.nova.rules.InvalidNovaInput: CPU list: got '4-1', expected a list ...
     """
     try:
-        return CPUSet.parse(text, what, allow_empty=True)
+        return CPUSet.parse(text, name, allow_empty=True)
     except InvalidInput as error:
-        raise NovaRule.INVALID_CPU_LIST.error(what, text, error.expected) from error
+        raise NovaRule.INVALID_CPU_LIST.error(name, text, error.expected) from error
 
 
 def format_cpu_spec(cpus: Iterable[int]) -> str:
@@ -599,10 +599,10 @@ def _flavor_data(source: Any) -> Mapping[Any, Any] | None:
     return unwrap(document, "flavor", FLAVOR)[0]
 
 
-def _parse_words(source: Any, what: str) -> Any:
+def _parse_words(source: Any, path: str) -> Any:
     """Return the value of a document; text that is not a JSON object is returned as is."""
     is_other_text = isinstance(source, str) and not source.lstrip().startswith("{")
-    return source if is_other_text else parse_document(source, what)
+    return source if is_other_text else parse_document(source, path)
 
 
 def _loaded_extra_specs(data: Mapping[Any, Any]) -> dict[Any, Any]:
@@ -653,19 +653,19 @@ def image_properties(source: Any) -> Any:
         raise _nova_input(error) from None
 
 
-def _image_keys(name: str, value: Any, what: str) -> Iterator[tuple[str, str | None]]:
+def _image_keys(name: str, value: Any, path: str) -> Iterator[tuple[str, str | None]]:
     if name == "hw_numa_cpus":
-        for cell, cpus in enumerate(require_list(value, what)):
-            yield f"{name}.{cell}", format_cpu_spec(id_set(cpus, f"{what}[{cell}]"))
+        for cell, cpus in enumerate(require_list(value, path)):
+            yield f"{name}.{cell}", format_cpu_spec(id_set(cpus, f"{path}[{cell}]"))
     elif name == "hw_numa_mem":
-        for cell, size in enumerate(require_list(value, what)):
-            yield f"{name}.{cell}", require_text(size, f"{what}[{cell}]")
+        for cell, size in enumerate(require_list(value, path)):
+            yield f"{name}.{cell}", require_text(size, f"{path}[{cell}]")
     elif name == "traits_required":
-        for trait in require_list(value, what):
+        for trait in require_list(value, path):
             yield f"trait:{trait}", "required"
     elif isinstance(value, bool):
         yield name, format_flag(value)
     elif isinstance(value, list | tuple | dict):
         yield name, json.dumps(value, default=str)
     else:
-        yield name, require_text(value, what)
+        yield name, require_text(value, path)

@@ -28,9 +28,9 @@ class NovaRule(enum.Enum):
         self.sentence = sentence
         self.nova_name = nova_name
 
-    def error(self, what: str, value: object, expected: str) -> InvalidNovaInput:
+    def error(self, name: str, value: object, expected: str) -> InvalidNovaInput:
         """Return the error for a value that breaks this rule."""
-        return InvalidNovaInput(self, what, value, expected)
+        return InvalidNovaInput(self, name, value, expected)
 
     # --- flavors and images: general ---
 
@@ -280,9 +280,9 @@ class InvalidNovaInput(exceptions.InvalidInput):
     hw_cpu_policy: got 'dedicated', expected shared or none | ImageCPUPinningForbidden
     """
 
-    def __init__(self, rule: NovaRule, what: str, value: object, expected: str) -> None:
-        super().__init__("words of Nova", what, value, expected)
-        self.args = (rule, what, value, expected)  # a pickle calls the class with these
+    def __init__(self, rule: NovaRule, name: str, value: object, expected: str) -> None:
+        super().__init__("words of Nova", name, value, expected)
+        self.args = (rule, name, value, expected)  # a pickle calls the class with these
         self.rule = rule
 
     @property

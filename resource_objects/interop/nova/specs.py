@@ -185,13 +185,13 @@ def _parse_alias_text(source: object) -> Any:
         raise NovaRule.INVALID_ALIAS.error("alias", error.value, error.expected) from None
 
 
-def _alias_entry(what: str, entry: object) -> tuple[str, Mapping[str, str]]:
+def _alias_entry(path: str, entry: object) -> tuple[str, Mapping[str, str]]:
     """Return the name of an entry and its other values."""
     if not isinstance(entry, Mapping):
-        raise NovaRule.INVALID_ALIAS.error(what, entry, "an object of JSON")
+        raise NovaRule.INVALID_ALIAS.error(path, entry, "an object of JSON")
     values: dict[str, str] = {}
     for key, value in entry.items():
-        key_name, choices = f"{what}.{key}", _ALIAS_KEYS.get(key)
+        key_name, choices = f"{path}.{key}", _ALIAS_KEYS.get(key)
         if key not in _ALIAS_KEYS:
             expected = f"one of {', '.join(_ALIAS_KEYS)}"
             raise NovaRule.INVALID_ALIAS.error(key_name, value, expected)
@@ -205,34 +205,34 @@ def _alias_entry(what: str, entry: object) -> tuple[str, Mapping[str, str]]:
             values["live_migratable"] = format_flag(strutils.bool_from_string(text, strict=True))
         except ValueError:
             raise NovaRule.INVALID_ALIAS.error(
-                f"{what}.live_migratable", text, "yes or no"
+                f"{path}.live_migratable", text, "yes or no"
             ) from None
     try:
         name = names.label(values.pop("name", "").strip())
     except InvalidInput as error:
         raise NovaRule.INVALID_ALIAS.error(
-            f"{what}.name", entry.get("name"), error.expected
+            f"{path}.name", entry.get("name"), error.expected
         ) from None
     return name, values
 
 
 def _alias(name: str, entries: list[Mapping[str, str]], in_placement: bool) -> Alias:
-    what = f"alias {name}"
+    path = f"alias {name}"
     policies = [entry.get("numa_policy") or LEGACY for entry in entries]
     types = [entry.get("device_type") for entry in entries]
     for key, values in (("numa_policy", policies), ("device_type", types)):
         if len({*values}) > 1:
             expected = "the same in all entries"
-            raise NovaRule.ALIASES_DISAGREE.error(f"{what}: {key}", values, expected)
+            raise NovaRule.ALIASES_DISAGREE.error(f"{path}: {key}", values, expected)
     if in_placement and len(entries) > 1:
         expected = "one entry, for Placement"
-        raise NovaRule.ALIAS_OF_SEVERAL_SPECS.error(what, len(entries), expected)
+        raise NovaRule.ALIAS_OF_SEVERAL_SPECS.error(path, len(entries), expected)
     specs = []
     for entry in entries:
         has_ids = "vendor_id" in entry and "product_id" in entry
         if not has_ids and not (in_placement and "resource_class" in entry):
             expected = "vendor_id and product_id" + (", or resource_class" if in_placement else "")
-            raise NovaRule.ALIAS_WITHOUT_IDS.error(what, dict(entry), expected)
+            raise NovaRule.ALIAS_WITHOUT_IDS.error(path, dict(entry), expected)
         spec: dict[str, str | None] = {**entry}
         spec.pop("numa_policy", None)
         if "device_type" in spec:
@@ -242,7 +242,7 @@ def _alias(name: str, entries: list[Mapping[str, str]], in_placement: bool) -> A
         read = pci_requests.read_specs(specs, placement=in_placement, providers=None)
     except InvalidInput as error:
         raise NovaRule.INVALID_ALIAS.error(
-            f"{what}: {error.what}", error.value, error.expected
+            f"{path}: {error.what}", error.value, error.expected
         ) from None
     return Alias(name, read, policies[0])
 
@@ -354,15 +354,15 @@ def _spec_entries(item: object) -> list[Any]:
 
 
 def _device_rule(
-    what: str, entry: Mapping[str, Any], devnames: Devnames | None, in_placement: bool
+    path: str, entry: Mapping[str, Any], devnames: Devnames | None, in_placement: bool
 ) -> NovaDeviceRule:
-    flags = {name: _spec_flag(f"{what}.{name}", entry.get(name)) for name in _FLAGS}
-    devname = _spec_devname(f"{what}.devname", entry, in_placement)
+    flags = {name: _spec_flag(f"{path}.{name}", entry.get(name)) for name in _FLAGS}
+    devname = _spec_devname(f"{path}.devname", entry, in_placement)
     if flags["one_time_use"] and not in_placement:
-        key, expected = f"{what}.one_time_use", "no, unless devices are reported in Placement"
+        key, expected = f"{path}.one_time_use", "no, unless devices are reported in Placement"
         raise NovaRule.ONE_TIME_USE_WITHOUT_PLACEMENT.error(key, True, expected)
-    vendor_id = _spec_id(f"{what}.vendor_id", entry.get("vendor_id", ANY))
-    product_id = _spec_id(f"{what}.product_id", entry.get("product_id", ANY))
+    vendor_id = _spec_id(f"{path}.vendor_id", entry.get("vendor_id", ANY))
+    product_id = _spec_id(f"{path}.product_id", entry.get("product_id", ANY))
     expressions: tuple[re.Pattern[str], ...] = ()
     if devname is None:
         pattern, address = entry.get("address"), None
@@ -375,10 +375,10 @@ def _device_rule(
     return NovaDeviceRule(
         vendor_id,
         product_id,
-        _spec_class(f"{what}.resource_class", entry.get("resource_class")),
-        _spec_traits(f"{what}.traits", entry.get("traits")),
+        _spec_class(f"{path}.resource_class", entry.get("resource_class")),
+        _spec_traits(f"{path}.traits", entry.get("traits")),
         address,
-        tags=_spec_tags(what, entry),
+        tags=_spec_tags(path, entry),
         one_time_use=bool(flags["one_time_use"]),
         remote_managed=bool(flags["remote_managed"]),
         live_migratable=flags["live_migratable"],
@@ -403,36 +403,36 @@ def _spec_devname(key: str, entry: Mapping[str, Any], in_placement: bool) -> str
     return devname
 
 
-def _spec_class(what: str, value: object) -> str | None:
+def _spec_class(path: str, value: object) -> str | None:
     if value in (None, ""):
         return None
     try:
         return normalized_class(_require_str(value))
     except InvalidInput as error:
-        raise NovaRule.INVALID_SPEC_CLASS.error(what, value, error.expected) from None
+        raise NovaRule.INVALID_SPEC_CLASS.error(path, value, error.expected) from None
 
 
-def _spec_traits(what: str, value: object) -> tuple[str, ...]:
+def _spec_traits(path: str, value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     try:
         return tuple(sorted(normalized_traits(_require_str(value))))
     except InvalidInput as error:
         expected = f"names with commas between them, each {error.expected}"
-        raise NovaRule.INVALID_SPEC_TRAITS.error(what, value, expected) from None
+        raise NovaRule.INVALID_SPEC_TRAITS.error(path, value, expected) from None
 
 
-def _spec_id(what: str, value: object) -> str:
+def _spec_id(path: str, value: object) -> str:
     text = value.strip().lower() if isinstance(value, str) else ""
     if text == ANY:
         return ANY
     if not re.fullmatch(r"(0x)?[0-9a-f]{1,64}", text, re.ASCII) or int(text, 16) > 0xFFFF:
         expected = "a hexadecimal number up to FFFF, or *"
-        raise NovaRule.INVALID_SPEC_ID.error(what, value, expected)
+        raise NovaRule.INVALID_SPEC_ID.error(path, value, expected)
     return f"{int(text, 16):04x}"
 
 
-def _spec_flag(what: str, value: object) -> bool | None:
+def _spec_flag(path: str, value: object) -> bool | None:
     if value is None:
         return None
     try:
@@ -440,7 +440,7 @@ def _spec_flag(what: str, value: object) -> bool | None:
             return bool(strutils.bool_from_string(value, strict=True))
     except ValueError:
         pass
-    raise NovaRule.INVALID_SPEC_FLAG.error(what, value, "yes or no")
+    raise NovaRule.INVALID_SPEC_FLAG.error(path, value, "yes or no")
 
 
 def _require_str(value: object) -> str:
@@ -449,7 +449,7 @@ def _require_str(value: object) -> str:
     return value
 
 
-def _spec_tags(what: str, entry: Mapping[str, Any]) -> FrozenDict:
+def _spec_tags(path: str, entry: Mapping[str, Any]) -> FrozenDict:
     tags: dict[str, str] = {}
     for name, value in entry.items():
         if name in _SPEC_KEYS or value is None:
@@ -461,9 +461,9 @@ def _spec_tags(what: str, entry: Mapping[str, Any]) -> FrozenDict:
             )
         except InvalidInput as error:
             expected = error.expected
-            raise NovaRule.INVALID_SPEC_TAG.error(f"{what}.{name}", value, expected) from None
+            raise NovaRule.INVALID_SPEC_TAG.error(f"{path}.{name}", value, expected) from None
     if "managed" in tags:
-        tags["managed"] = format_flag(bool(_spec_flag(f"{what}.managed", entry["managed"])))
+        tags["managed"] = format_flag(bool(_spec_flag(f"{path}.managed", entry["managed"])))
     return FrozenDict(tags)
 
 
@@ -499,16 +499,16 @@ def _glob(pattern: object) -> str:
     >>> _glob(":0a:00.*"), _glob("0a:00"), _glob("0000:3B:00.0")
     ('*:0a:00.*', '*:0a:00.*', '0000:3b:00.0')
     """
-    what = "device_spec address"
+    path = "device_spec address"
     if not isinstance(pattern, str):
         expected = "text, or regular expressions by field"
-        raise NovaRule.INVALID_SPEC_ADDRESS.error(what, pattern, expected)
+        raise NovaRule.INVALID_SPEC_ADDRESS.error(path, pattern, expected)
     left, _, function = pattern.partition(".")
     parts = left.split(":")
     if len(parts) > 3:
         highest = ", ".join(f"{name} {most:x}" for name, (_, most) in _ADDRESS_FIELDS.items())
         expected = f"DOMAIN:BUS:SLOT.FUNCTION of hexadecimal digits or *, up to {highest}"
-        raise NovaRule.INVALID_SPEC_ADDRESS.error(what, pattern, expected)
+        raise NovaRule.INVALID_SPEC_ADDRESS.error(path, pattern, expected)
     fields = []
     texts = [*[""] * (3 - len(parts)), *parts, function]
     for (name, (digits, most)), part in zip(_ADDRESS_FIELDS.items(), texts, strict=True):
@@ -519,7 +519,7 @@ def _glob(pattern: object) -> str:
         value = int(text, 16) if _HEXADECIMAL.match(text) else most + 1
         if value > most:
             expected = f"up to {most:x}, or *"
-            raise NovaRule.INVALID_SPEC_ADDRESS.error(f"{what} {name}", text, expected)
+            raise NovaRule.INVALID_SPEC_ADDRESS.error(f"{path} {name}", text, expected)
         fields.append(f"{value:0{digits}x}")
     return "{}:{}:{}.{}".format(*fields)
 
@@ -528,21 +528,21 @@ def _expressions(
     pattern: Mapping[Any, Any],
 ) -> tuple[tuple[re.Pattern[str], ...], str | None]:
     """Return the regular expressions of an address, and the address if there is only one."""
-    what = "device_spec address"
+    path = "device_spec address"
     unknown = sorted(str(name) for name in pattern if name not in _ADDRESS_FIELDS)
     if unknown:
         expected = f"one of {', '.join(_ADDRESS_FIELDS)}"
-        raise NovaRule.INVALID_SPEC_ADDRESS.error(what, unknown[0], expected)
+        raise NovaRule.INVALID_SPEC_ADDRESS.error(path, unknown[0], expected)
     texts = [pattern.get(name, ".*") for name in _ADDRESS_FIELDS]
     for name, text in zip(_ADDRESS_FIELDS, texts, strict=True):
         if not isinstance(text, str) or len(text) > _MAX_EXPRESSION:
             expected = f"a regular expression of at most {_MAX_EXPRESSION} characters"
-            raise NovaRule.INVALID_SPEC_ADDRESS.error(f"{what} {name}", text, expected)
+            raise NovaRule.INVALID_SPEC_ADDRESS.error(f"{path} {name}", text, expected)
     try:
         expressions = tuple(re.compile(text) for text in texts)
     except (re.error, RecursionError, OverflowError) as error:
         expected = f"regular expressions: {error}"
-        raise NovaRule.INVALID_SPEC_ADDRESS.error(what, texts, expected) from None
+        raise NovaRule.INVALID_SPEC_ADDRESS.error(path, texts, expected) from None
     is_single = all(_HEXADECIMAL.match(text) for text in texts)
     return expressions, "{}:{}:{}.{}".format(*texts).lower() if is_single else None
 
@@ -597,9 +597,9 @@ def tagged_device(
         if rule.has_one_time_use and device.is_part:
             expected = "a whole device"
             raise NovaRule.ONE_TIME_USE_OF_PART.error("one_time_use", device.address, expected)
-        kept = {name: device.tags[name] for name in device.tags if name == PARENT_IFNAME}
+        ifname_tag = {name: device.tags[name] for name in device.tags if name == PARENT_IFNAME}
         return device.replace(
-            tags={**rule.tags, **kept},
+            tags={**rule.tags, **ifname_tag},
             resource_class=rule.class_of(device),
             traits=device.traits.union(rule.traits),
             remote_managed=rule.remote_managed,
@@ -656,19 +656,19 @@ def host_settings(
     elif shared is not None and dedicated is not None and (both := shared & dedicated):
         expected = "CPUs that are not in cpu_shared_set"
         raise NovaRule.CPU_SETS_OVERLAP.error("cpu_dedicated_set", str(both), expected)
-    what, form = "reserved_huge_pages", "an entry such as node:0,size:2048,count:64"
+    option, form = "reserved_huge_pages", "an entry such as node:0,size:2048,count:64"
     entries: object = reserved_huge_pages
     if isinstance(entries, str | bytes | Mapping) or not isinstance(entries, Iterable):
-        raise NovaRule.NOT_WORDS.error(what, entries, f"a list, each {form}")
+        raise NovaRule.NOT_WORDS.error(option, entries, f"a list, each {form}")
     pages: dict[int, dict[int | str, int]] = {}
     for entry in entries:
         try:
             cell, size, count = _reserved_pages(entry)
         except (ValueError, TypeError) as error:
-            raise NovaRule.INVALID_RESERVED_PAGES.error(what, entry, form) from error
+            raise NovaRule.INVALID_RESERVED_PAGES.error(option, entry, form) from error
         if size in pages.setdefault(cell, {}):
             expected = f"one entry for pages of {size} KiB of cell {cell}"
-            raise NovaRule.PAGES_RESERVED_TWICE.error(what, entry, expected)
+            raise NovaRule.PAGES_RESERVED_TWICE.error(option, entry, expected)
         pages[cell][size] = count
     return HostSettings(shared=shared, dedicated=dedicated, reserved_pages=pages)
 
@@ -730,16 +730,16 @@ def configured_cells(
     if settings is None:
         settings = HostSettings()
     if not isinstance(settings, HostSettings):
-        raise NovaRule.NOT_WORDS.error("settings", settings, "what host_settings returns")
-    known = CPUSet(cpu for cell in host_cells for cpu in (*cell.shared, *cell.dedicated))
+        raise NovaRule.NOT_WORDS.error("settings", settings, "settings as host_settings() returns")
+    available = CPUSet(cpu for cell in host_cells for cpu in (*cell.shared, *cell.dedicated))
     shared, dedicated = settings.shared, settings.dedicated
-    for what, cpus in (("cpu_shared_set", shared), ("cpu_dedicated_set", dedicated)):
-        if unknown := (cpus or CPUSet()) - known:
-            expected = f"CPUs among {known}"
-            raise NovaRule.CPUS_NOT_OF_HOST.error(what, str(unknown), expected)
+    for option, cpus in (("cpu_shared_set", shared), ("cpu_dedicated_set", dedicated)):
+        if unknown := (cpus or CPUSet()) - available:
+            expected = f"CPUs among {available}"
+            raise NovaRule.CPUS_NOT_OF_HOST.error(option, str(unknown), expected)
     _check_reserved_pages(host_cells, settings)
     if shared is None and dedicated is None:
-        shared = known
+        shared = available
     configured = []
     for cell in host_cells:
         cell_cpus = CPUSet((*cell.shared, *cell.dedicated))

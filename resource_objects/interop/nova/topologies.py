@@ -145,9 +145,9 @@ def _maker(cls: type[_V]) -> Callable[..., _V]:
     """
 
     def make(**values: Any) -> _V:
-        made = cls._construct(**values)
-        made._validate()
-        return made
+        instance = cls._construct(**values)
+        instance._validate()
+        return instance
 
     return make
 
@@ -156,19 +156,19 @@ def _read_cells(
     source: object,
     topology: str,
     cell: str,
-    known: Collection[str],
+    fields: Collection[str],
     read_plain: Callable[[object], dict[Any, Any]],
 ) -> tuple[dict[Any, Any], list[tuple[dict[Any, Any], int]]]:
     """Return the data of a topology, and the data and the minor version of each cell.
 
-    :param known: the fields of the topology
+    :param fields: the fields of the topology
     :param read_plain: renames the fields of a plain dict, which is of version 0
     """
     data = require_object(parse_document(source, _ROOT), _ROOT)
     is_plain = not is_wrapped(data)
     if not is_plain:
         data = unwrap(data, _ROOT, topology)[0]
-    reject_unknown(data, known, f"{_ROOT}.")
+    reject_unknown(data, fields, f"{_ROOT}.")
     cells = []
     for index, item in enumerate(require_list(data.get("cells"), f"{_ROOT}.cells")):
         try:
@@ -179,16 +179,16 @@ def _read_cells(
 
 
 def _read_plain(
-    value: object, known: Collection[str], known_memory: Collection[str]
+    value: object, fields: Collection[str], memory_fields: Collection[str]
 ) -> tuple[dict[str, Any], Mapping[Any, Any], Mapping[Any, Any]]:
     """Return the fields that every plain cell has, under their later names; the cell; its memory.
 
-    :param known: the fields of the cell, ``known_memory`` those of its memory
+    :param fields: the fields of the cell, ``memory_fields`` those of its memory
     """
     plain = require_object(value, "")
-    reject_unknown(plain, known)
+    reject_unknown(plain, fields)
     memory = require_object(plain.get("mem", {}), "mem")
-    reject_unknown(memory, known_memory, "mem.")
+    reject_unknown(memory, memory_fields, "mem.")
     cpus = plain.get("cpus", "")
     try:
         cpuset = tuple(parse_cpu_spec(cpus, "cpus"))
@@ -401,7 +401,7 @@ def dump_host_numa_topology(
 ) -> str:
     """Return a host's topology with its usage, as text of ``compute_nodes.numa_topology``.
 
-    :param leave_out: what may be omitted, as Nova has no field for it: ``distances``
+    :param leave_out: values to omit, as Nova has no field for it: ``distances``
     :raises CannotDowngrade: for distances, and for CPUs that are used without being known
     :raises InvalidInventory: if it is not a topology inventory
     :raises InvalidInput: for another name in ``leave_out``
@@ -619,10 +619,10 @@ def _read_vcpus(
     return shared, dedicated, policy
 
 
-def _read_word(data: Mapping[Any, Any], name: str, known: tuple[str, ...]) -> str | None:
+def _read_word(data: Mapping[Any, Any], name: str, words: tuple[str, ...]) -> str | None:
     value = data.get(name)
-    if value is not None and value not in known:
-        raise invalid(name, value, f"{', '.join(known)} or null")
+    if value is not None and value not in words:
+        raise invalid(name, value, f"{', '.join(words)} or null")
     return None if value is None else str(value)
 
 
@@ -746,7 +746,7 @@ def dump_instance_numa_topology(
     :param host: the host of an assigned amount; needed for ordinary memory of a guest that
         requested any or small pages: Nova stores their size
     :param instance_uuid: the uuid of the guest, which is written if it is passed
-    :param leave_out: what may be omitted, as Nova stores it elsewhere or not at all: ``physnets``,
+    :param leave_out: values to omit, as Nova stores it elsewhere or not at all: ``physnets``,
         ``tunneled``, ``one_socket``
     :raises CannotDowngrade: for a value that Nova cannot express
     :raises InvalidInput: if it is not such an amount; for another name in ``leave_out``; for an
