@@ -860,10 +860,8 @@ def _pmem_classes(specs: FlavorExtraSpecs) -> Mapping[str, int]:
         if name != normalized:
             expected = "ASCII letters and digits, with single underscores between them"
             raise NovaRule.INVALID_PMEM_LABEL.error("hw:pmem", label, expected)
-        try:
-            counts[names.resource_class_name(name)] += 1
-        except exceptions.InvalidInput as error:
-            raise NovaRule.INVALID_PMEM_LABEL.error("hw:pmem", label, error.expected) from error
+        NovaRule.INVALID_PMEM_LABEL.convert("hw:pmem", name, names.resource_class_name)
+        counts[name] += 1
     return FrozenDict(counts)
 
 
@@ -1162,12 +1160,8 @@ def _groups(specs: FlavorExtraSpecs) -> dict[str, _Group]:
                 raise NovaRule.INVALID_TRAIT_VALUE.error(item.key, text, "required or forbidden")
             (group.required if text == "required" else group.forbidden).add(trait)
             continue
-        try:
-            resource = catalog.resource(item.name)
-        except exceptions.InvalidInput as error:
-            raise NovaRule.UNKNOWN_FLAVOR_RESOURCE.error(
-                item.key, item.name, error.expected
-            ) from error
+        rule = NovaRule.UNKNOWN_FLAVOR_RESOURCE
+        resource = rule.convert(item.key, item.name, catalog.resource)
         if resource.amount_kind is not IntegerAmount:
             raise NovaRule.RESOURCE_NOT_COUNTED.error(item.key, text, "a class that is counted")
         amount = int(text) if _AMOUNT.match(text) else -1
@@ -1184,10 +1178,7 @@ def _groups(specs: FlavorExtraSpecs) -> dict[str, _Group]:
 
 
 def _known_trait(key: str, name: str) -> str:
-    try:
-        (trait,) = known_traits([name])
-    except exceptions.InvalidInput as error:
-        raise NovaRule.UNKNOWN_FLAVOR_TRAIT.error(key, name, error.expected) from error
+    (trait,) = NovaRule.UNKNOWN_FLAVOR_TRAIT.convert(key, name, lambda name: known_traits([name]))
     return trait
 
 

@@ -505,10 +505,8 @@ def parse_cpu_spec(text: str, name: str = "CPU list") -> CPUSet:
     Traceback (most recent call last):
     resource_objects.interop.nova.rules.InvalidNovaInput: CPU list: got '4-1', expected a list ...
     """
-    try:
-        return CPUSet.parse(text, name, allow_empty=True)
-    except InvalidInput as error:
-        raise NovaRule.INVALID_CPU_LIST.error(name, text, error.expected) from error
+    parse = functools.partial(CPUSet.parse, what=name, allow_empty=True)
+    return NovaRule.INVALID_CPU_LIST.convert(name, text, parse)
 
 
 def format_cpu_spec(cpus: Iterable[int]) -> str:

@@ -7,10 +7,14 @@ of a host), its value and what is allowed. Callers tell errors apart by ``error.
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from resource_objects import exceptions
 
 __all__ = ["InvalidNovaInput", "NovaRule"]
+
+_T = TypeVar("_T")
 
 
 @enum.unique
@@ -31,6 +35,13 @@ class NovaRule(enum.Enum):
     def error(self, name: str, value: object, expected: str) -> InvalidNovaInput:
         """Return the error for a value that breaks this rule."""
         return InvalidNovaInput(self, name, value, expected)
+
+    def convert(self, name: str, value: Any, function: Callable[[Any], _T]) -> _T:
+        """Return ``function(value)``; its InvalidInput becomes an error of this rule."""
+        try:
+            return function(value)
+        except exceptions.InvalidInput as error:
+            raise self.error(name, value, error.expected) from error
 
     # --- flavors and images: general ---
 

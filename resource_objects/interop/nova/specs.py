@@ -179,10 +179,9 @@ def parse_alias(
 
 
 def _parse_alias_text(source: object) -> Any:
-    try:
-        return parse_document(source, "alias")
-    except InvalidInput as error:
-        raise NovaRule.INVALID_ALIAS.error("alias", error.value, error.expected) from None
+    return NovaRule.INVALID_ALIAS.convert(
+        "alias", source, lambda _: parse_document(source, "alias")
+    )
 
 
 def _alias_entry(path: str, entry: object) -> tuple[str, Mapping[str, str]]:
@@ -200,19 +199,13 @@ def _alias_entry(path: str, entry: object) -> tuple[str, Mapping[str, str]]:
             raise NovaRule.INVALID_ALIAS.error(key_name, value, expected)
         values[key] = value
     if "live_migratable" in values:
-        text = values["live_migratable"]
-        try:
-            values["live_migratable"] = format_flag(strutils.bool_from_string(text, strict=True))
-        except ValueError:
-            raise NovaRule.INVALID_ALIAS.error(
-                f"{path}.live_migratable", text, "yes or no"
-            ) from None
-    try:
-        name = names.label(values.pop("name", "").strip())
-    except InvalidInput as error:
-        raise NovaRule.INVALID_ALIAS.error(
-            f"{path}.name", entry.get("name"), error.expected
-        ) from None
+        flag = _parse_flag(values["live_migratable"])
+        if flag is None:
+            value = values["live_migratable"]
+            raise NovaRule.INVALID_ALIAS.error(f"{path}.live_migratable", value, "yes or no")
+        values["live_migratable"] = format_flag(flag)
+    name = values.pop("name", "").strip()
+    NovaRule.INVALID_ALIAS.convert(f"{path}.name", name, names.label)
     return name, values
 
 
@@ -340,11 +333,10 @@ def parse_device_spec(
 def _spec_entries(item: object) -> list[Any]:
     document: Any = item
     if isinstance(item, str):
-        try:
-            document = parse_document(item, "device_spec")
-        except InvalidInput as error:
-            expected = error.expected
-            raise NovaRule.INVALID_DEVICE_SPEC.error("device_spec", item, expected) from None
+        rule = NovaRule.INVALID_DEVICE_SPEC
+        document = rule.convert(
+            "device_spec", item, lambda text: parse_document(text, "device_spec")
+        )
     entries = document if isinstance(item, str) and isinstance(document, list) else [document]
     for entry in entries:
         if not isinstance(entry, Mapping):
@@ -372,10 +364,19 @@ def _device_rule(
             address = _glob(pattern)
     else:
         address = _interface_address(devname, devnames, bool(flags["remote_managed"]))
+    resource_class = entry.get("resource_class")
+    if resource_class in (None, ""):
+        resource_class = None
+    else:
+        resource_class = NovaRule.INVALID_SPEC_CLASS.convert(
+            f"{path}.resource_class",
+            resource_class,
+            lambda value: normalized_class(_require_str(value)),
+        )
     return NovaDeviceRule(
         vendor_id,
         product_id,
-        _spec_class(f"{path}.resource_class", entry.get("resource_class")),
+        resource_class,
         _spec_traits(f"{path}.traits", entry.get("traits")),
         address,
         tags=_spec_tags(path, entry),
@@ -403,15 +404,6 @@ def _spec_devname(key: str, entry: Mapping[str, Any], in_placement: bool) -> str
     return devname
 
 
-def _spec_class(path: str, value: object) -> str | None:
-    if value in (None, ""):
-        return None
-    try:
-        return normalized_class(_require_str(value))
-    except InvalidInput as error:
-        raise NovaRule.INVALID_SPEC_CLASS.error(path, value, error.expected) from None
-
-
 def _spec_traits(path: str, value: object) -> tuple[str, ...]:
     if value is None:
         return ()
@@ -433,14 +425,19 @@ def _spec_id(path: str, value: object) -> str:
 
 
 def _spec_flag(path: str, value: object) -> bool | None:
-    if value is None:
-        return None
+    flag = None if value is None else _parse_flag(value)
+    if value is not None and flag is None:
+        raise NovaRule.INVALID_SPEC_FLAG.error(path, value, "yes or no")
+    return flag
+
+
+def _parse_flag(value: object) -> bool | None:
+    """Return the flag of text or a boolean, None for neither yes nor no."""
     try:
-        if isinstance(value, str | bool):
-            return bool(strutils.bool_from_string(value, strict=True))
+        is_flag = isinstance(value, str | bool)
+        return bool(strutils.bool_from_string(value, strict=True)) if is_flag else None
     except ValueError:
-        pass
-    raise NovaRule.INVALID_SPEC_FLAG.error(path, value, "yes or no")
+        return None
 
 
 def _require_str(value: object) -> str:
@@ -454,17 +451,18 @@ def _spec_tags(path: str, entry: Mapping[str, Any]) -> FrozenDict:
     for name, value in entry.items():
         if name in _SPEC_KEYS or value is None:
             continue
+        rule, tag_path = NovaRule.INVALID_SPEC_TAG, f"{path}.{name}"
         is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
-        try:
-            tags[names.label(name)] = (
-                json.dumps(value) if is_list else require_text(value, "tag") or ""
-            )
-        except InvalidInput as error:
-            expected = error.expected
-            raise NovaRule.INVALID_SPEC_TAG.error(f"{path}.{name}", value, expected) from None
+        rule.convert(tag_path, name, names.label)
+        text = json.dumps(value) if is_list else rule.convert(tag_path, value, _tag_text)
+        tags[name] = text
     if "managed" in tags:
         tags["managed"] = format_flag(bool(_spec_flag(f"{path}.managed", entry["managed"])))
     return FrozenDict(tags)
+
+
+def _tag_text(value: object) -> str:
+    return require_text(value, "tag") or ""
 
 
 #: The fields of an address: digits and highest value of each.
