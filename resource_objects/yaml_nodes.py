@@ -213,7 +213,7 @@ class NodeReader:
         if isinstance(node, yaml.MappingNode):
             return {key.value: self.data(item) for key, item in self.pairs(node, "a mapping")}
         words = {"true": True, "false": False, "null": None, "": None, "~": None}
-        if not is_plain(node):
+        if node.tag == "tag:yaml.org,2002:str":
             return node.value
         if node.value in words:
             return words[node.value]

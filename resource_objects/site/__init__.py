@@ -1,4 +1,4 @@
-"""A site in a file: machines and what they have, as YAML that people write, and back.
+"""A site in a file: machines and their resources as YAML, applied to a ledger and exported from it.
 
 ::
 
@@ -17,45 +17,43 @@
         inventories: DISK_GB=100000
         aggregates: [rack-1]
 
-A key is a name. ``[0-5]``, ``[00-12]`` and ``[0-3,7]`` stand for numbers: one entry for things that
-are equal. A child whose name begins with ``/`` is called like what it is below, and then that:
-``lab-0/gpu0``. A backslash takes what follows as it is: ``\\[``, ``\\/``. Each has:
+A key is a name. ``[0-5]``, ``[00-12]`` and ``[0-3,7]`` are ranges: one entry describes several equal
+providers. The name of a child that begins with ``/`` continues the name of the provider above:
+``lab-0/gpu0``. A backslash before a character removes its meaning: ``\\[``, ``\\/``. Each entry has:
 
 ==================  ==============================================================================
 ``inventories``     text as :class:`~resource_objects.resources.Inventories` parses it, or a mapping
                     of classes: ``VCPU: 64``, ``VCPU: 64:reserved=2``, ``VCPU: {total: 64}``
 ``traits``          a list
 ``aggregates``      a list
-``split``           how a device is had in parts: a word of a device rule, such as ``halves`` or
+``split``           the partitioning of a device: a word of a device rule, such as ``halves`` or
                     ``mig-h100-80gb`` (:mod:`resource_objects.host.device_rules`), or a mapping of
                     ``slices`` (``{CUSTOM_SLICE: 7}``) and ``partitions``
                     (``{CUSTOM_MIG_3G: {CUSTOM_SLICE: 3}}``)
-``shares``          a list: ``VCPU uses 1 VCPU of /``. ``/`` is the machine, ``/x`` what is called
-                    like the machine and then that; without ``of`` it is the provider itself
+``shares``          a list: ``VCPU uses 1 VCPU of /``. ``/`` is the machine, ``/x`` a provider whose
+                    name continues that of the machine; without ``of`` it is the provider itself
 ``structured``      inventories with a structure: ``DEVICES: {classes: PGPU=1, body: ...}``, as an
                     export writes them
-``disabled``        why it is out of service: ``fan``, or ``{reason: fan, until: ...}``, a moment
-                    such as 2030-01-01T08:00Z; ``false`` or nothing: it is in service
-``children``        a mapping of what is below
+``disabled``        the reason why it is disabled: ``fan``, or ``{reason: fan, until: ...}`` with a
+                    moment such as 2030-01-01T08:00Z; ``false`` or an empty value enables it
+``children``        a mapping of the entries below
 ==================  ==============================================================================
 
-What the file says is made so; what it does not name is left alone: other machines, other children,
-and of a machine each key that is missing. What a key says, it says as a whole: ``traits`` are all
-traits, and ``inventories`` with ``split``, ``shares`` and ``structured`` all there is. ``prune``
-removes what is not named; a prune by a file that names no machine is refused.
+Applying a file creates and changes the providers that it names. Everything else is unchanged: other
+machines, other children, and of a named provider the values of missing keys. A key replaces its
+whole value: ``traits`` lists all traits, and ``inventories`` with ``split``, ``shares`` and
+``structured`` all inventories. ``prune`` removes everything that is not named; a prune by a file
+that names no machine is refused.
 
-The text is read from a stranger: values are text and numbers by the place they stand at and never
-objects, so ``no`` and ``007`` are names; tags, anchors, a key that comes twice, and what is too
-long or too deep are refused, naming the line. Source of the notation of ranges: the host lists of
-Slurm and pdsh.
+The text may come from an untrusted source. Values are read as text or numbers as their place
+requires, so ``no`` and ``007`` are names. Tags, aliases, repeated keys, and text that is too long or
+nested too deeply are rejected, naming the line.
 
 ==============  ===================================================================================
-``site``        Site: what a file says; ``parts``: its entries, and what each has
+``site``        Site: the content of a file; ``parts``: SitePart, an entry
 ``ranges``      names with ranges
-``reading``     from text to entries
-``writing``     from trees to entries, and from entries to text
-``trees``       the tree of a machine, as an entry says it beside what is kept
-``patterns``    machines that are equal but for their names, worked out once
+``reading``     from text to entries; ``writing``: from definitions of providers to entries
+``patterns``    the definitions of the machines of one entry, which differ in names only
 ``applying``    a site and a ledger: export, apply, plan
 ==============  ===================================================================================
 """

@@ -1,4 +1,4 @@
-"""A site and a ledger: export, apply, and the plan of what would be done."""
+"""A site and a ledger: export, apply, and the plan of the changes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from resource_objects import collector, exceptions, names
+from resource_objects import collector, names
+from resource_objects.exceptions import AlreadyExists, InvalidInput, NotFound, Stale
 from resource_objects.fields import FrozenDict
-from resource_objects.ledger.definitions import (
-    Difference,
-    SyncResult,
-    check_roots,
-    compare_trees,
-    subject_of_roots,
-)
-from resource_objects.providers import Provider
+from resource_objects.ledger.definitions import Difference, SyncResult, subject_of_roots
 from resource_objects.providers.columns import Columns, stored_definitions, trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
@@ -28,17 +22,16 @@ from resource_objects.providers.definition import (
 )
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.plan import Plan
-from resource_objects.site.parts import Entry, Outage, PartInventories
-from resource_objects.site.patterns import Kept, Patterns
-from resource_objects.site.site import Site
-from resource_objects.site.trees import outages_of, providers_below, tree_of
+from resource_objects.site.parts import Outage
+from resource_objects.site.patterns import Pattern
+from resource_objects.site.site import Machine, Site
 from resource_objects.site.writing import Writer
 from resource_objects.yaml_nodes import fault_at
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
 
-#: So many machines are written in one transaction.
+#: The number of machines that are written in one transaction.
 BATCH = 500
 
 #: ``progress(done, total)``, in machines.
@@ -47,7 +40,7 @@ Progress = Callable[[int, int], object]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SiteResult:
-    """What applying a file did: providers, and how many machines and pools it looked at."""
+    """The number of changed providers, and of the machines and pools of the file."""
 
     created: int = 0
     updated: int = 0
@@ -57,7 +50,7 @@ class SiteResult:
     enabled: int = 0
 
     def after(self, batch: SyncResult, machines: int) -> SiteResult:
-        """Return what was done when a batch of so many machines is done too."""
+        """Return the result when a batch of machines is written too."""
         return SiteResult(
             self.created + batch.created,
             self.updated + batch.updated,
@@ -84,13 +77,13 @@ class SiteResult:
 def export_site(
     ledger: Ledger, hosts: Iterable[str] = (), *, progress: Progress | None = None
 ) -> Site:
-    """Return the file that says what a ledger keeps, at one moment; without who holds what.
+    """Return the site of a ledger at one moment, without allocations.
 
-    Cost: one read of everything, and some 50 microseconds for each provider.
+    Cost: one read of all definitions, and some 50 microseconds for each provider.
 
     :param hosts: only the trees of these providers (names or uuids)
-    :param progress: is called with how many machines are done, and of how many
-    :raises NotFound: if one of them is not there
+    :param progress: ``progress(done, total)``, in machines
+    :raises NotFound: if one of the hosts does not exist
 
     >>> import resource_objects as ro
     >>> with ro.connect("memory://") as ledger:
@@ -103,15 +96,14 @@ def export_site(
     """
     keys = [names.provider_key(host) for host in hosts]
     columns = ledger.backend.read(*keys, allocations=False)
-    given = columns.providers
-    known = {*given.name, *given.uuid}
+    stored = {*columns.providers.name, *columns.providers.uuid}
     for key in keys:
-        if key not in known:
-            raise exceptions.NotFound("provider", key)
-    uuid = columns.index.uuids
-    out = {uuid[number]: one for number, one in columns.disabled.items()}
-    definitions = (one.definition for one in stored_definitions(columns).values())
-    return Site.of_definitions(Writer(definitions, out), progress)
+        if key not in stored:
+            raise NotFound("provider", key)
+    uuids = columns.index.uuids
+    disabled = {uuids[number]: state for number, state in columns.disabled.items()}
+    definitions = (entry.definition for entry in stored_definitions(columns).values())
+    return Site.of_definitions(Writer(definitions, disabled), progress)
 
 
 @collector.seldom()
@@ -125,23 +117,23 @@ def apply_site(
     generations: Mapping[str, int] = FrozenDict(),
     progress: Progress | None = None,
 ) -> SiteResult:
-    """Make a ledger look as a file says; what consumers hold is not touched.
+    """Create and change providers as a site describes them; allocations are unchanged.
 
-    A batch of machines is written in one transaction, whole or not at all. After an error those
-    before it are done, as ``progress`` told; to apply again does the rest. Cost: a read and a write
-    for each batch; of what is as the file says already, only the read.
+    A batch of machines is written in one transaction, whole or not at all. After an error the
+    batches that ``progress`` reported are written; applying again writes the rest. Cost: a read and
+    a write for each batch; only the read where nothing differs.
 
-    :param prune: also remove what the file does not name, at last: machines, children, and what a
-        missing key would say. See :func:`count_pruned`
-    :param others: whether to prune goes for machines that the file does not name, too
-    :param batch: so many machines in one transaction; None: all of them
-    :param generations: those that providers were read at, by name: if one is at another one by
-        now nothing is written. Then there is one transaction
-    :param progress: is called with how many machines are done, and of how many
-    :raises InvalidInput: naming the line, if a machine cannot be as the file says beside what of it
-        is left alone, or is called by the uuid of a provider that has another name; if the file
-        names no machine, and prune would remove something
-    :raises Stale: if a provider is not at the generation that is given
+    :param prune: also remove machines and children that the file does not name, and values of
+        missing keys. See :func:`count_pruned`
+    :param others: whether ``prune`` also removes other machines than those of the file
+    :param batch: the number of machines in one transaction; None: all of them
+    :param generations: the generations at which providers were read, by name: if one has changed,
+        nothing is written. This needs one transaction
+    :param progress: ``progress(done, total)``, in machines
+    :raises InvalidInput: naming the line, if the result of a machine with the values that stay is
+        not valid, or its name is the uuid of a provider with another name; if the file names no
+        machine and ``prune`` would remove a provider
+    :raises Stale: if a provider is not at the passed generation
     :raises AlreadyExists, InUse, Conflict: as ``Ledger.sync``
 
     >>> import resource_objects as ro
@@ -152,23 +144,21 @@ def apply_site(
     6 created
     nothing changed
     """
-    every = _entries(site)
-    if prune and others:
-        _check_prune(ledger, site)
-    size = _size(None if generations else batch, len(every))
-    comparer = _Comparer(ledger, site, prune, generations)
-    done = SiteResult()
-    for start in range(0, len(every), size):
-        some = every[start : start + size]
-        done = done.after(comparer.write(some), len(some))
+    comparer = _Comparer(ledger, site, prune, others, generations)
+    machines = comparer.machines
+    if batch is not None and (type(batch) is not int or batch < 1):
+        raise InvalidInput("field", "batch", batch, "a number of machines, or None")
+    size = len(machines) if batch is None or generations else batch
+    result = SiteResult()
+    for start in range(0, len(machines), size or 1):
+        some = machines[start : start + size]
+        result = result.after(comparer.write(some), len(some))
         if progress is not None:
-            progress(done.machines, len(every))
-    if prune and others:
-        gone = _unnamed(ledger, every)
-        if gone:
-            ledger.apply(Plan(DefinitionChanges("site", removals=tuple(gone))))
-            done = dataclasses.replace(done, removed=done.removed + len(gone))
-    return done
+            progress(result.machines, len(machines))
+    removals = comparer.removals()
+    if removals:
+        ledger.apply(Plan(DefinitionChanges("site", removals=removals)))
+    return dataclasses.replace(result, removed=result.removed + len(removals))
 
 
 def plan_site(
@@ -179,41 +169,34 @@ def plan_site(
     others: bool = True,
     generations: Mapping[str, int] = FrozenDict(),
 ) -> Plan:
-    """Return what :func:`apply_site` would do now, as one plan; nothing is written.
+    """Return the changes of :func:`apply_site` as one plan; nothing is written.
 
-    What may be said, and errors, are those of :func:`apply_site`, as far as they show without
-    writing.
+    Parameters and errors as :func:`apply_site`, except errors that only a write can find.
 
     >>> import resource_objects as ro
     >>> with ro.connect("memory://") as ledger:
     ...     print(plan_site(ledger, Site.parse("machines: {lab-0: {inventories: VCPU=64}}")))
     + lab-0: VCPU=64
     """
-    every = _entries(site)
-    if prune and others:
-        _check_prune(ledger, site)
-    wanted = _Comparer(ledger, site, prune, generations).compare(every)
-    changes = [*wanted.changes]
-    if prune and others:
-        changes.append(DefinitionChanges("site", removals=tuple(_unnamed(ledger, every))))
-    found = [one for one in changes if one]
-    definitions = merge_changes("site", found) if found else None
-    uuids = [one.provider_uuid for one in wanted.disabling]
-    read = (
-        ledger.backend.read(*uuids, allocations=False).providers if uuids else Columns().providers
-    )
-    known = zip(read.uuid, read.name, strict=True)
-    mentioned = {uuid: name for uuid, name in known if uuid in uuids}
-    plan = Plan(definitions, names=mentioned, disabling=wanted.disabling)
+    comparer = _Comparer(ledger, site, prune, others, generations)
+    difference = comparer.compare(comparer.machines)
+    removals = DefinitionChanges("site", removals=comparer.removals())
+    changes = [change for change in (*difference.changes, removals) if change]
+    definitions = merge_changes("site", changes) if changes else None
+    uuids = [order.provider_uuid for order in difference.disabling]
+    read = ledger.backend.read(*uuids, allocations=False) if uuids else Columns()
+    stored = zip(read.providers.uuid, read.providers.name, strict=True)
+    names_of = {uuid: name for uuid, name in stored if uuid in uuids}
+    plan = Plan(definitions, names=names_of, disabling=difference.disabling)
     if plan:
         ledger.apply(plan, dry_run=True)
     return plan
 
 
 def count_pruned(ledger: Ledger, site: Site) -> tuple[int, int]:
-    """Return how many providers :func:`apply_site` would remove with ``prune``, and of how many.
+    """Return how many providers :func:`apply_site` would remove with ``prune``, and the total.
 
-    Cost: one read of everything.
+    Cost: one read of all definitions.
 
     >>> import resource_objects as ro
     >>> with ro.connect("memory://") as ledger:
@@ -221,199 +204,163 @@ def count_pruned(ledger: Ledger, site: Site) -> tuple[int, int]:
     ...     count_pruned(ledger, Site.parse("machines: {lab-0: {}}"))
     (5, 6)
     """
+    comparer = _Comparer(ledger, site, False, False)
     named = {
         names.provider_key(name)
-        for entry in _entries(site)
-        for name in (entry.name, *(below for below, _ in providers_below(entry.part, entry.name)))
+        for machine in comparer.machines
+        for name in comparer.pattern(machine).names(machine.name)
     }
     stored = ledger.backend.read(allocations=False).providers
     pairs = zip(stored.name, stored.uuid, strict=True)
     return sum(named.isdisjoint(pair) for pair in pairs), len(stored.name)
 
 
-def _check_prune(ledger: Ledger, site: Site) -> None:
-    """Raise if a file without machines would remove something: it is more likely a mistake."""
-    if not site.machines:
-        removed, stored = count_pruned(ledger, site)
-        if removed:
-            expected = f"1 or more: a prune would remove {removed} of {stored} providers"
-            raise exceptions.InvalidInput("site file", f"{site.file}, machines", 0, expected)
-
-
-def _entries(site: Site) -> list[Entry]:
-    if not isinstance(site, Site):
-        raise exceptions.InvalidInput("value", "site", site, "a Site, as Site.parse() returns")
-    return list(site.entries())
-
-
-def _size(batch: int | None, every: int) -> int:
-    if batch is not None and (type(batch) is not int or batch < 1):
-        raise exceptions.InvalidInput("field", "batch", batch, "a number of machines, or None")
-    return batch or max(every, 1)
-
-
 class _Comparer:
-    """Compares what a file says with what is kept, a batch at a time."""
+    """Compares the machines of a site with the stored ones, a batch at a time."""
 
     def __init__(
         self,
         ledger: Ledger,
         site: Site,
         prune: bool,
+        others: bool,
         generations: Mapping[str, int] = FrozenDict(),
     ) -> None:
-        self._generations = generations
+        if not isinstance(site, Site):
+            raise InvalidInput("value", "site", site, "a Site, as Site.parse() returns")
+        self.machines = list(site.each())
         self._ledger = ledger
         self._site = site
         self._prune = prune
-        self._had = PartInventories()
-        self._patterns = Patterns(self._had, prune)
+        self._prunes_others = prune and others
+        self._generations = generations
+        self._patterns: dict[tuple[int, bool], Pattern] = {}
+        if self._prunes_others and not site.machines:  # more likely a mistake than intended
+            removed, stored = count_pruned(ledger, site)
+            if removed:
+                expected = f"1 or more: a prune would remove {removed} of {stored} providers"
+                raise InvalidInput("site file", f"{site.file}, machines", 0, expected)
 
-    def write(self, some: Sequence[Entry]) -> SyncResult:
-        """Write a batch, again if somebody changed a machine in between."""
-        subject = subject_of_roots([entry.name for entry in some])
+    def pattern(self, machine: Machine) -> Pattern:
+        """Return the pattern of a machine; machines of one entry share it."""
+        key = id(machine.part), machine.is_pool
+        if key not in self._patterns:
+            self._patterns[key] = Pattern(machine.part, machine.is_pool)
+        return self._patterns[key]
+
+    def write(self, machines: Sequence[Machine]) -> SyncResult:
+        """Write a batch; compare again if a machine was changed in between."""
+        subject = subject_of_roots([machine.name for machine in machines])
         write = self._ledger.definitions.write
-        return write("define", subject, None, lambda: self.compare(some))
+        return write("define", subject, None, lambda: self.compare(machines))
 
-    def compare(self, some: Sequence[Entry]) -> Difference:
-        """Compare some machines as the file wants them with those that are kept."""
-        keys = [names.provider_key(entry.name) for entry in some]
+    def compare(self, machines: Sequence[Machine]) -> Difference:
+        """Compare some machines with the stored ones."""
+        keys = [names.provider_key(machine.name) for machine in machines]
         columns = self._ledger.backend.read(*keys, allocations=False) if keys else Columns()
-        kept, every = _kept(columns)
-        self._check_generations(every)
-        taken = frozenset(columns.providers.name)
-        told: list[DefinitionChanges | None] = []
-        others: list[tuple[Entry, str]] = []
-        for entry, key in zip(some, keys, strict=True):
-            told.append(self._patterns.changes(entry, kept.get(key), taken))
-            if told[-1] is None:
-                others.append((entry, key))
-        worked_out = iter(self._worked_out(others, columns) if others else ())
-        changes = tuple(next(worked_out) if one is None else one for one in told)
-        disabling = tuple(self._disabling(columns, every, changes, some))
-        return Difference(every, changes, disabling=disabling)
+        stored = stored_definitions(columns)
+        self._check_generations(stored)
+        self._check_uuids(machines)
+        tree_of: dict[str, dict[str, StoredDefinition]] = defaultdict(dict)
+        root_of: dict[str, str] = {}
+        for entry in stored.values():
+            tree_of[entry.root_uuid][entry.definition.name] = entry
+            root_of[entry.definition.name] = entry.root_uuid
+        changes = []
+        for machine in machines:
+            root = root_of.get(machine.name)
+            if root is not None and stored[root].definition.name != machine.name:
+                where = f"in the tree of {stored[root].definition.name}"
+                raise AlreadyExists("provider", machine.name, where)
+            with self._naming_line(machine):
+                pattern = self.pattern(machine)
+                tree = {} if root is None else tree_of[root]
+                changes.append(pattern.changes(machine.name, tree, self._prune))
+        disabling = tuple(self._disabling(machines, columns, stored, changes))
+        return Difference(stored, tuple(changes), disabling=disabling)
 
-    def _check_generations(self, every: StoredDefinitions) -> None:
-        """Raise if a provider is not at the generation that it was read at."""
+    def _check_generations(self, stored: StoredDefinitions) -> None:
+        """Raise ``Stale`` if a provider is not at the generation at which it was read."""
         if not self._generations:
             return
-        now = {one.definition.name: one.generation for one in every.values()}
+        now = {entry.definition.name: entry.generation for entry in stored.values()}
         for name, generation in self._generations.items():
             if now.get(name) != generation:
-                said = "it is not there" if name not in now else f"it is at {now[name]}"
-                raise exceptions.Stale("provider", name, f"{said}, not at {generation}")
+                state = "it is not there" if name not in now else f"it is at {now[name]}"
+                raise Stale("provider", name, f"{state}, not at {generation}")
 
-    def _worked_out(
-        self, some: Sequence[tuple[Entry, str]], columns: Columns
-    ) -> tuple[DefinitionChanges, ...]:
-        """Return what machines are to be changed by, as trees of objects."""
-        self._check_uuids([entry for entry, _ in some])
-        kept = {key: root for root in trees(columns) for key in (root.name, root.uuid)}
-        roots: list[Provider] = []
-        for entry, key in some:
-            with self._naming(entry):
-                roots.append(tree_of(entry, kept.get(key), self._had, self._prune))
-        check_roots(roots)
-        try:
-            return compare_trees(columns, roots).changes
-        except exceptions.InvalidTree:
-            for (entry, _), root in zip(some, roots, strict=True):
-                with self._naming(entry):
-                    root.check_shares()
-            raise
+    def _check_uuids(self, machines: Iterable[Machine]) -> None:
+        """Raise if a name in the file is the uuid of a provider with another name.
 
-    def _check_uuids(self, some: Iterable[Entry]) -> None:
-        """Raise if something is called by the uuid of a provider that has another name.
-
-        A file names; were a uuid to find a provider here, applying would rename it.
+        A file identifies providers by name. If a uuid matched here, applying would rename.
         """
-        called = [
-            (entry, name, names.provider_key(name))
-            for entry in some
-            for name in (
-                entry.name,
-                *(below for below, _ in providers_below(entry.part, entry.name)),
-            )
+        uuids = [
+            (machine, name, names.provider_key(name))
+            for machine in machines
+            for name in (machine.name, *self.pattern(machine).fixed_names)
             if names.is_uuid(name)
         ]
-        if not called:
+        if not uuids:
             return
-        known = self._ledger.backend.read(*(key for *_, key in called), allocations=False).providers
-        name_of = dict(zip(known.uuid, known.name, strict=True))
-        for entry, name, key in called:
+        read = self._ledger.backend.read(*(key for *_, key in uuids), allocations=False).providers
+        name_of = dict(zip(read.uuid, read.name, strict=True))
+        for machine, name, key in uuids:
             if name_of.get(key, name) != name:
                 expected = f"a name of its own: it is the uuid of {name_of[key]}"
-                error = exceptions.InvalidInput("name", "name", name, expected)
-                where = "" if name == entry.name else entry.name
-                raise fault_at(self._site.file, entry.part.line, error, where)
+                error = InvalidInput("name", "name", name, expected)
+                where = "" if name == machine.name else machine.name
+                raise fault_at(self._site.file, machine.part.line, error, where)
 
     @contextlib.contextmanager
-    def _naming(self, entry: Entry) -> Iterator[None]:
-        """Name the line of an entry where it cannot be."""
+    def _naming_line(self, machine: Machine) -> Iterator[None]:
+        """Name the line of the entry in errors about a machine."""
         try:
             yield
-        except exceptions.InvalidInput as error:
-            raise fault_at(self._site.file, entry.part.line, error, entry.name) from error
+        except InvalidInput as error:
+            raise fault_at(self._site.file, machine.part.line, error, machine.name) from error
 
     def _disabling(
         self,
+        machines: Iterable[Machine],
         columns: Columns,
-        kept: StoredDefinitions,
+        stored: StoredDefinitions,
         changes: Iterable[DefinitionChanges],
-        some: Sequence[Entry],
     ) -> Iterator[DisableOrder]:
         """Yield the orders that disable or enable providers as the entries specify.
 
-        Only differences from what is stored are yielded. A period that has ended enables. With
-        ``prune``, a provider that its entry does not mark as disabled is enabled.
+        Only differences from the stored states are yielded. A state that has ended enables.
 
-        :param columns: what is stored
-        :param kept: the stored definitions by uuid
-        :param changes: the changes of definitions of the same write, for the uuids of new providers
-        :param some: the entries that the write applies
+        :param changes: the changes of the same write, for the uuids of new providers
         """
         wanted: dict[str, Outage] = {}
-        for entry in some if self._prune else _saying_outages(some):
-            wanted |= outages_of(entry, self._prune)
+        has_outages = {
+            id(part): part.has_outages for part in self._site.machines + self._site.pools
+        }
+        for machine in machines:
+            if self._prune or has_outages[id(machine.part)]:
+                wanted.update(self.pattern(machine).outages(machine.name, self._prune))
         if not wanted:
             return
-        uuids = {one.definition.name: uuid for uuid, one in kept.items()}
+        uuids = {entry.definition.name: uuid for uuid, entry in stored.items()}
         for change in changes:
-            made = (*change.creates, *(one.definition for one in change.updates))
-            uuids |= {one.name: one.uuid for one in made}
-        called = columns.index.names
-        out = {called[number]: one for number, one in columns.disabled.items()}
-        has_ends = any(one.until is not None for one in wanted.values())
+            uuids |= {definition.name: definition.uuid for definition in change.definitions}
+        name_of = columns.index.names
+        disabled = {name_of[number]: state for number, state in columns.disabled.items()}
+        has_ends = any(outage.until is not None for outage in wanted.values())
         now = self._ledger.now() if has_ends else None
-        for name, said in wanted.items():
-            outage = said if now is None else said.at(now)
-            if outage != Outage.of(out.get(name)):
+        for name, specified in wanted.items():
+            outage = specified if now is None else specified.at(now)
+            if outage != Outage.of(disabled.get(name)):
                 yield DisableOrder(uuids[name], outage.reason, outage.until)
 
-
-def _saying_outages(some: Sequence[Entry]) -> list[Entry]:
-    """Return the entries that say what is in service; many machines are of one entry."""
-    parts = {id(entry.part): entry.part for entry in some}
-    say = {key for key, part in parts.items() if part.says_outages}
-    return [entry for entry in some if id(entry.part) in say]
-
-
-def _kept(columns: Columns) -> tuple[dict[str, Kept], dict[str, StoredDefinition]]:
-    """Return trees by the name and the uuid of their roots, and all providers by uuid."""
-    every = stored_definitions(columns)
-    below: dict[str, dict[str, StoredDefinition]] = defaultdict(dict)
-    for one in every.values():
-        below[one.root_uuid][one.definition.name] = one
-    roots = {uuid: every[uuid].definition.name for uuid in below}
-    return {key: below[uuid] for uuid, name in roots.items() for key in (uuid, name)}, every
-
-
-def _unnamed(ledger: Ledger, every: Sequence[Entry]) -> list[ProviderRemoval]:
-    """Return what removes the trees that a file does not name, children before parents."""
-    named = {names.provider_key(entry.name) for entry in every}
-    return [
-        ProviderRemoval(one.uuid or "", one.name, one.generation or 0)
-        for root in trees(ledger.backend.read(allocations=False))
-        if named.isdisjoint((root.name, root.uuid))
-        for one in reversed(list(root.walk()))
-    ]
+    def removals(self) -> tuple[ProviderRemoval, ...]:
+        """Return the removals of the trees that the file does not name, children before parents."""
+        if not self._prunes_others:
+            return ()
+        named = {names.provider_key(machine.name) for machine in self.machines}
+        return tuple(
+            ProviderRemoval(provider.uuid or "", provider.name, provider.generation or 0)
+            for root in trees(self._ledger.backend.read(allocations=False))
+            if named.isdisjoint((root.name, root.uuid))
+            for provider in reversed(list(root.walk()))
+        )

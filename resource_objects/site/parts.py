@@ -1,4 +1,4 @@
-"""An entry of a site: what it says of a provider, and the inventories and shares it makes."""
+"""SitePart: an entry of a site file, and the definition of the providers that it describes."""
 
 from __future__ import annotations
 
@@ -7,56 +7,62 @@ import datetime
 import functools
 import json
 import re
-from collections.abc import Iterable
 from typing import Any
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.host.device_rules import parse_partitioning
 from resource_objects.host.partitions import MIG_CARDS, mig_placements
 from resource_objects.providers import Provider
-from resource_objects.providers.definition import inventories_of, to_records
+from resource_objects.providers.definition import (
+    ProviderDefinition,
+    ShareRecord,
+    inventories_of,
+    to_records,
+)
 from resource_objects.providers.disabled import Disabled
-from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories, resource
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.records import InventoryRecord, KindRecord
 
-#: What the provider of an entry is called while it has no name.
-ITSELF = "itself"
-#: The provider above, of a share of a placement that a split makes; no name of a file.
-PARENT = "\0"
+#: The providers that a share of an entry can refer to, besides names: the provider itself, the
+#: machine, and the provider above.
+ITSELF, MACHINE, PARENT = "", "/", "\0"
 _SHARE = re.compile(r"([A-Z0-9_]+) uses ([0-9]{1,10}) ([A-Z0-9_]+)(?: of (.+))?", re.DOTALL)
+_Structured = tuple[tuple[str, str, str], ...]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outage:
-    """What an entry says of whether something is in service: why it is not. No reason: it is."""
+    """The state of a provider in a file: why it is disabled, or enabled without a reason."""
 
     reason: str | None = None
     until: datetime.datetime | None = None
 
     @classmethod
-    def of(cls, kept: Disabled | None) -> Outage:
-        """Return what is kept of a provider or a device."""
-        return cls() if kept is None else cls(kept.reason, kept.until)
+    def of(cls, disabled: Disabled | None) -> Outage:
+        """Return the state of a stored provider."""
+        return cls() if disabled is None else cls(disabled.reason, disabled.until)
 
-    def to_dict(self) -> dict[str, Any] | bool:
-        """Return plain data for JSON, as a file says it."""
+    def to_data(self, *, is_short: bool = False) -> dict[str, Any] | str | bool:
+        """Return plain data for JSON; with ``is_short`` only the reason if there is no end."""
         if self.reason is None:
             return False
+        if is_short and self.until is None:
+            return self.reason
         until = {} if self.until is None else {"until": self.until.isoformat()}
         return {"reason": self.reason, **until}
 
     def at(self, now: datetime.datetime) -> Outage:
-        """Return what it says at a moment: nothing is out of service for what is over."""
+        """Return the state at a moment: enabled after the end."""
         return Outage() if self.until is not None and self.until <= now else self
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SitePart:
-    """An entry of a file: one provider, or several that are equal; None is what it does not say.
+    """An entry of a site file: one provider, or several equal ones if its name has ranges.
 
-    ``structured`` are ``(resource, classes, body)``. All values are the canonical text.
+    None marks a key that the entry lacks. All values are the canonical text. ``structured`` has
+    ``(resource, classes, body)`` of each inventory with a structure.
     """
 
     name: str
@@ -65,137 +71,137 @@ class SitePart:
     aggregates: tuple[str, ...] | None = None
     split: str | None = None
     shares: tuple[str, ...] | None = None
-    structured: tuple[tuple[str, str, str], ...] = ()
+    structured: _Structured = ()
     disabled: Outage | None = None
     children: tuple[SitePart, ...] = ()
     line: int = dataclasses.field(default=0, compare=False)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON: what the entry says, as a file says it, without its name."""
-        found: dict[str, Any] = {}
-        for word in ("inventories", "split"):
-            if getattr(self, word) is not None:
-                found[word] = getattr(self, word)
-        for word in ("traits", "aggregates", "shares"):
-            if getattr(self, word) is not None:
-                found[word] = list(getattr(self, word))
-        if self.structured:
-            found["structured"] = {
+    def to_dict(self, *, is_short: bool = False) -> dict[str, Any]:
+        """Return the keys of the entry as plain data for JSON, without its name.
+
+        :param is_short: whether a disabled provider without an end has only its reason, as in files
+        """
+        data: dict[str, Any] = {
+            "inventories": self.inventories,
+            "split": self.split,
+            "disabled": None if self.disabled is None else self.disabled.to_data(is_short=is_short),
+            "traits": self.traits,
+            "aggregates": self.aggregates,
+            "shares": self.shares,
+            "structured": {
                 name: {"classes": classes, "body": json.loads(body) if body else ""}
                 for name, classes, body in self.structured
             }
-        if self.disabled is not None:
-            found["disabled"] = self.disabled.to_dict()
-        if self.children:
-            found["children"] = {child.name: child.to_dict() for child in self.children}
-        return found
+            or None,
+            "children": {child.name: child.to_dict(is_short=is_short) for child in self.children}
+            or None,
+        }
+        return {
+            key: list(value) if isinstance(value, tuple) else value
+            for key, value in data.items()
+            if value is not None
+        }
 
     @property
-    def below(self) -> tuple[SitePart, ...]:
-        """The entries below it: its children, and the placements that its split makes."""
+    def providers_below(self) -> tuple[SitePart, ...]:
+        """The entries below: the children, and the placements that a partitioning creates."""
         if self.split not in MIG_CARDS:
             return self.children
         return (*self.children, *_placements_of(self.split))
 
     @property
-    def says_inventories(self) -> bool:
-        """Whether it says what the provider has."""
+    def has_inventories(self) -> bool:
+        """Whether the entry specifies the inventories, which replace the stored ones."""
         return self.inventories is not None or bool(self.structured)
 
     @property
-    def says_outages(self) -> bool:
-        """Whether it says of itself, or of something below it, whether that is in service."""
-        if self.disabled is not None:
-            return True
-        return any(child.says_outages for child in self.children)
+    def has_outages(self) -> bool:
+        """Whether the entry, or one below, specifies if a provider is disabled."""
+        return self.disabled is not None or any(child.has_outages for child in self.children)
+
+    def definition(self) -> ProviderDefinition:
+        """Return the definition of a provider of the entry, without names and uuids.
+
+        Shares refer to ITSELF, MACHINE, PARENT or the key of a provider.
+
+        :raises InvalidInput: for inventories or a partitioning that are not possible
+        """
+        inventories, kinds, shares = _stored_form(self.inventories, self.structured, self.split)
+        for text in self.shares or ():
+            resource_class, factor, of_class, of = read_share(text)
+            shares = (*shares, ShareRecord(resource_class, of or ITSELF, of_class, factor))
+        return ProviderDefinition(
+            uuid="",
+            name=self.name,
+            parent_uuid=None,
+            inventories=inventories,
+            traits=frozenset(self.traits or ()),
+            aggregates=None if self.aggregates is None else frozenset(self.aggregates),
+            shares=shares,
+            kinds=kinds,
+        )
 
 
 @functools.lru_cache(maxsize=len(MIG_CARDS))
 def _placements_of(card: str) -> tuple[SitePart, ...]:
-    """Return the entries of the placements of a card."""
     return tuple(
         SitePart(
             f"/{place}",
             f"{name}=1",
-            shares=tuple(
-                f"{name} uses {count} {slice_} of {PARENT}" for slice_, count in uses.items()
-            ),
+            shares=tuple(f"{name} uses {count} {part} of {PARENT}" for part, count in uses.items()),
         )
         for place, (name, uses) in mig_placements(card).items()
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Entry:
-    """A machine or a pool that a file names."""
-
-    name: str
-    part: SitePart
-    is_pool: bool
-
-
-class PartInventories:
-    """What entries have; what is equal is worked out once."""
-
-    def __init__(self) -> None:
-        self._had: dict[SitePart, tuple[Inventories, tuple[Share, ...]]] = {}
-
-    def of(self, part: SitePart) -> tuple[Inventories, tuple[Share, ...]]:
-        """Return what an entry has, and the shares that its split makes, of ``itself``."""
-        bare = dataclasses.replace(part, name=ITSELF, children=()) if part.children else part
-        if bare not in self._had:
-            self._had[bare] = inventories_of_part(bare)
-        return self._had[bare]
+@functools.lru_cache(maxsize=1024)
+def _stored_form(
+    inventories: str | None, structured: _Structured, split: str | None
+) -> tuple[tuple[InventoryRecord, ...], tuple[KindRecord, ...], tuple[ShareRecord, ...]]:
+    """Return the records of the inventories of an entry, and the shares of its partitioning."""
+    device = Provider("device", _read_inventories(inventories or "", structured))
+    if split is not None:
+        classes = [record.resource_class for record in to_records(device.inventories)[0]]
+        whole = classes if len(classes) == 1 else list(filter(is_device, classes))
+        if len(whole) != 1:
+            raise InvalidInventory("split", classes, "one class of devices, such as PGPU=1")
+        parse_partitioning(split, whole[0]).apply(device)
+    shares = [
+        ShareRecord(share.resource_class, ITSELF, share.of_class, share.factor)
+        for share in device.shares
+    ]
+    return (*to_records(device.inventories), tuple(shares))
 
 
-def inventories_of_part(part: SitePart) -> tuple[Inventories, tuple[Share, ...]]:
-    """Return what an entry has, and the shares that its split makes."""
-    found = Inventories(part.inventories or {})
-    if part.structured:
-        found = _with_structured(found, part.structured)
-    if part.split is None:
-        return found, ()
-    device = Provider(ITSELF, found)
-    parse_partitioning(part.split, _whole_of(found)).apply(device)
-    return device.inventories, device.shares
-
-
-def _with_structured(
-    counted: Inventories, structured: Iterable[tuple[str, str, str]]
-) -> Inventories:
+def _read_inventories(text: str, structured: _Structured) -> Inventories:
+    counted = Inventories(text)
+    if not structured:
+        return counted
     records = list(to_records(counted)[0])
     kinds: list[KindRecord] = []
     for name, classes, body in structured:
         figures = to_records(Inventories(classes))[0]
-        known = resource(name)
-        kinds.append(KindRecord(known.name, tuple(one.resource_class for one in figures), body))
-        records += figures
-    made = inventories_of(records, kinds)
-    if sorted(map(_key, to_records(made)[0])) != sorted(map(_key, records)):
-        raise exceptions.InvalidInventory(
-            "structured", [classes for _, classes, _ in structured], "the figures that its body has"
+        kinds.append(
+            KindRecord(
+                resource(name).name, tuple(record.resource_class for record in figures), body
+            )
         )
-    return made
-
-
-def _key(record: InventoryRecord) -> str:
-    return repr(record)
-
-
-def _whole_of(inventories: Inventories) -> str:
-    """Return the class of a device that is split: the only one, or the only one of devices.
-
-    :raises InvalidInventory: if there is none, or several
-    """
-    classes = [record.resource_class for record in to_records(inventories)[0]]
-    for found in (classes, [name for name in classes if is_device(name)]):
-        if len(found) == 1:
-            return found[0]
-    raise exceptions.InvalidInventory("split", classes, "one class of devices, such as PGPU=1")
+        records += figures
+    inventories = inventories_of(records, kinds)
+    if sorted(map(repr, to_records(inventories)[0])) != sorted(map(repr, records)):
+        raise InvalidInventory(
+            "structured", [classes for _, classes, _ in structured], "the figures of its body"
+        )
+    return inventories
 
 
 def read_share(text: str) -> tuple[str, int, str, str | None]:
+    """Return (class, factor, class that is used, key of its provider) of the text of a share.
+
+    >>> read_share("VCPU uses 1 VCPU of /")
+    ('VCPU', 1, 'VCPU', '/')
+    """
     match = _SHARE.fullmatch(text)
     if match is None:
-        raise exceptions.InvalidInput("text", "share", text, "such as VCPU uses 1 VCPU of /")
+        raise InvalidInput("text", "share", text, "such as VCPU uses 1 VCPU of /")
     return match[1], int(match[2]), match[3], match[4]

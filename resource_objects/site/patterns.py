@@ -1,255 +1,220 @@
-"""Machines of an entry are equal but for their names: the first is worked out, others are named.
-
-Working out a tree makes objects and checks them, which takes most of the time of applying a file.
-What comes of it are records. Those of the next machine of the same entry are the same, with other
-names and uuids; beside what is kept of it, each provider has what its entry says, and for the rest
-what it had. Where more than that has to be looked at (a provider that moves, a structure that
-changes, shares that may lead nowhere, names that are uuids), the tree is worked out.
-"""
+"""Pattern: the definitions of the machines of one entry, which differ in names and uuids only."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
-from typing import Self
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from resource_objects import exceptions, names
+from resource_objects import names
+from resource_objects.exceptions import InvalidTree
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
     ShareRecord,
     StoredDefinition,
     changes_between,
-    check_definition_shares,
-    diff,
+    check_readable,
+    check_trees,
 )
-from resource_objects.site.parts import Entry, PartInventories, SitePart
-from resource_objects.site.trees import providers_below, tree_of
+from resource_objects.providers.pools import SHARES
+from resource_objects.site.parts import ITSELF, MACHINE, PARENT, Outage, SitePart
+from resource_objects.site.ranges import expand
 
-#: Providers that are kept, by name.
-Kept = Mapping[str, StoredDefinition]
+#: The stored providers of the tree of a machine by name, parents before children.
+StoredTree = Mapping[str, StoredDefinition]
 
-#: What a machine is called while its entry is looked at: nobody is.
-_MACHINE = "\0"
+#: Stands for the name of the machine in a pattern; no provider has this name.
+_NAME = "\0"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Piece:
-    """A provider of a pattern. Others of it are known by their places among its names.
+class _Place:
+    """A provider of a pattern.
 
-    ``shares`` are ``(class, place, class there, factor)``.
+    :ivar definition: the definition of its entry, whose ``name`` is that in the pattern
+    :ivar parent: the place of its parent
+    :ivar shares: ``(class, name of the target in the pattern, class of the target, factor)``
     """
 
-    made: ProviderDefinition
     part: SitePart
-    place: int
-    above: int | None
-    shares: tuple[tuple[str, int, str, int], ...]
-
-    def definition(self, called: Sequence[str], uuid: Sequence[str]) -> ProviderDefinition:
-        """Return what makes it under another name."""
-        made = self.made
-        return ProviderDefinition(
-            uuid[self.place],
-            called[self.place],
-            None if self.above is None else uuid[self.above],
-            made.inventories,
-            made.traits,
-            made.aggregates,
-            self.shares_of(uuid),
-            made.kinds,
-        )
-
-    def shares_of(self, uuid: Sequence[str]) -> tuple[ShareRecord, ...]:
-        found = [ShareRecord(name, uuid[at], of, factor) for name, at, of, factor in self.shares]
-        return tuple(sorted(found) if len(found) > 1 else found)
-
-    def beside(self, kept: ProviderDefinition, uuid: Sequence[str], prune: bool) -> _Beside:
-        """Return what it is beside what is kept of it; that itself if it is so already."""
-        made, part = self.made, self.part
-        inventories, shares = kept.inventories, kept.shares
-        says_inventories = prune or part.says_inventories
-        if says_inventories:
-            shares = self.shares_of(uuid)
-            if not _alike(made.kinds, kept.kinds):
-                return None, True
-            if not _alike(made.inventories, inventories):
-                inventories = made.inventories
-        traits = made.traits
-        if part.traits is None and not prune:
-            traits |= kept.traits
-        aggregates = kept.aggregates if made.aggregates is None else made.aggregates
-        had = (kept.inventories, kept.traits, kept.aggregates, kept.shares)
-        if (inventories, traits, aggregates, shares) == had:
-            return kept, not says_inventories
-        own = (kept.uuid, kept.name, kept.parent_uuid)
-        found = ProviderDefinition(*own, inventories, traits, aggregates, shares, kept.kinds)
-        return found, not says_inventories
+    definition: ProviderDefinition
+    parent: int | None
+    shares: tuple[tuple[str, str, str, int], ...]
 
 
-#: A provider, None where it has to be worked out; and whether its shares are those that were kept.
-_Beside = tuple[ProviderDefinition | None, bool]
-
-
-def _alike(some: Sequence[object], others: Sequence[object]) -> bool:
-    """Return whether both are the same few records, in whichever order."""
-    if some == others:
-        return True
-    return len(some) == len(others) and all(one in others for one in some)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Pattern:
-    """The providers of a machine, parents before children.
+    """The providers of the machines of one entry, parents before children.
 
-    ``below`` are the names of those below it: whether it begins with that of the machine, and what
-    follows, which is a slash and more; ``others`` those that do not; ``longest`` is how long the
-    longest of what follows is.
+    Everything that the machines have in common is computed once.
     """
 
-    pieces: tuple[Piece, ...]
-    below: tuple[tuple[bool, str], ...]
-    others: tuple[str, ...]
-    longest: int
+    def __init__(self, part: SitePart, is_pool: bool) -> None:
+        self._places: list[_Place] = []
+        self._is_checked = False
+        self._add(part, _NAME, None, frozenset({SHARES} if is_pool else ()))
+        self._names = [
+            (name[0] == _NAME, name.removeprefix(_NAME))
+            for name in (place.definition.name for place in self._places)
+        ]
+        #: The names that do not begin with the name of the machine.
+        self.fixed_names = [name for is_below, name in self._names if not is_below]
 
-    @classmethod
-    def of(cls, made: DefinitionChanges, entry: Entry) -> Self:
-        """Return the pattern of an entry, given what makes a machine of it."""
-        told = [(entry.name, entry.part), *providers_below(entry.part, entry.name)]
-        place = {name: number for number, (name, _) in enumerate(told)}
-        at = {one.uuid: place[one.name] for one in made.creates}
-        pieces = (
-            Piece(
-                one,
-                told[at[one.uuid]][1],
-                at[one.uuid],
-                None if one.parent_uuid is None else at[one.parent_uuid],
-                tuple((s.resource_class, at[s.of_uuid], s.of_class, s.factor) for s in one.shares),
+    def _add(
+        self, part: SitePart, name: str, parent: int | None, traits: frozenset[str] = frozenset()
+    ) -> None:
+        definition = part.definition()
+        targets = {ITSELF: name, MACHINE: _NAME}
+        if parent is not None:
+            targets[PARENT] = self._places[parent].definition.name
+        shares = tuple(
+            (
+                share.resource_class,
+                targets.get(share.of_uuid) or next(expand(share.of_uuid, _NAME)),
+                share.of_class,
+                share.factor,
             )
-            for one in made.creates
+            for share in definition.shares
         )
-        below = [name for name, _ in providers_below(entry.part, _MACHINE)]
-        return cls(
-            tuple(pieces),
-            tuple((name[:1] == _MACHINE, name.removeprefix(_MACHINE)) for name in below),
-            tuple(name for name in below if name[:1] != _MACHINE),
-            max((len(name) - 1 for name in below if name[:1] == _MACHINE), default=0),
-        )
+        traits |= definition.traits
+        definition = dataclasses.replace(definition, name=name, traits=traits)
+        here = len(self._places)
+        self._places.append(_Place(part, definition, parent, shares))
+        for child in part.providers_below:
+            for below in expand(child.name, name):
+                self._add(child, below, here)
 
-    def called(self, machine: str) -> tuple[str, ...]:
-        """Return the names of the providers of a machine, by their places."""
-        return machine, *(machine + name if is_its else name for is_its, name in self.below)
+    def names(self, machine: str) -> list[str]:
+        """Return the names of the providers of a machine."""
+        return [machine + name if is_below else name for is_below, name in self._names]
 
-    def made(self, called: Sequence[str]) -> DefinitionChanges:
-        """Return what makes a machine of it."""
-        new = _new_uuids(len(called))
-        made = (piece.definition(called, new) for piece in self.pieces)
-        return DefinitionChanges(called[0], tuple(made))
+    def outages(self, machine: str, prune: bool) -> Iterator[tuple[str, Outage]]:
+        """Yield the specified states of the providers of a machine.
 
-    def changed(self, called: Sequence[str], kept: Kept, prune: bool) -> DefinitionChanges | None:
-        """Return what a machine that is kept is to be changed by, None if it must be worked out."""
-        new = iter(_new_uuids(sum(name not in kept for name in called)))
-        uuid = [kept[name].definition.uuid if name in kept else next(new) for name in called]
-        wanted: list[ProviderDefinition] = []
-        found = changed = 0
-        keeps_shares = False
-        for piece in self.pieces:
-            had = kept.get(called[piece.place])
-            if had is None:
-                wanted.append(piece.definition(called, uuid))
-                changed += 1
-                continue
-            found += 1
-            if had.definition.parent_uuid != (None if piece.above is None else uuid[piece.above]):
-                return None
-            one, is_of_kept = piece.beside(had.definition, uuid, prune)
-            if one is None:
-                return None
-            wanted.append(one)
-            changed += one is not had.definition
-            keeps_shares = keeps_shares or (is_of_kept and bool(one.shares))
-        goes = len(kept) - found if prune else 0
-        if not changed and not goes:
-            return DefinitionChanges(called[0])
-        if found < len(kept) and not prune:
-            said = frozenset(called)
-            left = [one.definition for name, one in kept.items() if name not in said]
-            wanted += left
-            keeps_shares = keeps_shares or any(one.shares for one in left)
-        if keeps_shares:
-            try:
-                check_definition_shares(wanted)
-            except exceptions.InvalidTree:
-                return None
-        by_uuid = {one.definition.uuid: one for one in kept.values()}
-        return changes_between(called[0], by_uuid, wanted)
+        :param prune: whether a provider without a specified state is enabled, instead of unchanged
+        """
+        for place, name in zip(self._places, self.names(machine), strict=True):
+            disabled = place.part.disabled
+            if disabled is not None or prune:
+                yield name, disabled or Outage()
+
+    def changes(self, machine: str, stored: StoredTree, prune: bool) -> DefinitionChanges:
+        """Return the changes of a machine and the providers below it.
+
+        Of a stored provider, keys that its entry lacks are unchanged, and so are other providers of
+        the tree.
+
+        :param prune: whether providers that the entry does not name are removed, and values of
+            missing keys too
+        :raises InvalidInput: if the result is no tree or breaks a rule
+        """
+        called = self.names(machine)
+        uuid_of = {name: entry.definition.uuid for name, entry in stored.items()}
+        new = [name for name in called if name not in uuid_of]
+        uuid_of.update(zip(new, _new_uuids(len(new)), strict=True))
+        for name in (machine, *self.fixed_names):
+            if names.is_uuid(name) and name not in stored:
+                uuid_of[name] = names.uuid_text(name)
+        target = [
+            _definition(place, name, called, uuid_of, stored.get(name), prune)
+            for place, name in zip(self._places, called, strict=True)
+        ]
+        if not stored:
+            if not self._is_checked:  # of the next machines only the names differ
+                _check(target, target)
+                self._is_checked = True
+            return DefinitionChanges(machine, tuple(target))
+        same = {id(entry.definition) for entry in stored.values()}
+        changed = [definition for definition in target if id(definition) not in same]
+        named = frozenset(called)
+        others = [entry.definition for name, entry in stored.items() if name not in named]
+        if not changed and not (others and prune):
+            return DefinitionChanges(machine)
+        if not prune:
+            target += others
+        _check(changed, target)
+        by_uuid = {entry.definition.uuid: entry for entry in stored.values()}
+        return changes_between(machine, by_uuid, target)
+
+
+def _definition(
+    place: _Place,
+    name: str,
+    called: Sequence[str],
+    uuid_of: Mapping[str, str],
+    entry: StoredDefinition | None,
+    prune: bool,
+) -> ProviderDefinition:
+    """Return the definition of a provider of a machine; the stored one if nothing differs."""
+    part, made = place.part, place.definition
+    parent_uuid = None if place.parent is None else uuid_of[called[place.parent]]
+    inventories, kinds = made.inventories, made.kinds
+    traits, aggregates = made.traits, made.aggregates
+    shares = _shares(place, called[0], uuid_of) if place.shares else ()
+    if entry is not None:
+        stored = entry.definition
+        if not prune and not part.has_inventories:
+            inventories, kinds = stored.inventories, stored.kinds
+            shares = stored.shares if part.shares is None else shares
+        if not prune and part.traits is None:
+            traits |= stored.traits
+        if aggregates is None:
+            aggregates = frozenset() if prune else stored.aggregates
+        if (
+            (parent_uuid, traits, aggregates, shares)
+            == (stored.parent_uuid, stored.traits, stored.aggregates, stored.shares)
+            and _have_equal_records(inventories, stored.inventories)
+            and _have_equal_records(kinds, stored.kinds)
+        ):
+            return stored
+    return ProviderDefinition(
+        uuid_of[name], name, parent_uuid, inventories, traits, aggregates, shares, kinds
+    )
+
+
+def _shares(place: _Place, machine: str, uuid_of: Mapping[str, str]) -> tuple[ShareRecord, ...]:
+    """Return the shares of a provider; a target that does not exist keeps its name."""
+    shares = []
+    for resource_class, target, of_class, factor in place.shares:
+        name = machine + target[1:] if target[0] == _NAME else target
+        shares.append(ShareRecord(resource_class, uuid_of.get(name, name), of_class, factor))
+    return tuple(sorted(shares))
+
+
+def _check(changed: Iterable[ProviderDefinition], tree: Collection[ProviderDefinition]) -> None:
+    uuids: set[str] = set()
+    for definition in tree:
+        if definition.uuid in uuids:
+            raise InvalidTree("tree", definition.name, "each provider once")
+        uuids.add(definition.uuid)
+    for definition in changed:
+        check_readable(definition)
+    check_trees(tree)
+
+
+def _have_equal_records(records: Sequence[object], others: Sequence[object]) -> bool:
+    """Return True if both have the same few records in any order."""
+    if records == others:
+        return True
+    return len(records) == len(others) and all(record in others for record in records)
 
 
 def _new_uuids(count: int) -> list[str]:
-    """Return so many random uuids (version 4 of RFC 9562), as the ledger spells them.
+    """Return random uuids (version 4 of RFC 9562), as the ledger writes them.
 
     Cost: some 0.6 microseconds each, where ``str(uuid.uuid4())`` takes four.
 
     >>> import uuid
-    >>> [uuid.UUID(one).version for one in _new_uuids(2)]
+    >>> [uuid.UUID(text).version for text in _new_uuids(2)]
     [4, 4]
     """
     digits = os.urandom(16 * count).hex()
-    every = (digits[place : place + 32] for place in range(0, len(digits), 32))
+    texts = (digits[start : start + 32] for start in range(0, len(digits), 32))
     return [
-        f"{one[:8]}-{one[8:12]}-4{one[13:16]}-{_VARIANTS[int(one[16], 16)]}{one[17:20]}-{one[20:]}"
-        for one in every
+        f"{t[:8]}-{t[8:12]}-4{t[13:16]}-{_VARIANTS[int(t[16], 16)]}{t[17:20]}-{t[20:]}"
+        for t in texts
     ]
 
 
-#: The first digit of the fourth group: its upper two bits are 10.
+#: The first digit of the fourth group, whose upper two bits are 10.
 _VARIANTS = "89ab" * 4
-
-
-class Patterns:
-    """The patterns of entries, each worked out once; ``prune`` as :func:`tree_of` has it."""
-
-    def __init__(self, had: PartInventories, prune: bool) -> None:
-        self._had = had
-        self._prune = prune
-        self._found: dict[tuple[int, bool], tuple[SitePart, Pattern | None]] = {}
-
-    def changes(
-        self, entry: Entry, kept: Kept | None, taken: frozenset[str]
-    ) -> DefinitionChanges | None:
-        """Return what a machine is to be changed by, None where that has to be worked out.
-
-        :param kept: the providers of its tree, None if it is not kept
-        :param taken: the names of all providers that were read
-        """
-        pattern = self._pattern(entry)
-        if pattern is None:
-            return None
-        called = pattern.called(entry.name)
-        new = called if kept is None else [name for name in called if name not in kept]
-        if len(set(called)) != len(called) or not taken.isdisjoint(new):
-            return None
-        # what follows on the name of a machine was checked with the first one, and is no uuid
-        if len(entry.name) + pattern.longest > names.MAX_PROVIDER_NAME:
-            return None
-        alone = (name for name in (entry.name, *pattern.others) if kept is None or name not in kept)
-        if any(names.is_uuid(names.provider_name(name)) for name in alone):
-            return None
-        if kept is None:
-            return pattern.made(called)
-        return pattern.changed(called, kept, self._prune)
-
-    def _pattern(self, entry: Entry) -> Pattern | None:
-        key = id(entry.part), entry.is_pool
-        found = self._found.get(key)
-        if found is None:  # with the entry itself, whose id is used again if it goes
-            found = self._found[key] = entry.part, self._worked_out(entry)
-        return found[1]
-
-    def _worked_out(self, entry: Entry) -> Pattern | None:
-        """Return the pattern of an entry, None if it can be nothing by itself."""
-        try:
-            return Pattern.of(diff(None, tree_of(entry, None, self._had, self._prune)), entry)
-        except exceptions.InvalidInput:
-            return None

@@ -1,103 +1,102 @@
-"""Names of a site: a key stands for one provider, or by its ranges for several that are equal."""
+"""Names with ranges: a key such as ``lab-[0-5]`` names several equal providers.
+
+The notation is that of the host lists of Slurm and pdsh.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from resource_objects import exceptions
+from resource_objects.exceptions import InvalidInput
 
 _RANGE = re.compile(r"\[([0-9]{1,9}(?:-[0-9]{1,9})?(?:,[0-9]{1,9}(?:-[0-9]{1,9})?)*)\]")
 _SPECIAL = re.compile(r"[\[\\]")
-_HOW = r"a range such as [0-5], or \[ where a bracket is meant"
+_SYNTAX = r"a range such as [0-5], or \[ where a bracket is meant"
 
 
-def expanded(pattern: str, parent: str | None = None) -> Iterator[str]:
-    """Yield the names that a key stands for.
+def expand(key: str, parent: str = "") -> Iterator[str]:
+    """Yield the names of a key.
 
-    :param parent: the name of the provider that it is below
+    :param parent: the name of the provider above, which precedes a key that begins with ``/``
 
-    >>> list(expanded("/gpu[08-10]", "lab-0")), list(expanded(r"a\\[0]"))
+    >>> list(expand("/gpu[08-10]", "lab-0")), list(expand(r"a\\[0]"))
     (['lab-0/gpu08', 'lab-0/gpu09', 'lab-0/gpu10'], ['a[0]'])
     """
-    if "[" not in pattern and "\\" not in pattern:
-        yield pattern if parent is None or pattern[:1] != "/" else parent + pattern
+    prefix = parent if key[:1] == "/" else ""
+    if "[" not in key and "\\" not in key:
+        yield prefix + key
         return
-    front = "" if parent is None or pattern[:1] != "/" else parent
-    for parts in itertools.product(*_pieces(pattern)):
-        yield front + "".join(parts)
+    for segments in itertools.product(*_parse(key)):
+        yield prefix + "".join(segments)
 
 
-def count_names(pattern: str) -> int:
-    """Return how many names a key stands for, without making them."""
-    found = 1
-    for piece in _pieces(pattern):
-        found *= sum(map(len, piece.runs)) if isinstance(piece, _Numbers) else 1
-    return found
+def count_names(key: str) -> int:
+    """Return the number of names of a key without expanding it."""
+    return math.prod(map(len, _parse(key)))
+
+
+def escape(name: str) -> str:
+    """Return the key of exactly one name."""
+    return name.replace("\\", "\\\\").replace("[", "\\[")
+
+
+def relative_key(name: str, parent: str | None) -> str:
+    """Return the key of a provider below another, beginning with ``/`` if its name extends that.
+
+    >>> relative_key("lab-0/gpu0", "lab-0"), relative_key("gpu0", "lab-0")
+    ('/gpu0', 'gpu0')
+    """
+    if parent is None:
+        return escape(name)
+    if name.startswith(f"{parent}/"):
+        return escape(name[len(parent) :])
+    return f"\\{name}" if name[:1] == "/" else escape(name)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Numbers:
-    """The numbers of a range, as text."""
+    """The numbers of a range as text, made when they are iterated: a range may be very long."""
 
-    runs: tuple[range, ...]
-    widths: tuple[int, ...]
+    runs: tuple[tuple[range, int], ...]
+
+    def __len__(self) -> int:
+        return sum(len(run) for run, _ in self.runs)
 
     def __iter__(self) -> Iterator[str]:
-        for run, width in zip(self.runs, self.widths, strict=True):
+        for run, width in self.runs:
             for number in run:
                 yield str(number).zfill(width)
 
 
-def _pieces(pattern: str) -> list[Iterable[str]]:
-    found: list[Iterable[str]] = []
+def _parse(key: str) -> list[_Numbers | tuple[str]]:
+    segments: list[_Numbers | tuple[str]] = []
     place = 0
-    while place < len(pattern):
-        letter = pattern[place]
-        if letter == "\\" and place + 1 < len(pattern):
-            found.append((pattern[place + 1],))
+    while place < len(key):
+        if key[place] == "\\":
+            if place + 1 == len(key):
+                raise InvalidInput("text", "name", key, r"\\ where a backslash is meant")
+            segments.append((key[place + 1],))
             place += 2
-        elif letter == "\\":
-            raise exceptions.InvalidInput("text", "name", pattern, r"\\ where a backslash is meant")
-        elif letter == "[":
-            match = _RANGE.match(pattern, place)
+        elif key[place] == "[":
+            match = _RANGE.match(key, place)
             if match is None:
-                raise exceptions.InvalidInput("text", "name", pattern, _HOW)
-            found.append(_numbers(pattern, match[1]))
+                raise InvalidInput("text", "name", key, _SYNTAX)
+            runs = []
+            for part in match[1].split(","):
+                first, _, last = part.partition("-")
+                run = range(int(first), int(last or first) + 1)
+                if not run:
+                    raise InvalidInput("text", "name", key, "a range that ends after it begins")
+                runs.append((run, len(first) if first[0] == "0" else 0))
+            segments.append(_Numbers(tuple(runs)))
             place = match.end()
         else:
-            special = _SPECIAL.search(pattern, place)
-            end = len(pattern) if special is None else special.start()
-            found.append((pattern[place:end],))
+            special = _SPECIAL.search(key, place)
+            end = len(key) if special is None else special.start()
+            segments.append((key[place:end],))
             place = end
-    return found
-
-
-def _numbers(pattern: str, text: str) -> _Numbers:
-    runs: list[range] = []
-    widths: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        run = range(int(first), int(last or first) + 1)
-        if not run:
-            raise exceptions.InvalidInput(
-                "text", "name", pattern, "a range that ends after it begins"
-            )
-        runs.append(run)
-        widths.append(len(first) if first[0] == "0" else 0)
-    return _Numbers(tuple(runs), tuple(widths))
-
-
-def literal(name: str) -> str:
-    return name.replace("\\", "\\\\").replace("[", "\\[")
-
-
-def key_below(name: str, parent: str | None) -> str:
-    """Return the key of a provider below another."""
-    if parent is None:
-        return literal(name)
-    if name.startswith(f"{parent}/"):
-        return literal(name[len(parent) :])
-    return f"\\{name}" if name[:1] == "/" else literal(name)
+    return segments

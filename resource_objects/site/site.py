@@ -1,35 +1,44 @@
-"""Site: what a file says."""
+"""Site: the machines and pools that a file describes."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Self
+
+import yaml
 
 from resource_objects.exceptions import InvalidInput
 from resource_objects.providers import Provider
 from resource_objects.providers.definition import ProviderDefinition, to_definition
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.pools import SHARES
-from resource_objects.site.parts import Entry, SitePart
-from resource_objects.site.ranges import expanded
-from resource_objects.site.reading import VERSION, Reader
-from resource_objects.site.writing import Writer, entry_lines, joined
-from resource_objects.yaml_nodes import read_nodes
+from resource_objects.site.parts import SitePart
+from resource_objects.site.ranges import expand
+from resource_objects.site.reading import VERSION, read_site
+from resource_objects.site.writing import Writer, join
 
-#: After so many machines it is told how far it is.
-TOLD = 500
+#: An export reports its progress after this number of machines.
+PROGRESS_STEP = 500
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Machine:
+    """A machine or a pool of a file, with its entry."""
+
+    name: str
+    part: SitePart
+    is_pool: bool
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Site:
-    """What a file says. :meth:`parse` reads one, ``str()`` writes it, :meth:`of` makes it of trees.
+    """The content of a site file. :meth:`parse` reads text, ``str()`` writes it.
 
-    ``file`` is what errors call it.
+    ``file`` is the name of the file in error messages.
 
     >>> site = Site.parse("machines: {'lab-[0-1]': {inventories: VCPU=8}}")
     >>> site.machine_names
@@ -50,52 +59,51 @@ class Site:
 
     @classmethod
     def parse(cls, text: str | bytes, *, file: str = "site") -> Self:
-        """Return what the text of a file says. Cost: linear in its length.
+        """Return the site of the text of a file. Cost: linear in its length.
 
-        :param file: what errors call it
-        :raises InvalidInput: naming the line, for what is no site, or says something twice
+        :param file: the name of the file in error messages
+        :raises InvalidInput: naming the line, if the text is no site or names something twice
         """
-        return cls(*Reader(file).read(read_nodes(text, file)), file)
+        return cls(*read_site(text, file), file)
 
     @classmethod
     def of(cls, roots: Iterable[Provider]) -> Self:
-        """Return the file that says these trees: equal neighbours as a range, in natural order.
+        """Return the site of trees: equal neighbours in natural order become a range.
 
         Cost: linear in the providers.
         """
         definitions: list[ProviderDefinition] = []
-        out: dict[str, Disabled] = {}
+        disabled: dict[str, Disabled] = {}
         for root in roots:
-            called = {one.name: one.name for one in root.walk()}
-            for one, above in root.parents():
-                parent = None if above is None else above.name
-                definitions.append(to_definition(one, one.name, parent, called))
-                if one.disabled is not None:
-                    out[one.name] = one.disabled
-        return cls.of_definitions(Writer(definitions, out))
+            uuid_of = {provider.name: provider.name for provider in root.walk()}
+            for provider, parent in root.parents():
+                above = None if parent is None else parent.name
+                definitions.append(to_definition(provider, provider.name, above, uuid_of))
+                if provider.disabled is not None:
+                    disabled[provider.name] = provider.disabled
+        return cls.of_definitions(Writer(definitions, disabled))
 
     @classmethod
     def of_definitions(
-        cls, writer: Writer, told: Callable[[int, int], object] | None = None
+        cls, writer: Writer, progress: Callable[[int, int], object] | None = None
     ) -> Self:
-        """Return the file that says what a writer was given.
+        """Return the site of the trees of a writer.
 
-        :param told: is called with how many machines are done, and of how many
+        :param progress: ``progress(done, total)``, in machines
         """
-        found: tuple[list[SitePart], list[SitePart]] = ([], [])
-        roots = writer.roots
-        for number, root in enumerate(roots, 1):
-            found[SHARES in root.traits].append(writer.part(root, root))
-            if told is not None and number % TOLD == 0:
-                told(number, len(roots))
-        machines, pools = map(joined, found)
-        return cls(machines, pools)
+        machines: list[SitePart] = []
+        pools: list[SitePart] = []
+        for number, root in enumerate(writer.roots, 1):
+            (pools if SHARES in root.traits else machines).append(writer.part(root, root))
+            if progress is not None and number % PROGRESS_STEP == 0:
+                progress(number, len(writer.roots))
+        return cls(join(machines), join(pools))
 
     @classmethod
-    def from_dict(cls, given: Mapping[str, Any], *, file: str = "site") -> Self:
-        """Return what plain data says, as :meth:`to_dict` gives it.
+    def from_dict(cls, data: Mapping[str, Any], *, file: str = "site") -> Self:
+        """Return the site of plain data, as :meth:`to_dict` returns it.
 
-        :raises InvalidInput: for what is no site, or says something twice
+        :raises InvalidInput: if the data are no site, or name something twice
 
         >>> print(Site.from_dict({"machines": {"lab-0": {"inventories": {"VCPU": 8}}}}))
         version: 1
@@ -103,41 +111,59 @@ class Site:
           lab-0:
             inventories: VCPU=8
         """
-        with unlined():
-            return cls.parse(json.dumps(given, ensure_ascii=False), file=file)
+        with without_lines():
+            return cls.parse(json.dumps(data, ensure_ascii=False), file=file)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain data for JSON, as the file says it."""
-        found: dict[str, Any] = {"version": VERSION}
+        """Return plain data for JSON, with the keys of a file."""
+        return self._to_dict(is_short=False)
+
+    def _to_dict(self, *, is_short: bool) -> dict[str, Any]:
+        data: dict[str, Any] = {"version": VERSION}
         for word, parts in (("machines", self.machines), ("pools", self.pools)):
             if parts:
-                found[word] = {part.name: part.to_dict() for part in parts}
-        return found
+                data[word] = {part.name: part.to_dict(is_short=is_short) for part in parts}
+        return data
 
     @property
     def machine_names(self) -> tuple[str, ...]:
         """The names of all machines and pools."""
-        return tuple(entry.name for entry in self.entries())
+        return tuple(machine.name for machine in self.each())
 
-    def entries(self) -> Iterator[Entry]:
-        """Yield all machines, then all pools, one by one."""
+    def each(self) -> Iterator[Machine]:
+        """Yield all machines, then all pools."""
         for parts, is_pool in ((self.machines, False), (self.pools, True)):
             for part in parts:
-                for name in expanded(part.name):
-                    yield Entry(name, part, is_pool)
+                for name in expand(part.name):
+                    yield Machine(name, part, is_pool)
 
     def __str__(self) -> str:
-        lines = [f"version: {VERSION}"]
-        for word, parts in (("machines", self.machines), ("pools", self.pools)):
-            if parts:
-                lines.append(f"{word}:")
-                lines += itertools.chain.from_iterable(entry_lines(part, "  ") for part in parts)
-        return "\n".join(lines)
+        data = self._to_dict(is_short=True)
+        text: str = yaml.dump(  # type: ignore[no-untyped-call]
+            data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_NO_WRAP
+        )
+        return text.rstrip("\n")
+
+
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
+    """Writes mappings in lines and lists in brackets, without aliases."""
+
+    def ignore_aliases(self, data: object) -> bool:
+        return True
+
+
+_Dumper.add_representer(
+    list,
+    lambda dumper, items: dumper.represent_sequence(
+        "tag:yaml.org,2002:seq", items, flow_style=True
+    ),
+)
+_NO_WRAP = 1 << 30
 
 
 @contextlib.contextmanager
-def unlined() -> Iterator[None]:
-    """Leave out the line where a site is refused that was no text: nobody has seen its lines."""
+def without_lines() -> Iterator[None]:
+    """Leave out the line in errors about a site that was not read from a file."""
     try:
         yield
     except InvalidInput as error:

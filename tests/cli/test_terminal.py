@@ -356,7 +356,7 @@ def test_apply_tells_the_bar_how_far_it_is(run, clock, terminal, monkeypatch, tm
     assert run("apply", str(path)).status == 0
     assert told[-1] == (10, 10)
     told.clear()
-    monkeypatch.setattr("resource_objects.site.site.TOLD", 4)
+    monkeypatch.setattr("resource_objects.site.site.PROGRESS_STEP", 4)
     assert run("export").status == 0
     assert told == [(4, 10), (8, 10)]
 
@@ -406,7 +406,7 @@ def test_an_interrupted_site_is_one_line(home, sqlite_url, tmp_path, command):
         "    bar.done, bar.total = done, total\n"
         "    if done: print('inside', flush=True); input()\n"
         "site.Bar.tell = tell\n"
-        "import resource_objects.site as kept; kept.BATCH = kept.site.TOLD = 4"
+        "import resource_objects.site as kept; kept.BATCH = kept.site.PROGRESS_STEP = 4"
     )
     if command == "export":
         with ro.connect(url) as ledger:

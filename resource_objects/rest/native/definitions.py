@@ -17,8 +17,8 @@ from resource_objects.rest.native import schemas
 from resource_objects.rest.native.api import PREFIX, Call, CheckedRequest, Parameter
 from resource_objects.rest.native.claims import OPERATION
 from resource_objects.site import Site, apply_site, export_site, plan_site
-from resource_objects.site.ranges import literal
-from resource_objects.site.site import unlined
+from resource_objects.site.ranges import escape
+from resource_objects.site.site import without_lines
 
 _ROOT = f"{PREFIX}/providers"
 _ITEM = f"{PREFIX}/trees/{{provider:path}}"
@@ -57,9 +57,9 @@ def put(request: CheckedRequest) -> dict[str, Any]:
     body, ledger = request.body, request.ledger
     name = _root_name(ledger, request.path["provider"])
     kind = "pools" if body.get("pool", False) else "machines"
-    site = Site.from_dict({kind: {literal(name): body["definition"]}}, file=name)
+    site = Site.from_dict({kind: {escape(name): body["definition"]}}, file=name)
     prune, generations = body.get("prune", True), body.get("generations", {})
-    with unlined():
+    with without_lines():
         if body.get("dry_run", False):
             plan = plan_site(ledger, site, prune=prune, others=False, generations=generations)
             return _tree(ledger, name, str(plan))
