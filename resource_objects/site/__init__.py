@@ -17,9 +17,10 @@
         inventories: DISK_GB=100000
         aggregates: [rack-1]
 
-A key is a name. ``[0-5]``, ``[00-12]`` and ``[0-3,7]`` are ranges: one entry describes several equal
-providers. The name of a child that begins with ``/`` continues the name of the provider above:
-``lab-0/gpu0``. A backslash before a character removes its meaning: ``\\[``, ``\\/``. Each entry has:
+A key is a name. ``[0-5]``, ``[00-12]`` and ``[0-3,7]`` are ranges: one entry describes several
+equal providers. The name of a child that begins with ``/`` continues the name of the provider
+above: ``lab-0/gpu0``. A backslash before a character removes its meaning: ``\\[``, ``\\/``. The
+keys of an entry:
 
 ==================  ==============================================================================
 ``inventories``     text as :class:`~resource_objects.resources.Inventories` parses it, or a mapping
@@ -46,8 +47,8 @@ whole value: ``traits`` lists all traits, and ``inventories`` with ``split``, ``
 that names no machine is refused.
 
 The text may come from an untrusted source. Values are read as text or numbers as their place
-requires, so ``no`` and ``007`` are names. Tags, aliases, repeated keys, and text that is too long or
-nested too deeply are rejected, naming the line.
+requires, so ``no`` and ``007`` are names. Tags, aliases, repeated keys, and text that is too long
+or nested too deeply are rejected, naming the line.
 
 ==============  ===================================================================================
 ``site``        Site: the content of a file; ``parts``: SitePart, an entry
