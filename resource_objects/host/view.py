@@ -480,6 +480,8 @@ class HostView:
         except exceptions.ResourceObjectsError as error:
             if not error.matches("LostConnection"):  # after that it may have been written
                 self._in_flight = None
+            if error.matches("ProviderNotFound"):  # users know its name, the error has the uuid
+                raise exceptions.NotFound("provider", self.host) from error
             raise
         self._in_flight, self._uuid = None, change.host.uuid
         claims = _claims(records)
@@ -520,7 +522,10 @@ class HostView:
             consumers.append(self.consumer)
         # consumers are read first: a consumer that changes after that is refused by the write
         stored = self.ledger.backend.held_by(consumers) if consumers else {}
-        host = self._read()
+        if pending.placed or self._state is None or self.record is not None or self._edits():
+            host = self._read()
+        else:  # amounts of the host itself depend on nothing that was read
+            host = self._state
         before = Columns() if host is None else host.columns
         definitions = self._definition_changes(host)
         if definitions:

@@ -250,8 +250,8 @@ STATEMENTS: dict[Verb, int] = {
     _assigned: 13,
     _usage: 11,
     _feed: 2,
-    _save_new: 60,
-    _save_changed: 19,
+    _save_new: 22,
+    _save_changed: 18,
     _save_unchanged: 0,
 }
 
