@@ -32,8 +32,8 @@ BUILT_IN: dict[str, dict[str, str]] = {
         "VCPU": "resource_objects.host.columns:VCPUColumn",
         "MEMORY_MB": "resource_objects.host.columns:MemoryColumn",
         "DISK_GB": "resource_objects.host.columns:DiskColumn",
-        "NUMA_TOPOLOGY": "resource_objects.host.located_columns:NUMAColumn",
-        "DEVICES": "resource_objects.host.located_columns:PCIColumn",
+        "NUMA_TOPOLOGY": "resource_objects.host.nova_columns:NUMAColumn",
+        "DEVICES": "resource_objects.host.nova_columns:PCIColumn",
     },
     "resource_objects.discovery": {
         "libvirt": "resource_objects.host.libvirt:read_machine",

@@ -242,7 +242,7 @@ ROOMS = [
 
 
 #: Modules that read and write Nova's formats: plug-ins of ``resource_objects.columns``.
-OF_NOVA = ("host/located_columns.py", "host/rows.py")
+OF_NOVA = ("host/nova_columns.py", "host/rows.py")
 
 
 def room_of(module: str) -> str:

@@ -1,10 +1,9 @@
 """One host: what it is, what it offers, and who holds it.
 
 ==================  ===============================================================================
-``compute_node``    ComputeNode: a host's record in the words of the field, and its inventories
-``columns``         how resources are kept in columns; ``located_columns``: in those that say where
-``rows``            foreign records: rows of ``compute_nodes`` and Nova's own objects
-``stated``          what somebody states of a node: inventories, and figures for a ledger
+``compute_node``    ComputeNode: a host's record in Nova's terms, and its inventories
+``columns``         how resources are stored in the columns of a record
+``nova_columns``    Nova's formats: ``numa_topology``, ``pci_stats``, rows, Nova's own object
 ``view``            HostView: a host of a ledger as inventories to allocate from, and its save
 ``adoption``        the adoption of hosts that were in use before the ledger knew them
 ``machine``         Machine: what a machine has; ``linux``, ``sysfs``: reading one from its files

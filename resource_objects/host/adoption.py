@@ -28,7 +28,14 @@ import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
-from resource_objects.host.columns import COUNTS, aside_of, beside_of, columns, count_of, members
+from resource_objects.host.columns import (
+    COUNTS,
+    columns,
+    count_of,
+    members,
+    reserved_elsewhere,
+    used_elsewhere,
+)
 from resource_objects.host.holdings import Holdings
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView, LocatedViews
@@ -67,7 +74,7 @@ class RecordedUsage:
                 counts[name] = inventory.used
         for name in COUNTS:
             separate = sum(
-                column.beside(name, by_name, False)
+                column.used_elsewhere(name, by_name, False)
                 for column in columns()
                 if column.resource not in stored
             )
@@ -158,7 +165,7 @@ class HostState:
         counts, inventories = members(self.counts), dict[str, Inventory]()
         for kind, view in self.placed.items():
             column = next(column for column in columns() if column.resource == kind)
-            for name, inventory in column.stated(view.inventory, {}).items():
+            for name, inventory in column.accept(view.inventory, {}).items():
                 if name == kind:
                     inventories[name] = inventory
                 elif name in counts:
@@ -218,9 +225,11 @@ def unattributed_usage(host: HostState, record: RecordedUsage) -> tuple[Use, ...
         if count is None:
             continue
         explained[name] += count.used
-        explained[name] += beside_of(name, inventories, True) - beside_of(name, inventories, False)
+        explained[name] += used_elsewhere(name, inventories, True) - used_elsewhere(
+            name, inventories, False
+        )
         if not record.knows_reserved:
-            explained[name] += count.reserved - aside_of(name, inventories)
+            explained[name] += count.reserved - reserved_elsewhere(name, inventories)
         if amount > explained[name]:
             uses.append(Use(host.uuid, name, amount - explained[name], (), host.name))
     return tuple(uses)

@@ -1,31 +1,31 @@
-"""The columns of a compute node's record, and how resources are kept in them.
+"""The columns of a compute node's record, and how resources are read from and written to them.
 
-Names are those of Nova's ``compute_nodes`` table (Nova 34). Four sorts:
+Names are those of Nova's ``compute_nodes`` table (Nova 34). There are four kinds:
 
-* *counted*: totals, used figures and ratios of VCPU, MEMORY_MB and DISK_GB, and of counts of
-  plug-ins (:class:`CountColumn`);
-* *located*: columns of text that say where things are, such as ``numa_topology``
-  (:mod:`resource_objects.host.located_columns`, and plug-ins);
-* *derived*: ``free_ram_mb`` and ``free_disk_gb``, computed from the counted ones whenever asked;
-* *carried*: all others, also those nobody knew when this was written. They are somebody else's:
-  kept as they came, type and all, never turned into something else.
+* *counted*: total, used figure and ratio of VCPU, MEMORY_MB, DISK_GB, and of counts of plug-ins
+  (:class:`CountColumn`);
+* *placed*: texts about cells and devices, such as ``numa_topology``
+  (:mod:`resource_objects.host.nova_columns`, and plug-ins);
+* *derived*: ``free_ram_mb`` and ``free_disk_gb``, total less used;
+* *carried*: all others, also unknown ones. They come back with their value and type.
 
-A resource says by its :class:`Column` how it is kept: how a row is checked and read, and what is
-written. Columns are found by entry point (``resource_objects.columns``), so a kind of a plug-in can
-have one. Of a count, two figures of a column are not in its own inventory:
+Each resource has a :class:`Column`, found by entry point (``resource_objects.columns``), so that a
+plug-in can add one. The inventory of a count and its columns differ by three figures:
 
-* what a located resource sets *aside* of it: huge pages are within ``memory_mb``, but nobody who
-  asks for ``MEMORY_MB`` is given one, so they are reserved in the inventory;
-* what is used *beside* it: ``memory_mb_used`` counts used huge pages, ``vcpus_used`` dedicated
-  vCPUs. So ``column = used + own reserved + beside``.
+======================  ===========================================================================
+reserved by the host    within the used figure, and in no column: a parameter of reading
+reserved elsewhere      by another resource: huge pages are within ``memory_mb``, but a request for
+                        ``MEMORY_MB`` gets none, so they are reserved in the inventory
+used elsewhere          by another resource: ``memory_mb_used`` includes used huge pages,
+                        ``vcpus_used`` includes dedicated vCPUs
+======================  ===========================================================================
 
-**Reserved.** In Nova's record the used figures include what the host keeps for itself, which no
-column says: it is a parameter of reading.
+So ``used column = used + reserved by the host + used elsewhere``.
 
-**Ratios.** Which ratio counts: the one given, the one the record states, or the initial one, 4.0
-for VCPU and 1.0 for MEMORY_MB and DISK_GB (Nova since 27.0). ``None`` and ``0.0`` in a record state
-nothing: that is how Nova stored "not set" in two of its ages. Unlike Nova, finding the ratio never
-writes it back. Source: Nova's *initial-allocation-ratios* specification (Stein).
+The ratio is the one that was passed, else the one in the record, else the initial one: 4.0 for VCPU
+and 1.0 for MEMORY_MB and DISK_GB (Nova since 27.0). ``None`` and ``0.0`` in a record are no ratio:
+two releases of Nova stored "not set" so. Unlike in Nova, reading a ratio never writes it back.
+Source: Nova's *initial-allocation-ratios* specification (Stein).
 """
 
 from __future__ import annotations
@@ -51,16 +51,17 @@ from resource_objects.resources import (
     resource,
     text,
 )
+from resource_objects.resources.integer import follow_total
 
 NAMESPACE = "resource_objects.columns"
 
-#: ``{derived column: resource class it is the rest of}``
+#: ``{derived column: resource class}``
 DERIVED = {"free_ram_mb": "MEMORY_MB", "free_disk_gb": "DISK_GB"}
 
-#: What Nova's record counts, in the order of its columns.
-_OF_NOVA = ("VCPU", "MEMORY_MB", "DISK_GB")
+#: The counts of Nova's record, in the order of its columns.
+_NOVA_COUNTS = ("VCPU", "MEMORY_MB", "DISK_GB")
 
-#: The bound on disk that the host reports, in GiB.
+#: The free disk that the host reports, in GiB.
 DISK_REPORT = "disk_available_least"
 
 CARRIED = (
@@ -86,12 +87,15 @@ CARRIED = (
     "deleted",
 )
 
+#: The figures of a definition that a compute node has columns for.
+FIGURES = ("total", "reserved", "allocation_ratio")
+
 NOTHING = Amounts()
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Settings:
-    """What reading a record is told besides: reserved amounts, None if unknown, and ratios."""
+    """The parameters of reading a record: reserved amounts, None if unknown, and ratios."""
 
     reserved: Amounts | None = None
     ratios: Mapping[str, Decimal] = dataclasses.field(default_factory=dict)
@@ -99,151 +103,154 @@ class Settings:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NodeState:
-    """What is written into columns: the inventories now, and as they were read or saved.
+    """The arguments of writing columns: the inventories now, and as they were read or saved.
 
-    ``of_ledger`` is whether the figures are a ledger's, which knows the use of each class apart;
-    a record's row says some of them together. ``is_kept`` is whether that ledger has the host.
-    ``known`` are the columns that the record has now, where these are not those that were read.
+    ``of_ledger`` is whether the figures are those of a ledger, which records the usage of each
+    class separately; a record sums some of them. ``is_stored`` is whether that ledger has the host.
+    ``last_row`` are the columns that the record has now, where these differ from those that were
+    read.
     """
 
     inventories: Inventories
     saved: Inventories
     settings: Settings
     of_ledger: bool = False
-    is_kept: bool = True
-    known: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-
-    def recorded(self, name: str, inventories: Inventories) -> int:
-        """Return what a used column of some inventories says of a count."""
-        inventory = count_of(inventories, name)
-        assert inventory is not None, "it was looked for"
-        own = inventory.reserved - aside_of(name, inventories)
-        return inventory.used + own + beside_of(name, inventories, self.of_ledger)
+    is_stored: bool = True
+    last_row: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
 
 class Column(abc.ABC):
-    """How one resource is kept in a record of a host.
+    """How one resource is stored in a record of a host: one column or several.
 
-    A plug-in's class is made without arguments, by entry point. :attr:`is_read_first` is for those
-    that set figures of other columns aside.
+    :meth:`read` and :meth:`write` are the two directions, :meth:`check` and :meth:`accept` the
+    checks before them. A plug-in's class is instantiated without arguments, by entry point.
     """
 
-    #: The resource of what is read from it.
+    #: The resource of the inventory.
     resource: ClassVar[str]
     #: The columns that it reads and writes.
     names: ClassVar[tuple[str, ...]]
-    #: Counts that only this column says, beside its resource.
+    #: Further counts that only these columns contain.
     counts: ClassVar[tuple[str, ...]] = ()
+    #: Whether other columns need its inventory, because it reserves some of theirs.
     is_read_first: ClassVar[bool] = False
 
     @abc.abstractmethod
     def check(self, row: Mapping[str, Any], settings: Settings) -> None:
-        """Raise if the columns cannot be: types and ranges; text is not parsed here.
+        """Check the types and ranges of the columns; text is not parsed here.
 
         :raises InvalidInput: naming the column
         """
 
     @abc.abstractmethod
     def read(
-        self, row: Mapping[str, Any], settings: Settings, found: Mapping[str, Inventory]
+        self, row: Mapping[str, Any], settings: Settings, others: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
-        """Return what the columns say there is, by resource: none if nothing.
+        """Return the inventories of the columns by resource, none if the host has none.
 
-        :param found: what columns read before said
+        :param others: the inventories of the columns before
         :raises InvalidInput: if a column cannot be read
         """
 
     @abc.abstractmethod
     def write(self, row: Mapping[str, Any], state: NodeState) -> Mapping[str, Any]:
-        """Return ``{column: value}``; what says the same as the row came stays as it came.
+        """Return ``{column: value}``; a column with unchanged content has the value of ``row``.
 
-        :raises CannotDowngrade: if no version of a text can say it
+        :raises CannotDowngrade: if no version of a text can express it
         """
 
     @abc.abstractmethod
-    def stated(
-        self, inventory: Inventory, found: Mapping[str, Inventory]
+    def accept(
+        self, inventory: Inventory, others: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
-        """Return what there is by resource, where somebody states the inventory of this one.
+        """Return the inventories, by resource, of an inventory that a caller specifies.
 
-        :param found: what there is beside it
-        :raises InvalidInventory: if the column cannot say it
+        :param others: the inventories of other resources
+        :raises InvalidInventory: if the columns cannot express it
         """
 
     def new(self, inventory: Inventory, *, used: bool = False) -> Inventory | None:
-        """Return what a host that is made in a ledger has of it.
+        """Return the inventory of a host that is created in a ledger, None if it has none.
 
-        :param used: with what is used of it; else nobody uses anything
+        :param used: whether its usage is included
         """
         return inventory
 
-    def is_same(self, one: Inventory, other: Inventory) -> bool:
-        """Return whether two inventories have the same things, and as much of them in use."""
-        return one == other
+    def is_same(self, inventory: Inventory, other: Inventory) -> bool:
+        """Return whether two inventories are equal, with their usage."""
+        return inventory == other
 
-    def close(self, inventory: Inventory) -> None:  # noqa: B027  # not every kind can
-        """Let an inventory that a node has no more provide nothing, whoever has it in hand."""
+    def close(self, inventory: Inventory) -> None:
+        """Make an inventory that was removed from a node provide nothing to its other users."""
+        if isinstance(inventory, IntegerInventory):
+            inventory.usage_limit = 0
 
-    def aside(self, name: str, inventories: Mapping[str, Inventory]) -> int:
-        """Return what this resource sets aside of a count."""
+    def reserved_elsewhere(self, name: str, inventories: Mapping[str, Inventory]) -> int:
+        """Return the amount of a count that this resource reserves."""
         return 0
 
-    def beside(self, name: str, inventories: Mapping[str, Inventory], of_ledger: bool) -> int:
-        """Return what this resource uses that is in a count's column and not in its inventory."""
+    def used_elsewhere(
+        self, name: str, inventories: Mapping[str, Inventory], of_ledger: bool
+    ) -> int:
+        """Return the amount that this resource adds to the used column of a count."""
         return 0
 
 
 @functools.cache
 def columns() -> tuple[Column, ...]:
-    """Return the columns of all resources, those first that others depend on.
+    """Return the columns of all resources; those that others depend on come first.
 
     :raises PluginError: if a plug-in fails
     """
-    made = [plugins.load(NAMESPACE, name)() for name in plugins.names(NAMESPACE)]
-    order = [*_OF_NOVA, *(column.resource for column in made)]
-    return tuple(sorted(made, key=lambda one: (not one.is_read_first, order.index(one.resource))))
+    loaded = [plugins.load(NAMESPACE, name)() for name in plugins.names(NAMESPACE)]
+    order = [*_NOVA_COUNTS, *(column.resource for column in loaded)]
+
+    def position(column: Column) -> tuple[bool, int]:
+        return not column.is_read_first, order.index(column.resource)
+
+    return tuple(sorted(loaded, key=position))
 
 
 def column_of(name: str) -> Column | None:
-    """Return the column that a resource is kept in, None if it is in none."""
+    """Return the column of a resource, None if it has none."""
     return next((column for column in columns() if column.resource == name), None)
 
 
 def read_inventories(row: Mapping[str, Any], settings: Settings) -> Inventories:
-    """Return what a row says there is.
+    """Return the inventories of a row.
 
     :raises InvalidInput: if a column cannot be read
     """
-    found: dict[str, Inventory] = {}
+    inventories: dict[str, Inventory] = {}
     for column in columns():
-        found.update(column.read(row, settings, found))
-    order = [name for column in COUNTS.values() if (name := column.resource) in found]
-    rest = [name for name in found if name not in order]
-    return Inventories({name: found[name] for name in (*order, *rest)})
+        inventories.update(column.read(row, settings, inventories))
+    order = [name for name in COUNTS if name in inventories]
+    rest = [name for name in inventories if name not in order]
+    return Inventories({name: inventories[name] for name in (*order, *rest)})
 
 
-def count_of(inventories: Any, name: str) -> IntegerInventory | None:
-    """Return what there is of a count, None if nothing."""
-    found = members(inventories).get(name)
-    return found if isinstance(found, IntegerInventory) else None
-
-
-def aside_of(name: str, inventories: Any) -> int:
-    """Return what of a count is set aside by others, at most what is reserved of it."""
-    by_name, count = members(inventories), count_of(inventories, name)
-    aside = sum(column.aside(name, by_name) for column in columns())
-    return 0 if count is None else min(aside, count.reserved)
-
-
-def beside_of(name: str, inventories: Any, of_ledger: bool) -> int:
-    """Return what is used beside the inventory of a count."""
-    by_name = members(inventories)
-    return sum(column.beside(name, by_name, of_ledger) for column in columns())
-
-
-def members(inventories: Any) -> dict[str, Any]:
-    """Return ``{class: inventory}`` of what is there."""
+def members(inventories: Inventories | Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``{class: inventory}``."""
     return dict(inventories.by_name() if isinstance(inventories, Inventories) else inventories)
+
+
+def count_of(inventories: Inventories | Mapping[str, Any], name: str) -> IntegerInventory | None:
+    """Return the inventory of a count, None if there is none."""
+    inventory = inventories.get(name)
+    return inventory if isinstance(inventory, IntegerInventory) else None
+
+
+def reserved_elsewhere(name: str, inventories: Inventories | Mapping[str, Any]) -> int:
+    """Return the amount of a count that other resources reserve, at most its reserved amount."""
+    by_name, count = members(inventories), count_of(inventories, name)
+    amount = sum(column.reserved_elsewhere(name, by_name) for column in columns())
+    return 0 if count is None else min(amount, count.reserved)
+
+
+def used_elsewhere(name: str, inventories: Inventories | Mapping[str, Any], of_ledger: bool) -> int:
+    """Return the amount that other resources add to the used column of a count."""
+    by_name = members(inventories)
+    return sum(column.used_elsewhere(name, by_name, of_ledger) for column in columns())
 
 
 # --- counts ---------------------------------------------------------------------------------------
@@ -253,7 +260,7 @@ _USED = fields.integer(0)
 
 
 class CountColumn(Column):
-    """The columns of one counted resource, and the ratio it has when nobody states one."""
+    """The columns of a count: total, used figure and allocation ratio, with its initial ratio."""
 
     total: ClassVar[str]
     used: ClassVar[str]
@@ -277,50 +284,72 @@ class CountColumn(Column):
         self.ratio_of(row, settings)
 
     def ratio_of(self, row: Mapping[str, Any], settings: Settings) -> Decimal:
-        """Return the ratio that counts: given, stated by the record, or the initial one."""
-        given = settings.ratios.get(self.resource)
-        return given or stated_ratio(self.ratio, row.get(self.ratio)) or self.initial_ratio
+        """Return the ratio: the one that was passed, the one of the record, or the initial one."""
+        passed = settings.ratios.get(self.resource)
+        return passed or recorded_ratio(self.ratio, row.get(self.ratio)) or self.initial_ratio
+
+    def recorded_usage(self, row: Mapping[str, Any], settings: Settings) -> int | None:
+        """Return the used figure of a record without the reserved amount, None if it is not set."""
+        used = row.get(self.used)
+        return None if used is None else max(0, used - reserved_of(settings, self.resource))
 
     def read(
-        self, row: Mapping[str, Any], settings: Settings, found: Mapping[str, Inventory]
+        self, row: Mapping[str, Any], settings: Settings, others: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         if not row.get(self.total) or self.used not in row:
-            return {}  # of what is unknown, nothing is given out
+            return {}  # nothing can be allocated of an unknown amount
         total, own = row[self.total], reserved_of(settings, self.resource)
-        aside = sum(column.aside(self.resource, found) for column in columns())
-        beside = sum(column.beside(self.resource, found, False) for column in columns())
+        reserved = sum(column.reserved_elsewhere(self.resource, others) for column in columns())
         inventory = IntegerInventory(
             total,
-            min(total, own + aside),
+            min(total, own + reserved),
             max_unit=total,
             allocation_ratio=self.ratio_of(row, settings),
-            used=max(0, row[self.used] - own - beside),
+            used=max(0, row[self.used] - own - used_elsewhere(self.resource, others, False)),
             resource_class=self.resource,
         )
         return {self.resource: inventory}
 
     def write(self, row: Mapping[str, Any], state: NodeState) -> Mapping[str, Any]:
-        name, said = self.resource, {c: row[c] for c in self.names if c in row}
+        """Return the columns; the used figure depends on the source of the inventories.
+
+        ===============  ========================================================================
+        of a ledger      the usage, the reserved amount and the usage elsewhere
+        of a record      the figure of the record, changed by the same difference as that sum: an
+                         unchanged row comes back, even if it contradicts itself
+        count removed    of a ledger: the reserved amount and the usage before; of a record: as in
+                         the record, but with the change of the usage elsewhere
+        ===============  ========================================================================
+        """
+        name = self.resource
+        written = {column: row[column] for column in self.names if column in row}
         now, before = count_of(state.inventories, name), count_of(state.saved, name)
         if now is None:
-            if state.of_ledger and (state.is_kept or self.total in row):
-                used = reserved_of(state.settings, name) + (0 if before is None else before.used)
-                return {**said, self.total: 0, self.used: used}
-            if before is None and not state.of_ledger and self.used in row:
-                # dedicated CPUs are in the column too, also of a host that shares none
-                beside = [beside_of(name, kept, False) for kept in (state.inventories, state.saved)]
-                said[self.used] = max(0, row[self.used] + beside[0] - beside[1])
-            return said if before is None else {**said, self.total: 0}
-        used = state.recorded(name, state.inventories)
+            return {**written, **self._without_count(row, state, before)}
+        used = _used_column(name, now, state.inventories, state.of_ledger)
         if not state.of_ledger and before is not None and row.get(self.total) and self.used in row:
-            # an untouched row comes back, even one that contradicts itself
-            used = max(0, row[self.used] + used - state.recorded(name, state.saved))
+            change = used - _used_column(name, before, state.saved, False)
+            used = max(0, row[self.used] + change)
         if now.allocation_ratio != self.ratio_of(row, state.settings):
-            said[self.ratio] = float(now.allocation_ratio)
-        return {**said, self.total: now.total, self.used: used}
+            written[self.ratio] = float(now.allocation_ratio)
+        return {**written, self.total: now.total, self.used: used}
 
-    def stated(
-        self, inventory: Inventory, found: Mapping[str, Inventory]
+    def _without_count(
+        self, row: Mapping[str, Any], state: NodeState, before: IntegerInventory | None
+    ) -> dict[str, Any]:
+        name = self.resource
+        if state.of_ledger and (state.is_stored or self.total in row):
+            used = reserved_of(state.settings, name) + (0 if before is None else before.used)
+            return {self.total: 0, self.used: used}
+        if before is not None:
+            return {self.total: 0}
+        if state.of_ledger or self.used not in row:
+            return {}
+        now, saved = (used_elsewhere(name, one, False) for one in (state.inventories, state.saved))
+        return {self.used: max(0, row[self.used] + now - saved)}
+
+    def accept(
+        self, inventory: Inventory, others: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         if not isinstance(inventory, IntegerInventory):
             raise exceptions.InvalidInventory(self.resource, inventory, "an IntegerInventory")
@@ -328,10 +357,17 @@ class CountColumn(Column):
         return {self.resource: inventory}
 
     def new(self, inventory: Inventory, *, used: bool = False) -> Inventory:
-        made = inventory.obj_clone()
+        created = inventory.obj_clone()
         if not used:
-            made.update(used=0)
-        return made
+            created.update(used=0)
+        return created
+
+
+def _used_column(
+    name: str, count: IntegerInventory, inventories: Inventories, of_ledger: bool
+) -> int:
+    own = count.reserved - reserved_elsewhere(name, inventories)
+    return count.used + own + used_elsewhere(name, inventories, of_ledger)
 
 
 class VCPUColumn(CountColumn):
@@ -357,54 +393,239 @@ class DiskColumn(CountColumn):
 
 
 class _Counts(Mapping[str, CountColumn]):
-    """Those of a record of Nova's first, then those of plug-ins."""
+    """The columns of counts by resource class: those of Nova's record first, then of plug-ins."""
 
     def __getitem__(self, name: str) -> CountColumn:
-        return _counted(columns())[name]
+        return _counts_of(columns())[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(_counted(columns()))
+        return iter(_counts_of(columns()))
 
     def __len__(self) -> int:
-        return len(_counted(columns()))
+        return len(_counts_of(columns()))
 
 
 @functools.lru_cache(maxsize=4)
-def _counted(every: tuple[Column, ...]) -> dict[str, CountColumn]:
-    return {one.resource: one for one in every if isinstance(one, CountColumn)}
+def _counts_of(every: tuple[Column, ...]) -> dict[str, CountColumn]:
+    return {column.resource: column for column in every if isinstance(column, CountColumn)}
 
 
-#: ``{resource class: its columns}`` of what is counted.
+#: ``{resource class: its columns}`` of counts.
 COUNTS: Mapping[str, CountColumn] = _Counts()
 
 
 def reserved_of(settings: Settings, name: str) -> int:
-    """Return what the host keeps for itself of a count."""
+    """Return the amount of a count that the host reserves for itself."""
     return 0 if settings.reserved is None else units(settings.reserved, name)
 
 
 def units(amounts: Amounts, resource_class: str) -> int:
-    """Return how many units of a resource there are in amounts.
+    """Return the number of units of a resource in amounts.
 
     >>> units(Amounts("VCPU=-2"), "VCPU"), units(Amounts("VCPU=-2"), "DISK_GB")
     (-2, 0)
     """
-    found = dict(amounts.by_name()).get(resource_class)
-    return 0 if found is None else sum(r.amount for r in found.to_records(resource_class))
+    amount = dict(amounts.by_name()).get(resource_class)
+    if amount is None:
+        return 0
+    return sum(record.amount for record in amount.to_records(resource_class))
+
+
+# --- inventories that a caller specifies ----------------------------------------------------------
+#
+# They are facts, whatever the capacity is, but only what the columns can express: a resource with a
+# column, no unit rules, and as many dedicated CPUs as the cells have. Cells and devices of a ledger
+# are changed by a sync of the host.
+
+
+def check_expressible(inventories: Inventories, saved: Inventories) -> None:
+    """Raise if no column can express inventories.
+
+    :raises InvalidInventory: for a resource without a column, a used figure that is too large, or
+        other dedicated CPUs than the cells have
+    """
+    implied = {name for column in columns() for name in column.counts}
+    by_name, before = members(inventories), members(saved)
+    for name, inventory in by_name.items():
+        if name in implied:
+            _check_figures(name, inventory, before.get(name))
+        elif column_of(name) is None:
+            raise exceptions.InvalidInventory(
+                "inventories of a compute node", name, "a resource that has a column"
+            )
+        elif name in COUNTS and inventory.used + inventory.reserved > fields.MAX_AMOUNT:
+            raise exceptions.InvalidInventory(
+                f"{name} used",
+                inventory.used,
+                f"with the reserved at most {fields.MAX_AMOUNT}",
+            )
+
+
+def specified(inventories: Mapping[Any, Inventory | None]) -> dict[str, Inventory | None]:
+    """Return copies of inventories that a caller specifies, by name, in the order to apply them.
+
+    Placed resources come first, as counts depend on them, and counts that only these contain last.
+
+    :raises InvalidInventory: for a resource without a column, or an inventory of another kind
+    :raises InvalidInput: for a resource that is named twice or is unknown
+    """
+    by_name: dict[str, Inventory | None] = {}
+    implied = {name for column in columns() for name in column.counts}
+    for key, inventory in inventories.items():
+        name = resource(key).name
+        if name in by_name:
+            raise exceptions.InvalidInput("repetition", "inventories", name, "each resource once")
+        if name not in implied and column_of(name) is None:
+            known = ", ".join(dict.fromkeys((*COUNTS, *(c.resource for c in columns()))))
+            expected = f"a resource that a compute node has columns for: {known}"
+            raise exceptions.InvalidInventory("inventories of a compute node", name, expected)
+        kind = resource(name).inventory_kind
+        if inventory is not None and not isinstance(inventory, kind):
+            raise exceptions.InvalidInventory(name, inventory, f"{kind.__name__}, or None")
+        by_name[name] = None if inventory is None else Inventories({name: inventory}).get(name)
+    return dict(sorted(by_name.items(), key=lambda pair: (pair[0] in implied, pair[0] in COUNTS)))
+
+
+def apply_specified(
+    wanted: Mapping[str, Inventory | None],
+    saved: Mapping[str, Any],
+    now: Mapping[str, Any],
+    row: Mapping[str, Any] | None,
+    settings: Settings,
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the inventories of a node, saved and now, after a caller specified some.
+
+    :param wanted: as of :func:`specified`; None for a resource that the node does not have
+    :param row: the record that the node was read from, None if its inventories are a ledger's
+    :raises InvalidInventory: if no column, or the ledger, can express it
+    """
+    before, saved, now = now, dict(saved), dict(now)
+    for name, inventory in wanted.items():
+        column = column_of(name)
+        if name in COUNTS:
+            recorded = None if row is None else COUNTS[name].recorded_usage(row, settings)
+            _specify_count(now, saved, name, inventory, recorded)
+        elif column is None:
+            _specify_implied(now, name, inventory)
+        elif row is None:
+            _check_stored(column, inventory, before)
+        else:
+            _specify_placed(column, inventory, now, saved)
+    return saved, now
+
+
+def _specify_count(
+    now: dict[str, Any],
+    saved: dict[str, Any],
+    name: str,
+    inventory: Inventory | None,
+    recorded: int | None,
+) -> None:
+    """Set the figures of a count; its unit rules, which no column contains, stay.
+
+    :param recorded: the used figure of the record, None if it is not set
+    """
+    before, stored = now.pop(name, None), count_of(saved, name)
+    if inventory is None:
+        if before is not None and before.used != (0 if stored is None else stored.used):
+            expected = "nothing pending of it: save it or release it first"
+            raise exceptions.InvalidInventory(name, f"{before.used} used", expected)
+        return
+    count = COUNTS[name].accept(inventory, now)[name]
+    assert isinstance(count, IntegerInventory)
+    rules: dict[str, Any] = {"min_unit": 1, "max_unit": count.total, "step_size": 1}
+    former = stored if before is None else before
+    if former is not None:
+        most = follow_total(former.max_unit, former.total, count.total)
+        rules = {"min_unit": former.min_unit, "max_unit": most, "step_size": former.step_size}
+    defaults = {"min_unit": 1, "max_unit": None, "step_size": 1}
+    for rule, value in rules.items():
+        if getattr(count, rule) not in (value, defaults[rule]):
+            raise exceptions.InvalidInventory(
+                f"{name} {rule}", getattr(count, rule), f"{value}: no column contains it"
+            )
+    count.update(**rules)
+    now[name] = count
+    if stored is None and recorded is not None:  # a record with a used figure and no total
+        saved[name] = count.obj_clone()
+        saved[name].update(used=recorded)
+
+
+def _specify_implied(now: dict[str, Any], name: str, inventory: Inventory | None) -> None:
+    """Set the usage of a count that only a placed resource contains, such as PCPU."""
+    present = count_of(now, name)
+    if inventory is None and name not in now:
+        return
+    if not isinstance(inventory, IntegerInventory) or present is None:
+        total = 0 if present is None else present.total
+        expected = f"an IntegerInventory of the {total} of the cells"
+        raise exceptions.InvalidInventory(name, inventory, expected)
+    _check_figures(name, inventory, present)
+    now[name] = present.obj_clone()
+    now[name].update(used=inventory.used)
+
+
+def _check_figures(name: str, inventory: Any, present: Any) -> None:
+    for figure in FIGURES:
+        value, expected = getattr(inventory, figure), getattr(present, figure, None)
+        if value != expected:
+            raise exceptions.InvalidInventory(f"{name} {figure}", value, str(expected))
+
+
+def _specify_placed(
+    column: Column, inventory: Inventory | None, now: dict[str, Any], saved: dict[str, Any]
+) -> None:
+    """Set a placed inventory with its usage, which is not pending.
+
+    The columns of counts stay: their reserved and used figures follow the other amounts in them.
+    """
+    accepted = {} if inventory is None else dict(column.accept(inventory, now))
+    if column.resource in now and now[column.resource] == accepted.get(column.resource):
+        return
+    for state in (now, saved):
+        before = dict(state)
+        for name in (column.resource, *column.counts):
+            state.pop(name, None)
+        state.update({name: one.obj_clone() for name, one in accepted.items()})
+        for name in COUNTS:
+            count = count_of(state, name)
+            if count is None:
+                continue
+            own = count.reserved - reserved_elsewhere(name, before)
+            reserved = sum(column.reserved_elsewhere(name, state) for column in columns())
+            change = used_elsewhere(name, state, False) - used_elsewhere(name, before, False)
+            figures = min(count.total, own + reserved), max(0, count.used - change)
+            if figures != (count.reserved, count.used):
+                state[name] = count.obj_clone()
+                state[name].update(reserved=figures[0], used=figures[1])
+
+
+def _check_stored(column: Column, inventory: Inventory | None, before: Mapping[str, Any]) -> None:
+    """Raise if specified cells or devices are not those of the ledger."""
+    name, present = column.resource, before.get(column.resource)
+    if inventory == present:
+        return
+    if present is None:
+        expected = "none, as the host in the ledger: a sync of the host adds them"
+        raise exceptions.InvalidInventory(name, inventory, expected)
+    if inventory is None or column.accept(inventory, before).get(name) != present:
+        expected = "what the ledger has: a sync of the host changes them"
+        raise exceptions.InvalidInventory(name, inventory, expected)
 
 
 # --- parameters -----------------------------------------------------------------------------------
 
 
-def read_reserved(given: Any) -> Amounts:
-    """Return what a host keeps for itself: amounts, or what they are made from.
+def read_reserved(value: Any) -> Amounts:
+    """Return the amounts that a host reserves for itself.
 
-    :raises InvalidInput: if they cannot be amounts; if one gives back
-    :raises InvalidInventory: for a resource that a compute node does not count
+    :param value: amounts, or an argument of ``Amounts``
+    :raises InvalidInput: if it is no amounts, or one is negative
+    :raises InvalidInventory: for a resource that is no count of a compute node
     """
-    reserved = Amounts.from_value(given)
+    reserved = Amounts.from_value(value)
     for name, amount in reserved.by_name():
-        counted_class(name, "reserved")
+        _count_class(name, "reserved")
         if amount.is_negative:
             raise exceptions.InvalidInput(
                 "negative amount", f"reserved {name}", amount, "0 or more"
@@ -412,45 +633,57 @@ def read_reserved(given: Any) -> Amounts:
     return reserved
 
 
-def read_ratios(given: Any, what: str = "ratios") -> dict[str, Decimal]:
+def read_ratios(value: Any, what: str = "ratios") -> dict[str, Decimal]:
     """Return the ratios of a parameter: text, or a mapping of resources or their names.
 
-    None, as a whole or for one resource, states nothing.
+    None, as a whole or for one resource, means no ratio.
 
-    :raises InvalidInput: for a ratio that is none; for text that does not parse; for a resource
-        that nobody knows
-    :raises InvalidInventory: for a resource that a compute node does not count
+    :raises InvalidInput: for an invalid ratio, text that does not parse, or an unknown resource
+    :raises InvalidInventory: for a resource that is no count of a compute node
 
     >>> read_ratios("VCPU=16,MEMORY_MB=1.5")
     {'VCPU': Decimal('16'), 'MEMORY_MB': Decimal('1.5')}
     """
-    if given is None:
+    if value is None:
         return {}
-    pairs = given if isinstance(given, Mapping) else text.pairs(given, what)
-    found: dict[str, Decimal] = {}
-    for key, value in pairs.items():
-        name = counted_class(key, what)
-        if name in found:
+    ratios: dict[str, Decimal] = {}
+    for key, ratio in (value if isinstance(value, Mapping) else text.pairs(value, what)).items():
+        name = _count_class(key, what)
+        if name in ratios:
             raise exceptions.InvalidInput("repetition", what, name, "each resource once")
-        if value is None:
-            continue
-        try:
-            found[name] = to_ratio(value)
-        except exceptions.InvalidInput as error:
-            if not error.is_about("ratio"):
-                raise
-            raise exceptions.InvalidInput(
-                "ratio", f"{what}: {name}", value, error.expected
-            ) from error
-    return found
+        if ratio is not None:
+            ratios[name] = _ratio(to_ratio, ratio, f"{what}: {name}")
+    return ratios
 
 
-def counted_class(key: Any, what: str) -> str:
-    """Return the name of a resource that a compute node counts.
+def recorded_ratio(column: str, value: float | Decimal | None) -> Decimal | None:
+    """Return the ratio in a column of a record, None if it has none.
 
-    :raises InvalidInput: if nobody knows it
-    :raises InvalidInventory: if a compute node has no columns for it
+    A 32-bit float that was widened to 64 bits is read by its 32-bit form.
+
+    :raises InvalidInput: naming the column, for a ratio that is out of range or too precise
+
+    >>> recorded_ratio("ram_allocation_ratio", 1.149999976158142)
+    Decimal('1.15')
+    >>> recorded_ratio("ram_allocation_ratio", 0.0) is None
+    True
     """
+    if value is None or value == 0:
+        return None
+    return _ratio(ratio_from_float_column, value, column, ", or 0 for none")
+
+
+def _ratio(read: Callable[[Any], Decimal], value: Any, what: str, further: str = "") -> Decimal:
+    try:
+        return read(value)
+    except exceptions.InvalidInput as error:
+        if not error.is_about("ratio"):
+            raise
+        expected = f"{error.expected}{further}"
+        raise exceptions.InvalidInput("ratio", what, value, expected) from error
+
+
+def _count_class(key: Any, what: str) -> str:
     name = resource(key).name
     if name not in COUNTS:
         expected = f"a resource that a compute node has columns for: {', '.join(COUNTS)}"
@@ -458,37 +691,13 @@ def counted_class(key: Any, what: str) -> str:
     return name
 
 
-def stated_ratio(column: str, value: float | Decimal | None) -> Decimal | None:
-    """Return the ratio that a column of a record states, None if it states none.
-
-    A 32-bit float that was widened to 64 bits is taken by its 32-bit form.
-
-    :raises InvalidInput: naming the column, for a ratio that is out of range or too precise
-
-    >>> stated_ratio("ram_allocation_ratio", 1.149999976158142)
-    Decimal('1.15')
-    >>> stated_ratio("ram_allocation_ratio", 0.0) is None
-    True
-    """
-    if value is None or value == 0:
-        return None
-    try:
-        return ratio_from_float_column(value)
-    except exceptions.InvalidInput as error:
-        if not error.is_about("ratio"):
-            raise
-        raise exceptions.InvalidInput(
-            "ratio", column, value, f"{error.expected}, or 0 for none"
-        ) from error
-
-
 # --- types of columns -----------------------------------------------------------------------------
 
 
 def coerced(column: str, field: fields.Field[Any], row: Mapping[str, Any]) -> Any:
-    """Return the value of a column as its field keeps it, None if it is not there.
+    """Return the value of a column as its field stores it, None if the row does not have it.
 
-    :raises InvalidInput: naming the column, for a value that it cannot hold
+    :raises InvalidInput: naming the column, for an invalid value
     """
     if column not in row:
         return None
@@ -504,10 +713,10 @@ def coerced(column: str, field: fields.Field[Any], row: Mapping[str, Any]) -> An
         raise exceptions.InvalidInput("field", what, value, field.describe()) from error
 
 
-_AS_IT_IS = (str, int, float, bool)
+_JSON_TYPES = (str, int, float, bool)
 
-#: ``{type: (name on the wire, to text, from text)}`` for what JSON has no word for.
-_SPELLED: dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
+#: ``{type: (name on the wire, to text, from text)}`` of types that JSON lacks.
+_TEXT_FORMS: dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
     datetime.datetime: (
         "datetime",
         datetime.datetime.isoformat,
@@ -517,32 +726,32 @@ _SPELLED: dict[type, tuple[str, Callable[[Any], str], Callable[[str], Any]]] = {
     Decimal: ("decimal", str, Decimal),
     bytes: ("bytes", lambda raw: base64.b64encode(raw).decode(), base64.b64decode),
 }
-_READERS = {name: read for name, _, read in _SPELLED.values()}
+_READERS = {name: read for name, _, read in _TEXT_FORMS.values()}
 
 
 class CarriedValue(ovo_fields.FieldType[Any]):
-    """The value of a column that is somebody else's, or None: kept, type and all.
+    """The value of a column that is passed through, or None: text, bytes, a number, a date or time.
 
-    Takes what a database row holds: text, bytes, numbers, dates. An object would not survive a
-    wire, and a list or dict could be changed behind our back: both are refused.
+    Its type is preserved. Objects, which no wire can transport, and lists and dicts, which another
+    owner could change, are refused.
     """
 
     def coerce(self, obj: Any, attr: str, value: Any) -> Any:
         if value is None:
             return None
         if isinstance(value, str):
-            value.encode()  # half of a surrogate pair is no text: no wire or database takes it
+            value.encode()  # half of a surrogate pair is no text: no wire or database accepts it
             return str(value)
-        if type(value) not in _AS_IT_IS and type(value) not in _SPELLED:
+        if type(value) not in _JSON_TYPES and type(value) not in _TEXT_FORMS:
             raise ValueError(attr)
         if isinstance(value, Decimal) and value.is_snan():  # it cannot even be compared
             raise ValueError(attr)
         return value
 
     def to_primitive(self, obj: Any, attr: str, value: Any) -> Any:
-        if value is None or type(value) in _AS_IT_IS:
+        if value is None or type(value) in _JSON_TYPES:
             return value
-        name, write, _ = _SPELLED[type(value)]
+        name, write, _ = _TEXT_FORMS[type(value)]
         return {name: write(value)}
 
     def from_primitive(self, obj: Any, attr: str, value: Any) -> Any:
@@ -556,21 +765,19 @@ class CarriedValue(ovo_fields.FieldType[Any]):
 
 
 def carried_field(**options: Any) -> fields.Field[Any]:
-    """Return the field of a column that is somebody else's."""
+    """Return the field of a column that is passed through."""
     return fields.Field(CarriedValue(), nullable=True, **options)
 
 
-def _is_finite(value: Any) -> bool:
-    return value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
-
-
 class _RatioColumn(CarriedValue):
-    """An allocation ratio as the record states it; 0 states none. Never rewritten by reading."""
+    """An allocation ratio of a record as it was read; 0 is none."""
 
     def coerce(self, obj: Any, attr: str, value: Any) -> Any:
         if value is None:
             return None
-        if type(value) not in (int, float, Decimal) or not _is_finite(value) or value < 0:
+        is_number = type(value) in (int, float, Decimal)
+        finite = value.is_finite if isinstance(value, Decimal) else lambda: math.isfinite(value)
+        if not is_number or not finite() or value < 0:
             raise ValueError(attr)
         return value
 
@@ -594,7 +801,7 @@ def _count_name(value: object) -> str:
     return str(value)
 
 
-#: ``{column: value}`` as a row has them.
+#: ``{column: value}`` of a row.
 ROW = fields.FrozenDictOf(_column_name, CarriedValue())
 #: ``{resource class: allocation ratio}``, exact.
 RATIOS = fields.FrozenDictOf(_count_name, fields.RatioType())

@@ -1,8 +1,8 @@
-"""The compute node: a host's record in the words of the field, and its inventories.
+"""The compute node: a host's record in Nova's terms, and its inventories.
 
-This is the adapter of the *resource-objects* specification: it turns the columns of Nova's
-``compute_nodes`` into inventories and back, and saves them. What it is *not*: a place where usage
-is kept. The ledger keeps it; a node is a view of one host.
+This is the adapter of the *resource-objects* specification. It converts the columns of Nova's
+``compute_nodes`` to inventories and back. It does *not* store usage: a ledger does, and a node can
+be a view of one host in it (:mod:`resource_objects.host.view`).
 
     >>> from resource_objects.resources import Amounts
     >>> node = ComputeNode.from_row(
@@ -17,24 +17,22 @@ is kept. The ledger keeps it; a node is a view of one host.
     >>> node.vcpus_used, node.changes()
     (7, {'vcpus_used': 7})
 
-State is held once: plain inventories, beside the columns as they came. Columns are a projection of
-both, computed when asked (:mod:`resource_objects.host.columns` says how); inventories are read from
-the row when first asked for. What binds a node to a ledger is a member
-(:mod:`resource_objects.host.view`), which also saves it, and
-:mod:`resource_objects.host.stated` what may be stated of it.
+The inventories and the columns as they were read are the only state. Columns of inventories are
+computed from both when they are read (:mod:`resource_objects.host.columns`), and assigning to one
+raises ``FrozenValue``: the inventories change, and the columns follow. Inventories are read from
+the row when they are first requested.
 
-**disk_available_least** is a report: how much disk was free, at that moment, whatever the books
-say. Nova's *compute-node-inventory* specification made it the ``max_unit`` of DISK_GB, a definition
-written anew with each report, and one that a second claim passes as easily as the first; Nova's
-scheduler takes the smaller of ``free_disk_gb`` and the report. Here it is a ceiling of this view:
-at the moment of the report what may be used is what was used then plus what was free. Every
-decision of the view keeps to it, also the sum of several, until the next report. It is in no
-inventory that is handed out and in no definition, so a report writes nothing to a ledger.
+**disk_available_least** is a report: how much disk was free at one moment. Nova's
+*compute-node-inventory* specification made it the ``max_unit`` of DISK_GB, which each report writes
+anew, and which a second claim passes as easily as the first; Nova's scheduler takes the smaller of
+``free_disk_gb`` and the report. Here it limits this node: until the next report, the usage is at
+most the usage at the report plus the reported free disk. It is in no copy of an inventory and in no
+definition, so a report writes nothing to a ledger.
 
-**Cells and devices.** What is in ``numa_topology`` is an inventory like the others,
-``NUMA_TOPOLOGY``. It says where; it adds nothing (D1): ``request.resources`` names every count, and
-its topology knows that these stand beside it. A bare topology takes its counts itself. So a loop
-over a request's resources has one result in any order:
+**Cells and devices.** ``numa_topology`` is the inventory ``NUMA_TOPOLOGY``. A topology places
+amounts and adds none (D1): ``request.resources`` lists every count, and its topology knows that
+these are counted separately; a topology on its own uses its counts itself. So a loop over the
+resources of a request has one result in any order:
 
     >>> from resource_objects.requests import Request
     >>> from resource_objects.resources.numa import HostCell, NUMATopologyInventory
@@ -51,10 +49,9 @@ over a request's resources has one result in any order:
     >>> node.vcpus_used, node.memory_mb_used
     (4, 4096)
 
-Devices are the inventory ``DEVICES``, if the ledger or the caller lists them. ``pci_stats`` is
-written from that inventory. A row's own ``pci_stats`` only counts free devices, so it is carried as
-text and makes no inventory. Cells and devices that are requested together through ``inventories``
-are decided together:
+Devices are the inventory ``DEVICES``, if the ledger or the caller lists them; ``pci_stats`` is
+written from it. A row's own ``pci_stats`` only counts free devices, so it is carried as text and
+makes no inventory. Cells and devices that are requested together are decided together:
 
     >>> from resource_objects.resources.pci import Device, PCIInventory
     >>> node.update_inventories({"DEVICES": PCIInventory([
@@ -62,25 +59,26 @@ are decided together:
     True
     >>> request = Request(
     ...     "VCPU=2,NUMA_TOPOLOGY=1:shared=2:memory=512,DEVICES=PGPU@required")
-    >>> taken = node.inventories.consume(request.resources)
-    >>> taken["NUMA_TOPOLOGY"].host_cells, taken["DEVICES"].addresses
+    >>> assigned = node.inventories.consume(request.resources)
+    >>> assigned["NUMA_TOPOLOGY"].host_cells, assigned["DEVICES"].addresses
     (frozenset({1}), ('0000:5e:00.0',))
 
-One by one, as in the loop above, nobody sees what belongs together: that devices have to be near
-cells, or how much a consumer may have in all. A save that finds this refuses it by name, and
-:meth:`ComputeNode.check_save` tells beforehand.
+The loop above decides one resource after the other: it cannot see that devices have to be near
+cells, or the maximum of one consumer. A save refuses such a violation, and
+:meth:`ComputeNode.check_save` reports it in advance.
 
-Not made for several threads at once, like every inventory.
+Not for several threads at once, like every inventory.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from resource_objects import base, exceptions, fields, names
-from resource_objects.host import rows, stated
+from resource_objects.host import nova_columns
 from resource_objects.host.adoption import Drift, RecordedUsage
 from resource_objects.host.columns import (
     CARRIED,
@@ -90,26 +88,30 @@ from resource_objects.host.columns import (
     NOTHING,
     RATIOS,
     ROW,
+    Column,
     NodeState,
     Settings,
-    aside_of,
+    apply_specified,
     carried_field,
-    column_of,
+    check_expressible,
     columns,
     count_of,
     members,
     read_inventories,
     read_ratios,
     read_reserved,
+    recorded_ratio,
+    reserved_elsewhere,
     reserved_of,
+    specified,
+    units,
 )
-from resource_objects.host.view import HostView, Pending, SaveResult, check_placed
+from resource_objects.host.view import HostView, Pending, SaveResult, check_placed, show
 from resource_objects.providers.holders import unattributed
 from resource_objects.resources import (
     Amount,
     Amounts,
     IntegerAmount,
-    IntegerInventory,
     Inventories,
     Inventory,
     Limits,
@@ -124,38 +126,57 @@ __all__ = ["ComputeNode", "SaveResult", "unattributed"]
 _DISK = "DISK_GB"
 
 
+class computed(property):  # noqa: N801  # it is used as a decorator, like property
+    """A property of a node that follows its inventories: assigning raises ``FrozenValue``."""
+
+    def __set__(self, node: object, value: object) -> NoReturn:
+        name = getattr(self.fget, "__name__", "")
+        raise exceptions.FrozenValue(
+            f"ComputeNode.{name} follows the inventories: change them, or update_inventories()"
+        )
+
+    def __delete__(self, node: object) -> NoReturn:
+        self.__set__(node, None)
+
+
+def _computed_column(name: str) -> computed:
+    def read(node: ComputeNode) -> Any:
+        return node._column(name)
+
+    read.__name__ = name
+    return computed(read)
+
+
 @base.register
 class ComputeNode(base.ResourceObject):
-    """A host's record: columns as Nova names them, and the inventories that they say.
+    """A host's record: columns with Nova's names, and the inventories that they describe.
 
-    ============  =================================================================================
-    read          :meth:`from_row`, :meth:`from_nova`, :meth:`read`, :meth:`load`
-    ask, take     :attr:`inventories`, :attr:`limits`, :attr:`pending`, :attr:`pending_located`
-    adapt         :meth:`get_inventories`, :meth:`update_inventories`
-    write back    :meth:`changes`, :meth:`write_to`, :meth:`to_row`
-    ledger        :meth:`bind`, :meth:`check_save`, :meth:`save`, :meth:`reload`
-    ============  =================================================================================
+    ==========  ===================================================================================
+    read        :meth:`from_row`, :meth:`from_nova`, :meth:`read`, :meth:`load`
+    allocate    :attr:`inventories`, :attr:`limits`, :attr:`pending`, :attr:`pending_located`
+    adapt       :meth:`get_inventories`, :meth:`update_inventories`
+    write back  :meth:`changes`, :meth:`write_to`, :meth:`to_row`
+    ledger      :meth:`bind`, :meth:`check_save`, :meth:`save`, :meth:`reload`
+    ==========  ===================================================================================
 
-    Any column may be unset, as in Nova; reading one that is raises ``FieldNotSet``. A resource is
-    in the inventories if its total is above 0 and its used figure is set: of what is unknown,
-    nothing is given out.
+    Any column may be unset, as in Nova; reading an unset one raises ``FieldNotSet``. A resource has
+    an inventory if its total is above 0 and its used figure is set: nothing can be allocated of an
+    unknown amount.
 
     * ``vcpus``, ``memory_mb`` (MiB), ``local_gb`` (GiB), their ``*_used`` figures and ratios,
-      ``numa_topology``, ``pci_stats`` and the columns of plug-ins say what the inventories are:
-      they are read here and changed there;
-    * ``free_ram_mb`` and ``free_disk_gb`` are computed when asked, may be negative, and are kept
-      nowhere;
-    * every other column is somebody else's and is carried: value and type come back as they were.
-      ``other_columns`` holds those this library has no name for.
+      ``numa_topology``, ``pci_stats`` and the columns of plug-ins describe the inventories. They
+      are computed: assigning raises ``FrozenValue``;
+    * ``free_ram_mb`` and ``free_disk_gb`` are computed too, and may be negative;
+    * every other column is carried: its value and type come back as they were, or as they were
+      assigned. ``other_columns`` are those that are unknown here.
 
-    ``row`` are the columns as they came; ``known`` those that the record has now, where that is
-    something else (None: the same). ``given_reserved`` and ``given_ratios`` are what reading was
-    told besides; ``saved`` are the inventories as they were read, or as the ledger last said;
-    ``of_ledger`` is whether they are a ledger's. ``disk_limit_gb`` is the ceiling of the report.
+    ``row`` are the columns as they were read, ``known`` those that the record has now, if these
+    differ. ``given_reserved`` and ``given_ratios`` are parameters of reading. ``saved`` are the
+    inventories as they were read, or as the ledger has them; ``of_ledger`` is whether they are a
+    ledger's. ``disk_limit_gb`` is the limit of the disk report.
 
-    Cost: reading a row some 50 microseconds, inventories 100 more when first asked for, and the
-    JSON of cells and devices then; asking and taking what a plain inventory costs; a column what it
-    takes to write it.
+    Cost: some 50 microseconds to read a row, 100 more and the JSON of cells when the inventories
+    are first requested; a column costs its writing.
     """
 
     # Version 1.0: Initial version
@@ -178,25 +199,36 @@ class ComputeNode(base.ResourceObject):
     disk_limit_gb: int | None = fields.integer(0, default=None)
     fields = {name: carried_field(read_only=name == "id") for name in CARRIED}
 
-    _view: HostView | None = None
-    _changed_fields: frozenset[str] = frozenset()  # type: ignore[assignment]
+    vcpus = _computed_column("vcpus")
+    vcpus_used = _computed_column("vcpus_used")
+    cpu_allocation_ratio = _computed_column("cpu_allocation_ratio")
+    memory_mb = _computed_column("memory_mb")
+    memory_mb_used = _computed_column("memory_mb_used")
+    ram_allocation_ratio = _computed_column("ram_allocation_ratio")
+    local_gb = _computed_column("local_gb")
+    local_gb_used = _computed_column("local_gb_used")
+    disk_allocation_ratio = _computed_column("disk_allocation_ratio")
+    numa_topology = _computed_column("numa_topology")
+    pci_stats = _computed_column("pci_stats")
 
-    def _store(self, name: str, value: Any) -> None:
-        super()._store(name, value)
-        self._changed_fields |= {name}
+    if TYPE_CHECKING:  # columns of plug-ins
+
+        def __getattr__(self, name: str) -> Any: ...
+
+    _view: HostView | None = None
 
     def __init__(
         self, *, reserved: Any = None, ratios: Any = None, other_columns: Any = None, **values: Any
     ) -> None:
-        """Make a node of columns; one that is kept in text may be given as its inventory."""
+        """Make a node of columns; a column of text may be passed as its inventory."""
         super().__init__()
         for name in values:
-            if name not in (*_written_columns(), DISK_REPORT, *CARRIED):
+            if name not in (*_inventory_columns(), DISK_REPORT, *CARRIED):
                 raise exceptions.InvalidInput(
                     "field name", f"ComputeNode.{name}", values[name], "a column of a compute node"
                 )
-        others = rows.checked(dict(other_columns or {}))
-        self._begin({**others, **values}, reserved, read_ratios(ratios))
+        others = nova_columns.checked(dict(other_columns or {}))
+        self._start({**others, **values}, reserved, read_ratios(ratios))
         self._store("known", fields.FrozenDict())
 
     # --- reading ---
@@ -208,14 +240,12 @@ class ComputeNode(base.ResourceObject):
         """Return the node of a row of ``compute_nodes``; columns that it lacks are unset.
 
         :param row: a mapping of columns, SQLAlchemy's ``Row``, or a :class:`ComputeNode`, of which
-            a copy that belongs to no ledger comes out
-        :param reserved: what the host keeps for itself, such as ``"VCPU=1,MEMORY_MB=512"``: it is
-            within the row's used figures
-        :param ratios: allocation ratios that count whatever the row states, such as ``"VCPU=16"``
-        :param initial_ratios: ratios where the row states none, instead of Nova's
-
-        :raises InvalidInput: naming the column, its value and what was expected; of a parameter
-            that cannot be
+            the result is a copy that is bound to no ledger
+        :param reserved: the amounts that the host reserves for itself, such as
+            ``"VCPU=1,MEMORY_MB=512"``. The row's used figures include them
+        :param ratios: allocation ratios that override those of the row, such as ``"VCPU=16"``
+        :param initial_ratios: ratios where the row has none, in place of Nova's
+        :raises InvalidInput: naming the column, its value and what is allowed, or the parameter
 
         >>> ComputeNode.from_row({"vcpus": 8, "vcpus_used": "3"})
         Traceback (most recent call last):
@@ -225,22 +255,22 @@ class ComputeNode(base.ResourceObject):
             if reserved is None:
                 reserved = row._known_reserved()
             ratios = {**row.ratios, **read_ratios(ratios)}
-            row = {**row.to_row(), **row._located()}
-        return cls._of_columns(rows.row_of_mapping(row), reserved, ratios, initial_ratios)
+            row = {**row.to_row(), **row._placed_inventories()}
+        return cls._of_columns(nova_columns.row_of(row), reserved, ratios, initial_ratios)
 
     @classmethod
     def from_nova(
         cls, node: Any, *, reserved: Any = None, ratios: Any = None, initial_ratios: Any = None
     ) -> Self:
-        """Return the node of a ``nova.objects.ComputeNode``; what is unset there is unset here.
-
-        :param node: the object, its primitive, or JSON text of that
+        """Return the node of a ``nova.objects.ComputeNode``; its unset fields are unset here.
 
         Columns are as Nova's own ``save`` would write them: ``stats``, ``supported_instances`` and
-        ``pci_stats`` as JSON text. Cost: twice that of a row, and what Nova takes to put its PCI
-        pools into words. Parameters and errors as :meth:`from_row`.
+        ``pci_stats`` as JSON text. Cost: twice that of a row, and Nova's serialization of its PCI
+        pools. Parameters and errors as :meth:`from_row`.
+
+        :param node: the object, its primitive, or JSON text of that
         """
-        return cls._of_columns(rows.row_of_nova(node), reserved, ratios, initial_ratios)
+        return cls._of_columns(nova_columns.row_of_nova(node), reserved, ratios, initial_ratios)
 
     @classmethod
     def read(
@@ -251,33 +281,34 @@ class ComputeNode(base.ResourceObject):
         Also of the primitive of Nova's object, and of JSON text of that or of a row. Parameters and
         errors as :meth:`from_row`.
         """
-        source = rows.parsed(source)
-        foreign = rows.is_nova_primitive(source) or (
-            rows.is_nova_object(source) and not isinstance(source, ComputeNode)
+        source = nova_columns.parsed(source)
+        is_novas = nova_columns.is_nova_primitive(source) or (
+            nova_columns.is_nova_object(source) and not isinstance(source, ComputeNode)
         )
-        reader = cls.from_nova if foreign else cls.from_row
-        return reader(source, reserved=reserved, ratios=ratios, initial_ratios=initial_ratios)
+        read = cls.from_nova if is_novas else cls.from_row
+        return read(source, reserved=reserved, ratios=ratios, initial_ratios=initial_ratios)
 
     @classmethod
     def _of_columns(
         cls, row: Mapping[str, Any], reserved: Any, ratios: Any, initial_ratios: Any
     ) -> Self:
-        given, initial = read_ratios(ratios), read_ratios(initial_ratios, "initial_ratios")
+        passed, initial = read_ratios(ratios), read_ratios(initial_ratios, "initial_ratios")
         read_reserved(NOTHING if reserved is None else reserved)
-        kept = rows.checked(row)
-        unstated = {n: ratio for n, ratio in initial.items() if not kept.get(COUNTS[n].ratio, 0)}
+        checked = nova_columns.checked(row)
+        unset = {n: ratio for n, ratio in initial.items() if not checked.get(COUNTS[n].ratio, 0)}
         node = cls()
         try:
-            node._begin(kept, reserved, {**unstated, **given})
+            node._start(checked, reserved, {**unset, **passed})
         except exceptions.InvalidInput as error:
-            raise rows.as_row_error(error) from error
-        node.obj_reset_changes()
+            raise nova_columns.as_row_error(error) from error
+        if node._has_inventories:
+            node.obj_reset_changes()
         return node
 
-    def _begin(self, given: Mapping[str, Any], reserved: Any, ratios: Mapping[str, Any]) -> None:
-        """Take over columns, checked."""
-        whole = {name: one for name, one in given.items() if isinstance(one, Inventory)}
-        row = {name: value for name, value in given.items() if name not in whole}
+    def _start(self, values: Mapping[str, Any], reserved: Any, ratios: Mapping[str, Any]) -> None:
+        """Set columns, checked."""
+        whole = {name: value for name, value in values.items() if isinstance(value, Inventory)}
+        row = {name: value for name, value in values.items() if name not in whole}
         settings = Settings(None if reserved is None else read_reserved(reserved), ratios)
         for column in columns():
             column.check(row, settings)
@@ -288,125 +319,76 @@ class ComputeNode(base.ResourceObject):
         self._store("given_reserved", settings.reserved)
         self._store("given_ratios", self._coerce("given_ratios", ratios))
         self._store("known", None)
-        self._store("disk_limit_gb", self._limit_by_report())
+        self._store("disk_limit_gb", self._reported_limit())
         if whole:
-            self._load_inventories()
-            self._take_over(
-                {c.resource: whole[c.names[0]] for c in columns() if c.names[0] in whole}
-            )
+            by_resource = {c.resource: whole[c.names[0]] for c in columns() if c.names[0] in whole}
+            self._specify(by_resource)
 
     def _validate(self) -> None:
-        """Check what came over a wire; ``_begin`` checks columns that are given."""
-        if not self.of_ledger:  # else the row says no more what there is
+        """Check an object from a wire; ``_start`` checks the arguments of the constructor."""
+        _inventory_columns()  # the columns of plug-ins are attributes from now on
+        if not self.of_ledger:  # the row of a ledger's host does not describe its inventories
             for column in columns():
                 column.check(self.row, self._settings)
-        if self.obj_attr_is_set("inventories") != self.obj_attr_is_set("saved"):
+        if self._has_inventories != self.obj_attr_is_set("saved"):
             raise exceptions.InvalidInput(
                 "field", "ComputeNode.saved", None, "set if inventories are"
             )
-        if self.obj_attr_is_set("inventories"):
-            self._follow_report()
-
-    @classmethod
-    def load(cls, ledger: Ledger, name: str, consumer: str | None = None) -> Self:
-        """Return the node of a host of a ledger, bound to it (see :meth:`bind`).
-
-        ``host`` and ``hypervisor_hostname`` are the provider's name, ``uuid`` its uuid. Used
-        figures are what the ledger says is used, and the reserved. What the host has none of has
-        total 0; what its children have is theirs. Cost: one read of the host's tree.
-
-        :param name: name or uuid of the host; the node stays with that uuid when names move
-        :raises InvalidInput: if the ledger is none, or the name cannot be one
-        :raises NotFound: if there is no such host
-        """
-        view = HostView(ledger, name, consumer)
-        counts = {name: count for name in COUNTS if (count := view.count(name)) is not None}
-        ratios: dict[str, Any] = {
-            COUNTS[name].ratio: float(count.allocation_ratio) for name, count in counts.items()
-        }
-        node = cls(host=view.host, hypervisor_hostname=view.host, uuid=view.uuid, **ratios)
-        node._attach(view)
-        node.obj_reset_changes()
-        return node
+        if self._has_inventories:
+            self._limit_disk()
 
     def obj_load_attr(self, attrname: str) -> None:
-        """Read the inventories from the row when they are first asked for.
+        """Read the inventories from the row when they are first requested.
 
         :raises InvalidInput: if a column cannot be read
         :raises FieldNotSet: for a column that is not set
         """
         if attrname not in ("inventories", "saved"):
             super().obj_load_attr(attrname)
-        self._load_inventories()
-
-    def _load_inventories(self) -> None:
-        found = read_inventories(self.row, self._settings)
-        self._become(found, found.obj_clone())
-
-    def _become(self, saved: Inventories, now: Inventories) -> None:
-        """Have other inventories: those that somebody has in hand stay this node's."""
-        if self.obj_attr_is_set("inventories"):
-            there = members(self.inventories)
-            self.inventories.replace_contents(now)
-            for name in set(there).difference(members(now)):
-                _close(name, there[name])
-        else:
-            object.__setattr__(self, "_obj_inventories", now)
-        self._keep_saved(saved)
-        for inventory in members(self.inventories).values():
-            if not isinstance(inventory, IntegerInventory) and inventory.taken is None:
-                inventory.taken = ()
-        self._follow_report()
-
-    def _keep_saved(self, saved: Inventories) -> None:
-        object.__setattr__(self, "_obj_saved", saved)  # not marked: nobody sets it
+        stored = read_inventories(self.row, self._settings)
+        self._store("inventories", stored.obj_clone())
+        show(self.inventories, self.inventories)
+        self._store("saved", stored)
+        self._limit_disk()
 
     # --- columns ---
+
+    @property
+    def _has_inventories(self) -> bool:
+        return "_obj_inventories" in self.__dict__
 
     @property
     def _settings(self) -> Settings:
         return Settings(self.given_reserved, self.given_ratios)
 
-    def _state(self) -> NodeState:
-        is_kept = self._view is None or self._view.is_stored
-        known = {} if self.known is None else self.known
-        return NodeState(
-            self.inventories, self.saved, self._settings, self.of_ledger, is_kept, known
+    def _columns(self, *only: Column) -> dict[str, Any]:
+        """Return the columns of the inventories that are set, of some resources or of all."""
+        if not self._has_inventories:
+            return {name: self.row[name] for name in _inventory_columns() if name in self.row}
+        check_expressible(self.inventories, self.saved)
+        state = NodeState(
+            self.inventories,
+            self.saved,
+            self._settings,
+            self.of_ledger,
+            self._view is None or self._view.is_stored,
+            self.known or {},
         )
+        written: dict[str, Any] = {}
+        for column in only or columns():
+            written.update(column.write(self.row, state))
+        return written
 
-    def _columns(self) -> dict[str, Any]:
-        """Return the columns that say what the inventories are, those that are set."""
-        if not self.obj_attr_is_set("inventories"):
-            return {name: self.row[name] for name in _written_columns() if name in self.row}
-        stated.check_kinds(self.inventories, self.saved)
-        state = self._state()
-        found: dict[str, Any] = {}
-        for column in columns():
-            found.update(column.write(self.row, state))
-        return found
+    def _column(self, name: str) -> Any:
+        written = self._columns(*(column for column in columns() if name in column.names))
+        if name not in written:
+            raise exceptions.FieldNotSet(f"ComputeNode.{name} is not set")
+        return written[name]
 
-    def __getattr__(self, name: str) -> Any:
-        if name in DERIVED:  # the property found that one of its sources is not set
-            column = COUNTS[DERIVED[name]]
-            super().obj_load_attr(
-                column.used if self.obj_attr_is_set(column.total) else column.total
-            )
-        if name.startswith("_") or name not in _written_columns():
-            raise AttributeError(name)
-        if not self.obj_attr_is_set(name):
-            self.obj_load_attr(name)
-        return self._columns()[name]
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if not name.startswith("_") and name not in self.fields:
-            self._refuse_following(name)
-        super().__setattr__(name, value)
-
-    def __delattr__(self, name: str) -> None:
-        self._refuse_following(name)
-        super().__delattr__(name)
-        if name == DISK_REPORT:
-            self._report(None)
+    def _carried(self) -> dict[str, Any]:
+        """Return the carried columns that are set, with the report of disk."""
+        values = ((name, f"_obj_{name}") for name in (*CARRIED, DISK_REPORT))
+        return {name: self.__dict__[key] for name, key in values if key in self.__dict__}
 
     def obj_attr_is_set(self, attrname: str) -> bool:
         """Return whether a column is set; of inventories, whether they were read."""
@@ -417,134 +399,131 @@ class ComputeNode(base.ResourceObject):
     def update(self, **values: Any) -> bool:
         """Set several carried columns at once, checked together; return whether anything changed.
 
-        :raises FrozenValue: for what the inventories say; nothing changed
+        :raises FrozenValue: for a column or field that follows the inventories; nothing changed
         """
         for name in values:
-            self._refuse_following(name)
+            self._check_carried(name)
         changed = super().update(**values)
         if DISK_REPORT in values:
-            self._report(self._limit_by_report())
+            self._set_disk_limit(self._reported_limit())
         return changed
 
-    def _refuse_following(self, name: str) -> None:
-        following = (
-            *_written_columns(),
-            *DERIVED,
-            "other_columns",
-            "reserved",
-            "ratios",
-            "pending",
-        )
-        inner = name in self.fields and name not in (*CARRIED, DISK_REPORT)
-        if name == "other_columns":
-            raise base.ReadOnlyField("ComputeNode.other_columns is read-only")
-        if inner or name in following:
+    def __delattr__(self, name: str) -> None:
+        self._check_carried(name)
+        super().__delattr__(name)
+        if name == DISK_REPORT:
+            self._set_disk_limit(None)
+
+    def _check_carried(self, name: str) -> None:
+        is_computed = isinstance(getattr(type(self), name, None), computed)
+        if is_computed or (name in self.fields and name not in (*CARRIED, DISK_REPORT)):
             raise exceptions.FrozenValue(
                 f"ComputeNode.{name} follows the inventories: change them, or update_inventories()"
             )
 
     @property
     def other_columns(self) -> Mapping[str, Any]:
-        """The columns this library has no name for, as they came."""
-        known = {*_written_columns(), *CARRIED, DISK_REPORT}
+        """The columns that are unknown to this library, as they were read. Read-only."""
+        known = {*_inventory_columns(), *CARRIED, DISK_REPORT}
         return fields.FrozenDict({n: value for n, value in self.row.items() if n not in known})
 
-    @property
+    @other_columns.setter
+    def other_columns(self, value: object) -> NoReturn:
+        raise base.ReadOnlyField("ComputeNode.other_columns is read-only")
+
+    @computed
     def free_ram_mb(self) -> int:
-        """Memory left in MiB: total less used, as Nova computes it. Overcommit does not count."""
+        """The free memory in MiB: total less used, as Nova computes it, without overcommit."""
         return int(self.memory_mb - self.memory_mb_used)
 
-    @property
+    @computed
     def free_disk_gb(self) -> int:
-        """Disk left in GiB: total less used, as Nova computes it. Overcommit does not count."""
+        """The free disk in GiB: total less used, as Nova computes it, without overcommit."""
         return int(self.local_gb - self.local_gb_used)
 
-    @property
+    @computed
     def reserved(self) -> Amounts:
-        """What the host keeps for itself, as far as it is known."""
-        found = {
-            name: 0 if self.of_ledger else reserved_of(self._settings, name) for name in COUNTS
-        }
-        if self.obj_attr_is_set("inventories"):
-            for name in COUNTS:
-                kept = count_of(self.inventories, name)
-                if kept is not None:
-                    found[name] = kept.reserved - aside_of(name, self.inventories)
-        return Amounts(found)
+        """The amounts that the host reserves for itself, as far as they are known."""
+        reserved = dict.fromkeys(COUNTS, 0)
+        for name in COUNTS:
+            count = count_of(self.inventories, name) if self._has_inventories else None
+            if count is not None:
+                reserved[name] = count.reserved - reserved_elsewhere(name, self.inventories)
+            elif not self.of_ledger:
+                reserved[name] = reserved_of(self._settings, name)
+        return Amounts(reserved)
 
     def _known_reserved(self) -> Amounts | None:
-        found = self.reserved
-        return found if found or self.of_ledger or self.given_reserved is not None else None
+        reserved: Amounts = self.reserved
+        is_known = reserved or self.of_ledger or self.given_reserved is not None
+        return reserved if is_known else None
 
-    @property
+    @computed
     def ratios(self) -> Mapping[str, Decimal]:
-        """The allocation ratios that were given and that no inventory contradicts."""
-        if not self.obj_attr_is_set("inventories"):
+        """The allocation ratios that were passed and that the inventories still have."""
+        if not self._has_inventories:
             return self.given_ratios
-        has = {name: count_of(self.inventories, name) for name in self.given_ratios}
+        current = {
+            name: getattr(count_of(self.inventories, name), "allocation_ratio", ratio)
+            for name, ratio in self.given_ratios.items()
+        }
         return fields.FrozenDict(
-            {
-                name: ratio
-                for name, ratio in self.given_ratios.items()
-                if getattr(has[name], "allocation_ratio", ratio) == ratio
-            }
+            {name: ratio for name, ratio in self.given_ratios.items() if current[name] == ratio}
         )
 
     # --- the report of disk ---
 
-    def _limit_by_report(self) -> int | None:
-        """Return how much disk may be used in all, by what is reported as free now."""
-        least = getattr(self, f"_obj_{DISK_REPORT}", None)
+    def _reported_limit(self) -> int | None:
+        """Return the maximum usage of disk by the present report, None without one."""
+        least = self.__dict__.get(f"_obj_{DISK_REPORT}")
         if least is None:
             return None
-        used: int | None
-        disk = count_of(self.saved, _DISK) if self.obj_attr_is_set("inventories") else None
+        disk = count_of(self.saved, _DISK) if self._has_inventories else None
         if disk is not None:
-            used = disk.used
+            used: int | None = disk.used
         elif self.of_ledger:
             used = 0
         else:
             recorded = self.row.get(COUNTS[_DISK].used)
-            own = reserved_of(self._settings, _DISK)
-            used = None if recorded is None else recorded - own
+            used = None if recorded is None else recorded - reserved_of(self._settings, _DISK)
         return None if used is None else max(0, min(int(used + least), fields.MAX_AMOUNT))
 
-    def _report(self, limit: int | None) -> None:
+    def _set_disk_limit(self, limit: int | None) -> None:
         self._store("disk_limit_gb", limit)
-        if self.obj_attr_is_set("inventories"):
-            self._follow_report()
+        if self._has_inventories:
+            self._limit_disk()
 
-    def _follow_report(self) -> None:
+    def _limit_disk(self) -> None:
         disk = count_of(self.inventories, _DISK)
         if disk is not None:
             disk.usage_limit = self.disk_limit_gb
 
     @property
     def limits(self) -> Limits:
-        """The bounds besides the capacities, by resource: what the report of disk leaves."""
+        """The limits in addition to the capacities, by resource: that of the disk report."""
         limit = self.disk_limit_gb
         return Limits({} if limit is None else {_DISK: IntegerAmount(limit)})
 
-    # --- asking and taking ---
+    # --- allocating ---
 
-    @property
+    @computed
     def pending(self) -> Amounts:
-        """What is used by this view and not saved, in units."""
+        """The usage of this node that is not saved, in units."""
         return self._pending.amounts
 
     @property
     def pending_located(self) -> Mapping[str, tuple[Amount, ...]]:
-        """What is used by this view and not saved of cells and devices, assigned, by resource."""
+        """The assigned amounts of cells and devices that are not saved, by resource."""
         return self._pending.placed
 
     @property
     def _pending(self) -> Pending:
-        if not self.obj_attr_is_set("inventories"):
+        if not self._has_inventories:
             return Pending()
         return Pending.between(self.saved, self.inventories)
 
     def get_inventories(self) -> dict[Resource, Inventory]:
-        """Return copies of the inventories, by resource, to keep or to change.
+        """Return copies of the inventories, by resource.
 
         >>> node = ComputeNode(vcpus=8, vcpus_used=2, local_gb=0, local_gb_used=0)
         >>> [(str(kind), held.capacity, held.used) for kind, held in node.get_inventories().items()]
@@ -553,19 +532,18 @@ class ComputeNode(base.ResourceObject):
         return {kind: inventory.obj_clone() for kind, inventory in self.inventories.items()}
 
     def update_inventories(self, inventories: Mapping[Any, Inventory | None]) -> bool:
-        """Take over totals, reserved, ratios and used figures; return whether anything changed.
+        """Set totals, reserved amounts, ratios and used figures; return whether anything changed.
 
-        Resources that are not named stay as they are. None says that there is none of it (any
-        more): total 0. A used figure that differs is consumed or given back by this view, whatever
-        the capacity says: the caller states a fact. Of ``NUMA_TOPOLOGY`` the cells and what is used
-        of them are taken over, as a fact that is nobody's and not pending; its ratios are those of
-        VCPU and MEMORY_MB. ``PCPU`` has as many as the cells. Of ``DEVICES`` likewise the
-        devices and what is used of them; ``pci_stats`` is written from these.
+        Other resources stay as they are. None removes a resource: total 0. A different used figure
+        is pending usage of this node, whatever the capacity is: the caller states a fact. The cells
+        of ``NUMA_TOPOLOGY`` and the devices of ``DEVICES`` are set with their usage, which is not
+        pending. The ratios of cells are those of VCPU and MEMORY_MB, and ``PCPU`` has the total of
+        the cells.
 
-        :raises InvalidInventory: for a resource that a compute node has no columns for, another
-            kind of inventory, unit rules that no column says, other cells or devices or usage of
-            them than the ledger has, or CPUs of cells taken by number only; nothing changed
-        :raises InvalidInput: for a resource that nobody knows
+        :raises InvalidInventory: for a resource without columns, another kind of inventory, unit
+            rules that no column contains, cells or devices that differ from those of the ledger, or
+            CPUs of cells that are allocated by number only; nothing changed
+        :raises InvalidInput: for an unknown resource
 
         >>> from resource_objects.resources import IntegerInventory
         >>> node = ComputeNode(memory_mb=1024, memory_mb_used=0)
@@ -578,20 +556,23 @@ class ComputeNode(base.ResourceObject):
             raise exceptions.InvalidInventory(
                 "inventories", inventories, "a mapping of resources to inventories"
             )
-        return self._take_over(inventories)
+        return self._specify(inventories)
 
-    def _take_over(self, inventories: Mapping[Any, Inventory | None]) -> bool:
-        wanted = stated.by_resource(inventories)
-        before = members(self.inventories)
+    def _specify(self, inventories: Mapping[Any, Inventory | None]) -> bool:
+        wanted, before = specified(inventories), members(self.inventories)
         row = None if self.of_ledger else self.row
-        saved, now = stated.take_over(wanted, members(self.saved), before, row, self._settings)
+        saved, now = apply_specified(wanted, members(self.saved), before, row, self._settings)
         changed = now != before
-        self._become(Inventories(saved), Inventories(now))
+        show(self.inventories, now)
+        self._store("saved", Inventories(saved))
+        if self._view is not None:
+            self._view.stored = self.saved
+        self._limit_disk()
         return changed
 
-    def _located(self) -> dict[str, Inventory]:
-        """Return the inventories that a text may not say in full, by the column they are in."""
-        if not self.obj_attr_is_set("inventories"):
+    def _placed_inventories(self) -> dict[str, Inventory]:
+        """Return the inventories that a text may not express completely, by their column."""
+        if not self._has_inventories:
             return {}
         return {
             column.names[0]: self.inventories[column.resource].obj_clone()
@@ -602,15 +583,12 @@ class ComputeNode(base.ResourceObject):
     # --- writing back ---
 
     def to_row(self) -> dict[str, Any]:
-        """Return every column that is set, the derived ones, and those carried without a name.
+        """Return every column that is set, with the derived and the unknown ones.
 
-        :raises CannotDowngrade: for cells that no version of ``numa_topology`` can say
-        :raises InvalidInventory: for an inventory that no column can say
+        :raises CannotDowngrade: for cells that no version of ``numa_topology`` can express
+        :raises InvalidInventory: for an inventory that no column can express
         """
-        row = self._columns()
-        for name in (*CARRIED, DISK_REPORT):
-            if self.obj_attr_is_set(name):
-                row[name] = getattr(self, name)
+        row = {**self._columns(), **self._carried()}
         for name, of in DERIVED.items():
             column = COUNTS[of]
             if column.total in row and column.used in row:
@@ -618,10 +596,10 @@ class ComputeNode(base.ResourceObject):
         return {**row, **self.other_columns}
 
     def changes(self) -> dict[str, Any]:
-        """Return ``{column: value}`` of what changed since it was read, derived columns too.
+        """Return ``{column: value}`` of what changed since it was read, with derived columns.
 
-        Of a node that was made and not read, that is every column that is set. What was written
-        somewhere is forgotten by ``obj_reset_changes()``, as in Nova. Errors as :meth:`to_row`.
+        All columns of a node that was constructed are changed. ``obj_reset_changes()`` forgets the
+        changes, as in Nova. Errors as :meth:`to_row`.
 
         >>> node = ComputeNode.from_row({"memory_mb": 1024, "memory_mb_used": 512})
         >>> print(node.inventories.consume("MEMORY_MB=256"))
@@ -631,162 +609,171 @@ class ComputeNode(base.ResourceObject):
         """
         row, before = self.to_row(), self.row if self.known is None else self.known
         derived = {name: row.pop(name) for name in DERIVED if name in row}
-        found = {name: value for name, value in row.items() if not _is_same(name, value, before)}
+        changed = {name: value for name, value in row.items() if not _is_same(name, value, before)}
         for name, value in derived.items():
             column = COUNTS[DERIVED[name]]
-            if column.total in found or column.used in found:
-                found[name] = value
-        return found
+            if column.total in changed or column.used in changed:
+                changed[name] = value
+        return changed
 
     def obj_what_changed(self) -> set[str]:
         """Return the names of the fields that changed since it was read."""
         before = self.row if self.known is None else self.known
-        changed = {
-            name
-            for name in (*CARRIED, DISK_REPORT)
-            if self.obj_attr_is_set(name) and not _is_same(name, getattr(self, name), before)
-        }
-        if self.obj_attr_is_set("inventories") and self.inventories != self.saved:
+        carried = self._carried().items()
+        changed = {name for name, value in carried if not _is_same(name, value, before)}
+        if self._has_inventories and self.inventories != self.saved:
             changed.add("inventories")
         return changed
 
     def obj_reset_changes(self, fields: list[str] | None = None, recursive: bool = False) -> None:
-        """Forget what changed: what is there now counts as read. Pending stays pending."""
-        if fields is None and (self.known is not None or self._is_touched()):
+        """Count the present columns as read. Pending usage stays pending."""
+        if fields is None:
             row = self.to_row()
-            kept = {name: value for name, value in row.items() if name not in DERIVED}
-            self._store("known", self._coerce("known", kept))
-        self._changed_fields -= {*(self.fields if fields is None else fields)}
-
-    def _is_touched(self) -> bool:
-        return self.obj_attr_is_set("inventories") or bool(
-            self._changed_fields.intersection((*CARRIED, DISK_REPORT))
-        )
+            present = {name: value for name, value in row.items() if name not in DERIVED}
+            self._store("known", self._coerce("known", present))
 
     def write_to(self, target: Any) -> None:
-        """Set what changed, and nothing else, on a row (a mapping) or on Nova's object.
+        """Set the changed columns of a row (a mapping) or of Nova's object, and no others.
 
-        Nova's own change tracking sees exactly these fields. Ratios are written as floats, which
-        is what these columns are; of at most six places, they read back exactly.
+        So Nova's own change tracking reports exactly these fields. Ratios are written as floats,
+        the type of these columns; with at most six places, they read back exactly.
 
         :raises InvalidInput: if the target is neither; for a changed column that Nova's object
             cannot be given (``supported_instances``, ``extra_resources``); nothing was set
         """
-        rows.write(target, self.changes())
+        nova_columns.write(target, self.changes())
 
     # --- the ledger ---
+
+    @classmethod
+    def load(cls, ledger: Ledger, name: str, consumer: str | None = None) -> Self:
+        """Return the node of a host of a ledger, bound to it (see :meth:`bind`).
+
+        ``host`` and ``hypervisor_hostname`` are the provider's name, ``uuid`` its uuid. Used
+        figures include the reserved amounts. A resource that the host lacks has total 0; the
+        inventories of its children are not included. Cost: one read of the host's tree.
+
+        :param name: name or uuid of the host; the node stays with its uuid if it is renamed
+        :raises InvalidInput: if the ledger is none, or the name cannot be one
+        :raises NotFound: if the host does not exist
+        """
+        view = HostView(ledger, name, consumer)
+        ratios = {
+            column.ratio: float(count.allocation_ratio)
+            for column in COUNTS.values()
+            if (count := view.count(column.resource)) is not None
+        }
+        node = cls()
+        columns = {"host": view.host, "hypervisor_hostname": view.host, "uuid": view.uuid}
+        node._start({**columns, **ratios}, None, {})
+        node._attach(view)
+        node.obj_reset_changes()
+        return node
 
     def bind(
         self, ledger: Ledger, consumer: str | None = None, provider: str | None = None
     ) -> Self:
-        """Make this node a view of a host of a ledger; return it.
+        """Make this node a view of a host of a ledger, and return it.
 
-        From now on the ledger says what is used: used figures become the ledger's, with what is
-        pending on top. What a *record* says is used and no consumer of the ledger explains is used
-        too: the first save of the host writes it, as what its *unattributed* consumer holds, also
-        beyond the capacity (:mod:`resource_objects.host.adoption`). That happens once; what a
-        record says more afterwards is :attr:`drift`. Who really
-        uses it gets it by ``ledger.attribute``. Totals, and reserved and ratios that were given or
-        stated, stay this node's and are written by :meth:`save` where they differ; others become
-        the ledger's. A host that the ledger does not know is made by the first save, with its
-        cells, and with its devices if they are known. One that it
-        knows is known by its uuid from now on: whoever has its name later is another machine. Cost:
-        one read of the tree.
+        Used figures are the ledger's from now on, plus pending usage. Usage that the *record*
+        reports and no consumer explains is included: the first save of the host allocates it to the
+        host's *unattributed* consumer, even beyond the capacity
+        (:mod:`resource_objects.host.adoption`). That happens once; a later difference is
+        :attr:`drift`. ``ledger.attribute`` moves the usage to its actual consumers.
 
-        :param consumer: who holds what this view consumes; by default the host's *unattributed*
+        Totals, and reserved amounts and ratios that were passed or recorded, stay those of this
+        node: :meth:`save` writes them if they differ. Others become the ledger's. The first save
+        creates a host that the ledger does not have, with its cells and its known devices. The node
+        identifies a host by its uuid: another machine may get its name later. Cost: one read of the
+        tree.
+
+        :param consumer: the consumer of usage of this node; by default the host's *unattributed*
             consumer (:func:`unattributed`)
         :param provider: name of the host in the ledger, by default ``hypervisor_hostname``, else
             ``host``
-        :raises InvalidInput: if the ledger is none; if there is no name, or one that no provider or
-            consumer can have
+        :raises InvalidInput: if the ledger is none; if there is no name, or it cannot be one of a
+            provider or consumer
         :raises AlreadyExists: if the provider of that name has another uuid than this node
-        :raises CapacityException: if more is pending to be given back than is used there
+        :raises CapacityException: if more is pending to be released than is used
         """
-        ratios, columns_now = self.ratios, self._columns()
-        figures = stated.figures(columns_now, self._known_reserved(), ratios)
-        settings = Settings(None, ratios)
+        row, ratios, reserved = self._columns(), self.ratios, self._known_reserved()
+        figures: dict[str, dict[str, Any]] = {name: {} for name in COUNTS}
+        for name, column in COUNTS.items():
+            if column.total in row:
+                figures[name]["total"] = row[column.total]
+            if reserved is not None:
+                figures[name]["reserved"] = units(reserved, name)
+            if name in ratios or recorded_ratio(column.ratio, row.get(column.ratio)):
+                figures[name]["allocation_ratio"] = column.ratio_of(row, Settings(None, ratios))
+        uuid, settings = self.__dict__.get("_obj_uuid"), Settings(None, ratios)
         view = HostView(
             ledger,
             self._host_name() if provider is None else provider,
             consumer,
             record=self._recorded_usage(),
-            uuid=self._provider_uuid(),
+            uuid=None if uuid is None else names.uuid_text(uuid),
             inventories=self.inventories,
             figures=figures,
-            ratios={n: column.ratio_of(columns_now, settings) for n, column in COUNTS.items()},
+            ratios={name: column.ratio_of(row, settings) for name, column in COUNTS.items()},
             pending=self._pending,
+            continues=self._view,
         )
-        if self._view is not None:
-            view.continue_from(self._view)
-        adopted = {
+        stored_ratios = {
             name: count.allocation_ratio
             for name in COUNTS
             if "allocation_ratio" not in figures[name] and (count := view.count(name)) is not None
         }
-        self._store("given_ratios", self._coerce("given_ratios", {**ratios, **adopted}))
+        self._store("given_ratios", self._coerce("given_ratios", {**ratios, **stored_ratios}))
         self._attach(view)
-        if getattr(self, f"_obj_{DISK_REPORT}", None) is not None:
-            self._report(self._limit_by_report())
+        if self.__dict__.get(f"_obj_{DISK_REPORT}") is not None:
+            self._set_disk_limit(self._reported_limit())
         return self
 
     def _recorded_usage(self) -> RecordedUsage | None:
         """Return the usage that this record reports, None if a ledger reported it."""
         if self.of_ledger:
             return self._view.record if self._view is not None else None
-        saved = (
-            self.saved.obj_clone()
-            if self.obj_attr_is_set("saved")
-            else read_inventories(self.row, self._settings)
-        )
+        saved = self.saved.obj_clone()
         without_total = {
             name: used
-            for name in COUNTS
+            for name, column in COUNTS.items()
             if count_of(saved, name) is None
-            and (used := stated.recorded(self.row, self._settings, name))
+            and (used := column.recorded_usage(self.row, self._settings))
         }
         return RecordedUsage(saved, without_total, self.given_reserved is not None)
 
     def _attach(self, view: HostView) -> None:
-        """Show the inventories of a view of a ledger."""
+        """Have the inventories of a view of a ledger."""
         self._view, self._context = view, view.ledger
         self._store("of_ledger", True)
-        object.__setattr__(self, "_obj_inventories", view.inventories)
-        object.__setattr__(self, "_obj_saved", view.stored)
-        self._follow_report()
+        self._store("inventories", view.inventories)
+        self._store("saved", view.stored)
+        self._limit_disk()
 
     def _host_name(self) -> str:
         for name in ("hypervisor_hostname", "host"):
-            found: str | None = getattr(self, f"_obj_{name}", None)
-            if found is not None:
-                return found
+            value: str | None = self.__dict__.get(f"_obj_{name}")
+            if value is not None:
+                return value
         raise exceptions.InvalidInput(
             "name", "provider name", None, "hypervisor_hostname or host to be set"
         )
 
-    def _provider_uuid(self) -> str | None:
-        uuid = getattr(self, "_obj_uuid", None)
-        return None if uuid is None else names.uuid_text(uuid)
-
     @property
     def view(self) -> HostView:
-        """The host of a ledger that the node is bound to.
+        """The host of the ledger that this node is bound to.
 
         :raises Conflict: if there is no ledger
         """
         if self._view is None:
-            host = getattr(self, "_obj_hypervisor_hostname", None) or getattr(
-                self, "_obj_host", None
-            )
-            raise exceptions.Conflict("binding", host or "compute node")
+            raise exceptions.Conflict("binding", self._label())
         return self._view
 
     @property
     def drift(self) -> Drift:
-        """What the record said and the ledger does not know.
+        """The recorded usage that the ledger of an adopted host lacked when the node was bound.
 
-        What it says is used beyond that, of a host adopted before; and what it counts as free and
-        the ledger's host does not have. It is as it was when the node was bound, and nothing of it
-        is written: the ledger knows who holds what. Nothing of a node that was loaded.
+        None of it is written: the ledger knows the consumers. Empty for a node that was loaded.
 
         :raises Conflict: if there is no ledger
         """
@@ -794,64 +781,59 @@ class ComputeNode(base.ResourceObject):
 
     @property
     def consumer(self) -> str:
-        """Who holds what this view saves.
+        """The consumer of the usage that this node saves.
 
         :raises Conflict: if there is no ledger
         """
         return self.view.consumer
 
     def check(self) -> None:
-        """Raise if an inventory says what cannot be written back: another figure than its source.
+        """Raise if an inventory was edited in a way that cannot be written back.
 
-        :raises InvalidInventory: for a resource that no column says, other dedicated CPUs than the
-            cells have, or cells and devices of a ledger that were edited by hand
+        :raises InvalidInventory: for a resource without a column, other dedicated CPUs than the
+            cells have, or edited cells or devices of a ledger
         """
-        stated.check_kinds(self.inventories, self.saved)
+        check_expressible(self.inventories, self.saved)
         if self.of_ledger:
             check_placed(self.inventories, self.saved)
 
     def check_save(self) -> None:
-        """Raise what :meth:`save` would refuse now, also what one-by-one taking could not see.
+        """Raise the error that :meth:`save` would raise now; nothing is written.
 
-        That is what belongs together: devices of a consumer with a name are near its cells, and
-        unit rules bind all that it holds. Cost: one read of the tree; nothing is written.
+        It also reports violations that allocating one resource after the other cannot see: devices
+        of a named consumer that are not near its cells, and unit rules on all its allocations.
+        Cost: two reads of the tree and one of the consumers.
 
         :raises Conflict: if there is no ledger
-        :raises CapacityException: with who holds what
-        :raises NotFound: if the host is gone
+        :raises CapacityException: with the consumers
+        :raises NotFound: if the host was removed
         """
         self.view.check_save()
 
     def save(self, *, operation: str | None = None) -> SaveResult:  # type: ignore[override]
-        """Write what is pending to the ledger: usage as one guarded claim, the definition merged.
+        """Write the pending usage and the changed figures to the ledger, in one transaction.
 
-        Usage goes as deltas of this view's consumer (``ledger.adjust``), never as an absolute
-        figure and never touching what another consumer holds. Totals, reserved and ratios that
-        changed here are written to the host, and nothing else of it: children, traits, other
-        classes and figures that others changed stay. Devices that were claimed here are in use
-        afterwards (``allocated``). Carried columns go to :meth:`write_to`; the
-        ledger has no place for them. With nothing pending, nothing is read or written. Afterwards
-        the view is what the ledger says.
+        Usage is written as a change of the allocations of this node's consumer, never as an
+        absolute figure, and no other consumer's is touched. Changed totals, reserved amounts and
+        ratios are written to the host; its children, traits, other classes and the figures that
+        others changed stay. Devices that were claimed here are in use afterwards (``allocated``).
+        Carried columns are written by :meth:`write_to` only. Without a change nothing is read or
+        written. Afterwards the node has the figures of the ledger.
 
-        Refused: nothing changed, in the ledger or here; what was pending still is. (Usage and
-        definition are one write.) After a lost
-        connection call again: what was sent is not done twice. The ledger's unit rules bind all
-        that a consumer with a name holds; the *unattributed* one stands for many, and each of its
-        changes is judged by itself, when it is consumed.
+        After a refusal nothing changed, in the ledger or here. After a lost connection call it
+        again: no write is repeated. Unit rules apply to all allocations of a named consumer; the
+        *unattributed* one stands for many, whose amounts are checked when they are consumed.
 
-        :param operation: id of the write of usage, for a caller that may have to repeat it in
-            another process; use it for one change only
+        :param operation: the id of the write of usage, for a caller that may have to repeat it in
+            another process; for one change only
         :raises Conflict: if there is no ledger
-        :raises CapacityException: if it does not fit, with who holds what, or gives back more than
-            the consumer holds; for a consumer with a name, also if its devices are not near its
-            cells
-        :raises Stale: if a figure was changed here and by somebody else
-        :raises NotFound: if the host is gone, even if another has its name now
-        :raises AlreadyExists: if the host was not there, and its name is another machine's now
+        :raises CapacityException: if it does not fit, with the consumers; if more is released than
+            is allocated to the consumer; if devices of a named consumer are not near its cells
+        :raises Stale: if a figure was changed here and by another process
+        :raises NotFound: if the host was removed, even if another has its name now
+        :raises AlreadyExists: if a new host has the name of another machine
         :raises InvalidInventory: as :meth:`check`
-        :raises InvalidInput: if the record is not adopted yet, the host has devices, and the column
-            that counts them cannot be read
-        :raises DatabaseError: if it is not known whether it was done
+        :raises DatabaseError: if the outcome is not known
         """
         view = self.view
         try:
@@ -859,86 +841,86 @@ class ComputeNode(base.ResourceObject):
         finally:
             self._attach(view)
         if result:
-            self._store("given_reserved", self.reserved)  # as the ledger has it
+            self._store("given_reserved", self.reserved)  # that of the ledger
         return result
 
     def reload(self) -> None:
-        """Read the host again; what was pending, and not saved, is dropped.
+        """Read the host again; pending usage and changed figures are dropped.
 
         :raises Conflict: if there is no ledger
-        :raises NotFound: if the host is gone
+        :raises NotFound: if the host was removed
         """
-        view = self.view
-        view.reload()
-        self._attach(view)
-        self._store("given_reserved", self.reserved)  # as the ledger has it
+        self.view.reload()
+        self._attach(self.view)
+        self._store("given_reserved", self.reserved)  # that of the ledger
 
     # --- copies ---
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Self:
-        """Copy the record; the copy is a view of the same ledger."""
+        """Return a copy, which is a view of the same host."""
         twin = super().__deepcopy__(memo)
-        twin._changed_fields = self._changed_fields
-        if twin.obj_attr_is_set("inventories"):
-            twin._follow_report()
+        if twin._has_inventories:
+            twin._limit_disk()
         if self._view is not None:
             twin._view = self._view.copy(twin.inventories, twin.saved)
         return twin
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickle the record, without the ledger, which belongs to a process."""
+        """Return the attributes without the ledger, which belongs to a process."""
         return {**super().__getstate__(), "_view": None}
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return self._key() == other._key() or self._compared() == other._compared()
+        return self._key() == other._key() or self._comparable() == other._comparable()
 
     __hash__ = None  # type: ignore[assignment]  # it changes
 
-    def _compared(self) -> tuple[Any, ...]:
-        """Return what equality is about; texts are equal where what they stand for is."""
-        carried = {n: getattr(self, f"_obj_{n}", None) for n in (*CARRIED, DISK_REPORT)}
-        counted = {n: v for n, v in self._columns().items() if n not in _texts()}
-        same = (carried, counted, dict(self.other_columns), self.reserved, self.disk_limit_gb)
+    def _comparable(self) -> tuple[Any, ...]:
+        """Return the compared values; texts are equal if their inventories are."""
+        texts = [n for c in columns() if c.resource not in COUNTS for n in c.names]
+        counted = {n: v for n, v in self._columns().items() if n not in texts}
+        row = (self._carried(), counted, dict(self.other_columns))
+        values = (*row, self.reserved, self.disk_limit_gb)
         try:
-            return (*same, self.inventories, self._pending)
+            return (*values, self.inventories, self._pending)
         except exceptions.InvalidInput as error:
             if not error.is_about("row"):
                 raise
-            return (*same, {n: self.row.get(n) for n in _texts()})
+            return (*values, {name: self.row.get(name) for name in texts})
+
+    def _label(self) -> str:
+        values = (self.__dict__.get(f"_obj_{name}") for name in ("hypervisor_hostname", "host"))
+        return next(filter(None, values), "compute node")
 
     def __str__(self) -> str:
-        name = getattr(self, "_obj_hypervisor_hostname", None) or getattr(self, "_obj_host", None)
         try:
-            return f"{name or 'compute node'}: {self.inventories}"
+            return f"{self._label()}: {self.inventories}"
         except exceptions.InvalidInput as error:
             if not error.is_about("row"):
                 raise
-            return f"{name or 'compute node'}: {error}"
+            return f"{self._label()}: {error}"
 
 
-def _written_columns() -> tuple[str, ...]:
-    """Return the columns that say what the inventories are."""
-    return tuple(name for column in columns() for name in column.names)
+def _inventory_columns() -> tuple[str, ...]:
+    """Return the columns of the inventories."""
+    return _declared(columns())
 
 
-def _texts() -> tuple[str, ...]:
-    return tuple(n for column in columns() if column.resource not in COUNTS for n in column.names)
+@functools.lru_cache(maxsize=4)
+def _declared(every: tuple[Column, ...]) -> tuple[str, ...]:
+    """Return the names of columns, after those of plug-ins became attributes of nodes."""
+    names = tuple(name for column in every for name in column.names)
+    for name in names:
+        if not hasattr(ComputeNode, name):
+            setattr(ComputeNode, name, _computed_column(name))
+    return names
 
 
 def _is_same(name: str, value: Any, row: Mapping[str, Any]) -> bool:
-    """Return whether a column is as in a row (True is not 1)."""
+    """Return whether a row has this value of a column (True is not 1)."""
     if name not in row:
         return False
-    was = row[name]
-    return was is value or (bool(was == value) and isinstance(was, bool) == isinstance(value, bool))
-
-
-def _close(name: str, inventory: Inventory) -> None:
-    """Let an inventory that a node has no more provide nothing, whoever has it in hand."""
-    column = column_of(name)
-    if isinstance(inventory, IntegerInventory):
-        inventory.usage_limit = 0
-    elif column is not None:
-        column.close(inventory)
+    before = row[name]
+    is_equal = bool(before == value) and isinstance(before, bool) == isinstance(value, bool)
+    return before is value or is_equal

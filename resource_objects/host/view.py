@@ -35,14 +35,15 @@ from resource_objects.host.adoption import (
 )
 from resource_objects.host.columns import (
     COUNTS,
+    FIGURES,
     NOTHING,
+    check_expressible,
     column_of,
     columns,
     count_of,
     members,
 )
 from resource_objects.host.columns import units as units_of
-from resource_objects.host.stated import check_kinds
 from resource_objects.providers import Claim, DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.composite import LocatedView
@@ -75,9 +76,6 @@ from resource_objects.store.write import carry_out
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
-
-#: The figures of a definition that a compute node has columns for.
-FIGURES = ("total", "reserved", "allocation_ratio")
 
 #: Codes of the errors by which a write reports that another process wrote first.
 _CONCURRENT = (
@@ -227,6 +225,7 @@ class HostView:
         figures: Mapping[str, Mapping[str, Any]] = FrozenDict(),
         ratios: Mapping[str, Any] = FrozenDict(),
         pending: Pending | None = None,
+        continues: HostView | None = None,
     ) -> None:
         """Read a host. Cost: one read of its tree.
 
@@ -239,6 +238,7 @@ class HostView:
             without the amounts that cells set aside
         :param ratios: allocation ratios of counts that the stored host lacks
         :param pending: usage that is not saved
+        :param continues: an earlier view, whose write may have an unknown outcome
         :raises InvalidInput: if the ledger is none, or a name cannot be one
         :raises NotFound: if the host does not exist, unless ``inventories`` are passed
         :raises AlreadyExists: if the host has another uuid
@@ -260,6 +260,14 @@ class HostView:
             self.drift, self.record = Drift(unattributed_usage(state, record)), None
         self.inventories = Inventories() if inventories is None else inventories
         self._show(state, pending or Pending(), figures, ratios)
+        if continues is not None and self._is_of(continues):
+            self._in_flight = continues._in_flight
+
+    def _is_of(self, other: HostView) -> bool:
+        """Return whether another view writes to the same host as the same consumer."""
+        key, others_key = self._uuid or self.host, other._uuid or other.host
+        same_consumer = (self.ledger, self.consumer) == (other.ledger, other.consumer)
+        return same_consumer and key == others_key
 
     @property
     def consumer(self) -> str:
@@ -289,15 +297,6 @@ class HostView:
     def count(self, name: str) -> IntegerInventory | None:
         """Return the stored inventory of a count, None if the host had none."""
         return None if self._state is None else self._state.count(name)
-
-    def continue_from(self, other: HostView) -> None:
-        """Take over a write of another view whose outcome is not known, if it is of this host."""
-        if (self.ledger, self.consumer, self._uuid or self.host) == (
-            other.ledger,
-            other.consumer,
-            other._uuid or other.host,
-        ):
-            self._in_flight = other._in_flight
 
     def copy(self, inventories: Inventories, stored: Inventories) -> HostView:
         """Return a view of the same host with other inventories."""
@@ -345,19 +344,7 @@ class HostView:
         self._state, self.stored = state, Inventories(stored)
         if state is not None:
             self.host, self._uuid = state.name, state.uuid
-        before = members(self.inventories)
-        self.inventories.replace_contents(Inventories(now))
-        for name, inventory in before.items():
-            column = column_of(name)
-            if name in now:
-                continue
-            if isinstance(inventory, IntegerInventory):
-                inventory.usage_limit = 0  # it provides nothing to a caller that has it in hand
-            elif column is not None:
-                column.close(inventory)
-        for inventory in members(self.inventories).values():
-            if not isinstance(inventory, IntegerInventory) and inventory.taken is None:
-                inventory.taken = ()
+        show(self.inventories, now)
 
     def _of_new_host(self) -> dict[str, Inventory]:
         """Return the inventories of a host that the first save creates."""
@@ -368,7 +355,7 @@ class HostView:
             column = column_of(name)
             new = None if column is None else column.new(inventory, used=record is not None)
             if column is not None and new is not None:
-                made.update(column.stated(new, {}))
+                made.update(column.accept(new, {}))
         return made
 
     def reload(self) -> None:
@@ -733,7 +720,7 @@ class HostView:
         :raises InvalidInventory: for a resource without a column, other dedicated CPUs than the
             cells have, or edited cells or devices
         """
-        check_kinds(self.inventories, self.stored)
+        check_expressible(self.inventories, self.stored)
         check_placed(self.inventories, self.stored)
 
 
@@ -755,6 +742,23 @@ def check_placed(inventories: Inventories, stored: Inventories) -> None:
             raise exceptions.InvalidInventory(
                 name, inventory, "what the ledger has: a sync of the host changes them"
             )
+
+
+def show(inventories: Inventories, now: Inventories | Mapping[str, Inventory]) -> None:
+    """Change inventories to others; those that a caller has in hand stay the same objects."""
+    before = members(inventories)
+    if now is not inventories:
+        inventories.replace_contents(now if isinstance(now, Inventories) else Inventories(now))
+    for name, inventory in members(inventories).items():
+        before.pop(name, None)
+        if not isinstance(inventory, IntegerInventory) and inventory.taken is None:
+            inventory.taken = ()  # it lists from now on what is allocated
+    for name, inventory in before.items():
+        column = column_of(name)
+        if column is not None:
+            column.close(inventory)
+        elif isinstance(inventory, IntegerInventory):
+            inventory.usage_limit = 0
 
 
 @dataclasses.dataclass(slots=True)
@@ -806,7 +810,7 @@ def _set_figures(
             continue
         values = dict(specified)
         if "reserved" in values:
-            aside = sum(column.aside(name, inventories) for column in columns())
+            aside = sum(column.reserved_elsewhere(name, inventories) for column in columns())
             values["reserved"] += min(aside, max(0, total - values["reserved"]))
         if count is not None:
             count.update(**values)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import resource_objects as ro
 from resource_objects import exceptions
-from resource_objects.host import located_columns
+from resource_objects.host import nova_columns
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.interop.nova import dump_host_numa_topology, load_host_numa_topology
 from resource_objects.resources.context import Context
@@ -95,7 +95,7 @@ def test_a_row_s_topology_is_an_inventory() -> None:
 
 
 def test_reading_a_row_does_not_read_its_topology(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(located_columns, "load_host_numa_topology", None)
+    monkeypatch.setattr(nova_columns, "load_host_numa_topology", None)
     compute_node = node(numa_topology="what nobody can read")
     assert compute_node.to_row()["numa_topology"] == "what nobody can read"
     assert compute_node.changes() == {} and compute_node == copy.deepcopy(compute_node)
@@ -151,7 +151,7 @@ def test_what_is_read_once_is_not_read_again(monkeypatch: pytest.MonkeyPatch) ->
         read.append(text)
         return load_host_numa_topology(text)
 
-    monkeypatch.setattr(located_columns, "load_host_numa_topology", load)
+    monkeypatch.setattr(nova_columns, "load_host_numa_topology", load)
     text = dump_host_numa_topology(cells(physnets=["only here"]))
     one, other = node(numa_topology=text), node(numa_topology=text)
     loop(one, {NUMA: numa(shared=2, memory_mb=64)})
@@ -177,7 +177,7 @@ def test_a_node_made_by_hand_takes_text_or_an_inventory() -> None:
     assert by_cells.changes()["numa_topology"] == TEXT
     with pytest.raises(exceptions.FieldNotSet, match="numa_topology is not set"):
         ComputeNode().numa_topology  # noqa: B018
-    with pytest.raises(exceptions.InvalidInventory, match="taken by number only"):
+    with pytest.raises(exceptions.InvalidInventory, match="allocated by number only"):
         ComputeNode(numa_topology=NUMATopologyInventory([cell(0)], usage=[CellUsage(0, loose=1)]))
     with raises_code("InvalidField", match="numa_topology"):
         ComputeNode(numa_topology=json.loads(TEXT))

@@ -188,7 +188,7 @@ class SeatsColumn(Column):
         coerced("seats", carried_field(), row)
 
     def read(
-        self, row: Mapping[str, Any], settings: Settings, found: Mapping[str, Inventory]
+        self, row: Mapping[str, Any], settings: Settings, others: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         if row.get("seats") is None:
             return {}
@@ -202,8 +202,8 @@ class SeatsColumn(Column):
             {"seats": f"{seats.used}/{seats.total}"} if self.resource in state.inventories else {}
         )
 
-    def stated(
-        self, inventory: Inventory, found: Mapping[str, Inventory]
+    def accept(
+        self, inventory: Inventory, others: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         return {self.resource: inventory}
 
