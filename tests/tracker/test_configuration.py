@@ -352,7 +352,7 @@ def test_the_files_of_a_folder_are_read_in_the_order_of_their_names(tmp_path: pa
     written(tmp_path, b_yaml=OF_NOVA, a_yaml=other, c="no file of this", readme_yml="neither")
     (tmp_path / ".hidden.yaml").write_text("neither")
     found = ProviderConfiguration.load(tmp_path)
-    assert [(one.value, one.where) for one in found.entries] == [
+    assert [(one.value, one.location) for one in found.entries] == [
         ("crate", "a.yaml, line 3"),
         ("EXAMPLE_RESOURCE_PROVIDER", "b.yaml, line 6"),
     ]

@@ -111,8 +111,8 @@ class HostClaim(Revertible):
         """
         if self.state is ClaimState.PLANNED:
             options["limits"] = _tightest(self.host, self._limits, options.get("limits"))
-            held = self._claims.claim(self.consumer, self.host, self._request, options)
-            self.claim, self.amounts, self.state = held.claim, held.amounts, held.state
+            result = self._claims.claim(self.consumer, self.host, self._request, options)
+            self.claim, self.amounts, self.state = result.claim, result.amounts, result.state
 
     def confirm(self) -> None:
         """Confirm that the consumer runs: the claim no longer expires. A repetition is allowed.
@@ -176,7 +176,10 @@ class HostClaims:
             with self._ledger_with(host) as ledger:
                 candidate = search_host(name, request, ledger.snapshot(at=host), options)[0]
                 if ledger is not self._ledger:  # the adoption creates providers of other uuids
-                    allocations = (one.replace(provider_uuid=None) for one in candidate.allocations)
+                    allocations = (
+                        allocation.replace(provider_uuid=None)
+                        for allocation in candidate.allocations
+                    )
                     candidate = candidate.replace(allocations=tuple(allocations), generations=())
             request = dataclasses.replace(request, candidate=candidate)
         return HostClaim(
@@ -214,7 +217,7 @@ class HostClaims:
     ) -> Claim:
         allocate = functools.partial(self._ledger.claim, name, **options)
         try:
-            made = self._placer.place(name, host, request, allocate, options)
+            new = self._placer.place(name, host, request, allocate, options)
         except (exceptions.CapacityException, exceptions.AlreadyExists) as refusal:
             if not refusal.matches(exceptions.CapacityException, "ConsumerExists"):
                 raise
@@ -228,9 +231,9 @@ class HostClaims:
                 raise refusal from refusal.__cause__
             return self._admit(host, claim, options)
         try:
-            return self._admit_new(host, made, options)
+            return self._admit_new(host, new, options)
         except BaseException:
-            self.moves.release_claim(made)  # only allocations of this call are released
+            self.moves.release_claim(new)  # only allocations of this call are released
             raise
 
     def _existing(
@@ -255,25 +258,25 @@ class HostClaims:
             f"{claim.request or claim.amounts} of {current}, not {request} of {host}",
         )
 
-    def _admit_new(self, host: str, made: Claim, options: Mapping[str, Any]) -> Claim:
+    def _admit_new(self, host: str, new: Claim, options: Mapping[str, Any]) -> Claim:
         """Return a new claim as the driver admits it.
 
         If another process released or moved it meanwhile, it is returned as it was made, and not
         made again.
         """
         try:
-            return self._admit(host, made, options)
+            return self._admit(host, new, options)
         except (exceptions.NotFound, exceptions.Stale) as error:
             if not error.matches(*_CHANGED):
                 raise
 
             def admit(claim: Claim | None) -> Claim:
                 if claim is None:
-                    return made
-                return self._admit(host, claim, options).replace(state=made.state)
+                    return new
+                return self._admit(host, claim, options).replace(state=new.state)
 
             return self._ledger.retries.write(
-                lambda: self.moves.current_claim(made), admit, *_CHANGED
+                lambda: self.moves.current_claim(new), admit, *_CHANGED
             )
 
     def _admit(self, host: str, claim: Claim, options: Mapping[str, Any]) -> Claim:
@@ -296,8 +299,9 @@ class HostClaims:
                 ", ".join(f"{amounts} of {provider}" for provider, amounts in mapping.items())
                 for mapping in (chosen, assigned)
             )
-            what = f"admit of {claim.consumer}"
-            raise exceptions.InvalidInput("amount", what, value, f"other units of {current}")
+            raise exceptions.InvalidInput(
+                "amount", f"admit of {claim.consumer}", value, f"other units of {current}"
+            )
         allocations = [
             Allocation(provider=provider, resource_class=name, amount=amount)
             for provider, amounts in chosen.items()

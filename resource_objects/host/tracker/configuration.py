@@ -91,7 +91,7 @@ _FIGURES = ("total", "reserved", "min_unit", "max_unit", "step_size", "allocatio
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProviderEntry:
-    """The inventories and traits added to one provider, with file and line in ``where``.
+    """The inventories and traits added to one provider, with file and line in ``location``.
 
     >>> print(ProviderEntry("uuid", COMPUTE_NODE, "CUSTOM_LICENSE=20", traits=("CUSTOM_RACK_7",)))
     uuid $COMPUTE_NODE: CUSTOM_LICENSE=20, CUSTOM_RACK_7
@@ -101,7 +101,7 @@ class ProviderEntry:
     value: str
     inventories: str = ""  #: as ``Inventories`` parses them
     traits: tuple[str, ...] = ()
-    where: str = dataclasses.field(default="", compare=False)
+    location: str = dataclasses.field(default="", compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.inventories or self.traits)
@@ -114,9 +114,9 @@ class ProviderEntry:
         """Return True if the entry names a provider."""
         return self.value == (provider.uuid if self.key == "uuid" else provider.name)
 
-    def refusal(self, what: str, value: object, expected: str) -> InvalidInput:
+    def refusal(self, field: str, value: object, expected: str) -> InvalidInput:
         """Return the error about the entry, with its file and line."""
-        return InvalidInput(_KIND, f"{self.where}, {what}", value, expected)
+        return InvalidInput(_KIND, f"{self.location}, {field}", value, expected)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -157,8 +157,10 @@ class ProviderConfiguration:
                 if path.suffix == ".yaml" and not path.name.startswith(".")
             ]
         except OSError as error:
-            what = f"{_KIND} {error.filename or folder}"
-            raise InvalidInput(_KIND, what, error.strerror, "a readable folder or file") from error
+            subject = f"{_KIND} {error.filename or folder}"
+            raise InvalidInput(
+                _KIND, subject, error.strerror, "a readable folder or file"
+            ) from error
         return cls._of(entry for text, file in texts for entry in _Reader(file).entries(text))
 
     @classmethod
@@ -176,11 +178,11 @@ class ProviderConfiguration:
         ignored = []
         for entry in entries:
             if not entry:
-                ignored.append(f"{entry.where}: {entry.key} {entry.value} adds nothing")
+                ignored.append(f"{entry.location}: {entry.key} {entry.value} adds nothing")
                 continue
             first = by_key.setdefault((entry.key, entry.value), entry)
             if first is not entry:
-                expected = f"each provider once: {first.where} has it"
+                expected = f"each provider once: {first.location} has it"
                 raise entry.refusal(entry.key, entry.value, expected)
         return cls(tuple(by_key.values()), tuple(ignored))
 
@@ -191,8 +193,8 @@ class ProviderConfiguration:
         ``str(configuration)``, which :meth:`parse` reads.
         """
         replaced = (previous.entries, *previous._replaced)
-        kept = [entries for entries in replaced if entries and entries != self.entries]
-        return dataclasses.replace(self, _replaced=tuple(dict.fromkeys(kept)))
+        retained = [entries for entries in replaced if entries and entries != self.entries]
+        return dataclasses.replace(self, _replaced=tuple(dict.fromkeys(retained)))
 
     def without_replaced(self) -> Self:
         """Return this configuration once no tree has anything of a previous one."""
@@ -229,8 +231,8 @@ class ProviderConfiguration:
             added = {name for entry in entries for name in _inventories(entry)}
             counts = dict(provider.inventories.by_name())
             if not added.isdisjoint(counts):
-                left = {name: count for name, count in counts.items() if name not in added}
-                provider.update(inventories=Inventories(left))
+                remaining = {name: count for name, count in counts.items() if name not in added}
+                provider.update(inventories=Inventories(remaining))
 
     def add_to(self, tree: Provider) -> tuple[InvalidInput, ...]:
         """Add the inventories and traits to a tree; return the errors of those not added.
@@ -242,15 +244,15 @@ class ProviderConfiguration:
             entries = _entries_about(self.entries, provider, tree)
             if not entries:
                 continue
-            first, *others = entries
-            for entry in others:
-                expected = f"one entry about {provider.name}: {first.where} is about it too"
+            first = entries[0]
+            for entry in entries[1:]:
+                expected = f"one entry about {provider.name}: {first.location} is about it too"
                 errors.append(entry.refusal(entry.key, entry.value, expected))
             counts, added = dict(provider.inventories.by_name()), _inventories(first)
             for name in sorted(counts.keys() & added.keys()):
-                what = f"inventory of {provider.name}"
+                field = f"inventory of {provider.name}"
                 expected = "a class that the host's driver does not report"
-                errors.append(first.refusal(what, name, expected))
+                errors.append(first.refusal(field, name, expected))
             new = {name: count for name, count in added.items() if name not in counts}
             if new:
                 provider.update(inventories=Inventories({**counts, **new}))
@@ -290,7 +292,7 @@ class AppliedConfiguration:
     def record(self, host: str, tree: Provider) -> None:
         """Record that the stored tree of a host has what the configuration adds."""
         providers = list(tree.walk()) if self.current else []
-        entries = (one for one in self.current.entries if any(map(one.names, providers)))
+        entries = (entry for entry in self.current.entries if any(map(entry.names, providers)))
         self._entries[host] = frozenset(entries)
 
     def unused(self, hosts: Collection[str]) -> list[InvalidInput]:
@@ -346,7 +348,7 @@ def apply_settings(
     if not (settings.ratios or settings.initial_ratios or reserved):
         return ()
     providers = () if stored is None else stored.walk()
-    before = {one.name: dict(one.inventories.by_name()) for one in providers}
+    before = {old.name: dict(old.inventories.by_name()) for old in providers}
     errors: list[InvalidInput] = []
     inventories: dict[str, Any] = dict(tree.inventories.by_name())
     for name in sorted({*settings.ratios, *settings.initial_ratios, *reserved} & {*inventories}):
@@ -366,7 +368,7 @@ def apply_settings(
         except InvalidInput as error:
             errors.append(error)
             inventories[name] = old
-    present = {name: one for name, one in inventories.items() if one is not None}
+    present = {name: count for name, count in inventories.items() if count is not None}
     tree.update(inventories=Inventories(present))
     for child in tree.children:
         topology = child.inventories.get(NUMA_TOPOLOGY)
@@ -378,8 +380,8 @@ def apply_settings(
                 for name, field in (("VCPU", "cpu_ratio"), ("MEMORY_MB", "memory_ratio"))
             }
             if changed.update(**ratios):
-                others = dict(child.inventories.by_name())
-                child.update(inventories=Inventories({**others, NUMA_TOPOLOGY.name: changed}))
+                inventories = dict(child.inventories.by_name())
+                child.update(inventories=Inventories({**inventories, NUMA_TOPOLOGY.name: changed}))
     return tuple(errors)
 
 
@@ -436,7 +438,7 @@ class _Reader:
             ()
             if traits is None
             else self._nodes.words(traits, "traits", "CUSTOM_RACK_7", _custom_trait, is_once=False),
-            where=f"{self._file}, line {identification.start_mark.line + 1}",
+            location=f"{self._file}, line {identification.start_mark.line + 1}",
         )
 
     def _identification(self, node: Node) -> tuple[str, str]:
@@ -493,7 +495,7 @@ def _custom_inventory(name: str, text: str, _: Node) -> str:
         )
     max_unit = _MAX_UNIT.search(text)
     inventories = Inventories(text if max_unit is None else text.replace(max_unit[0], ""))
-    if not all(isinstance(one, IntegerInventory) for _, one in inventories.by_name()):
+    if not all(isinstance(count, IntegerInventory) for _, count in inventories.by_name()):
         raise InvalidInput("resource class", "resource class", name, "one that is counted")
     # Placement accepts any max_unit (its default is 2^31-1); here it is at most the total. One that
     # no amount can reach limits nothing, and is left out

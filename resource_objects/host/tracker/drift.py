@@ -129,8 +129,8 @@ def drift_of(
     suspects = {host: consumers for host, consumers in suspects.items() if consumers}
     if not suspects:
         return HostDrift(tuple(findings))
-    every = set[str]().union(*suspects.values())
-    records = ledger.backend.held_by({*every, *map(migration_of, every)})
+    suspected = set[str]().union(*suspects.values())
+    records = ledger.backend.held_by({*suspected, *map(migration_of, suspected)})
     again, failures = _running(driver, suspects)
     comparison = _Comparison(records, since)
     for host, consumers in again.items():
@@ -265,22 +265,22 @@ class _Comparison:
         An orphan keeps its allocations of other hosts, and of the pools of those hosts. Cost:
         nothing without orphans; else two lists.
         """
-        rest = {
-            name: [use for use in self._records[name].held if use.key[0] not in left]
-            for name, left in self._orphans.items()
+        remaining = {
+            name: [use for use in self._records[name].held if use.key[0] not in uuids]
+            for name, uuids in self._orphans.items()
         }
-        uuids = sorted({use.key[0] for uses in rest.values() for use in uses})
+        uuids = sorted({use.key[0] for uses in remaining.values() for use in uses})
         listed = list(ledger.providers(uuid=uuids)) if uuids else []
         root_of = {provider.uuid: provider.root_uuid for provider in listed}
-        pools = {one.uuid: one.aggregates for one in listed if SHARES in one.traits}
+        pools = {entry.uuid: entry.aggregates for entry in listed if SHARES in entry.traits}
         roots_in: dict[str, set[str]] = {
-            aggregate: {one.root_uuid for one in ledger.providers(aggregates=[aggregate])}
+            aggregate: {entry.root_uuid for entry in ledger.providers(aggregates=[aggregate])}
             for aggregate in sorted(frozenset[str]().union(*pools.values()))
         }
         orders: dict[str, ConsumerOrder] = {}
-        for name, uses in rest.items():
+        for name, uses in remaining.items():
             hosts = {root_of.get(use.key[0]) for use in uses if use.key[0] not in pools}
-            kept = tuple(
+            retained = tuple(
                 use
                 for use in uses
                 if use.key[0] not in pools
@@ -288,8 +288,8 @@ class _Comparison:
             )
             generation = self._records[name].generation
             orders[name] = (
-                ConsumerOrder.replace(name, kept, generation=generation)
-                if kept
+                ConsumerOrder.replace(name, retained, generation=generation)
+                if retained
                 else ConsumerOrder.release(name, generation)
             )
         for name, uses_here in self._missing.items():

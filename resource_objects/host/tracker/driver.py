@@ -125,11 +125,11 @@ class Driver(abc.ABC):
         return {}
 
     def admit(
-        self, host: str, consumer: str, held: Mapping[str, Amounts]
+        self, host: str, consumer: str, assigned: Mapping[str, Amounts]
     ) -> Mapping[str, Any] | None:
         """Decide about a claim on a host before its consumer starts; by default, admit it.
 
-        :param held: ``{provider: amounts}`` as ``ledger.assigned_amounts`` returns them, with CPUs,
+        :param assigned: ``{provider: amounts}`` as ``ledger.assigned_amounts`` returns them, with CPUs,
             pages and devices
         :returns: None to admit the claim; or other units of the same amounts, in the same form
         :raises HostRefused: to refuse the claim, with the reason for the scheduler
@@ -206,5 +206,5 @@ def valid_inventories(
                 inventories.setdefault(name, stored.get(name))
         if len(errors) == len(pairs):
             raise
-        present = {name: one for name, one in inventories.items() if one is not None}
+        present = {name: count for name, count in inventories.items() if count is not None}
         return Inventories(present), tuple(errors)

@@ -130,7 +130,7 @@ class ExtendedDriver(Driver):
     """A driver, with the resources that plug-ins of a site add to its hosts and to pools.
 
     :param resources: names of plug-ins, or objects
-    :raises PluginError: if there is no plug-in of a name, or it cannot be imported or made
+    :raises PluginError: if there is no plug-in of a name, or it cannot be imported or loaded
     :raises InvalidInput: if two plug-ins report the same class
 
     >>> class Lab(Driver):
@@ -230,9 +230,9 @@ class ExtendedDriver(Driver):
         plugins = self._pools if is_pool else self._resources
         plugin_of = {name: plugin for plugin in plugins for name in self._classes[plugin]}
         # without the classes of plug-ins, so that the classes after the call are the driver's
-        others = {name: one for name, one in stored.items() if name not in plugin_of}
-        if len(others) < len(stored):
-            tree.update(inventories=Inventories(others))
+        foreign = {name: count for name, count in stored.items() if name not in plugin_of}
+        if len(foreign) < len(stored):
+            tree.update(inventories=Inventories(foreign))
         moves = None if is_pool else self._driver.update_provider_tree(tree, report.available)
         total: dict[str, Any] = dict(tree.inventories.by_name())
         self._overruled[tree.name] = [
@@ -243,8 +243,8 @@ class ExtendedDriver(Driver):
         ]
         for plugin, inventories in report.added.items():
             now = stored if inventories is None else dict(inventories.by_name())
-            own = {name: now[name] for name in self._classes[plugin] if name in now}
-            total = {**own, **total}
+            reported = {name: now[name] for name in self._classes[plugin] if name in now}
+            total = {**reported, **total}
         tree.update(inventories=Inventories(total))
         aggregates = set(tree.aggregates or ())
         if is_pool:
@@ -316,7 +316,7 @@ class _Pools:
             except Exception as error:  # a plug-in may fail in any way: a warning names the host
                 self.failures[host] = _failure(self._name, error)
         used = set(self.pool_of.values())
-        self.tracked = {pool: one for pool, one in pools.items() if pool in used}
+        self.tracked = {pool: inventories for pool, inventories in pools.items() if pool in used}
 
 
 def _load(
@@ -324,16 +324,16 @@ def _load(
 ) -> tuple[str, HostResource | PooledResource]:
     """Return a plug-in with its name in warnings."""
     name = plugin if isinstance(plugin, str) else type(plugin).__name__
-    made = plugins.load(NAMESPACE, name) if isinstance(plugin, str) else plugin
-    if isinstance(made, type):
+    loaded: Any = plugins.load(NAMESPACE, name) if isinstance(plugin, str) else plugin
+    if isinstance(loaded, type):
         try:
-            made = made()
+            loaded = loaded()
         except Exception as error:  # a plug-in may fail in any way: the error names it
             raise _failure(name, error) from error
-    if not isinstance(made, HostResource | PooledResource):
+    if not isinstance(loaded, HostResource | PooledResource):
         expected = "no HostResource or PooledResource"
-        raise PluginError(NAMESPACE, name, f"it is a {type(made).__name__}, {expected}")
-    return name, made
+        raise PluginError(NAMESPACE, name, f"it is a {type(loaded).__name__}, {expected}")
+    return name, loaded
 
 
 def _failure(name: str, error: Exception) -> PluginError:

@@ -387,9 +387,10 @@ class Moves:
         claim = self._placer.place(consumer, host, request, allocate, options, moves=True)
         if claim.generation == source.generation:  # the source was read after the first step
             raise exceptions.Stale("consumer", consumer, "another process began this move")
-        left = _written(self._outcome(migration, _Step.BEGIN)).get(migration_of(consumer))
-        kind = (None if left is None else _kind_of(left)) or kind
-        return self._migration(consumer, migration, kind, rules.state, (left, claim), (left, claim))
+        written = _written(self._outcome(migration, _Step.BEGIN))
+        ends = written.get(migration_of(consumer)), claim
+        kind = _kind_of(ends[0]) or kind
+        return self._migration(consumer, migration, kind, rules.state, ends, ends)
 
     def _check_hosts(
         self, kind: MigrationKind, source: Claim, host: str, *, has_request: bool
@@ -502,11 +503,11 @@ class Moves:
             self._apply(move.id, step, _release(claim))
         else:
             assert move.source is not None
-            left = self._ledger.backend.held(move.source.consumer)
-            if left is None or left.generation != move.source.generation:
+            record = self._ledger.backend.held(move.source.consumer)
+            if record is None or record.generation != move.source.generation:
                 raise exceptions.Stale("consumer", move.source.consumer)
             restore = ConsumerOrder.replace(
-                move.consumer, left.uses, request=left.own_request, generation=claim.generation
+                move.consumer, record.uses, request=record.own_request, generation=claim.generation
             )
             source, _ = self._apply(move.id, step, restore, _release(move.source))
         state = MigrationState.REVERTED
@@ -529,21 +530,21 @@ class Moves:
             claim, leaving = self._claims(consumer)
             is_moving = leaving is not None and leaving.id == migration
         written = _written(begun)
-        first, left = written.get(consumer), written.get(migration_of(consumer))
-        if first is not None and left is not None and not first.allocations:
+        first, departed = written.get(consumer), written.get(migration_of(consumer))
+        if first is not None and departed is not None and not first.allocations:
             # the record has what the write allocated: nothing if the consumer stayed where it was
-            first = first.replace(allocations=left.allocations)
+            first = first.replace(allocations=departed.allocations)
         if is_moving:
             assert leaving is not None
             kind, state = _kind_of(leaving), MigrationState.MOVING
             move = self._migration(
-                consumer, migration, kind, state, (leaving, claim), (left, first)
+                consumer, migration, kind, state, (leaving, claim), (departed, first)
             )
             return _Stored(move, claim, leaving)
         if begun is None or first is None:
             return _Stored(None, claim, leaving)
-        kind = _OTHER_KINDS.get(begun.kind, None if left is None else _kind_of(left))
-        source, destination = (first, None) if kind is MigrationKind.SHELVE else (left, first)
+        kind = _OTHER_KINDS.get(begun.kind, _kind_of(departed))
+        source, destination = (first, None) if kind is MigrationKind.SHELVE else (departed, first)
         if kind is MigrationKind.REBUILD:
             source = first
         # a consumer that was released and created again has another claim under the same name
@@ -598,7 +599,7 @@ class Moves:
             if claim is not None
             for allocation in claim.allocations
         }
-        return {one.uuid: one for one in self._ledger.providers(uuid=sorted(uuids))}
+        return {entry.uuid: entry for entry in self._ledger.providers(uuid=sorted(uuids))}
 
     def _migration(
         self,
@@ -645,9 +646,11 @@ class Moves:
             name.removesuffix(_SUFFIX) if claim.consumer_type in MIGRATION_TYPES else name
             for name, claim in claims.items()
         }
-        missing = {name for one in consumers for name in (one, f"{one}{_SUFFIX}")} - claims.keys()
-        others = self._ledger.consumers(name=sorted(missing)) if missing else ()
-        claims |= {entry.name: entry.claim for entry in others if entry.claim is not None}
+        missing = {
+            name for root in consumers for name in (root, f"{root}{_SUFFIX}")
+        } - claims.keys()
+        listed = self._ledger.consumers(name=sorted(missing)) if missing else iter(())
+        claims |= {entry.name: entry.claim for entry in listed if entry.claim is not None}
         pairs = [
             (source, claims.get(consumer))
             for consumer in sorted(consumers)
@@ -688,22 +691,22 @@ class Moves:
         with self.writing(consumer):
             return self._ledger.retries.write(read, write, *_CHANGED)
 
-    def release_claim(self, made: Claim, *, is_confirmed: bool = False) -> None:
+    def release_claim(self, previous: Claim, *, is_confirmed: bool = False) -> None:
         """Release a claim if the consumer still has it; a move to it is reverted.
 
-        :param made: the claim as its caller knows it
+        :param previous: the claim as the caller has it
         :param is_confirmed: whether the caller knows that it was confirmed
         :raises Conflict: if the consumer is leaving it
         :raises Stale: if another process confirmed it, or it is for another request by now
         """
-        consumer = made.consumer
+        consumer = previous.consumer
 
         def read() -> _Stored:
             claim, source = self._claims(consumer)
-            if source is not None and self._is_source(made, claim, source):
+            if source is not None and self._is_source(previous, claim, source):
                 detail = f"by the {_described(source.id)}, which decides about this claim"
                 raise exceptions.Conflict("move", consumer, detail)
-            claim = self._current(made, claim)
+            claim = self._current(previous, claim)
             if claim is not None and claim.state == CONFIRMED and not is_confirmed:
                 raise exceptions.Stale("consumer", consumer, "another process confirmed it")
             return _Stored(None, claim, source)
@@ -718,19 +721,19 @@ class Moves:
         with self.writing(consumer):
             self._ledger.retries.write(read, write, "MoveConfirmed", *_CHANGED)
 
-    def confirm_claim(self, made: Claim) -> Claim:
+    def confirm_claim(self, previous: Claim) -> Claim:
         """Confirm a claim if the consumer still has it.
 
         :raises NotFound: if the consumer has no allocations
         :raises Stale: if it has another claim, or is on another host
         """
-        consumer = made.consumer
+        consumer = previous.consumer
 
         def read() -> Claim:
             claim, _ = self._claims(consumer)
             if claim is None:
                 raise exceptions.NotFound("consumer", consumer)
-            if self._current(made, claim) is None:
+            if self._current(previous, claim) is None:
                 detail = f"{claim.amounts} by another claim"
                 raise exceptions.Stale("consumer", consumer, detail)
             return claim
@@ -740,44 +743,46 @@ class Moves:
 
         return self._ledger.retries.write(read, write, *_CHANGED)
 
-    def current_claim(self, made: Claim) -> Claim | None:
+    def current_claim(self, previous: Claim) -> Claim | None:
         """Return the claim of a consumer if it is still the same one, else None."""
         try:
-            return self._current(made, self._claims(made.consumer)[0])
+            return self._current(previous, self._claims(previous.consumer)[0])
         except exceptions.Stale as error:
             if not error.is_about("consumer"):
                 raise
             return None
 
-    def _current(self, made: Claim, claim: Claim | None) -> Claim | None:
-        """Return the stored claim if it is the same as one that was made; None: it was released.
+    def _current(self, previous: Claim, claim: Claim | None) -> Claim | None:
+        """Return the stored claim if it is the same as the previous one; None: it was released.
 
         It is the same with other units, or renewed or confirmed. A consumer that moved has released
         it, although the claim keeps its id.
 
         :raises Stale: if it is for another request by now
         """
-        if claim is None or claim.id != made.id:
+        if claim is None or claim.id != previous.id:
             return None
-        if claim.generation == made.generation:
+        if claim.generation == previous.generation:
             return claim
-        providers = self._providers(made, claim)
-        if _hosts(made, providers) != _hosts(claim, providers):
+        providers = self._providers(previous, claim)
+        if _hosts(previous, providers) != _hosts(claim, providers):
             return None
-        if (made.amounts, made.request) != (claim.amounts, claim.request):
+        if (previous.amounts, previous.request) != (claim.amounts, claim.request):
             detail = f"it has {claim.amounts} now"
-            raise exceptions.Stale("consumer", made.consumer, detail)
+            raise exceptions.Stale("consumer", previous.consumer, detail)
         return claim
 
-    def _is_source(self, made: Claim, claim: Claim | None, source: Claim) -> bool:
+    def _is_source(self, previous: Claim, claim: Claim | None, source: Claim) -> bool:
         """Return True if a claim is the source of a move."""
-        if claim is not None and (claim.id != made.id or claim.generation == made.generation):
+        if claim is not None and (
+            claim.id != previous.id or claim.generation == previous.generation
+        ):
             return False
-        providers = self._providers(made, source)
+        providers = self._providers(previous, source)
         # amounts of a pool that both hosts use are allocated to the consumer, not to the source
-        is_part = set(source.allocations) <= set(made.allocations)
-        is_same_host = _hosts(made, providers) == _hosts(source, providers)
-        return is_same_host and is_part and made.request == source.request
+        is_part = set(source.allocations) <= set(previous.allocations)
+        is_same_host = _hosts(previous, providers) == _hosts(source, providers)
+        return is_same_host and is_part and previous.request == source.request
 
 
 def _hosts(claim: Claim, providers: Mapping[str, ListedProvider]) -> tuple[str, ...]:
@@ -835,9 +840,9 @@ def _generation(claim: Claim | None) -> int | None:
     return None if claim is None else claim.generation
 
 
-def _kind_of(source: Claim) -> MigrationKind | None:
-    """Return the kind of a move, None for one that no tracker began."""
-    return MIGRATION_TYPES.get(source.consumer_type or "")
+def _kind_of(source: Claim | None) -> MigrationKind | None:
+    """Return the kind of a move by its source; None if no tracker began it."""
+    return MIGRATION_TYPES.get((source and source.consumer_type) or "")
 
 
 def _release(claim: Claim) -> ConsumerOrder:

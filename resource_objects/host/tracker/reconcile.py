@@ -151,7 +151,7 @@ class Attempt:
     def concerns(self, provider: str | None) -> bool:
         """Return True if a provider of this name is in the tree, or in the stored one."""
         roots = (self.tree, self.stored or self.tree)
-        return any(one.name == provider for root in roots for one in root.walk())
+        return any(node.name == provider for root in roots for node in root.walk())
 
     @property
     def may_exceed_capacity(self) -> bool:
@@ -349,7 +349,9 @@ class Reconciler:
 
     def _compared(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Take all steps from the read to the comparison. Cost: one read, two with devices."""
-        keys = {key for one in attempts for key in (one.host, one.report.identity) if key}
+        keys = {
+            key for attempt in attempts for key in (attempt.host, attempt.report.identity) if key
+        }
         columns = self._ledger.backend.read(*keys, allocations=False)
         numbers = columns.index.numbers
         stored: _Trees = {
@@ -358,18 +360,18 @@ class Reconciler:
             for provider in root.walk()
             for key in (provider.name, provider.uuid or "")
         }
-        attempts = [_step(self._read, one, stored) for one in attempts]
-        attempts = [_step(self._ask_driver, one) for one in attempts]
+        attempts = [_step(self._read, attempt, stored) for attempt in attempts]
+        attempts = [_step(self._ask_driver, attempt) for attempt in attempts]
         with_devices = [
-            one.stored.name
-            for one in attempts
-            if one.finding is None and one.stored is not None
-            if any(map(_devices, one.stored.children))
+            attempt.stored.name
+            for attempt in attempts
+            if attempt.finding is None and attempt.stored is not None
+            if any(map(_devices, attempt.stored.children))
         ]
         if with_devices:  # without names, the devices of all hosts would be read
             devices = {host.host: host for host in read_devices(self._ledger, *with_devices)}
-            attempts = [_step(self._retain_devices, one, devices) for one in attempts]
-        return [_step(self._compare, one) for one in attempts]
+            attempts = [_step(self._retain_devices, attempt, devices) for attempt in attempts]
+        return [_step(self._compare, attempt) for attempt in attempts]
 
     def _read(self, attempt: Attempt, stored: _Trees) -> Attempt:
         """Find the stored tree of a host, and copy it for the driver."""
@@ -429,10 +431,10 @@ class Reconciler:
             return attempt
         if attempt.moves:  # allocations of a device that is counted elsewhere move there
             sources = {move.from_ for move in attempt.moves}
-            counted = {one.name for one in attempt.tree.walk() if DEVICES in one.inventories}
+            counted = {node.name for node in attempt.tree.walk() if DEVICES in node.inventories}
             stored = stored.without(sources - counted)
-        held = retained_tree(self._ledger, attempt.tree, stored=stored)
-        return dataclasses.replace(attempt, tree=held.tree, retained_devices=held.findings)
+        merged = retained_tree(self._ledger, attempt.tree, stored=stored)
+        return dataclasses.replace(attempt, tree=merged.tree, retained_devices=merged.findings)
 
     def _compare(self, attempt: Attempt) -> Attempt:
         """Compare the tree with the stored one, unless another writer reverts it repeatedly."""
@@ -474,7 +476,7 @@ class Reconciler:
             attempts = self._compared(started)
             return _difference(attempts)
 
-        subject = subject_of_roots([one.host for one in started])
+        subject = subject_of_roots([attempt.host for attempt in started])
         write = functools.partial(
             self._ledger.definitions.write, "define", subject, operation, compare
         )
@@ -487,17 +489,19 @@ class Reconciler:
         except exceptions.ResourceObjectsError as error:
             if len(started) > 1:
                 name = error.name if isinstance(error, exceptions.LedgerError) else None
-                concerned = [one.concerns(name) for one in attempts]
+                concerned = [attempt.concerns(name) for attempt in attempts]
                 if not any(concerned) or all(concerned):
                     concerned = [number >= len(started) // 2 for number in range(len(started))]
                 for is_last in (False, True):
                     pairs = zip(started, concerned, strict=True)
-                    part = [one for one, is_concerned in pairs if is_concerned is is_last]
+                    part = [attempt for attempt, is_concerned in pairs if is_concerned is is_last]
                     yield from self._reconcile(part)
                 return
             finding = self._refusal(attempts[0], error)
             attempts = [dataclasses.replace(attempts[0], finding=finding)]
-        over_capacity = self._over_capacity([one for one in attempts if one.may_exceed_capacity])
+        over_capacity = self._over_capacity(
+            [attempt for attempt in attempts if attempt.may_exceed_capacity]
+        )
         for attempt in attempts:
             report = self._finish(attempt, over_capacity.get(attempt.host, ()))
             if report:
@@ -528,9 +532,9 @@ class Reconciler:
         over: dict[str, list[InventoryUsage]] = {}
         if not attempts:
             return over
-        uuids = [one.stored.uuid or "" for one in attempts if one.stored is not None]
+        uuids = [attempt.stored.uuid or "" for attempt in attempts if attempt.stored is not None]
         usage = usage_of(self._ledger.backend.read(*uuids))
-        host_of = {one.name: root.name for root in usage.providers for one in root.walk()}
+        host_of = {node.name: root.name for root in usage.providers for node in root.walk()}
         retained = set()
         for attempt in attempts:
             addresses = {device.subject for device in attempt.retained_devices}
@@ -561,16 +565,16 @@ class Reconciler:
             for device in attempt.retained_devices
         ]
         retained: list[InventoryUsage] = []
-        others: list[InventoryUsage] = []
+        exceeded: list[InventoryUsage] = []
         for use in over_capacity:
             key = use.provider, use.resource_class
-            (retained if key in attempt.retained else others).append(use)
+            (retained if key in attempt.retained else exceeded).append(use)
         if retained:
             first = retained[0]
             error = exceptions.InUse("inventory", first.provider, first.resource_class)
             findings.append(HostFinding.of(host, error, tuple(retained)))
-        if others:
-            findings.append(HostFinding.over_capacity(host, tuple(others)))
+        if exceeded:
+            findings.append(HostFinding.over_capacity(host, tuple(exceeded)))
         is_due = bool(findings or attempt.retained)
         findings += attempt.warnings
         uuids = set() if attempt.stored is None else {p.uuid or "" for p in attempt.stored.walk()}
@@ -635,16 +639,18 @@ def _difference(attempts: Iterable[Attempt]) -> Difference:
 
     :raises Stale: if two reshapes move allocations of one consumer: these hosts are written apart
     """
-    attempts = [one for one in attempts if one.finding is None]
-    reshapes = [one.reshape for one in attempts if one.reshape is not None]
+    attempts = [attempt for attempt in attempts if attempt.finding is None]
+    reshapes = [attempt.reshape for attempt in attempts if attempt.reshape is not None]
     orders = {order.consumer: order for reshape in reshapes for order in reshape.orders}
     if len(orders) < sum(len(reshape.orders) for reshape in reshapes):
         raise exceptions.Stale("consumer", "consumer of two hosts", "while both are reshaped")
     return Difference(
-        definitions_of(one.stored for one in attempts if one.stored is not None and one.changes),
-        tuple(one.changes for one in attempts if one.changes is not None),
+        definitions_of(
+            attempt.stored for attempt in attempts if attempt.stored is not None and attempt.changes
+        ),
+        tuple(attempt.changes for attempt in attempts if attempt.changes is not None),
         orders=tuple(orders.values()),
-        moves=tuple(move for one in attempts if one.changes for move in one.moves),
+        moves=tuple(move for attempt in attempts if attempt.changes for move in attempt.moves),
         names={uuid: name for reshape in reshapes for uuid, name in reshape.names.items()},
     )
 
@@ -699,9 +705,9 @@ def _retain_used(stored: Provider, tree: Provider) -> frozenset[tuple[str, str]]
             path = [provider]
             while (parent := parents[path[-1].name]) is not None:
                 path.append(parent)
-            related = [one for above in path[1:] if (one := _find(present, above))]
+            related = [node for above in path[1:] if (node := _find(present, above))]
             related += [] if now is None else now.walk()
-            if any(_total(one, name) > _total(_find(before, one), name) for one in related):
+            if any(_total(node, name) > _total(_find(before, node), name) for node in related):
                 continue
             now = tree
             for above in reversed(path[:-1]):  # the root stays
@@ -722,7 +728,7 @@ def _retain_used(stored: Provider, tree: Provider) -> frozenset[tuple[str, str]]
 
 
 def _by_key(tree: Provider) -> dict[str, Provider]:
-    return {key: one for one in tree.walk() for key in (one.uuid, one.name) if key}
+    return {key: node for node in tree.walk() for key in (node.uuid, node.name) if key}
 
 
 def _find(providers: Mapping[str, Provider], like: Provider) -> Provider | None:

@@ -216,18 +216,20 @@ class Report:
 class StatisticsReporter:
     """Writes the statistics of the hosts of a driver, and the time at which they reported.
 
-    :param every: the least time between two such times of report; None: none are written
+    :param interval: the least time between two such times of report; None: none are written
     :raises InvalidInput: if it is less than a minute
     """
 
-    def __init__(self, ledger: Ledger, driver: Driver, every: datetime.timedelta | None) -> None:
+    def __init__(self, ledger: Ledger, driver: Driver, interval: datetime.timedelta | None) -> None:
         minute = datetime.timedelta(minutes=1)
-        if every is not None and (not isinstance(every, datetime.timedelta) or every < minute):
+        if interval is not None and (
+            not isinstance(interval, datetime.timedelta) or interval < minute
+        ):
             expected = "a timedelta of at least a minute, or None"
-            raise exceptions.InvalidInput("field", "report_every", every, expected)
+            raise exceptions.InvalidInput("field", "report_every", interval, expected)
         self._ledger = ledger
         self._driver = driver
-        self._every = every
+        self._interval = interval
         self._written: float | None = None
 
     def write(self, hosts: Collection[str], *, are_all: bool) -> list[HostFinding]:
@@ -248,15 +250,15 @@ class StatisticsReporter:
                 values: tuple[Any, ...] = tuple(described)
                 for value in values:
                     if not isinstance(value, Statistic):
-                        what = f"statistics of {host}"
-                        raise exceptions.InvalidInput("field", what, value, "statistics")
+                        field = f"statistics of {host}"
+                        raise exceptions.InvalidInput("field", field, value, "statistics")
                 StatisticsOrder({host: values})  # checks them
                 statistics[host] = values
             except Exception as error:  # a driver may fail in any way: the finding names its host
                 findings.append(HostFinding(host, FindingKind.STATISTICS, error=error))
-        due, now = are_all and self._every is not None, clock.monotonic()
-        if due and self._written is not None and self._every is not None:
-            due = now - self._written >= self._every.total_seconds()
+        due, now = are_all and self._interval is not None, clock.monotonic()
+        if due and self._written is not None and self._interval is not None:
+            due = now - self._written >= self._interval.total_seconds()
         reported = hosts if due else ()
         if not statistics and not reported:
             return findings

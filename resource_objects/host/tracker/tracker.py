@@ -261,7 +261,9 @@ class ResourceTracker:
         :raises LedgerError: if the ledger cannot be reached
         """
         named = self._reconciler.named_hosts() if not hosts else dict.fromkeys(hosts)
-        valid = [names.provider_name(host) for host, found in named.items() if _is_updated(found)]
+        valid = [
+            names.provider_name(host) for host, finding in named.items() if _is_updated(finding)
+        ]
         return drift_of(self._ledger, self._driver, valid, older_than)
 
     def inventories(self, host: str) -> Inventories:

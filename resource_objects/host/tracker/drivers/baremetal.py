@@ -245,8 +245,8 @@ class BareMetalDriver(Driver):
     def consumers(self, host: str) -> Mapping[str, Any]:
         """Return the instance of a node, which has the whole node; nothing without one."""
         node = self.node(host)
-        whole = {node_class(node.resource_class): 1}
-        return {} if node.instance_uuid is None else {node.instance_uuid: whole}
+        amounts = {node_class(node.resource_class): 1}
+        return {} if node.instance_uuid is None else {node.instance_uuid: amounts}
 
     def warnings(self, host: str) -> Iterable[InvalidInput]:
         """Return the error that nodes of another resource class have the class of this one."""
@@ -270,8 +270,8 @@ def _ambiguous_classes(
             hosts[node_class(node.resource_class)].setdefault(node.resource_class, host)
     errors: dict[str, InvalidInput] = {}
     for name, first_hosts in hosts.items():
-        first, *others = sorted(first_hosts)
-        for other in others:
+        first, *repeated = sorted(first_hosts)
+        for other in repeated:
             expected = f"one name for {name}: {first} of {first_hosts[first]} becomes that too"
             errors[first_hosts[other]] = InvalidInput(
                 "repetition", "resource class of a node", other, expected
