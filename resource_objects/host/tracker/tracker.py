@@ -126,8 +126,8 @@ class ResourceTracker:
                     reports[report.host] = report
                 missing = {host for host, report in reports.items() if not report.is_reported}
                 reported = [host for host in valid if host not in missing]
-                _add_findings(reports, self._statistics.write(reported, are_all=not hosts))
-                _add_findings(reports, self._write_back(*valid))
+                failures = self._statistics.write(reported, are_all=not hosts)
+                _add_findings(reports, (*failures, *self._write_back(*valid)))
                 if not hosts:
                     unused += self._reconciler.unused_configuration(valid)
         finally:  # also for the hosts that were changed before the ledger was lost
