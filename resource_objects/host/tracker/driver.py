@@ -129,8 +129,8 @@ class Driver(abc.ABC):
     ) -> Mapping[str, Any] | None:
         """Decide about a claim on a host before its consumer starts; by default, admit it.
 
-        :param assigned: ``{provider: amounts}`` as ``ledger.assigned_amounts`` returns them, with CPUs,
-            pages and devices
+        :param assigned: ``{provider: amounts}`` as ``ledger.assigned_amounts`` returns them, with
+            CPUs, pages and devices
         :returns: None to admit the claim; or other units of the same amounts, in the same form
         :raises HostRefused: to refuse the claim, with the reason for the scheduler
         """
