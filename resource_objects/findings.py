@@ -1,4 +1,4 @@
-"""What a reading or a check reports without failing."""
+"""A finding: an irregularity that a reader or a check reports without failing."""
 
 from __future__ import annotations
 

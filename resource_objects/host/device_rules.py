@@ -23,7 +23,7 @@ The part after ``=`` describes the selected devices. Each is one unit of RESOURC
 of ``CUSTOM_PCI_<VENDOR>_<PRODUCT>``. A WORD is a property, a tag or a partitioning:
 
 ====================  ==============================================================================
-``one_time_use``      once used, the device stays reserved until it is reset; not for VFs
+``one_time_use``      once used, the device is reserved until it is reset; not for VFs
 ``remote_managed``    another machine manages it (a SmartNIC): only for requests that ask for one;
                       not for PFs
 ``live_migratable``   its consumer can migrate while it runs; ``live_migratable=no`` if it cannot
@@ -143,14 +143,14 @@ class DeviceRule:
     partitioning: str | None = None
 
     def __post_init__(self) -> None:
-        for what, value, form, expected in (
+        for part, value, form, expected in (
             ("vendor", self.vendor_id, _ID, "four hexadecimal digits, or *"),
             ("product", self.product_id, _ID, "four hexadecimal digits, or *"),
             ("class", self.class_id, _CLASS, "2, 4 or 6 hexadecimal digits"),
             ("address", self.address, _GLOB, "a glob such as 0000:3b:*"),
         ):
             if value is not None or form is _ID:
-                _require(isinstance(value, str) and form.fullmatch(value), what, value, expected)
+                _require(isinstance(value, str) and form.fullmatch(value), part, value, expected)
         if self.resource_class is not None:
             _check_resource_class(self.resource_class)
         _check_traits(self.traits)
@@ -270,13 +270,13 @@ def match_rules(
     return tuple(matched.values())
 
 
-def _items(values: Any, kind: type, what: str) -> tuple[Any, ...]:
+def _items(values: Any, kind: type, name: str) -> tuple[Any, ...]:
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InvalidInput("value", f"{what}s", values, f"a list of {what}s")
+        raise InvalidInput("value", f"{name}s", values, f"a list of {name}s")
     items = tuple(values)
     for item in items:
         if not isinstance(item, kind):
-            raise InvalidInput("value", what, item, f"a {kind.__name__}")
+            raise InvalidInput("value", name, item, f"a {kind.__name__}")
     return items
 
 
@@ -304,13 +304,13 @@ def machine_devices(machine: Machine, rules: Iterable[DeviceRule | str] = ()) ->
     * an address with a domain of more than 16 bits (Intel VMD): nothing in the field can name it,
       and Nova skips that device too;
     * a virtual function whose physical function the machine does not report;
-    * a virtual function for one use: the card behind it is what is used;
+    * a virtual function for one use: its use is a use of the card;
     * a physical function that another machine manages (as in Nova);
     * a function of a card, physical or virtual, that a rule partitions;
     * a physical function of the class of its own virtual functions, which are offered: a count of
       one class could not tell the card from its parts.
 
-    The facts of an offered device are those that stay true whoever uses it: its subsystem,
+    The facts of an offered device are those that its use does not change: its subsystem,
     revision, number of virtual functions, network interfaces with their MAC addresses, vDPA
     devices, types of mediated devices, and the UUID of a GPU. Its driver changes with its use.
 
@@ -410,13 +410,13 @@ def _offered_device(device: PCIDevice, rule: DeviceRule) -> Device:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Partitioning:
-    """The division of a device of the class ``whole``: its slices, and what each partition uses.
+    """The division of devices of a class into slices, and the slices that a partition uses.
 
     ``partitions`` is ``{class: {slice: count}}``. ``placements`` are partitions at a fixed
     position, ``{position: (class, {slice: count})}``; each is a child provider of the device.
     """
 
-    whole: str
+    device_class: str
     slices: Mapping[str, int]
     partitions: Mapping[str, Mapping[str, int]] = FrozenDict()
     placements: Mapping[str, tuple[str, Mapping[str, int]]] = FrozenDict()
@@ -426,12 +426,12 @@ class Partitioning:
 
         :raises InvalidInput: as :func:`~resource_objects.host.partitions.split`
         """
-        partitions.split(device, self.whole, self.slices, self.partitions)
+        partitions.split(device, self.device_class, self.slices, self.partitions)
         for position, (name, uses) in self.placements.items():
             partitions.add_partition(device, f"{device.name}/{position}", name, uses)
 
 
-def parse_partitioning(word: object, whole: str) -> Partitioning:
+def parse_partitioning(word: object, device_class: str) -> Partitioning:
     """Return the partitioning that a word of a rule describes, of devices of a class.
 
     :raises InvalidInput: if the word does not parse, or describes an impossible partitioning
@@ -441,30 +441,30 @@ def parse_partitioning(word: object, whole: str) -> Partitioning:
     >>> parse_partitioning("partitions=CUSTOM_SLICE*7/CUSTOM_MIG*3", "PGPU").partitions
     {'CUSTOM_MIG': {'CUSTOM_SLICE': 3}}
     """
-    name = whole.removeprefix(names.CUSTOM_PREFIX)
+    name = device_class.removeprefix(names.CUSTOM_PREFIX)
     if word == "halves":
-        return Partitioning(whole, {f"CUSTOM_{name}_HALF": 2})
+        return Partitioning(device_class, {f"CUSTOM_{name}_HALF": 2})
     if word == "thousandths":
-        return Partitioning(whole, {f"CUSTOM_{name}_THOUSANDTHS": 1000})
+        return Partitioning(device_class, {f"CUSTOM_{name}_THOUSANDTHS": 1000})
     if isinstance(word, str) and word in partitions.MIG_CARDS:
         placements = partitions.mig_placements(word)
-        return Partitioning(whole, partitions.mig_slices(word), placements=placements)
+        return Partitioning(device_class, partitions.mig_slices(word), placements=placements)
     keyword, _, text = word.partition("=") if isinstance(word, str) else ("", "", "")
-    first, *rest = text.split("/")
+    first, *items = text.split("/")
     is_valid = keyword == "partitions" and _SLICES.fullmatch(first)
     _require(is_valid, "partitioning", word, _PARTITIONING_SYNTAX)
     pairs = [item.split("*") for item in first.split("+")]
     slices = {slice_: int(count) for slice_, count in pairs}
     uses: dict[str, dict[str, int]] = {}
-    for item in rest:
+    for item in items:
         match = _PARTITION.fullmatch(item)
         counts = [int(count) for count in match[2].split("+")] if match else []
         if match is None or match[1] in uses or len(counts) != len(slices):
             raise _invalid("partitioning", word, _PARTITIONING_SYNTAX)
         uses[match[1]] = {slice_: n for slice_, n in zip(slices, counts, strict=True) if n}
-    result = Partitioning(whole, slices, uses)
+    result = Partitioning(device_class, slices, uses)
     try:
-        result.apply(Provider("device", {whole: 1}))
+        result.apply(Provider("device", {device_class: 1}))
     except InvalidInput as error:
         raise _invalid("partitioning", word, str(error)) from error
     return result
@@ -488,19 +488,19 @@ def _parse_words(words: Iterable[str]) -> dict[str, Any]:
             _require(is_valid, "word", word, "yes or no after the =, or no =")
             values[name] = _YES_NO[value]
         else:
-            known = ", ".join((*PROPERTIES, *PARTITIONINGS))
-            _require(equals, "word", word, f"{known} or NAME=VALUE")
+            allowed = ", ".join((*PROPERTIES, *PARTITIONINGS))
+            _require(equals, "word", word, f"{allowed} or NAME=VALUE")
             tags[name] = value
     return {**values, "tags": tags}
 
 
-def _require(condition: object, what: str, value: object, expected: str) -> None:
+def _require(condition: object, part: str, value: object, expected: str) -> None:
     if not condition:
-        raise _invalid(what, value, expected)
+        raise _invalid(part, value, expected)
 
 
-def _invalid(what: str, value: object, expected: str) -> InvalidInput:
-    return InvalidInput("device rule", f"{what} of a device rule", value, expected)
+def _invalid(part: str, value: object, expected: str) -> InvalidInput:
+    return InvalidInput("device rule", f"{part} of a device rule", value, expected)
 
 
 def _check_resource_class(name: object) -> None:
@@ -527,9 +527,9 @@ def _check_traits(traits: object) -> None:
     _check_unique("trait", traits)
 
 
-def _check_unique(what: str, values: tuple[Any, ...]) -> None:
+def _check_unique(part: str, values: tuple[Any, ...]) -> None:
     for index, value in enumerate(values):
-        _require(value not in values[:index], what, value, "each once")
+        _require(value not in values[:index], part, value, "each once")
 
 
 def _checked_tags(tags: object) -> FrozenDict:

@@ -1,4 +1,4 @@
-"""The plug-in point for finding out what a machine is.
+"""The plug-in point of readers of a machine.
 
 A driver is a callable that returns a :class:`~resource_objects.host.machine.Machine`, declared in
 the stevedore namespace ``resource_objects.discovery``::
@@ -24,7 +24,7 @@ NAMESPACE = "resource_objects.discovery"
 
 
 def drivers() -> list[str]:
-    """Return the names of the drivers there are, without loading them.
+    """Return the names of the installed drivers, without loading them.
 
     >>> "linux" in drivers()
     True
@@ -33,7 +33,7 @@ def drivers() -> list[str]:
 
 
 def discover(driver: str = "linux", **options: Any) -> Machine:
-    """Return the machine as the driver of that name describes it; ``options`` go to the driver.
+    """Return the machine that a driver reads; ``options`` are its arguments.
 
     >>> discover("linux", root="/nowhere")
     Traceback (most recent call last):

@@ -45,7 +45,7 @@ _NONE: Mapping[str, Any] = MappingProxyType({})
 
 def split(
     device: Provider,
-    whole: str | None,
+    device_class: str | None,
     slices: Mapping[str, int],
     partitions: Mapping[str, Uses] = _NONE,
 ) -> Provider:
@@ -55,7 +55,7 @@ def split(
     slices allow) and of the whole, and shares: a partition uses its slices, the whole all of them.
     So partitions and the whole exclude each other.
 
-    :param whole: the class of the device itself; None if it is not allocated whole
+    :param device_class: the class of the device itself; None if it is not allocated whole
     :param slices: ``{class: total}``
     :param partitions: ``{class: {slice: number that one partition uses}}``
     :raises InvalidInput: if a class is named twice, or the device has it already; for a number that
@@ -79,7 +79,7 @@ def split(
     CUSTOM_MIG_3G uses 3 CUSTOM_GPU_SLICE of host0/gpu0
     CUSTOM_MIG_3G uses 4 CUSTOM_GPU_MEMORY_SLICE of host0/gpu0
     """
-    counted = _counted_classes(device, whole)
+    counted = _counted_classes(device, device_class)
     totals = _counts("slices", slices)
     if not totals:
         raise exceptions.InvalidInventory(f"slices of {device.name}", slices, "at least one")
@@ -87,9 +87,9 @@ def split(
         name: _uses(name, counts, totals)
         for name, counts in _by_class("partitions", partitions).items()
     }
-    classes = [*totals, *uses, *([whole] if whole else [])]
+    classes = [*totals, *uses, *([device_class] if device_class else [])]
     for number, name in enumerate(classes):
-        if name in classes[:number] or name in counted - {whole}:
+        if name in classes[:number] or name in counted - {device_class}:
             raise exceptions.InvalidInput(
                 "repetition",
                 f"classes of {device.name}",
@@ -97,9 +97,9 @@ def split(
                 "each once: as the whole, a slice or a partition",
             )
     maxima = {name: min(totals[n] // k for n, k in counts.items()) for name, counts in uses.items()}
-    device_itself = {} if whole is None or whole in counted else {whole: 1}
+    device_itself = {} if device_class is None or device_class in counted else {device_class: 1}
     inventories = {**dict(device.inventories.by_name()), **device_itself, **totals, **maxima}
-    users = uses if whole is None else {whole: totals, **uses}
+    users = uses if device_class is None else {device_class: totals, **uses}
     device.update(
         inventories=Inventories(inventories), shares=(*device.shares, *_shares(users, device))
     )
@@ -141,7 +141,7 @@ def add_partition(
 def thousandths(
     device: Provider,
     *,
-    whole: str = "PGPU",
+    device_class: str = "PGPU",
     fraction: str = "CUSTOM_PGPU_THOUSANDTHS",
     partitions: Mapping[str, int] = _NONE,
 ) -> Provider:
@@ -161,7 +161,7 @@ def thousandths(
     """
     counts = _counts("partitions", partitions)
     uses = {name: {fraction: count} for name, count in counts.items()}
-    return split(device, whole, {fraction: 1000}, uses)
+    return split(device, device_class, {fraction: 1000}, uses)
 
 
 # --- MIG --------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def mediated(
     device: Provider,
     types: Mapping[str, int],
     *,
-    whole: str | None = None,
+    device_class: str | None = None,
     only: str | None = None,
     mixed: bool = False,
     measure: str = "CUSTOM_MDEV_SHARE",
@@ -265,7 +265,7 @@ def mediated(
     because a type does not divide it counts as used by the type.
 
     :param types: ``{name of the type: number}``
-    :param whole: the class of the device itself; None if it is not allocated whole
+    :param device_class: the class of the device itself; None if it is not allocated whole
     :param only: the one type that the device is configured for; the others do not exist
     :param mixed: whether the device can have several types at the same time. If it cannot, types
         that shares cannot separate (two with more than one device) are refused
@@ -287,9 +287,9 @@ def mediated(
         chosen = type_class(only)
         if chosen not in counts:
             raise exceptions.InvalidInventory("only", only, f"one of {', '.join(types)}")
-        return split(device, whole, {chosen: counts[chosen]})
+        return split(device, device_class, {chosen: counts[chosen]})
     if len(counts) < 2:
-        return split(device, whole, counts)
+        return split(device, device_class, counts)
     if not mixed and sum(count > 1 for count in counts.values()) > 1:
         raise exceptions.InvalidInventory(
             "types",
@@ -303,7 +303,7 @@ def mediated(
             "types", dict(types), f"a least common multiple of at most {fields.MAX_FIGURE}"
         )
     uses = {name: {measure: parts // count} for name, count in counts.items()}
-    return split(device, whole, {measure: parts}, uses)
+    return split(device, device_class, {measure: parts}, uses)
 
 
 def type_class(name: str) -> str:
@@ -323,19 +323,19 @@ def type_class(name: str) -> str:
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def _counted_classes(device: object, whole: str | None) -> set[str]:
-    """Return the classes of a provider, or raise unless it is one device of the class ``whole``."""
+def _counted_classes(device: object, device_class: str | None) -> set[str]:
+    """Return the classes of a provider, or raise unless it is one device of a class."""
     if not isinstance(device, Provider):
         raise exceptions.InvalidTree("device", device, "a provider")
     capacities = _capacities(device)
-    if whole is None:
+    if device_class is None:
         for name in filter(is_device, capacities):
             raise exceptions.InvalidInventory(
                 f"whole of {device.name}", None, f"{name}, which it has already"
             )
-    elif capacities.get(_counted(whole), 1) != 1:
+    elif capacities.get(_counted(device_class), 1) != 1:
         raise exceptions.InvalidInventory(
-            f"{whole} of {device.name}", capacities[whole], "1: the device itself"
+            f"{device_class} of {device.name}", capacities[device_class], "1: the device itself"
         )
     return set(capacities)
 

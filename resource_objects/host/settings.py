@@ -1,4 +1,4 @@
-"""The settings of a host: what an operator configures in addition to what the host reports."""
+"""The settings that an operator configures for a host, in addition to its reported facts."""
 
 from __future__ import annotations
 
@@ -138,33 +138,35 @@ class HostSettings:
             return CPUSet(machine.cpus), CPUSet()
         shared, dedicated = self.shared or CPUSet(), self.dedicated or CPUSet()
         online = CPUSet(machine.cpus)
-        for what, cpus in (("shared CPUs", shared), ("dedicated CPUs", dedicated)):
+        for subject, cpus in (("shared CPUs", shared), ("dedicated CPUs", dedicated)):
             if offline := cpus - online:
                 expected = f"CPUs that are online: {online}"
-                raise InvalidInventory(what, str(offline), expected)
+                raise InvalidInventory(subject, str(offline), expected)
         if both := shared & dedicated:
             raise InvalidInventory("dedicated CPUs", str(both), "CPUs that are not shared too")
         return shared, dedicated
 
 
-def _cpus(what: str, value: Any) -> CPUSet | None:
+def _cpus(subject: str, value: Any) -> CPUSet | None:
     if value is None:
         return None
     if isinstance(value, str):
-        return CPUSet.parse(value, what)
+        return CPUSet.parse(value, subject)
     numbers = tuple(value) if isinstance(value, Iterable) and not isinstance(value, bytes) else ()
     if not numbers or not all(type(number) is int and number >= 0 for number in numbers):
-        raise InvalidInput("value", what, value, "a list of CPUs such as 0-3,8, or their numbers")
+        raise InvalidInput(
+            "value", subject, value, "a list of CPUs such as 0-3,8, or their numbers"
+        )
     return CPUSet(numbers)
 
 
-def _ratios(what: str, value: Any) -> FrozenDict:
+def _ratios(subject: str, value: Any) -> FrozenDict:
     pairs = (
-        value if isinstance(value, Mapping) else text.pairs("" if value is None else value, what)
+        value if isinstance(value, Mapping) else text.pairs("" if value is None else value, subject)
     )
-    ratios = by_name(pairs, lambda _, ratio: None if ratio is None else to_ratio(ratio), what)
+    ratios = by_name(pairs, lambda _, ratio: None if ratio is None else to_ratio(ratio), subject)
     if ratios.get("PCPU") not in (None, 1):
-        raise InvalidInventory(what, "PCPU", "none: a dedicated CPU is allocated once")
+        raise InvalidInventory(subject, "PCPU", "none: a dedicated CPU is allocated once")
     return FrozenDict(ratios)
 
 
@@ -188,8 +190,8 @@ def _reserved_pages(value: Any) -> FrozenDict:
                     "repetition", f"{_PAGES} of cell {cell}", show_kib(kib), "each size once"
                 )
             if type(count) is not int or count < 0:
-                what = f"{_PAGES} of {show_kib(kib)} of cell {cell}"
-                raise InvalidInventory(what, count, "an integer, 0 or more")
+                subject = f"{_PAGES} of {show_kib(kib)} of cell {cell}"
+                raise InvalidInventory(subject, count, "an integer, 0 or more")
             counts[kib] = count
         cells[cell] = FrozenDict(counts)
     return FrozenDict(cells)

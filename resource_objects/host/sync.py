@@ -1,7 +1,7 @@
 """Sync a host to a ledger: it becomes as it is now, and its allocated devices are retained.
 
-An allocated device stays in the ledger as it was when it was allocated, and is not allocated to
-another consumer. This is the rule of Nova's ``PciDevTracker``:
+An allocated device is stored as it was when it was allocated, and is not allocated to another
+consumer. This is the rule of Nova's ``PciDevTracker``:
 
 =================  ===============================================================================
 allocated device   what is stored
@@ -13,18 +13,18 @@ changed            the device as it was; the next sync after its release changes
                    request selects by (a MAC address) are no change
 partitioned        the partitioning as it was, also if only a part is allocated
 in another way
-a physical         its virtual functions stay too, and new ones are left out until its release
+a physical         its virtual functions as they were; new ones are left out until its release
 function
 for one use        all of it is reserved, while it is allocated and after that, until it is reset;
                    also if it was allocated and released since the last sync, or is not offered any
                    more
 =================  ===============================================================================
 
-Other devices become as they are now. A device that was allocated by count counts as allocated; of
-several functions that may be the ones, each that would have to stay stays.
+Other devices become as they are now. A device that was allocated by count is an allocated device.
+If several functions may be the allocated ones, all of them are retained.
 
-What was added to the provider of a device in the tree to sync (slices, partitions below it, traits)
-is synced with it. Additions that depend on its classes are left out while the device is stored with
+Additions to the provider of a device in the tree to sync (slices, partitions below it, traits) are
+synced with it. Additions that depend on its classes are left out while the device is stored with
 other classes.
 """
 
@@ -129,7 +129,7 @@ def retained_tree(
     if stored is None:
         stored = _read_stored(ledger, tree)
     devices = [device for child in tree.children for device in _devices_of(child)]
-    if not any(one.one_time_use for one in (*devices, *(s.device for s in stored.devices))):
+    if not any(d.one_time_use for d in (*devices, *(s.device for s in stored.devices))):
         return retain_devices(tree, stored, reset=reset)
     # The counts are read before the devices: a use between the two reads shows in either.
     providers = ledger.providers(tree=tree.uuid or tree.name)
@@ -200,7 +200,7 @@ def _retain(
         for address, status in stored.items()
         if status.device.one_time_use and _is_used(address, stored, writes, reset)
     }
-    # A used device stays after its release, although it is not offered any more.
+    # a used device is retained after its release, although it is not offered any more
     removed = [address for address in used if not stored[address].is_allocated]
     removed = [address for address in removed if address not in discovered]
     retained = retain_allocated(
@@ -242,8 +242,8 @@ def _is_used(
 
 def _is_in_use(address: str, stored: Mapping[str, DeviceStatus]) -> bool:
     """Return True if a device or its physical function is allocated."""
-    whole = stored.get(stored[address].device.parent or "")
-    return stored[address].is_allocated or (whole is not None and whole.is_allocated)
+    parent = stored.get(stored[address].device.parent or "")
+    return stored[address].is_allocated or (parent is not None and parent.is_allocated)
 
 
 # --- the tree -------------------------------------------------------------------------------------
@@ -282,10 +282,10 @@ def retain_devices(
     _check_reset(addresses, statuses)
     discovered = {device.address: device for device in _discovered_devices(tree)}
     devices = _retain(discovered, statuses, writes or {}, addresses)
-    found = {child.name: child for child in tree.children if DEVICES in child.inventories}
+    with_devices = {child.name: child for child in tree.children if DEVICES in child.inventories}
     children = []
     for provider in _device_providers(tree, devices.inventory(statuses)):
-        source = found.get(provider.name)
+        source = with_devices.get(provider.name)
         before = stored.providers.get(provider.name)
         allocated = [
             address
@@ -305,7 +305,7 @@ def retain_devices(
         generation=tree.generation,
         aggregates=tree.aggregates,
         shares=tree.shares,
-        children=(*children, *(child for child in tree.children if child.name not in found)),
+        children=(*children, *(child for child in tree.children if child.name not in with_devices)),
     )
     return RetainedTree(result, tuple(_findings(devices, statuses)))
 
@@ -340,7 +340,7 @@ def _discovered_devices(tree: Provider) -> Iterator[Device]:
 
 
 def _device_providers(host: Provider, inventory: Inventory) -> tuple[Provider, ...]:
-    """Return the providers of devices, with nothing else; the host is not changed."""
+    """Return the providers of devices, without additions; the host is not changed."""
     return Provider(host.name, host.inventories).add_parts(DEVICES, inventory)
 
 
@@ -372,20 +372,20 @@ def _differs_in_additions(stored: Provider, discovered: Provider | None, host: P
     return any(before) and (discovered is None or additions(discovered) != before)
 
 
-def _with_additions_of(source: Provider, made: Provider, host: Provider) -> Provider:
+def _with_additions_of(source: Provider, provider: Provider, host: Provider) -> Provider:
     providers = _device_providers(host, source.inventories[DEVICES])
-    plain = next((provider for provider in providers if provider.name == made.name), made)
+    plain = next((plain for plain in providers if plain.name == provider.name), provider)
     inventories, shares = _additions(source, plain)
     children = source.children
-    if {*stored_classes(made.inventories)} != {*stored_classes(plain.inventories)}:
+    if {*stored_classes(provider.inventories)} != {*stored_classes(plain.inventories)}:
         inventories, shares, children = {}, (), ()  # they are about classes that are not stored yet
     return Provider(
-        made.name,
-        {**made.inventories, **inventories},
-        traits=made.traits,
+        provider.name,
+        {**provider.inventories, **inventories},
+        traits=provider.traits,
         uuid=source.uuid,
         generation=source.generation,
         children=children,
         aggregates=source.aggregates,
-        shares=(*made.shares, *shares),
+        shares=(*provider.shares, *shares),
     )

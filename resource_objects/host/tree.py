@@ -1,4 +1,4 @@
-"""The provider tree of a machine: what it offers, ready to be synced to a ledger. Pure.
+"""The provider tree of a machine, ready to be synced to a ledger. Pure.
 
 * The root is the host, with ``VCPU`` (the shared CPUs), ``PCPU`` (the dedicated CPUs),
   ``MEMORY_MB`` (whole MiB) and, where the disk is known, ``DISK_GB`` (whole GiB). A class with a
@@ -104,9 +104,9 @@ def provider_tree(
             "physnets": physnets,
             "tunneled": tunneled,
         }
-        for what, value in of_cells.items():
+        for argument, value in of_cells.items():
             if value:
-                raise InvalidInput("value", what, value, "nothing without numa=True")
+                raise InvalidInput("value", argument, value, "nothing without numa=True")
     architecture = f"{_ARCHITECTURE}{(machine.architecture or '').upper()}"
     traits = {architecture} & standard_traits()
     if machine.threads_per_core > 1:
@@ -125,7 +125,7 @@ def provider_tree(
 
 
 def is_discovered(trait: str) -> bool:
-    """Return True if a trait of a host is one that :func:`provider_tree` may set.
+    """Return True if :func:`provider_tree` may set a trait of a host.
 
     >>> [is_discovered(name) for name in ("HW_ARCH_X86_64", "HW_CPU_X86_AVX", "CUSTOM_RACK_1")]
     [True, False, False]
@@ -168,11 +168,11 @@ def _configured_figures(
     figures: dict[str, dict[str, Any]] = {name: {} for name in totals}
     reserved = settings.reserved_counts
     ratios = {name: ratio for name, ratio in settings.ratios.items() if ratio is not None}
-    for what, names in (("reserved", reserved), ("ratios", ratios)):
+    for setting, names in (("reserved", reserved), ("ratios", ratios)):
         for name in names:
             if name not in totals:
-                expected = f"one of what the host offers: {', '.join(totals)}"
-                raise InvalidInventory(what, name, expected)
+                expected = f"a class that the host offers: {', '.join(totals)}"
+                raise InvalidInventory(setting, name, expected)
     for name, count in reserved.items():
         figures[name]["reserved"] = count
     for name, ratio in ratios.items():
@@ -318,14 +318,14 @@ def _check(machine: object, settings: object) -> None:
         raise InvalidInput("value", "settings", settings, "HostSettings")
 
 
-def _check_cells(machine: Machine, what: str, cells: Any) -> frozenset[int]:
+def _check_cells(machine: Machine, argument: str, cells: Any) -> frozenset[int]:
     if isinstance(cells, str | bytes) or not isinstance(cells, Iterable):
-        raise InvalidInput("value", what, cells, "ids of cells")
+        raise InvalidInput("value", argument, cells, "ids of cells")
     result, ids = list(cells), [cell.id for cell in machine.cells]
     for cell in result:
         if type(cell) is not int or cell not in ids:
-            known = ", ".join(map(str, ids)) or "none"
-            raise InvalidInventory(f"{what}: cell", cell, f"a cell of the machine: {known}")
+            expected = f"a cell of the machine: {', '.join(map(str, ids)) or 'none'}"
+            raise InvalidInventory(f"{argument}: cell", cell, expected)
     return frozenset(result)
 
 
@@ -336,18 +336,16 @@ def _check_reserved_pages(machine: Machine, settings: HostSettings) -> None:
         for kib, count in counts.items():
             size = show_kib(kib)
             if kib not in totals:
-                known = ", ".join(map(show_kib, totals)) or "none"
-                raise InvalidInventory(
-                    "reserved pages: size", size, f"one that cell {cell} has: {known}"
-                )
+                expected = f"one that cell {cell} has: {', '.join(map(show_kib, totals)) or 'none'}"
+                raise InvalidInventory("reserved pages: size", size, expected)
             if count > totals[kib]:
-                what = f"reserved pages of {size} of cell {cell}"
-                raise InvalidInventory(what, count, f"0 to {totals[kib]}")
+                subject = f"reserved pages of {size} of cell {cell}"
+                raise InvalidInventory(subject, count, f"0 to {totals[kib]}")
 
 
 def _size_kib(cell: int, pages: Pages) -> int:
-    size, rest = divmod(pages.size_bytes, units.Ki)
-    if rest or size & (size - 1):
+    size, remainder = divmod(pages.size_bytes, units.Ki)
+    if remainder or size & (size - 1):
         raise InvalidInventory(
             f"page size of cell {cell}", pages.size_bytes, "a power of two of 1024 bytes or more"
         )

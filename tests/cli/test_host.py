@@ -206,7 +206,7 @@ def test_sync_leaves_devices_that_are_held_and_gives_them_to_nobody_else(run):
     ("argv", "line"),
     [
         (["--reserved", "MEMORY_MB=9999"], "MEMORY_MB reserved: got 11023, expected at most"),
-        (["--reserved", "PGPU=1"], "reserved: got 'PGPU', expected one of what the host offers"),
+        (["--reserved", "PGPU=1"], "reserved: got 'PGPU', expected a class that the host offers"),
         (["--reserved", "nonsense"], "amounts: got 'nonsense', expected NAME=VALUE"),
         (["--ratio", "VCPU=0"], "allocation_ratio: got '0'"),
         (["--ratio", "VCPU=1.1234567"], "allocation_ratio: got '1.1234567'"),

@@ -453,7 +453,7 @@ def split_tree(*devices: PCIDevice, rules: Iterable[str] = RULES) -> ro.Provider
     """A host whose first GPU can be had by fractions too, and has what else one may add to it."""
     found = tree(*devices, rules=rules)
     gpu = found.find(f"box/{GPU.address}")
-    thousandths(gpu, whole=next(iter(stored_classes(gpu.inventories))))
+    thousandths(gpu, device_class=next(iter(stored_classes(gpu.inventories))))
     gpu.update(traits=gpu.traits | {"CUSTOM_LAB"}, aggregates=["rack"])
     gpu.add(f"box/{GPU.address}/port", "CUSTOM_PORT=1")
     return found

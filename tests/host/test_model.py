@@ -230,12 +230,12 @@ def test_reserved_and_ratios_are_taken_as_text_mappings_or_amounts():
         (
             {"reserved": "DISK_GB=1"},
             exceptions.InvalidInventory,
-            "reserved: got 'DISK_GB', expected one of what the host offers: VCPU, MEMORY_MB",
+            "reserved: got 'DISK_GB', expected a class that the host offers: VCPU, MEMORY_MB",
         ),
         (
             {"ratios": "PGPU=2"},
             exceptions.InvalidInventory,
-            "ratios: got 'PGPU', expected one of what the host offers: VCPU, MEMORY_MB",
+            "ratios: got 'PGPU', expected a class that the host offers: VCPU, MEMORY_MB",
         ),
         ({"reserved": "VCPU=-1"}, exceptions.InvalidInput, "got -1"),
         ({"ratios": "VCPU=0"}, "InvalidRatio", "allocation_ratio: got '0'"),

@@ -140,7 +140,7 @@ def test_huge_pages_that_only_the_cells_know_are_reserved_of_the_host():
         (
             {"ratios": "VCPU=2", "dedicated": "1"},
             exceptions.InvalidInventory,
-            "ratios: got 'VCPU', expected one of what the host offers: PCPU, MEMORY_MB",
+            "ratios: got 'VCPU', expected a class that the host offers: PCPU, MEMORY_MB",
         ),
         ({"reserved": "PCPU=4", "dedicated": "1-3"}, exceptions.InvalidInventory, "PCPU reserved"),
         ({"ratios": "VCPU=0", "numa": True}, "InvalidRatio", "got '0'"),

@@ -118,7 +118,10 @@ def test_a_fraction_is_counted_in_thousandths() -> None:
 
 def test_fractions_may_have_names() -> None:
     device = thousandths(
-        Provider("fpga0"), whole="FPGA", fraction="CUSTOM_T", partitions={"CUSTOM_THIRD": 333}
+        Provider("fpga0"),
+        device_class="FPGA",
+        fraction="CUSTOM_T",
+        partitions={"CUSTOM_THIRD": 333},
     )
     assert totals(device) == {"FPGA": 1, "CUSTOM_T": 1000, "CUSTOM_THIRD": 3}
 
@@ -151,7 +154,9 @@ def test_one_of_n_is_one_nth_of_the_device() -> None:
 
 
 def test_the_type_a_device_is_configured_for_is_there_alone() -> None:
-    device = mediated(gpu(), {"nvidia-35": 16, "nvidia-38": 4}, whole="PGPU", only="nvidia-38")
+    device = mediated(
+        gpu(), {"nvidia-35": 16, "nvidia-38": 4}, device_class="PGPU", only="nvidia-38"
+    )
     assert totals(device) == {"PGPU": 1, "CUSTOM_NVIDIA_38": 4}
     assert used_by(device) == {"PGPU": {"CUSTOM_NVIDIA_38": 4}}
 

@@ -329,7 +329,7 @@ def test_regions_of_an_fpga_exclude_its_card(ledger: ro.Ledger) -> None:
 @pytest.mark.law(1, 6)
 def test_types_of_a_mediated_device_share_its_measure(ledger: ro.Ledger) -> None:
     gpu = ro.Provider("gpu0")
-    ledger.sync(mediated(gpu, {"nvidia-35": 16, "nvidia-38": 4}, whole="PGPU", mixed=True))
+    ledger.sync(mediated(gpu, {"nvidia-35": 16, "nvidia-38": 4}, device_class="PGPU", mixed=True))
     claim(ledger, "a", "CUSTOM_NVIDIA_38=3")
     assert told(ledger, "CUSTOM_NVIDIA_35=5") == (
         "gpu0: CUSTOM_MDEV_SHARE requested 5, free 4 of 16 (a holds 12)"
@@ -346,7 +346,7 @@ def test_another_type_is_chosen_when_nothing_of_the_first_is_held(ledger: ro.Led
     counts = {"nvidia-35": 16, "nvidia-38": 4}
 
     def configure(name: str) -> None:
-        ledger.sync(mediated(ro.Provider("gpu0"), counts, whole="PGPU", only=name))
+        ledger.sync(mediated(ro.Provider("gpu0"), counts, device_class="PGPU", only=name))
 
     configure("nvidia-35")
     ledger.claim("a", {"gpu0": "CUSTOM_NVIDIA_35=1"})
