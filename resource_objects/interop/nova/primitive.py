@@ -505,8 +505,8 @@ def parse_cpu_spec(text: str, name: str = "CPU list") -> CPUSet:
     Traceback (most recent call last):
     resource_objects.interop.nova.rules.InvalidNovaInput: CPU list: got '4-1', expected a list ...
     """
-    parse = functools.partial(CPUSet.parse, what=name, allow_empty=True)
-    return NovaRule.INVALID_CPU_LIST.convert(name, text, parse)
+    rule = NovaRule.INVALID_CPU_LIST
+    return rule.convert(name, text, lambda value: CPUSet.parse(value, name, allow_empty=True))
 
 
 def format_cpu_spec(cpus: Iterable[int]) -> str:
