@@ -69,7 +69,12 @@ from resource_objects.interop.nova.primitive import (
     wrap,
 )
 from resource_objects.names import uuid_text
-from resource_objects.resources.pci.amount import DeviceRequest, DeviceSpec, PCIAmount, given
+from resource_objects.resources.pci.amount import (
+    DeviceRequest,
+    DeviceSpec,
+    PCIAmount,
+    require_devices,
+)
 from resource_objects.resources.pci.device import (
     AFFINITIES,
     LEGACY,
@@ -263,7 +268,7 @@ def dump_pci_requests(
     """
     omitted = optional_names(leave_out, ("class_code", "facts"))
     documents = []
-    for index, request in enumerate([] if amount is None else given(amount).requests):
+    for index, request in enumerate([] if amount is None else require_devices(amount).requests):
         providers = ",".join(request.providers) or None
         specs: list[Any] | None = _specs_as_read(request.specs, providers)
         reasons = [] if specs else [*_inexpressible_specs(request.specs)]

@@ -65,9 +65,9 @@ class RequestedDevices:
         """
         chosen = frozenset(cells)
         problem = self._problem(chosen)
-        every = frozenset(range(len(self._demands)))
-        gains = [self._gains(problem, short) for short in problem.max_flow().short_demands()]
-        gains = gains or [self._gains(problem, every)]
+        all_demands = frozenset(range(len(self._demands)))
+        short_demands = problem.max_flow().short_demands() or [all_demands]
+        gains = [self._gains(problem, short) for short in short_demands]
         return min((frozenset(by_cell) - chosen for by_cell in gains), key=len)
 
     def needed(self, cells: Collection[int], among: Collection[int]) -> int:
@@ -90,7 +90,7 @@ class RequestedDevices:
         return max(bounds)
 
     def _gains(self, problem: DeviceProblem, short: Collection[int]) -> Counter[int]:
-        """Return how many devices each further host cell would add to some demands."""
+        """Return the number of devices that each further host cell adds to some demands."""
         sockets = self._cells.sockets
         gains: Counter[int] = Counter()
         for group, addresses in self._free.items():
@@ -103,7 +103,7 @@ class RequestedDevices:
                 if group not in demand.groups or group in problem.choices[number]:
                     continue
                 cells |= {node} & sockets.keys()
-                if demand.wanted.affinity == SOCKET:
+                if demand.request.affinity == SOCKET:
                     cells |= _same_socket(self._cells, node)
             gains.update(dict.fromkeys(cells, len(addresses)))
         return gains
@@ -115,28 +115,28 @@ class RequestedDevices:
             for group, addresses in self._free.items()
             if addresses and self._index.groups[group].node == cell
         )
-        by_socket = any(demand.wanted.affinity == SOCKET for demand in self._demands)
+        by_socket = any(demand.request.affinity == SOCKET for demand in self._demands)
         return frozenset(counts.items()), self._cells.sockets.get(cell) if by_socket else None
 
     def _users(self, group: int) -> tuple[int, ...]:
         return tuple(n for n, demand in enumerate(self._demands) if group in demand.groups)
 
     def _family_key(self, group: int) -> Hashable:
-        """Return what distinguishes the groups that a group excludes or is excluded by."""
+        """Return a value that distinguishes the groups of the card of a group."""
         index = self._index
-        whole = index.whole.get(group, group)
-        own = index.groups[group].node
+        card = index.card_of.get(group, group)
+        origin = index.groups[group].node
 
         def location(number: int) -> int:
             node = index.groups[number].node
-            return -2 if node == own else -1 if node is None else node
+            return -2 if node == origin else -1 if node is None else node
 
-        if whole not in index.parts:
+        if card not in index.parts:
             return ()
         return tuple(
             sorted(
-                (self._users(n), len(self._free.get(n, ())), n == group, n == whole, location(n))
-                for n in (whole, *index.parts[whole])
+                (self._users(n), len(self._free.get(n, ())), n == group, n == card, location(n))
+                for n in (card, *index.parts[card])
             )
         )
 

@@ -152,11 +152,11 @@ class DeviceSpec(base.ResourceObject, frozen=True):
         yield from (f"fact={_quoted(name)}>{_quoted(value)}" for name, value in self.facts.items())
 
 
-def _has_tag(tags: Mapping[str, str], name: str, wanted: str) -> bool:
+def _has_tag(tags: Mapping[str, str], name: str, requested: str) -> bool:
     value = tags.get(name)
     if value is None:
-        return wanted == NOT_THERE
-    return value == wanted or tag_matches(value, wanted)
+        return requested == NOT_THERE
+    return value == requested or tag_matches(value, requested)
 
 
 @base.register
@@ -377,8 +377,8 @@ class PCIAmount(abstract.Amount):
         """Return the addresses of a request: of its number, or its requester, alias or id."""
         numbers = {
             number
-            for number, one in enumerate(self.requests)
-            if request is not None and request in (number, one.requester, one.alias, one.request_id)
+            for number, r in enumerate(self.requests)
+            if request is not None and request in (number, r.requester, r.alias, r.request_id)
         }
         if not numbers:
             raise InvalidInput("value", "request", request, "the number or name of a request")
@@ -392,11 +392,11 @@ class PCIAmount(abstract.Amount):
         requests: list[DeviceRequest] = []
         placed: list[PlacedDevice] = []
         for number, request in enumerate(self.requests):
-            own = [d for d in self.placed if d.request == number and d.address in addresses]
-            if own:
-                placed += [device.replace(request=len(requests)) for device in own]
-                providers = request.providers if len(own) == request.count else ()
-                requests.append(request.replace(count=len(own), providers=providers))
+            selected = [d for d in self.placed if d.request == number and d.address in addresses]
+            if selected:
+                placed += [device.replace(request=len(requests)) for device in selected]
+                providers = request.providers if len(selected) == request.count else ()
+                requests.append(request.replace(count=len(selected), providers=providers))
         return PCIAmount(requests, placed=placed, gives_back=self.gives_back)
 
     def unassigned(self) -> Self:
@@ -447,7 +447,7 @@ def _unassigned_release() -> InvalidInput:
     )
 
 
-def given(value: Any) -> PCIAmount:
+def require_devices(value: Any) -> PCIAmount:
     """Return an amount of devices unchanged.
 
     :raises InvalidInput: for an amount of another kind
@@ -494,7 +494,7 @@ def devices(
     if not isinstance(kinds, list):
         raise _invalid_amount("kind of devices", kind, "a resource class such as PGPU")
     request = DeviceRequest(
-        [_spec_of(one, properties) for one in kinds],
+        [_spec_of(item, properties) for item in kinds],
         count,
         affinity,
         requester=requester,
@@ -589,9 +589,9 @@ def _parse_single(item: str, name: str, equals: str, value: str) -> Mapping[str,
     return {"resource_class": item}
 
 
-def _set_once(values: dict[str, Any], name: str, value: object, what: str) -> None:
+def _set_once(values: dict[str, Any], name: str, value: object, subject: str) -> None:
     if name in values:
-        raise InvalidInput("repetition", what, value, f"{name} once")
+        raise InvalidInput("repetition", subject, value, f"{name} once")
     values[name] = value
 
 

@@ -1,7 +1,8 @@
-"""A PCI device: what it is, as what it can be taken, and what is taken of it.
+"""A PCI device and its use.
 
-:class:`Device` is one function at its address, :class:`DeviceUse` what is taken of it.
-Types (what a function is to SR-IOV), affinity policies and states are constants of this module.
+:class:`Device` is one PCI function at its address, :class:`DeviceUse` its use. SR-IOV types,
+affinity policies and states are constants of this module. :func:`retain_allocated` decides which
+devices a host has after a discovery.
 """
 
 from __future__ import annotations
@@ -11,56 +12,51 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from resource_objects import base, fields, names
 from resource_objects.exceptions import InvalidInput
 
-_invalid_pci_address = functools.partial(InvalidInput, "PCI address")
 _invalid_device = functools.partial(InvalidInput, "device")
 
 #: The highest id of a NUMA node.
 MAX_NODE = 65535
-#: A function that cannot be split; one that can; one that was split off; one for vDPA.
+#: The maximum number of devices of a host, and of a request.
+MAX_DEVICES = 65536
+
+#: SR-IOV types: a function that cannot be split; a physical function, which can; a virtual
+#: function, split off it; a virtual function for vDPA.
 PCI, PF, VF, VDPA = "type-PCI", "type-PF", "type-VF", "vdpa"
 TYPES = (PCI, PF, VF, VDPA)
 #: Types that are split off a physical function.
 PARTS = (VF, VDPA)
 
-#: No machine has more devices, and nobody asks for more at once.
-MAX_DEVICES = 65536
-
-#: How near a device has to be to the host cells of who asks for it; see :func:`.fit.rings`.
+#: The distance of a device to the host cells of its request; see :func:`.fit.affinity_tiers`.
 LEGACY, PREFERRED, REQUIRED, SOCKET = "legacy", "preferred", "required", "socket"
 AFFINITIES = (LEGACY, PREFERRED, REQUIRED, SOCKET)
 
-#: What a tag that is not there is asked for as.
+#: The value of a requested tag that means its absence.
 NOT_THERE = "null"
 
-#: States of a device; the first six are Nova's, and the drawing is in the documentation.
+#: States of a device; the first six are those of Nova, and the documentation has a diagram.
 AVAILABLE, CLAIMED, ALLOCATED = "available", "claimed", "allocated"
 UNCLAIMABLE, UNAVAILABLE, REMOVED = "unclaimable", "unavailable", "removed"
-#: Used up: it was for one use, and it has had it.
+#: Not allocatable after a release: it was for one use, or its host removed it.
 SPENT = "spent"
 STATES = (AVAILABLE, CLAIMED, ALLOCATED, UNCLAIMABLE, UNAVAILABLE, REMOVED, SPENT)
 
-#: The fact that says which provider of a foreign ledger a device is.
+#: The fact with the uuid of the provider of a device in Placement.
 PROVIDER = "rp_uuid"
-#: No text by name.
+#: An empty mapping of tags or facts.
 NO_TEXTS = fields.FrozenDict()
 _ADDRESS = re.compile(r"([0-9a-f]{1,8}):([0-9a-f]{1,2}):([0-9a-f]{1,2})\.([0-9a-f])\Z", re.ASCII)
-_EXPECTED = "DOMAIN:BUS:SLOT.FUNCTION, such as 0000:3b:00.0"
-#: The highest domain, bus, slot and function.
-_MOST = (0xFFFF, 0xFF, 0x1F, 0x7)
-_FOUR_DIGITS = re.compile(r"[0-9a-f]{4}\Z", re.ASCII)
-_CLASS_CODE = re.compile(r"(?:[0-9a-f]{2}){0,3}\Z", re.ASCII)
 
 
 def parse_address(value: object) -> str:
-    """Return a PCI address as it is kept, ``dddd:bb:ss.f`` in lower case.
+    """Return a PCI address in its stored form, ``dddd:bb:ss.f`` in lower case.
 
-    :raises InvalidInput: if it is none, or its domain has more than 16 bits
+    :raises InvalidInput: if it is not an address, or its domain has more than 16 bits
 
     >>> parse_address("3:3B:0.1")
     '0003:3b:00.1'
@@ -68,31 +64,44 @@ def parse_address(value: object) -> str:
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidInput: PCI address: got '10000:00:02.0', expected a ...
     """
-    found = _ADDRESS.match(value.lower()) if isinstance(value, str) else None
-    if found is None:
-        raise _invalid_pci_address("PCI address", value, _EXPECTED)
-    domain, bus, slot, function = (int(digits, 16) for digits in found.groups())
-    if domain > _MOST[0]:
-        raise _invalid_pci_address("PCI address", value, "a domain of at most ffff (16 bits)")
-    if slot > _MOST[2] or function > _MOST[3]:
-        raise _invalid_pci_address("PCI address", value, "slots to 1f and functions to 7")
-    return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
+    match = _ADDRESS.match(value.lower()) if isinstance(value, str) else None
+    expected = "DOMAIN:BUS:SLOT.FUNCTION, such as 0000:3b:00.0"
+    if match is not None:
+        domain, bus, slot, function = (int(digits, 16) for digits in match.groups())
+        if domain <= 0xFFFF and slot <= 0x1F and function <= 0x7:
+            return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
+        is_large = domain > 0xFFFF
+        expected = (
+            "a domain of at most ffff (16 bits)" if is_large else "slots to 1f and functions to 7"
+        )
+    raise InvalidInput("PCI address", "PCI address", value, expected)
 
 
-def _four_digits(value: object) -> str:
-    if not isinstance(value, str) or not _FOUR_DIGITS.match(value.lower()):
+def _matching(pattern: str) -> Callable[[object], str]:
+    compiled = re.compile(pattern, re.ASCII)
+
+    def check(value: object) -> str:
+        if not isinstance(value, str) or not compiled.fullmatch(value.lower()):
+            raise ValueError(value)
+        return value.lower()
+
+    return check
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
         raise ValueError(value)
-    return value.lower()
+    return value
 
 
-def _class_code(value: object) -> str:
-    if not isinstance(value, str) or not _CLASS_CODE.match(value.lower()):
+def _type(value: object) -> str:
+    if value not in TYPES:
         raise ValueError(value)
-    return value.lower()
+    return str(value)
 
 
 def custom_class(vendor_id: str, product_id: str) -> str:
-    """Return the class of devices that are given no other.
+    """Return the default resource class of devices.
 
     >>> custom_class("10de", "2330")
     'CUSTOM_PCI_10DE_2330'
@@ -105,57 +114,45 @@ def class_of_ids(values: Mapping[str, Any]) -> str | None:
     vendor, product = values.get("vendor_id"), values.get("product_id")
     if isinstance(vendor, str) and isinstance(product, str):
         return custom_class(vendor, product)
-    return None  # which of them is wrong is for its field to say
+    return None  # the field that is wrong raises
 
 
-def _type(value: object) -> str:
-    if value not in TYPES:
-        raise ValueError(value)
-    return str(value)
-
-
-def _text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError(value)
-    return value
-
-
-#: What fields of devices hold: a PCI address;
+#: The fields of devices: a PCI address; a vendor or product id; a class code or its first digits;
+#: an SR-IOV type; tags and facts.
 ADDRESS = fields.Checked(
     parse_address, "a PCI address", "^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f].[0-7]$"
 )
-#: the id of a vendor or product, in lower case;
-ID = fields.Checked(_four_digits, "four hexadecimal digits", "^[0-9a-f]{4}$")
-#: a class code, or the first digits of one;
-CLASS_CODE = fields.Checked(_class_code, "0, 2, 4 or 6 hexadecimal digits", "^[0-9a-f]{0,6}$")
-#: the type of a function;
+ID = fields.Checked(_matching("[0-9a-f]{4}"), "four hexadecimal digits", "^[0-9a-f]{4}$")
+CLASS_CODE = fields.Checked(
+    _matching("(?:[0-9a-f]{2}){0,3}"), "0, 2, 4 or 6 hexadecimal digits", "^[0-9a-f]{0,6}$"
+)
 TYPE = fields.Checked(_type, f"one of {', '.join(TYPES)}", "")
-#: text by name: tags and facts.
 TEXTS = fields.FrozenDictOf(names.label, fields.Checked(_text, "text", ""))
 
 
 @base.register
 class Device(base.ResourceObject, frozen=True):
-    """A PCI function that can be taken: each is one unit of its resource class.
+    """A PCI function that can be allocated: one unit of its resource class.
 
     ===================  ===========================================================================
-    ``address``          where it is plugged in: its identity, ``0000:3b:00.0``
-    ``vendor_id``,       who made it and what it is, four hexadecimal digits
+    ``address``          its identity, such as ``0000:3b:00.0``
+    ``vendor_id``,       its vendor and product, four hexadecimal digits each
     ``product_id``
     ``type``             ``type-PCI``; ``type-PF`` (a physical function: it can be split);
-                         ``type-VF`` (a virtual function: split off one); ``vdpa``
-    ``resource_class``   what it is taken as; by default ``CUSTOM_PCI_<VENDOR>_<PRODUCT>``
-    ``class_code``       what it is for, ``0302`` (a 3D controller); empty if not known
-    ``parent``           the address of the physical function it was split off
-    ``numa_node``        the host cell it is next to; None if the firmware does not say
-    ``tags``             words that whoever offers it put on it, and that requests may ask for
-    ``traits``           its qualities, as those of its provider
-    ``remote_managed``   whether another machine (a SmartNIC) manages it: only for who asks for that
-    ``live_migratable``  whether its user can move while it runs; None if nobody said
-    ``one_time_use``     whether it is for one use, and spent then
-    ``facts``            anything else that is known (a MAC address, say): carried, not read
-    ``withdrawn``        whether its host does not offer it any more, while somebody holds it
-    ``writes_before``    of one for one use: how often its provider was written to before that
+                         ``type-VF`` (a virtual function, split off one); ``vdpa``
+    ``resource_class``   its resource class, by default ``CUSTOM_PCI_<VENDOR>_<PRODUCT>``
+    ``class_code``       its PCI class, ``0302`` (a 3D controller); empty if not known
+    ``parent``           the address of the physical function that it was split off
+    ``numa_node``        the host cell that it is next to; None if the firmware does not report it
+    ``tags``             labels from the operator, which requests can match
+    ``traits``           its traits, as those of its provider
+    ``remote_managed``   whether another machine (a SmartNIC) manages it; only requests that specify
+                         this match it
+    ``live_migratable``  whether its consumer can migrate live; None if not specified
+    ``one_time_use``     whether it is spent after one allocation
+    ``facts``            other properties, such as a MAC address: stored, not matched
+    ``withdrawn``        whether its host removed it while it was allocated
+    ``writes_before``    for one-time use: the number of allocations written at its provider before
     ===================  ===========================================================================
 
     >>> gpu = Device("3b:00.0", "10de", "2330", resource_class="PGPU", numa_node=1)
@@ -188,7 +185,7 @@ class Device(base.ResourceObject, frozen=True):
 
     @property
     def can_be_split(self) -> bool:
-        """Whether it is a physical function, which shares its fate with those split off it."""
+        """Whether it is a physical function."""
         return self.type == PF
 
     @property
@@ -199,15 +196,15 @@ class Device(base.ResourceObject, frozen=True):
     def _validate(self) -> None:
         if self.parent == self.address:
             raise _invalid_device("parent of a device", self.parent, "another address")
-        if self.parent is not None and not self.is_part:
-            what = f"parent of {self.address}, {self.type}"
-            raise _invalid_device(what, self.parent, "none: only a part has a parent")
-        if self.parent is None and self.is_part:
-            what = f"parent of {self.address}, {self.type}"
-            raise _invalid_device(what, None, "the physical function it was split off")
+        if (self.parent is not None) != self.is_part:
+            expected = "the physical function it was split off"
+            if not self.is_part:
+                expected = "none: only a part has a parent"
+            raise _invalid_device(f"parent of {self.address}, {self.type}", self.parent, expected)
         if self.one_time_use and self.is_part:
-            what = f"one_time_use of {self.address}"
-            raise _invalid_device(what, self.type, "type-PCI or type-PF")
+            raise _invalid_device(
+                f"one_time_use of {self.address}", self.type, "type-PCI or type-PF"
+            )
 
     def __str__(self) -> str:
         return f"{self.address} {self.vendor_id}:{self.product_id} {self.type}"
@@ -234,7 +231,7 @@ class DeviceUse(base.ResourceObject, frozen=True):
 
     @property
     def is_held(self) -> bool:
-        """Whether somebody has it by name."""
+        """Whether it is claimed or allocated by name."""
         return self.state in (CLAIMED, ALLOCATED)
 
     def _validate(self) -> None:
@@ -251,26 +248,26 @@ def check_devices(devices: Sequence[Device], usage: Sequence[DeviceUse]) -> None
         split, unless one of the two is removed or spent; for a use without its device; for a
         physical function that is allocated together with a function split off it
     """
-    for what, addresses in (
+    for subject, addresses in (
         ("address", [device.address for device in devices]),
         ("address of a device in use", [use.address for use in usage]),
     ):
         repeated = sorted(at for at, count in Counter(addresses).items() if count > 1)
         if repeated:
-            raise InvalidInput("repetition", what, repeated, "each device once")
-    known = {device.address: device for device in devices}
+            raise InvalidInput("repetition", subject, repeated, "each device once")
+    by_address = {device.address: device for device in devices}
     for use in usage:
-        if use.address not in known:
+        if use.address not in by_address:
             raise _invalid_device("device in use", use.address, "one of these devices")
     withdrawn = {use.address for use in usage if use.state == SPENT or use.gone}
     for device in devices:
-        whole = known.get(device.parent or "")
-        if whole is None or whole.type == PF or withdrawn & {device.address, whole.address}:
+        card = by_address.get(device.parent or "")
+        if card is None or card.type == PF or withdrawn & {device.address, card.address}:
             continue
-        raise _invalid_device(f"parent of {device.address}, {whole.address}", whole.type, PF)
+        raise _invalid_device(f"parent of {device.address}, {card.address}", card.type, PF)
     allocated = {use.address for use in usage if use.is_held}
     for address in sorted(allocated):
-        parent = known[address].parent
+        parent = by_address[address].parent
         if parent in allocated:
             raise _invalid_device(
                 f"allocated functions of {parent}",
@@ -287,7 +284,7 @@ class RetainedDevices(NamedTuple):
 
 
 def retain_allocated(  # one rule after the other
-    found: Iterable[Device], stored: Iterable[Device], allocated: Collection[str]
+    discovered: Iterable[Device], stored: Iterable[Device], allocated: Collection[str]
 ) -> RetainedDevices:
     """Return the devices of a host after discovery: an allocated device stays as it is stored.
 
@@ -299,7 +296,7 @@ def retain_allocated(  # one rule after the other
     Functions contradict each other if the physical one cannot be split, or both have one class.
     Facts, which no request matches, do not count as a difference. Source: Nova's ``PciDevTracker``.
 
-    :param found: the discovered devices, which agree with each other
+    :param discovered: the discovered devices, which agree with each other
     :param stored: the devices as stored, which agree with each other
     :param allocated: addresses of stored devices
 
@@ -308,24 +305,24 @@ def retain_allocated(  # one rule after the other
     >>> retained.devices[gpu.address].withdrawn, *retained.reasons.values()
     (True, 'no longer offered, reserved until its release')
     """
-    new = {device.address: device for device in found}
+    new = {device.address: device for device in discovered}
     old = {device.address: device for device in stored}
     cards = {address for address in allocated if address in old and old[address].can_be_split}
-    kept = {at for at, device in old.items() if at in allocated or device.parent in cards}
+    retained = {at for at, device in old.items() if at in allocated or device.parent in cards}
     devices, reasons = dict(new), dict[str, str]()
-    for address in sorted(kept):
+    for address in sorted(retained):
         devices[address] = old[address].replace(withdrawn=address not in new)
         if address not in new:
             reasons[address] = "no longer offered, reserved until its release"
         elif not _match_same_requests(old[address], new[address]):
             reasons[address] = "changed, stays as it was until its release"
-    for address in sorted({old[at].parent or "" for at in kept} & devices.keys()):
-        whole, before = devices[address], old.get(address)
-        parts = (at for at in sorted(kept) if old[at].parent == address)
-        blocking = next((at for at in parts if not _agree(old[at], whole)), None)
+    for address in sorted({old[at].parent or "" for at in retained} & devices.keys()):
+        card, before = devices[address], old.get(address)
+        parts = (at for at in sorted(retained) if old[at].parent == address)
+        blocking = next((at for at in parts if not _agree(old[at], card)), None)
         if blocking is None:
             continue
-        if before is None or _match_same_requests(before, whole):
+        if before is None or _match_same_requests(before, card):
             del devices[address]
             reasons[address] = f"left out until the release of {blocking}"
         else:
@@ -333,7 +330,7 @@ def retain_allocated(  # one rule after the other
             reasons[address] = f"stays as it was until the release of {blocking}"
     for part in new.values():
         above = devices.get(part.parent or "")
-        if above is None or part.address in kept:
+        if above is None or part.address in retained:
             continue
         if above.address in cards or not _agree(part, above):
             del devices[part.address]
@@ -341,40 +338,40 @@ def retain_allocated(  # one rule after the other
     return RetainedDevices(devices, reasons)
 
 
-def _agree(part: Device, whole: Device) -> bool:
-    return whole.can_be_split and part.resource_class != whole.resource_class
+def _agree(part: Device, card: Device) -> bool:
+    return card.can_be_split and part.resource_class != card.resource_class
 
 
-def _match_same_requests(one: Device, other: Device) -> bool:
+def _match_same_requests(first: Device, second: Device) -> bool:
     plain = {"facts": {}, "withdrawn": False, "writes_before": 0}
-    return one.replace(**plain) == other.replace(**plain)
+    return first.replace(**plain) == second.replace(**plain)
 
 
-def tag_matches(has: str, wanted: str) -> bool:
-    """Return whether a tag's value will do: case does not count, and a list contains a list.
+def tag_matches(value: str, requested: str) -> bool:
+    """Return whether a tag has a requested value: without regard to case; a list contains a list.
 
     Source: Nova's ``pci_device_prop_match``.
 
     >>> tag_matches("PhysNet1", "physnet1"), tag_matches('["a", "B"]', '["b"]')
     (True, True)
     """
-    if has.lower() == wanted.lower():
+    if value.lower() == requested.lower():
         return True
-    if not (has.startswith("[") and wanted.startswith("[")):
+    if not (value.startswith("[") and requested.startswith("[")):
         return False
     try:
-        there, named = json.loads(has.lower()), json.loads(wanted.lower())
-        return all(item in there for item in named)
-    except (ValueError, RecursionError):  # no list, or one nested deeper than can be read
+        items = json.loads(value.lower())
+        return all(item in items for item in json.loads(requested.lower()))
+    except (ValueError, RecursionError):  # not a list, or nested too deeply
         return False
 
 
-def listed(given: Any) -> Any:
-    """Return what can be gone through as a list; what cannot stays, for its field to refuse.
+def listed(value: Any) -> Any:
+    """Return an iterable as a list; anything else unchanged, for its field to reject.
 
-    What is longer than anything a machine has, or never ends, stays too.
+    An iterable of more than :data:`MAX_DEVICES` items, or without an end, is unchanged too.
     """
-    if not isinstance(given, Iterable) or isinstance(given, str | bytes | Mapping):
-        return given
-    found = list(itertools.islice(given, MAX_DEVICES + 1))
-    return found if len(found) <= MAX_DEVICES else given
+    if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
+        return value
+    items = list(itertools.islice(value, MAX_DEVICES + 1))
+    return items if len(items) <= MAX_DEVICES else value

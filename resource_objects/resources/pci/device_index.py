@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import copy
+import operator
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -41,8 +42,8 @@ class ReservedDevices(NamedTuple):
 
     #: the addresses of disabled devices
     disabled: frozenset[str] = frozenset()
-    #: how many free devices a limit keeps free, by part and class; more than there are free devices
-    #: if more are used than the limit allows
+    #: the number of free devices that a limit keeps free, by part and class; if more devices are
+    #: used than the limit allows, it is larger than the number of free devices
     spare: Mapping[tuple[str, str], int] = FrozenDict()
     #: the keys of ``spare`` whose limit is one of a class that the devices use up
     shared: frozenset[tuple[str, str]] = frozenset()
@@ -53,7 +54,7 @@ NOTHING_RESERVED = ReservedDevices()
 
 
 class DeviceLimit(NamedTuple):
-    """A limit on how many devices of one class of one part may be in use."""
+    """A limit on the number of devices of one class, of one part, in use."""
 
     resource_class: str
     usable: frozenset[str]  #: allocatable devices if none were in use
@@ -72,7 +73,7 @@ class DeviceLimit(NamedTuple):
         return max(0, self.limit - self.used)
 
     def count_free(self, addresses: Iterable[str]) -> int:
-        """Return how many of some free devices the limit is on."""
+        """Return the number of free devices, of these, that the limit is on."""
         return sum(address in self.free for address in addresses)
 
 
@@ -86,7 +87,7 @@ class DeviceGroup:
         self.node = device.numa_node
         self.provider = device.facts.get(PROVIDER)
         #: the physical function that the group belongs to, if it does
-        self.card = device.parent or (device.address if device.type == PF else None)
+        self.card = _card(device)
         self.cost = len(device.tags) + device.one_time_use  #: plain devices are allocated first
 
 
@@ -100,7 +101,7 @@ class DeviceIndex:
     ``groups``      the groups, by number; ``group_of`` is the number of the group of each address
     ``free``        the addresses of the free devices of each group, ascending
     ``parts``       the groups of functions split off a group of physical functions, by number
-    ``whole``       the group of the physical function that a group was split off, by number
+    ``card_of``     the group of the physical function that a group was split off, by number
     ==============  ================================================================================
     """
 
@@ -132,7 +133,9 @@ class DeviceIndex:
         numbers: dict[Any, int] = {}
         for address in sorted(self.devices):
             device = self.devices[address]
-            key = address if per_device else _group_key(device)
+            key: Any = address
+            if not per_device:
+                key = _GROUP_FIELDS(device), device.facts.get(PROVIDER), _card(device)
             number = numbers.setdefault(key, len(self.groups))
             if number == len(self.groups):
                 self.groups.append(DeviceGroup(device))
@@ -143,14 +146,14 @@ class DeviceIndex:
             if self.state(address) == AVAILABLE:
                 self.free[number].append(address)
         cards = {g.card: n for n, g in enumerate(self.groups) if g.device.type == PF}
-        self.whole: dict[int, int] = {
+        self.card_of: dict[int, int] = {
             number: cards[group.card]
             for number, group in enumerate(self.groups)
             if group.device.type in PARTS and group.card in cards
         }
         self.parts: dict[int, tuple[int, ...]] = {}
-        for part, whole in self.whole.items():
-            self.parts[whole] = (*self.parts.get(whole, ()), part)
+        for part, card in self.card_of.items():
+            self.parts[card] = (*self.parts.get(card, ()), part)
 
     def per_device(self) -> DeviceIndex:
         """Return an index of the same devices with one group for each device."""
@@ -183,7 +186,7 @@ class DeviceIndex:
         return self._sizes[group]
 
     def count_usable(self, groups: Collection[int], allowed: Collection[str] | None) -> int:
-        """Return how many devices of some groups would be allocatable if none were in use.
+        """Return the number of devices of some groups that are allocatable unless in use.
 
         :param allowed: addresses that may be used, None for all
         """
@@ -245,10 +248,10 @@ class DeviceIndex:
             return use.state
         parent = self.devices[address].parent
         if parent is not None:
-            whole = self.uses.get(parent)
-            if whole is None or whole.state not in _WITH_PARTS:
+            card_use = self.uses.get(parent)
+            if card_use is None or card_use.state not in _WITH_PARTS:
                 return AVAILABLE
-            return UNCLAIMABLE if whole.state == CLAIMED else UNAVAILABLE
+            return UNCLAIMABLE if card_use.state == CLAIMED else UNAVAILABLE
         parts = self.functions.get(address)
         if not parts:
             return AVAILABLE
@@ -308,19 +311,11 @@ class DeviceIndex:
                 self.free[group] = [*free[:place], *middle, *free[place + was_free :]]
 
 
-def _group_key(device: Device) -> tuple[Any, ...]:
-    return (
-        device.vendor_id,
-        device.product_id,
-        device.type,
-        device.resource_class,
-        device.class_code,
-        device.numa_node,
-        device.tags,
-        device.traits,
-        device.remote_managed,
-        device.live_migratable,
-        device.one_time_use,
-        device.facts.get(PROVIDER),
-        device.parent or (device.address if device.type == PF else None),
-    )
+_GROUP_FIELDS = operator.attrgetter(
+    *("vendor_id", "product_id", "type", "resource_class", "class_code", "numa_node", "tags"),
+    *("traits", "remote_managed", "live_migratable", "one_time_use"),
+)
+
+
+def _card(device: Device) -> str | None:
+    return device.parent or (device.address if device.type == PF else None)

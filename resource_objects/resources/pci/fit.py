@@ -29,9 +29,8 @@ from resource_objects.resources.pci.device_index import DeviceIndex, DeviceLimit
 
 #: The resource that a reason names if its request names no class.
 ANY_CLASS = "DEVICES"
-#: The number of a demand for devices that a limit keeps free.
+#: A demand for devices that a limit keeps free: its number, and a request that any device matches.
 _STAYS_FREE = -1
-#: What such a demand allows: devices next to any host cell.
 _ANYWHERE = DeviceRequest([DeviceSpec()], affinity=PREFERRED)
 #: One step of the budget is a flow of this many edges.
 _EDGES_OF_A_STEP = 256
@@ -42,8 +41,8 @@ _FAR = 1 << 32
 class DeviceDemand(NamedTuple):
     """A number of devices of some groups, for one request."""
 
-    request: int  #: the number of the request in the amount
-    wanted: DeviceRequest
+    number: int  #: the number of the request in the amount
+    request: DeviceRequest
     needed: int
     groups: tuple[int, ...]  #: groups whose devices match, at any distance
 
@@ -68,7 +67,7 @@ class DeviceProblem(NamedTuple):
         return MaxFlow(self.counts, self.choices, capacity)
 
     def free_and_allowed(self, group: int) -> Sequence[str]:
-        """Return the free devices of a group, including those that a limit keeps free."""
+        """Return the free devices of a group, also devices that a limit keeps free."""
         free = self.devices.free[group]
         return free if self.allowed is None else [at for at in free if at in self.allowed]
 
@@ -98,7 +97,7 @@ def assign_devices(
         raise CapacityException(explain(problem, cells))
     counts: dict[int, int] = {}
     for demand, groups in zip(problem.demands, choice, strict=True):
-        if demand.request != _STAYS_FREE:
+        if demand.number != _STAYS_FREE:
             for group, count in groups.items():
                 counts[group] = counts.get(group, 0) + count
     chosen: list[str] = []
@@ -139,9 +138,10 @@ def match_requests(
 ) -> list[tuple[int, Device]]:
     """Return which request of an amount each device is assigned to.
 
-    The result depends on the amount, the devices and the host cells alone, not on other devices.
+    The result depends on the amount, the devices and the host cells alone, not on other devices. Of
+    more devices than the amount requests it has the first that meet it.
 
-    :param devices: ascending by address, as many as the amount requests
+    :param devices: ascending by address
     :raises ForeignAmount: if they do not meet it
     """
     if amount.has_addresses:
@@ -151,7 +151,7 @@ def match_requests(
     counts = [demand.needed for demand in demands]
     choices: list[list[int]] = []
     for demand in demands:
-        tier_of = affinity_tiers(demand.wanted.affinity, cells)
+        tier_of = affinity_tiers(demand.request.affinity, cells)
         keys = {
             group: (tier, index.groups[group].cost)
             for group in set(groups).intersection(demand.groups)
@@ -160,14 +160,17 @@ def match_requests(
         places = [place for place, group in enumerate(groups) if group in keys]
         choices.append(sorted(places, key=lambda place: keys[groups[place]]))
     flow = MaxFlow(counts, choices, dict.fromkeys(range(len(devices)), 1))
-    if not flow.is_complete or sum(counts) != len(devices):
+    if flow.is_complete and sum(counts) < len(devices):
+        used = sorted({place for places in flow.used for place in places})
+        return match_requests(index, amount, [devices[place] for place in used], cells)
+    if not flow.is_complete or sum(counts) > len(devices):
         raise ForeignAmount(
             "devices",
             [device.address for device in devices],
             f"devices that meet {amount.unassigned()}",
         )
     pairs = [
-        (demand.request, place)
+        (demand.number, place)
         for demand, places in zip(demands, flow.used, strict=True)
         for place in places
     ]
@@ -225,14 +228,15 @@ def build_problem(
     limits = index.limits()
     if not limits:
         return _problem(index, demands, cells, allowed, allowed)
-    free = {address for addresses in index.free for address in addresses}
-    usable = free if allowed is None else free.intersection(allowed)
+    usable = {address for addresses in index.free for address in addresses}
+    if allowed is not None:
+        usable = usable.intersection(allowed)
     under_limits = list(demands)
     for limit in limits:
         if not limit.remaining:
             usable = usable - limit.free
         elif limit.remaining < len(limit.free) and not usable.isdisjoint(limit.free):
-            groups = [n for n, own in enumerate(index.free) if not limit.free.isdisjoint(own)]
+            groups = [n for n, free in enumerate(index.free) if not limit.free.isdisjoint(free)]
             spare = len(limit.free) - limit.remaining
             under_limits.append(DeviceDemand(_STAYS_FREE, _ANYWHERE, spare, tuple(groups)))
     return _problem(index, under_limits, cells, usable, allowed)
@@ -249,8 +253,10 @@ def _problem(
     for demand in demands:
         for group in demand.groups:
             if group not in free:
-                every = index.free[group]
-                free[group] = every if usable is None else [at for at in every if at in usable]
+                addresses = index.free[group]
+                if usable is not None:
+                    addresses = [at for at in addresses if at in usable]
+                free[group] = addresses
     choices = [_rank_groups(index, demand, free, cells) for demand in demands]
     return DeviceProblem(index, demands, free, choices, allowed)
 
@@ -267,7 +273,7 @@ def _rank_groups(
     split no unsplit card; the group with the fewest devices that suffice, else the group with the
     most, so that the fewest cards are split; the address.
     """
-    tier_of = None if cells is None else affinity_tiers(demand.wanted.affinity, cells)
+    tier_of = None if cells is None else affinity_tiers(demand.request.affinity, cells)
     ranked: list[tuple[Any, ...]] = []
     for number in demand.groups:
         addresses = free[number]
@@ -280,7 +286,7 @@ def _rank_groups(
         split = 0, 0, 0
         if number in index.parts:  # an unsplit card: with the fewest functions first
             split = 1, 0, sum(len(index.free[part]) for part in index.parts[number])
-        elif number in index.whole and index.free[index.whole[number]]:
+        elif number in index.card_of and index.free[index.card_of[number]]:
             count = len(addresses)
             split = (1, 0, count) if count >= demand.needed else (1, 1, -count)
         ranked.append((tier, group.cost, *split, addresses[0], number))
@@ -293,7 +299,7 @@ def _rank_groups(
 
 
 def solve(problem: DeviceProblem, budget: Budget | None = None) -> DeviceChoice | None:
-    """Return how many devices of which group each demand uses, None if it is impossible.
+    """Return the number of devices of each group that each demand uses, None if impossible.
 
     A physical function and the functions split off it exclude each other. Where no demand could use
     a function whole while another could use parts of it, this is a flow: polynomial. Where both are
@@ -325,26 +331,26 @@ def solve(problem: DeviceProblem, budget: Budget | None = None) -> DeviceChoice 
 
 def _best_groups(problem: DeviceProblem) -> DeviceChoice | None:
     """Return the choice in which each demand in turn uses its best groups, None if one is short."""
-    whole, parts = problem.devices.whole, problem.devices.parts
+    card_of, parts = problem.devices.card_of, problem.devices.parts
     used: dict[int, int] = {}
     choice: list[dict[int, int]] = []
     for demand, groups in zip(problem.demands, problem.choices, strict=True):
         missing = demand.needed
-        own: dict[int, int] = {}
+        counts: dict[int, int] = {}
         for group in groups:
             count = min(missing, len(problem.free[group]) - used.get(group, 0))
-            if count <= 0 or used.get(whole.get(group, -1)):
+            if count <= 0 or used.get(card_of.get(group, -1)):
                 continue  # no device is left, or the card is used whole
             if group in parts and any(used.get(part) for part in parts[group]):
                 continue
-            own[group] = count
+            counts[group] = count
             used[group] = used.get(group, 0) + count
             missing -= count
             if not missing:
                 break
         if missing:
             return None
-        choice.append(own)
+        choice.append(counts)
     return choice
 
 
@@ -369,9 +375,9 @@ def _search(
     mates = {group: groups for groups in alike.values() for group in groups}
 
     def expand(decided: _Decided) -> Iterator[_Decided | Solution[DeviceChoice]]:
-        whole, split = decided
+        unsplit, split = decided
         capacity = {**free, **dict.fromkeys(split, 0)}
-        capacity.update((part, 0) for group in whole for part in index.parts[group])
+        capacity.update((part, 0) for group in unsplit for part in index.parts[group])
         flow = MaxFlow(problem.counts, problem.choices, capacity)
         if not flow.is_complete:
             return  # impossible even if the undecided groups exclude nothing
@@ -380,9 +386,9 @@ def _search(
         if not both:
             yield Solution(flow.used)
             return
-        undecided = [n for n in mates[both[0]] if n not in whole and n not in split]
-        yield whole, split.union(undecided)
-        yield whole | {undecided[0]}, split
+        undecided = [n for n in mates[both[0]] if n not in unsplit and n not in split]
+        yield unsplit, split.union(undecided)
+        yield unsplit | {undecided[0]}, split
 
     cost = 1 + sum(map(len, problem.choices)) // _EDGES_OF_A_STEP
     start = frozenset[int](), frozenset[int]()
@@ -555,7 +561,7 @@ def explain(problem: DeviceProblem, cells: ChosenCells | None) -> tuple[Reason, 
     First those of requests that cannot be met individually, then the limits on devices that
     requests have no alternative to. Else the requests cannot be met at once.
     """
-    demands = [demand for demand in problem.demands if demand.request != _STAYS_FREE]
+    demands = [demand for demand in problem.demands if demand.number != _STAYS_FREE]
     reasons = [reason for demand in demands for reason in _explain_demand(problem, demand, cells)]
     if not reasons:
         for limit in problem.devices.limits():
@@ -614,8 +620,8 @@ def _explain_demand(
 ) -> Iterator[Reason]:
     """Yield the reasons why one demand cannot be met individually."""
     index, needed = problem.devices, demand.needed
-    name = demand.wanted.resource_class or ANY_CLASS
-    kinds: str | None = demand.wanted.kinds
+    name = demand.request.resource_class or ANY_CLASS
+    kinds: str | None = demand.request.kinds
     kinds = None if kinds == name else kinds
     if not any(map(index.size, demand.groups)):
         yield Reason(Rule.NO_INVENTORY, needed, 0, 0, name, unit=kinds)
@@ -629,15 +635,15 @@ def _explain_demand(
     available = len(free) - sum(count - limit.remaining for limit, count in tight)
     if available < needed:
         usable = index.count_usable(demand.groups, problem.allowed)
-        own = [(limit, count) for limit, count in tight if not limit.is_shared]
-        if not own:
+        limits = [(limit, count) for limit, count in tight if not limit.is_shared]
+        if not limits:
             yield Reason(Rule.CAPACITY, needed, usable, usable - available, name, unit=kinds)
             return
         lost = sum(count - limit.remaining for limit, count in tight if limit.is_shared)
         figures = usable - lost, usable - len(free)
-        yield from _explain_limits(problem, demand, own, figures, kinds)
+        yield from _explain_limits(problem, demand, limits, figures, kinds)
         return
-    tier_of = affinity_tiers(demand.wanted.affinity, cells)
+    tier_of = affinity_tiers(demand.request.affinity, cells)
     near = sum(
         len(problem.free[group])
         for group in demand.groups
@@ -664,7 +670,7 @@ def _explain_limits(
     for limit, count in limits:
         name, own_usable, own_free = limit.resource_class, 0, 0
         bound, used = by_class.get(name, (0, 0))
-        if demand.wanted.resource_class == name:  # includes devices of the class without a limit
+        if demand.request.resource_class == name:  # includes devices of the class without a limit
             bound, used = by_class.get(name, figures)
             usable = limit.usable
             if problem.allowed is not None:

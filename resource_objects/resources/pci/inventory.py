@@ -25,7 +25,7 @@ from resource_objects.resources.context import (
 )
 from resource_objects.resources.pci import storage
 from resource_objects.resources.pci.affinity import AssignedDevices, RequestedDevices
-from resource_objects.resources.pci.amount import PCIAmount, PlacedDevice, devices, given
+from resource_objects.resources.pci.amount import PCIAmount, PlacedDevice, devices, require_devices
 from resource_objects.resources.pci.device import (
     ALLOCATED,
     CLAIMED,
@@ -180,7 +180,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         Cost: 10 to 30 microseconds, and 2 for each group of matching devices.
         """
         if not isinstance(amount, PCIAmount):
-            amount = given(amount)
+            amount = require_devices(amount)
         if limit is not None:
             raise InvalidInput(
                 "kind of amount", "limit of devices", limit, "none: devices have no limit"
@@ -192,7 +192,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         return assign_devices(self._index, amount, context.chosen, allowed)
 
     def _apply(self, assigned: abstract.Amount) -> None:
-        amount = given(assigned)
+        amount = require_devices(assigned)
         self._undo = self.usage, self.taken
         uses: dict[str, DeviceUse | None] = {}
         for address in amount.addresses:
@@ -228,14 +228,13 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         for amount in taken:
             both = set() if amount.gives_back else released.intersection(amount.addresses)
             if both != set(amount.addresses):
-                rest = amount.addresses if not both else set(amount.addresses) - both
-                amounts.append(amount.with_only(rest))
+                amounts.append(amount.with_only(set(amount.addresses) - both))
             released -= both
         return (*amounts, assigned.with_only(released)) if released else tuple(amounts)
 
     def merged(self, several: Sequence[abstract.Amount]) -> PCIAmount | None:
         """Return one amount of several assigned ones, None if some allocate and some release."""
-        amounts = [given(amount) for amount in several]
+        amounts = [require_devices(amount) for amount in several]
         if len(amounts) == 1:
             return amounts[0]
         if any(amount.gives_back for amount in amounts):
@@ -252,13 +251,15 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         """Return a copy in which assigned devices are free."""
         result: PCIInventory = self.obj_clone()
         result._reserved = self._reserved
-        result._set_uses(dict.fromkeys(device.address for device in given(assigned).placed))
+        result._set_uses(
+            dict.fromkeys(device.address for device in require_devices(assigned).placed)
+        )
         return result
 
     # --- discovery ---
 
     def rediscover(self, devices: Iterable[Device]) -> Rediscovery:
-        """Take over how devices are now, and return what changed.
+        """Replace the devices by discovered ones, and return the changes.
 
         An allocated device stays as it was (:func:`~.device.retain_allocated`); the next call after
         its release changes or removes it. A removed device is not allocated again.
@@ -266,16 +267,16 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         :raises InvalidInput: for a repeated address; if devices contradict each other; nothing
             changed
         """
-        found = listed(devices)
-        if not isinstance(found, list):
-            raise _invalid_device("devices", found, f"a list of at most {MAX_DEVICES}")
-        for device in found:
+        discovered = listed(devices)
+        if not isinstance(discovered, list):
+            raise _invalid_device("devices", discovered, f"a list of at most {MAX_DEVICES}")
+        for device in discovered:
             if not isinstance(device, Device):
                 raise _invalid_device("device", device, "a Device")
-        check_devices(found, ())
+        check_devices(discovered, ())
         before = {device.address: device for device in self.devices}
         allocated = {use.address: use for use in self.usage if use.is_held}
-        retained = retain_allocated(found, self.devices, allocated)
+        retained = retain_allocated(discovered, self.devices, allocated)
         after = {address: retained.devices[address] for address in sorted(retained.devices)}
         uses = {use.address: use for use in self.usage if use.address in after}
         for address, device in after.items():
@@ -303,7 +304,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
 
         :param allowed: numbers of the parts that may be used, None for all
         """
-        amount = given(amount)
+        amount = require_devices(amount)
         if amount.gives_back:
             return None
         if amount.placed:
@@ -381,7 +382,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
     def to_allocations(
         self, assigned: abstract.Amount
     ) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
-        return storage.to_allocations(self._divided[1], given(assigned))
+        return storage.to_allocations(self._divided[1], require_devices(assigned))
 
     def from_allocations(
         self,
@@ -389,7 +390,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         held: Mapping[int, Sequence[AmountRecord]],
         context: Context = ANYWHERE,
     ) -> PCIAmount:
-        return storage.from_allocations(self._index, given(amount), held, context.chosen)
+        return storage.from_allocations(self._index, require_devices(amount), held, context.chosen)
 
     def in_use(self) -> tuple[tuple[str, tuple[AmountRecord, ...]], ...]:
         return tuple(storage.in_use(self._index, self.usage))
@@ -401,7 +402,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         """The devices of each part, and the number of the part of each device, by address."""
         if self._built_parts is None:
             parts = list(storage.by_part(self.devices).values())
-            numbers = {device.address: n for n, own in enumerate(parts) for device in own}
+            numbers = {device.address: n for n, members in enumerate(parts) for device in members}
             self._built_parts = parts, numbers
         return self._built_parts
 
@@ -414,11 +415,11 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
     def parts(self) -> tuple[InventoryPart, ...]:
         reserved = storage.reserved_uses(self.usage)
         parts: list[InventoryPart] = []
-        for own in self._divided[0]:
-            usage = [reserved[one.address] for one in own if one.address in reserved]
-            inventory = type(self)(own, usage=usage, resource_class=self.resource_class)
-            traits = frozenset[str]().union(*(device.traits for device in own))
-            name, uses = storage.part_name(own[0]), storage.uses_within(own)
+        for members in self._divided[0]:
+            usage = [reserved[d.address] for d in members if d.address in reserved]
+            inventory = type(self)(members, usage=usage, resource_class=self.resource_class)
+            traits = frozenset[str]().union(*(device.traits for device in members))
+            name, uses = storage.part_name(members[0]), storage.uses_within(members)
             parts.append(InventoryPart(name, inventory, traits=traits, uses=uses))
         return tuple(parts)
 
@@ -444,36 +445,36 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
 
     def is_requested(self, amount: abstract.Amount, unit: str) -> bool:
         """Return whether a request matches a device, or the card that it is a part of."""
-        known = self._index.devices
-        if unit not in known or not isinstance(amount, PCIAmount):
+        by_address = self._index.devices
+        if unit not in by_address or not isinstance(amount, PCIAmount):
             return True
-        family = [known[at] for at in (unit, known[unit].parent) if at in known]
-        return any(request.matches(one) for request in amount.requests for one in family)
+        family = [by_address[at] for at in (unit, by_address[unit].parent) if at in by_address]
+        return any(request.matches(device) for request in amount.requests for device in family)
 
     def may_provide_all(self, requested: Iterable[PartialRequest]) -> bool:
         partial: list[tuple[PCIAmount, Collection[str], int]] = []
-        for name, wanted, parts, times in requested:
-            amount = devices(name, wanted) if isinstance(wanted, int) else given(wanted)
+        for name, value, parts, times in requested:
+            amount = devices(name, value) if isinstance(value, int) else require_devices(value)
             partial.append((amount, self._addresses(parts), times))
         return may_meet_all(self._index, partial)
 
     def select_units(
         self, place: int, resource_class: str, count: int, taken: Collection[str] = ()
     ) -> tuple[str, ...] | None:
-        own = self._divided[0][place]
-        return storage.select_units(self._index, own, resource_class, count, taken)
+        devices_of_part = self._divided[0][place]
+        return storage.select_units(self._index, devices_of_part, resource_class, count, taken)
 
     def symmetry_key(self, place: int) -> Hashable | None:
         """Return the devices of a part without their addresses.
 
         A part whose devices belong to a card of another part is equal to no other: None.
         """
-        own = self._divided[0][place]
-        addresses = {device.address for device in own}
-        if any(device.parent is not None and device.parent not in addresses for device in own):
+        members = self._divided[0][place]
+        addresses = {device.address for device in members}
+        if any(device.parent is not None and device.parent not in addresses for device in members):
             return None
         names = [name for name in Device.fields if name not in ("address", "parent")]
-        counts = Counter(tuple(getattr(device, name) for name in names) for device in own)
+        counts = Counter(tuple(getattr(device, name) for name in names) for device in members)
         return frozenset(counts.items())
 
     def blocking_units(
@@ -481,7 +482,9 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
     ) -> Mapping[int, Mapping[str, frozenset[str]]]:
         blocking: dict[int, dict[str, frozenset[str]]] = {}
         part_of = self._divided[1]
-        for address, units in storage.blocking_units(self._index, given(amount), reason).items():
+        for address, units in storage.blocking_units(
+            self._index, require_devices(amount), reason
+        ).items():
             blocking.setdefault(part_of[address], {})[address] = units
         return blocking
 
@@ -533,10 +536,10 @@ def _reasons_against(
             yield Reason(Rule.LIMIT, count, limit.limit, limit.used, limit.resource_class)
     for number, request in enumerate(amount.requests):
         tier_of = affinity_tiers(request.affinity, cells)
-        own = [device for device in amount.placed if device.request == number]
-        near = [device for device in own if tier_of(device.numa_node) is not None]
-        if len(near) < len(own):
-            yield Reason(Rule.AFFINITY, len(own), len(near), 0, own[0].resource_class)
+        placed = [device for device in amount.placed if device.request == number]
+        near = [device for device in placed if tier_of(device.numa_node) is not None]
+        if len(near) < len(placed):
+            yield Reason(Rule.AFFINITY, len(placed), len(near), 0, placed[0].resource_class)
     for device in amount.placed if allowed is not None else ():
         if device.address not in (allowed or ()):
             yield Reason(Rule.FOREIGN, 1, 0, 0, device.resource_class, unit=device.address)
@@ -551,8 +554,8 @@ def _check_same_device(index: DeviceIndex, amount: PCIAmount, placed: PlacedDevi
     if amount.gives_back:
         return
     if not amount.requests[placed.request].matches(device):
-        wanted = f"a device that matches {amount.unassigned()}"
-        raise ForeignAmount(f"device {address}", str(device), wanted)
+        expected = f"a device that matches {amount.unassigned()}"
+        raise ForeignAmount(f"device {address}", str(device), expected)
     if placed.numa_node != device.numa_node:
         raise ForeignAmount(f"node of device {address}", placed.numa_node, str(device.numa_node))
     functions = index.functions_of(device)

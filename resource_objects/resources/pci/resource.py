@@ -9,7 +9,7 @@ from typing import Any
 
 from resource_objects import base
 from resource_objects.resources import abstract
-from resource_objects.resources.pci.amount import PCIAmount, devices, given
+from resource_objects.resources.pci.amount import PCIAmount, devices, require_devices
 from resource_objects.resources.pci.device import LEGACY, PREFERRED, REQUIRED, SOCKET
 from resource_objects.resources.pci.inventory import PCIInventory
 from resource_objects.resources.placed import PlacedResource
@@ -37,7 +37,7 @@ class PCIResource(PlacedResource[PCIAmount, PCIInventory], abstract.Resource):
 
     def relaxations(self, amount: abstract.Amount) -> Iterator[RelaxationLadder[PCIAmount]]:
         """Yield the relaxations of requested devices (:func:`device_relaxations`)."""
-        return device_relaxations(given(amount))
+        return device_relaxations(require_devices(amount))
 
 
 #: The resource of PCI devices by address.

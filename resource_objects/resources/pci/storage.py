@@ -33,14 +33,7 @@ from resource_objects.resources.pci.device import (
     check_devices,
 )
 from resource_objects.resources.pci.device_index import DeviceIndex, ReservedDevices
-from resource_objects.resources.pci.fit import (
-    ANY_CLASS,
-    MaxFlow,
-    build_problem,
-    demands_of,
-    match_requests,
-    with_devices,
-)
+from resource_objects.resources.pci.fit import ANY_CLASS, match_requests, with_devices
 from resource_objects.resources.records import (
     AmountRecord,
     InventoryRecord,
@@ -52,7 +45,7 @@ from resource_objects.resources.records import (
     part_record,
 )
 
-#: Why a stored device is not allocatable: it was removed while allocated; or it is spent.
+#: The reasons why a stored device is not allocatable: it was removed while allocated; it is spent.
 _GONE, _SPENT = "gone", "spent"
 #: The rules that fail because devices are in use.
 _RULES_OF_USE = frozenset({Rule.CAPACITY, Rule.LIMIT, Rule.AFFINITY, Rule.AT_ONCE})
@@ -86,7 +79,7 @@ def reserved_uses(usage: Iterable[DeviceUse]) -> dict[str, DeviceUse]:
 
 
 def uses_within(devices: Sequence[Device]) -> tuple[tuple[str, int, str], ...]:
-    """Return what a physical function uses up of its provider: ``(class, factor, class)``."""
+    """Return the usage by a physical function of its parts: ``(class, factor, class)``."""
     counts = Counter(device.resource_class for device in devices if device.is_part)
     return tuple(
         (device.resource_class, count, name)
@@ -110,8 +103,8 @@ def to_records(
         raise InvalidInventory(
             "devices of one provider", names, "one device, or functions of one: parts() has each"
         )
-    whole = {device.resource_class for device in devices if device.can_be_split}
-    both = whole.intersection(device.resource_class for device in devices if device.is_part)
+    cards = {device.resource_class for device in devices if device.can_be_split}
+    both = cards.intersection(device.resource_class for device in devices if device.is_part)
     if both:
         raise InvalidInventory(
             f"class of {names[0]}", sorted(both), "another one than that of functions split off it"
@@ -134,7 +127,7 @@ def to_records(
 
 
 def describe(devices: Iterable[Device], usage: Iterable[DeviceUse]) -> str:
-    """Return what the figures of devices do not have, as JSON; equal text for equal devices."""
+    """Return the properties of devices that figures lack, as JSON; equal for equal devices."""
     uses = {use.address: use for use in usage}
     entries = []
     for device in devices:
@@ -222,33 +215,33 @@ def from_parts(parts: Sequence[StoredPart]) -> StoredDevices:
     shared: set[tuple[str, str]] = set()
     for limited in parts:
         part = limited.without_limit or limited
-        own, reserved = _parse(part.description)
-        if part is limited and not reserved and _is_idle_device(part, own, taken):
-            name = part_name(own[0])
+        members, reserved = _parse(part.description)
+        if part is limited and not reserved and _is_idle_device(part, members, taken):
+            name = part_name(members[0])
             if name not in names:
                 names.add(name)
-                devices.append(own[0])
+                devices.append(members[0])
                 continue
-        own_names = set(map(part_name, own))
-        if len(own_names) != 1 or own_names & names:
+        part_names = set(map(part_name, members))
+        if len(part_names) != 1 or part_names & names:
             raise InvalidInventory(
                 "devices of a provider",
-                sorted(own_names),
+                sorted(part_names),
                 "those of one function, kept by one provider",
             )
-        names |= own_names
-        devices += _devices_of(part, own)
-        uses = _uses_of(part, own, reserved, taken)
+        names |= part_names
+        devices += _devices_of(part, members)
+        uses = _uses_of(part, members, reserved, taken)
         usage += uses.values()
         if part is not limited:
-            own_classes = {one.resource_class for one in {*limited.records} - {*part.records}}
-            free = Counter(one.resource_class for one in own if _is_free(one, uses))
+            part_classes = {item.resource_class for item in {*limited.records} - {*part.records}}
+            free = Counter(item.resource_class for item in members if _is_free(item, uses))
             for name, count in free.items():
                 kept_free = count - _count_left(limited, name, count)
                 if kept_free:
-                    spare[part_name(own[0]), name] = kept_free
-                    if name not in own_classes:
-                        shared.add((part_name(own[0]), name))
+                    spare[part_name(members[0]), name] = kept_free
+                    if name not in part_classes:
+                        shared.add((part_name(members[0]), name))
     disabled = frozenset[str]().union(*(part.unavailable for part in parts if part.unavailable))
     reserved_devices = ReservedDevices(disabled, FrozenDict(spare), frozenset(shared))
     return StoredDevices(devices, usage, reserved_devices)
@@ -285,13 +278,13 @@ def changed_uses(
     taken = allocated_units(parts) if changed else frozenset[str]()
     stored: set[str | None] = set()
     for place in changed:
-        own, reserved = _parse(parts[place].description)
-        uses = _uses_of(parts[place], own, reserved, taken)
-        for device in own:
+        members, reserved = _parse(parts[place].description)
+        uses = _uses_of(parts[place], members, reserved, taken)
+        for device in members:
             result[device.address] = uses.get(device.address)
             stored.update((device.address, device.parent))
         try:
-            check_devices(own, tuple(uses.values()))
+            check_devices(members, tuple(uses.values()))
         except InvalidInput:
             return None
     return result if units <= stored else None
@@ -334,16 +327,16 @@ def _uses_of(
             uses[address] = _device_use(address, SPENT)
         elif address in part.unavailable:
             uses[address] = _device_use(address, UNAVAILABLE)
-    whole = [device for device in devices if device.can_be_split]
+    cards = [device for device in devices if device.can_be_split]
     used = {record.resource_class for record in part.records if record.used > 0}
-    for device in whole:
+    for device in cards:
         if device.address not in uses and device.resource_class in used:
             is_split = any(use.is_held for use in uses.values())  # functions are allocated by name
             state = UNAVAILABLE if is_split else ALLOCATED
             uses[device.address] = _device_use(device.address, state)
     # Allocations that name no device use up the last free ones; so do shares of other classes.
     parts = [device for device in devices if not device.can_be_split]
-    for name in dict.fromkeys(device.resource_class for device in (*parts, *whole)):
+    for name in dict.fromkeys(device.resource_class for device in (*parts, *cards)):
         free = [d.address for d in devices if d.resource_class == name and _is_free(d, uses)]
         for address in free[max(0, _count_left(part, name, len(free))) :]:
             uses[address] = _device_use(address, UNAVAILABLE)
@@ -356,7 +349,7 @@ def _device_use(address: str, state: str, gone: bool = False) -> DeviceUse:
 
 
 def _count_left(part: StoredPart, name: str, free: int) -> int:
-    """Return how many of the free devices of a class the figures leave; negative if overused."""
+    """Return the number of free devices of a class after the figures; negative if overused."""
     figures = (r.capacity - r.used for r in part.records if r.resource_class == name)
     return min(*figures, part.left_by_shares.get(name, free), free)
 
@@ -367,8 +360,8 @@ def _is_free(device: Device, uses: Mapping[str, DeviceUse]) -> bool:
         return False
     if device.can_be_split:
         return not uses
-    whole = uses.get(device.parent or "")
-    return whole is None or whole.state == UNAVAILABLE
+    card_use = uses.get(device.parent or "")
+    return card_use is None or card_use.state == UNAVAILABLE
 
 
 # --- allocations ----------------------------------------------------------------------------------
@@ -377,7 +370,7 @@ def _is_free(device: Device, uses: Mapping[str, DeviceUse]) -> bool:
 def to_allocations(
     part_of: Mapping[str, int], amount: PCIAmount
 ) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
-    """Return what an assigned amount allocates of each part, by the number of the part.
+    """Return the allocations of an assigned amount, by the number of the part.
 
     :param part_of: the number of the part of each device, by address
     :raises InvalidInput: if it is not assigned
@@ -397,8 +390,8 @@ def to_allocations(
             (
                 number,
                 [
-                    (name, len(own), sorted(unit for device in own for unit in device.units))
-                    for name, own in sorted(by_number[number].items())
+                    (name, len(placed), sorted(unit for device in placed for unit in device.units))
+                    for name, placed in sorted(by_number[number].items())
                 ],
             )
             for number in sorted(by_number)
@@ -435,23 +428,15 @@ def from_allocations(
 
     :raises ForeignAmount: if the allocations do not meet ``amount``
     """
-    known = index.devices
     units = {unit for records in allocated.values() for record in records for unit in record.units}
     if amount.placed and units == {unit for device in amount.placed for unit in device.units}:
         return amount
-    unknown = sorted(units.difference(known))
+    unknown = sorted(units.difference(index.devices))
     if unknown:
         raise ForeignAmount("devices that are held", unknown, "some of these devices")
-    chosen = [known[unit] for unit in sorted(units) if known[unit].parent not in units]
+    devices = [index.devices[unit] for unit in sorted(units)]
+    chosen = [device for device in devices if device.parent not in units]
     requested = amount.unassigned()
-    if len(chosen) > amount.count:
-        single = DeviceIndex(chosen, (), per_device=True)
-        problem = build_problem(single, demands_of(single, requested), cells)
-        flow = MaxFlow(problem.counts, problem.choices, dict.fromkeys(range(len(chosen)), 1))
-        if not flow.is_complete:
-            addresses = [device.address for device in chosen]
-            raise ForeignAmount("devices", addresses, f"devices that meet {requested}")
-        chosen = [chosen[n] for n in sorted({group for groups in flow.used for group in groups})]
     return with_devices(index, amount, match_requests(index, requested, chosen, cells))
 
 
@@ -482,7 +467,9 @@ def select_units(
     ]
     if len(free) < count:
         return None
-    free.sort(key=lambda one: (index.groups[index.group_of[one.address]].cost, one.address))
+    free.sort(
+        key=lambda device: (index.groups[index.group_of[device.address]].cost, device.address)
+    )
     return tuple(sorted(unit for device in free[:count] for unit in index.units_of(device)))
 
 
