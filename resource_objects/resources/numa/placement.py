@@ -215,8 +215,8 @@ class _Search:
     def find(self) -> list[int] | None:
         """Return the first placement in the order of preference, None if there is none.
 
-        The usage of the whole host comes before the order of preference. So counts that are
-        allocated next to the topology may be allocated before it or after it.
+        The least usage of the whole host comes before the order of preference. It is independent of
+        the free counts, so plain counts of the same request can be allocated before or after it.
         """
         if any(self._host_shortage()) or not all(self.fits.values()):
             return None
@@ -240,9 +240,7 @@ class _Search:
     def _find_within(self, part: int, budget: Budget) -> list[int] | None:
         """Return the first placement on some host cells, None if there is none."""
         fits = self._fits_within(part)
-        if not matching.is_complete(fits):
-            return None
-        for required, hosts in self._meeting_conditions(part, fits, self._best, budget):
+        for required, hosts in self._placements(part, fits, self._best, budget):
             if self._has_room(hosts):
                 return hosts
             if required is not None:
@@ -268,23 +266,22 @@ class _Search:
         """Return the host cells of a set that each guest cell fits."""
         return [self.fits[demand] & part for demand in self.demands]
 
-    def _meeting_conditions(
+    def _placements(
         self, part: int, fits: Sequence[int], choose: _Choose, budget: Budget
     ) -> Iterator[tuple[Sequence[int] | None, list[int]]]:
-        """Yield placements near the requested networks and devices, with the cells required so far.
+        """Yield placements near the requested networks and devices, with their required cells.
 
-        The first one may meet the conditions by chance; its required cells are None.
+        The first choice may meet the conditions without them; its required cells are None.
         """
+        first = choose(fits, ()) if matching.is_complete(fits) else None
+        if first is None:
+            return
         if not self.networks and not self.near:
-            hosts = choose(fits, ())
-            if hosts is not None:
-                yield (), hosts
+            yield (), first
             return
         conditions = _RequiredCells(self, fits, part, budget)
-        if self.near:
-            hosts = choose(fits, ())
-            if hosts is not None and conditions.are_met(mask_of(hosts)):
-                yield None, hosts
+        if self.near and conditions.are_met(mask_of(first)):
+            yield None, first
         for required in conditions.sets():
             hosts = choose(fits, required)
             if hosts is not None:
@@ -397,15 +394,18 @@ class _Search:
         """
         best: list[int] | None = None
         least: tuple[float, float] = math.inf, math.inf
+        bound: tuple[int, int] = 0, 0
+
+        def choose(fits: Sequence[int], required: Sequence[int]) -> list[int] | None:
+            nonlocal bound
+            hosts = self._cheapest(fits, required)
+            if not required and hosts is not None:
+                bound = self.host_usage(hosts)  # no placement on these host cells has less
+            return hosts
 
         try:
             for part in self._parts():
-                fits = self._fits_within(part)
-                unconditional = self._cheapest(fits, ()) if matching.is_complete(fits) else None
-                if unconditional is None:
-                    continue
-                bound = self.host_usage(unconditional)
-                for _, hosts in self._meeting_conditions(part, fits, self._cheapest, budget):
+                for _, hosts in self._placements(part, self._fits_within(part), choose, budget):
                     usage = self.host_usage(hosts)
                     if usage < least:
                         best, least = hosts, usage
