@@ -5,10 +5,10 @@
     >>> host.can_provide("VCPU=2,MEMORY_MB=4096")
     True
 
-Here are the names that programs write; what else is public is in the rooms
-(``resource_objects.providers.reshape.Reshape``). The standard resources are here by their names too
-(``ro.VCPU``). All are imported when they are first used: importing this package costs next to
-nothing, and whoever only counts never loads a database driver.
+This package has the most common names; further public names are in the subpackages
+(``resource_objects.providers.reshape.Reshape``). The standard resources are attributes too
+(``ro.VCPU``). All are imported when they are first used, so that importing this package is cheap,
+and a program that only counts loads no database driver.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from resource_objects._version import __version__ as __version__
 
-if TYPE_CHECKING:  # read by type checkers, and by _homes(): a public name is stated once
+if TYPE_CHECKING:  # type checkers and _modules() read this, the only list of public names
     from resource_objects import exceptions as exceptions
     from resource_objects.exceptions import CapacityException as CapacityException
     from resource_objects.exceptions import NoCandidates as NoCandidates
@@ -83,41 +83,38 @@ if TYPE_CHECKING:  # read by type checkers, and by _homes(): a public name is st
     NET_PACKET_RATE_IGR_KILOPACKET_PER_SEC: Resource
 
 
-def _homes() -> dict[str, str]:
-    """Return ``{public name: module that defines it}``, as the imports above state it.
-
-    A resource is defined by the catalog, which knows it by name.
-    """
-    if not _HOMES:
+def _modules() -> dict[str, str]:
+    """Return ``{public name: module}`` of the imports above, "" for a resource of the catalog."""
+    if not _MODULES:
         import re
 
         assert __spec__.loader is not None, "it was imported"
         source = __spec__.loader.get_source(__name__)  # type: ignore[attr-defined]  # of a file
         imported = re.findall(r"^    from (\S+) import (\w+) as \2$", source, re.MULTILINE)
-        _HOMES.update((name, module) for module, name in imported)
+        _MODULES.update((name, module) for module, name in imported)
         resources = re.findall(r"^    (\w+): Resource$", source, re.MULTILINE)
-        _HOMES.update(dict.fromkeys(resources, ""))
-    return _HOMES
+        _MODULES.update(dict.fromkeys(resources, ""))
+    return _MODULES
 
 
-_HOMES: dict[str, str] = {}
+_MODULES: dict[str, str] = {}
 
 
 def __getattr__(name: str) -> Any:
     value: Any
     if name == "__all__":
-        value = ["__version__", *_homes()]
-    elif name.startswith("_") or name not in _homes():
+        value = ["__version__", *_modules()]
+    elif name.startswith("_") or name not in _modules():
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    elif not _homes()[name]:
+    elif not _modules()[name]:
         value = importlib.import_module(f"{__name__}.resources.catalog").resource(name)
-    elif _homes()[name] == __name__:
+    elif _modules()[name] == __name__:
         value = importlib.import_module(f"{__name__}.{name}")
     else:
-        value = getattr(importlib.import_module(_homes()[name]), name)
+        value = getattr(importlib.import_module(_modules()[name]), name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), "__version__", *_homes()})
+    return sorted({*globals(), "__version__", *_modules()})

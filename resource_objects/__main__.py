@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 
-#: The exit status of a program that Ctrl-C ended, and what it says.
+#: The exit status and the message after Ctrl-C.
 INTERRUPTED, MESSAGE = 130, b"resource-objects: interrupted\n"
 
 
@@ -17,7 +17,7 @@ def main() -> int:
     """Import the command, run it and return its exit status."""
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
-        # not by an exception, which an import may turn into another one or ignore
+        # an exception during an import might be replaced or ignored
         signal.signal(signal.SIGINT, _end)
     from resource_objects.cli.main import main as run_command
 

@@ -1,8 +1,8 @@
-"""How often Python looks for garbage while something large is built.
+"""Fewer runs of Python's garbage collector while large structures are built.
 
-What is built stays, so looking for garbage in it finds none: by default the collector takes a third
-of the time of applying a site, and more the more a program has already. It is not switched off,
-for what other threads make meanwhile may be garbage.
+A structure that is being built contains no garbage, but by default the collector takes a third of
+the time of applying a site, and more in a program with many objects. It is not switched off,
+because other threads may create garbage meanwhile.
 """
 
 from __future__ import annotations
@@ -12,38 +12,35 @@ import gc
 import threading
 from collections.abc import Iterator
 
-#: After so many new objects, and so many rounds of those and of the older ones.
-_SELDOM = (100_000, 20, 100)
+#: The thresholds of the three generations meanwhile; see :func:`gc.set_threshold`.
+_THRESHOLDS = (100_000, 20, 100)
 
 _lock = threading.Lock()
-_usual: list[tuple[int, int, int]] = []  # what was set before, once for each who is building
+#: The thresholds before the first of the open contexts, once for each of them.
+_before: list[tuple[int, int, int]] = []
 
 
 @contextlib.contextmanager
-def seldom() -> Iterator[None]:
-    """Look for garbage seldom meanwhile, in the whole process; then as before.
+def fewer_collections() -> Iterator[None]:
+    """Raise the thresholds of the collector in the whole process, then restore them.
 
-    Who is the last to leave sets what the first one found. A program that looks as seldom already,
-    or not at all, goes on doing so.
+    Contexts may overlap: the last one that ends restores the thresholds before the first one.
+    Thresholds that are already as high, and a collector that is switched off, stay as they are.
 
-    >>> with seldom():
+    >>> with fewer_collections():
     ...     gc.get_threshold()[0]
     100000
     """
     with _lock:
-        usual = _usual[0] if _usual else gc.get_threshold()
-        _usual.append(usual)
-        if 0 < usual[0] < _SELDOM[0]:
-            gc.set_threshold(*_SELDOM)
+        thresholds = _before[0] if _before else gc.get_threshold()
+        _before.append(thresholds)
+        if 0 < thresholds[0] < _THRESHOLDS[0]:
+            gc.set_threshold(*_THRESHOLDS)
     try:
         yield
     finally:
         with _lock:
-            _usual.pop()
-            if not _usual and _found() == _SELDOM[:2]:  # else somebody has set another
-                gc.set_threshold(*usual)
-
-
-def _found() -> tuple[int, ...]:
-    """Return what is set, without the third number: Python 3.14 says 0 for it, whatever was set."""
-    return gc.get_threshold()[:2]
+            _before.pop()
+            # Python 3.14 reports 0 as the third threshold, so only the first two are compared
+            if not _before and gc.get_threshold()[:2] == _THRESHOLDS[:2]:
+                gc.set_threshold(*thresholds)  # else the program has set others meanwhile

@@ -1,4 +1,4 @@
-"""The names of the field: resource classes, traits, providers, consumers, uuids. Pure checks.
+"""Checks of names: resource classes, traits, providers, consumers, uuids. Pure.
 
 Only the form of a name is checked. The catalog (:mod:`resource_objects.resources.catalog`) and the
 ledger decide whether a class or trait is *known*.
@@ -168,13 +168,13 @@ def consumer_name(value: object) -> str:
     return _printable("consumer name", value, MAX_CONSUMER_NAME)
 
 
-def label(value: object, what: str = "name") -> str:
-    """Return a name that people give: of a project, user, consumer type, aggregate or unit.
+def label(value: object, noun: str = "name") -> str:
+    """Return the name of a project, user, consumer type, aggregate or unit, or raise.
 
     >>> label("rack-7", "aggregate")
     'rack-7'
     """
-    return _printable(what, value, MAX_CONSUMER_NAME)
+    return _printable(noun, value, MAX_CONSUMER_NAME)
 
 
 def aggregate_name(value: object) -> str:
@@ -202,18 +202,21 @@ def uuid_text(value: object) -> str:
 
 
 def _uuid_match(value: object) -> re.Match[str] | None:
-    # uuid.UUID() would also read blanks, underscores, braces and hyphens anywhere
+    # uuid.UUID() also reads blanks, underscores, braces and hyphens anywhere
     return _UUID.match(value) if isinstance(value, str) and len(value) in (32, 36) else None
 
 
-def _printable(what: str, value: object, longest: int) -> str:
+def _printable(noun: str, value: object, max_length: int) -> str:
     if (
         not isinstance(value, str)
-        or not 1 <= len(value) <= longest
+        or not 1 <= len(value) <= max_length
         or not value.isprintable()
         or value != value.strip()
     ):
         raise exceptions.InvalidInput(
-            "name", what, value, f"1 to {longest} printable characters without spaces at either end"
+            "name",
+            noun,
+            value,
+            f"1 to {max_length} printable characters without spaces at either end",
         )
     return str(value)

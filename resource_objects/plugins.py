@@ -1,8 +1,8 @@
-"""Loading of plug-ins, the same way for every plug-in point.
+"""Loading of plug-ins, in one way for every plug-in point.
 
-A plug-in point is a stevedore namespace under ``resource_objects.``. What the library ships is
-declared there too; :data:`BUILT_IN` repeats it for a checkout that is not installed, where entry
-points do not exist. A plug-in that fails to load is named with its reason; it does not vanish.
+A plug-in point is a stevedore namespace under ``resource_objects.``. The plug-ins of the library
+are entry points too; :data:`BUILT_IN` repeats them for a checkout that is not installed, which has
+no entry points. A plug-in that fails to load is reported with its cause.
 """
 
 from __future__ import annotations
@@ -11,14 +11,13 @@ import difflib
 import functools
 import importlib
 import inspect
-from collections.abc import Callable
 from typing import Any, TypeVar
 
 from resource_objects.exceptions import InvalidInput, PluginError
 
 _T = TypeVar("_T")
 
-#: ``{namespace: {name: "module:object"}}`` of what the library ships.
+#: The plug-ins of the library, ``{namespace: {name: "module:object"}}``.
 BUILT_IN: dict[str, dict[str, str]] = {
     "resource_objects.backends": {
         "memory": "resource_objects.backends.memory:MemoryBackend",
@@ -81,14 +80,14 @@ def names(namespace: str) -> list[str]:
 
 
 def load(namespace: str, name: str) -> Any:
-    """Return the object that the plug-in ``name`` of ``namespace`` declares.
+    """Return the object of the plug-in ``name`` of ``namespace``.
 
-    :raises PluginError: if there is none of that name; if there are several, or its import fails
+    :raises PluginError: if no plug-in has the name, several have it, or its import fails
     """
-    found = _entry_points(namespace).get(name, ())
-    if len(found) > 1:
-        raise PluginError(namespace, name, f"declared by several: {', '.join(sorted(found))}")
-    path = found[0] if found else None
+    paths = _entry_points(namespace).get(name, ())
+    if len(paths) > 1:
+        raise PluginError(namespace, name, f"declared by several: {', '.join(sorted(paths))}")
+    path = paths[0] if paths else None
     if path is None or path.startswith("resource_objects."):  # metadata may be of an older checkout
         path = BUILT_IN.get(namespace, {}).get(name, path)
     if path is None:
@@ -98,76 +97,73 @@ def load(namespace: str, name: str) -> Any:
     try:
         module, _, attribute = path.partition(":")
         return functools.reduce(getattr, attribute.split("."), importlib.import_module(module))
-    except Exception as error:  # a plug-in may fail in any way: it is named with its reason
+    except Exception as error:  # a plug-in may fail in any way
         raise PluginError(namespace, name, f"{type(error).__name__}: {error}") from error
 
 
 def offered(namespace: str, name: str) -> str:
-    """Return the names of the plug-ins of a namespace as text, and which of them is close to one.
+    """Return the names of the plug-ins of a namespace as text, with a similar one if there is one.
 
     >>> offered("resource_objects.backends", "postgres").partition(" installed")[0]
     'did you mean postgresql?'
     """
-    known = names(namespace)
-    close = difflib.get_close_matches(name, known, n=1)
+    installed = names(namespace)
+    close = difflib.get_close_matches(name, installed, n=1)
     hint = f"did you mean {close[0]}? " if close else ""
-    return f"{hint}installed: {', '.join(known) or 'none'}"
+    return f"{hint}installed: {', '.join(installed) or 'none'}"
 
 
-def make(namespace: str, name: str, kind: type[_T], options: dict[str, Any], *, what: str) -> _T:
-    """Return what the plug-in of that name, which can be called, makes with some options.
+def make(namespace: str, name: str, kind: type[_T], options: dict[str, Any], *, noun: str) -> _T:
+    """Call the plug-in of a name with some options and return the result.
 
-    :param kind: what it has to return
-    :param what: what errors call it, such as ``"discovery driver"``
-    :raises PluginError: if there is none of that name; it names those that there are; if it does
-        not load, it cannot be called, or what it returns is of no such kind
-    :raises InvalidInput: if it takes no such options, naming what it takes
+    :param kind: the type of the result
+    :param noun: the plug-in in error messages, such as ``"discovery driver"``
+    :raises PluginError: if no plug-in has the name (the message lists the installed ones), if it
+        does not load or cannot be called, or if the result has another type
+    :raises InvalidInput: if it does not accept the options
 
-    >>> make("resource_objects.discovery", "linux", int, {"depth": 3}, what="discovery driver")
+    >>> make("resource_objects.discovery", "linux", int, {"depth": 3}, noun="discovery driver")
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidInput: options of discovery driver linux: got {'depth': 3}...
     """
     if not isinstance(name, str):
-        raise InvalidInput("value", what, name, f"a name: {', '.join(names(namespace))}")
-    found = load(namespace, name)
-    if not callable(found):
-        raise PluginError(namespace, name, f"it is a {type(found).__name__}, not callable")
-    _require_options(f"{what} {name}", found, options)
-    made = found(**options)
-    if not isinstance(made, kind):
-        said = f"it returned a {type(made).__name__}, no {kind.__name__}"
-        raise PluginError(namespace, name, said)
-    return made
-
-
-def _require_options(what: str, found: Callable[..., Any], options: dict[str, Any]) -> None:
-    """Refuse options that a plug-in does not take, before it starts."""
+        raise InvalidInput("value", noun, name, f"a name: {', '.join(names(namespace))}")
+    factory = load(namespace, name)
+    if not callable(factory):
+        raise PluginError(namespace, name, f"it is a {type(factory).__name__}, not callable")
     try:
-        signature = inspect.signature(found)
-    except (TypeError, ValueError):  # not every callable tells
-        return
-    try:
-        signature.bind(**options)
-    except TypeError as error:
-        takes = ", ".join(signature.parameters) or "none"
-        raise InvalidInput("value", f"options of {what}", options, f"{takes}; {error}") from error
+        signature = inspect.signature(factory)
+    except (TypeError, ValueError):  # some callables of C have none
+        signature = None
+    if signature is not None:
+        try:
+            signature.bind(**options)
+        except TypeError as error:
+            expected = f"{', '.join(signature.parameters) or 'none'}; {error}"
+            what = f"options of {noun} {name}"
+            raise InvalidInput("value", what, options, expected) from error
+    result = factory(**options)
+    if not isinstance(result, kind):
+        cause = f"it returned a {type(result).__name__}, no {kind.__name__}"
+        raise PluginError(namespace, name, cause)
+    return result
 
 
 @functools.cache
 def _entry_points(namespace: str) -> dict[str, tuple[str, ...]]:
-    """Return ``{name: paths}`` as installed distributions declare them (nothing is imported)."""
+    """Return ``{name: paths}`` of the installed distributions; nothing is imported."""
     from stevedore import NamedExtensionManager
 
     manager: Any = NamedExtensionManager(namespace, names=[])
-    found: dict[str, tuple[str, ...]] = {}
+    paths: dict[str, tuple[str, ...]] = {}
     for entry in manager.list_entry_points():
-        if entry.value not in found.get(entry.name, ()):
-            found[entry.name] = (*found.get(entry.name, ()), entry.value)
-    return found
+        if entry.value not in paths.get(entry.name, ()):
+            paths[entry.name] = (*paths.get(entry.name, ()), entry.value)
+    return paths
 
 
 def forget() -> None:
-    """Forget what was looked up, for a process that installs plug-ins while it runs."""
+    """Clear the cache of entry points, for a process that installs plug-ins while it runs."""
     _entry_points.cache_clear()
     from stevedore import ExtensionManager
 

@@ -1,12 +1,11 @@
 """Allocation ratios: exact decimals of at most six places, never floats.
 
-``floor(100 * 1.15)`` is 114 in floating point, and a column of 32-bit floats gives 1.15 back as
-1.149999976158142. So a ratio is a :class:`decimal.Decimal`, computed with as integer millionths
-(law 7). A float is taken by its shortest decimal form, which is what its writer typed.
+``floor(100 * 1.15)`` is 114 in floating point, and a column of 32-bit floats returns 1.15 as
+1.149999976158142. So a ratio is a :class:`decimal.Decimal`, and calculations use integer millionths
+(invariant 7). A float is read by its shortest decimal form, which its writer typed.
 
-Arithmetic of ``Decimal`` rounds to the precision of the thread's decimal context, which belongs to
-the program around us. So nothing here computes with decimals: they are taken apart and put
-together as integers.
+Arithmetic of ``Decimal`` rounds to the precision of the thread's decimal context, which the program
+may set. So this module does not calculate with decimals; it converts them from and to integers.
 """
 
 from __future__ import annotations
@@ -19,13 +18,13 @@ from decimal import Decimal
 
 from resource_objects.exceptions import InvalidInput
 
-#: One in millionths, the unit ratios are computed and stored in.
+#: One in millionths, the unit in which ratios are calculated and stored.
 MILLION = 1_000_000
 #: The largest ratio: with it, ``(total - reserved) * millionths`` still fits 64 bits.
 MAX_RATIO = 4000
 
 _EXPECTED = f"a decimal above 0, at most {MAX_RATIO}, of at most six places"
-#: No number with so many digits before its point has millionths of 64 bits.
+#: A number with more digits before its point has no 64-bit millionths.
 _MOST_DIGITS = 14
 _NUMBER = re.compile(r"[+-]?(?=\.?[0-9])[0-9]{0,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?\Z")
 
@@ -80,8 +79,9 @@ def from_millionths(millionths: int) -> Decimal:
 def ratio_from_float_column(value: object) -> Decimal:
     """Return a ratio read from a database column of floats, of 32 or 64 bits.
 
-    A 32-bit float widened to 64 has a shortest form of up to 17 digits; where the number is one
-    that 32 bits hold exactly and its own form is too precise, its 32-bit form is meant.
+    A 32-bit float that was widened to 64 bits has a shortest form of up to 17 digits. If that form
+    is too precise and the number fits 32 bits exactly, the shortest form of the 32-bit float is
+    used.
 
     :raises InvalidInput: as :func:`to_ratio`
 
@@ -101,9 +101,10 @@ def ratio_from_float_column(value: object) -> Decimal:
 
 
 def millionths_of(value: object, most: int) -> int | None:
-    """Return the millionths of any number that is at most ``most``, or minus that; exact.
+    """Return the exact millionths of a number from ``-most`` to ``most``.
 
-    Takes what :func:`to_ratio` takes; None for what is no number, larger, or needs a seventh place.
+    None for a value that is no number, is larger, or needs a seventh place. Accepts the types of
+    :func:`to_ratio`.
 
     >>> millionths_of("-0.25", 100), millionths_of(0.29, 100), millionths_of("1e-7", 100)
     (-250000, 290000, None)
@@ -138,13 +139,13 @@ _checked = functools.lru_cache(maxsize=256, typed=True)(_check)
 
 
 def _exact(value: object, most: int = MAX_RATIO) -> Decimal | None:
-    """Return the number that ``value`` says, None if it says none, or an integer above ``most``."""
+    """Return the value as a decimal; None if it is no number, or an integer above ``most``."""
     if isinstance(value, bool):
         return None
     if isinstance(value, Decimal):
         return value
     if isinstance(value, int):
-        # a huge integer must not cost a huge conversion
+        # the conversion of a huge integer takes long
         return Decimal(value) if abs(value) <= most else None
     if isinstance(value, float):
         return Decimal(float.__repr__(value))
@@ -161,16 +162,16 @@ def _read(text: str) -> Decimal | None:
 
 
 def _millionths(exact: Decimal) -> int | None:
-    """Return the millionths of a number, None where they are not whole or out of all reason."""
+    """Return the millionths of a number; None if they are no integer, or far too large."""
     if not exact.is_finite() or (exact and not -6 <= exact.adjusted() < _MOST_DIGITS):
         return None
     numerator, denominator = exact.as_integer_ratio()
-    millionths, rest = divmod(numerator * MILLION, denominator)
-    return None if rest else millionths
+    millionths, remainder = divmod(numerator * MILLION, denominator)
+    return None if remainder else millionths
 
 
 def _shortest_single(value: float) -> str | None:
-    """Return the shortest decimal text that reads back as the same 32-bit float, if it is one."""
+    """Return the shortest decimal text of a 32-bit float; None for other floats."""
     if not math.isfinite(value) or abs(value) > MAX_RATIO:
         return None
     if struct.unpack("f", struct.pack("f", value))[0] != value:

@@ -278,7 +278,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         with (
             contextlib.redirect_stdout(out),  # argparse writes there
             contextlib.redirect_stderr(err),
-            collector.seldom(),  # a command builds something, prints it and ends
+            collector.fewer_collections(),  # a command builds something, prints it and ends
         ):
             status = program.run(said)
         if status == INTERRUPTED:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from resource_objects._lazy import lazily
+from resource_objects._lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from resource_objects.host.compute_node import ComputeNode as ComputeNode
@@ -73,4 +73,4 @@ __all__ = [  # noqa: PLE0604  # computed, so that no name is said twice
 ]
 
 
-__getattr__, __dir__ = lazily(globals(), _HOME)
+__getattr__, __dir__ = lazy_attributes(globals(), _HOME)

@@ -47,4 +47,4 @@ def discover(driver: str = "linux", **options: Any) -> Machine:
     :raises InvalidInput: if the driver takes no such options
     :raises DiscoveryError: if the machine's own description is missing or cannot be read
     """
-    return plugins.make(NAMESPACE, driver, Machine, options, what="discovery driver")
+    return plugins.make(NAMESPACE, driver, Machine, options, noun="discovery driver")

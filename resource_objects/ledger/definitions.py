@@ -146,7 +146,7 @@ class Definitions:
         subject = subject_of_roots([root.name for root in roots])
         kind = "reshape" if moves else "define"
         is_large = len(roots) >= LARGE_SYNC
-        with collector.seldom() if is_large else contextlib.nullcontext():
+        with collector.fewer_collections() if is_large else contextlib.nullcontext():
             return self.write(kind, subject, operation, lambda: self.compare(roots, moves))
 
     def compare(self, roots: Sequence[Provider], moves: Iterable[Move] = ()) -> Difference:

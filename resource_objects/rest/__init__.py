@@ -38,11 +38,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from resource_objects._lazy import lazily
+from resource_objects._lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from resource_objects.rest.wsgi import application as application
 
 __all__ = ["application"]
 
-__getattr__, __dir__ = lazily(globals(), {"application": "wsgi"})
+__getattr__, __dir__ = lazy_attributes(globals(), {"application": "wsgi"})

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from resource_objects._lazy import lazily
+from resource_objects._lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from resource_objects.scheduler.driver import Destination as Destination
@@ -56,4 +56,4 @@ __all__ = [  # noqa: PLE0604  # computed: each name is written once
 ]
 
 
-__getattr__, __dir__ = lazily(globals(), _HOME)
+__getattr__, __dir__ = lazy_attributes(globals(), _HOME)

@@ -143,7 +143,7 @@ def _load(
     if isinstance(plugin, str):
         options = _options(plugin, settings)
         name_of_kind = kind.__name__.lower()
-        return plugin, plugins.make(namespace, plugin, kind, options, what=name_of_kind)
+        return plugin, plugins.make(namespace, plugin, kind, options, noun=name_of_kind)
     if isinstance(plugin, type) or not callable(getattr(plugin, method, None)):
         raise _invalid_field("filter or weigher", plugin, f"an object with {method}()")
     return type(plugin).__name__, plugin

@@ -63,7 +63,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from resource_objects._lazy import lazily
+from resource_objects._lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from resource_objects.search.candidate import Candidate as Candidate
@@ -98,4 +98,4 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = lazily(globals(), _HOME)
+__getattr__, __dir__ = lazy_attributes(globals(), _HOME)

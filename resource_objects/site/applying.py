@@ -73,7 +73,7 @@ class SiteResult:
         return ", ".join(f"{count} {word}" for count, word in self._counts() if count)
 
 
-@collector.seldom()
+@collector.fewer_collections()
 def export_site(
     ledger: Ledger, hosts: Iterable[str] = (), *, progress: Progress | None = None
 ) -> Site:
@@ -106,7 +106,7 @@ def export_site(
     return Site.of_definitions(Writer(definitions, disabled), progress)
 
 
-@collector.seldom()
+@collector.fewer_collections()
 def apply_site(
     ledger: Ledger,
     site: Site,

@@ -42,12 +42,12 @@ def test_the_last_one_to_leave_sets_what_the_first_one_found() -> None:
     inside, leave = threading.Event(), threading.Event()
 
     def build() -> None:
-        with collector.seldom():
+        with collector.fewer_collections():
             inside.set()
             leave.wait(PATIENCE)
 
     other = threading.Thread(target=build)
-    with collector.seldom():
+    with collector.fewer_collections():
         other.start()
         inside.wait(PATIENCE)
         assert found() == SELDOM
@@ -58,7 +58,7 @@ def test_the_last_one_to_leave_sets_what_the_first_one_found() -> None:
 
 
 def test_it_is_given_back_after_an_error() -> None:
-    with pytest.raises(KeyError), collector.seldom():
+    with pytest.raises(KeyError), collector.fewer_collections():
         raise KeyError
     assert found() == USUAL
 
@@ -66,12 +66,12 @@ def test_it_is_given_back_after_an_error() -> None:
 @pytest.mark.parametrize("own", [(0, 10), (500_000, 10)])
 def test_who_looks_as_seldom_already_goes_on(own: tuple[int, int]) -> None:
     gc.set_threshold(*own, 10)
-    with collector.seldom():
+    with collector.fewer_collections():
         assert found() == own
     assert found() == own
 
 
 def test_what_is_set_meanwhile_stays() -> None:
-    with collector.seldom():
+    with collector.fewer_collections():
         gc.set_threshold(1234, 5, 6)
     assert found() == (1234, 5)

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from resource_objects._lazy import lazily
+from resource_objects._lazy import lazy_attributes
 
 if TYPE_CHECKING:
     from resource_objects.interop.nova.flavors import *
@@ -66,4 +66,4 @@ __all__ = [  # noqa: PLE0604  # computed from the one table
     *sorted(_HOME),
 ]
 
-__getattr__, __dir__ = lazily(globals(), _HOME)
+__getattr__, __dir__ = lazy_attributes(globals(), _HOME)

@@ -27,7 +27,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import plugins
-from resource_objects._lazy import lazily
+from resource_objects._lazy import lazy_attributes
 from resource_objects.host.tracker.driver import Driver
 
 if TYPE_CHECKING:
@@ -72,8 +72,8 @@ def make_driver(name: str, /, **options: Any) -> Driver:
     :raises InvalidInput: for options that the driver does not have
     """
     kind: Any = Driver  # the parameter of plugins.make is a type that can be called
-    driver: Driver = plugins.make(NAMESPACE, name, kind, options, what="driver")
+    driver: Driver = plugins.make(NAMESPACE, name, kind, options, noun="driver")
     return driver
 
 
-__getattr__, __dir__ = lazily(globals(), _HOME)
+__getattr__, __dir__ = lazy_attributes(globals(), _HOME)
