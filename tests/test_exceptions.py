@@ -125,7 +125,7 @@ def test_every_error_that_the_library_raises_has_a_listed_subject() -> None:
             used.setdefault(name, set()).add(subject.value)
     passed_on = {"resource class", "trait", "aggregate"}  # by `NameRule.subject`
     passed_on |= {"full", "damaged", "read-only", "replaced", "lost", "site file"}
-    passed_on |= {"provider configuration"}
+    passed_on |= {"provider configuration", "confirmed move", "reverted move"}
     for name, subjects in used.items():
         assert (_subjects(name) or set()) - subjects <= passed_on, name
 

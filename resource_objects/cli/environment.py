@@ -223,18 +223,20 @@ def _gpu_variables(
         else:
             instance = _unnamed_instance(consumer, allocation, provider, gpus)
             unnamed += [instance] * _amount(allocation)
-    variables: dict[str, str] = {}
+    visible_devices: dict[str, str] = {}
+    part_variables: dict[str, str] = {}
     for vendor in (CUDA, ROCR):
         numbers = [number for number, gpu in enumerate(gpus) if gpu.vendor == vendor]
         used = [number for number in numbers if number in parts]
         labels = _labels(consumer, gpus, vendor, used, instances[vendor])
-        variables[f"{vendor}_VISIBLE_DEVICES"] = ",".join([*labels.values(), *instances[vendor]])
-        variables[f"RESOURCE_OBJECTS_{vendor}_PARTS"] = ",".join(
+        uuids = instances[vendor]
+        visible_devices[f"{vendor}_VISIBLE_DEVICES"] = ",".join([*labels.values(), *uuids])
+        part_variables[f"RESOURCE_OBJECTS_{vendor}_PARTS"] = ",".join(
             f"{label}:{parts[number]}" for number, label in labels.items() if parts[number] < 1
         )
     labels = _labels(consumer, gpus, CUDA, sorted({number for number, _ in unnamed}), [])
     mig = sorted(f"{labels[number]}:{profile}" for number, profile in unnamed)
-    return {**variables, "RESOURCE_OBJECTS_MIG": ",".join(mig)}
+    return {**visible_devices, **part_variables, "RESOURCE_OBJECTS_MIG": ",".join(mig)}
 
 
 def _labels(
