@@ -2,7 +2,7 @@
 
 ==================  ===============================================================================
 ``abstract``        Resource, Amount, Inventory: the three classes a kind derives from
-``integer``         the integer kind: memory, disk, CPUs, anything that is only counted; slots
+``integer``         the integer kind: memory, disk, CPUs, anything that is only counted
 ``context``         what else binds one decision: room, parts, host cells
 ``placed``          what kinds over a tree of providers add; several of them decided at once
 ``numa``            the NUMA kind: CPUs and memory that are near each other
@@ -29,7 +29,6 @@ from resource_objects.resources.integer import (
     IntegerAmount,
     IntegerInventory,
     IntegerResource,
-    SlotResource,
 )
 from resource_objects.resources.inventories import Inventories, InventoriesLike
 
@@ -45,7 +44,6 @@ __all__ = [
     "Inventory",
     "Limits",
     "Resource",
-    "SlotResource",
     "resource",
     "standard_resources",
 ]

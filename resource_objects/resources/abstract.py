@@ -1,19 +1,19 @@
-"""The three abstract classes everything countable is built from.
+"""The three abstract classes: resources, amounts and inventories.
 
-A :class:`Resource` is a kind of thing that can be had; an :class:`Amount` is a quantity of some
-resource, asked for, taken or given back; an :class:`Inventory` is what there is of it in one
-place. A kind (integers, NUMA topologies, PCI devices, a plug-in's own) is a triple of subclasses.
+A :class:`Resource` is a kind of thing that can be allocated, an :class:`Amount` a quantity of one,
+requested, allocated or released, and an :class:`Inventory` the supply of one at one provider. A
+kind (integers, NUMA topologies, PCI devices, a plug-in's own) is a triple of subclasses.
 
-Source: the *resource-objects* specification (Nova, Kilo to Mitaka), whose loop is the contract::
+The contract is the loop of the *resource-objects* specification (Nova, Kilo to Mitaka)::
 
     for resource, amount in request_spec.resources.items():
         if compute_node.inventories[resource].can_provide(amount):
             compute_node.inventories[resource].consume(amount)
 
-What the specification left open is decided here. *What would have to be negative* is ``used``
-(below zero) or what is left of ``min(capacity, limit)``, and the latter only for a change that
-makes it worse. *How ``-amount`` finds the same cells or devices again*: :meth:`Inventory.consume`
-returns the assigned amount, and that is what is given back.
+The specification left two points open. A change is refused if it would make ``used`` negative, or
+if it *increases* the usage above ``min(capacity, limit)``. A release finds the same cells or
+devices again because :meth:`Inventory.consume` returns the assigned amount, and only that can be
+released.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _R = TypeVar("_R")
 
 
 class on_class_or_instance(Generic[_P, _R]):  # noqa: N801  # used like classmethod
-    """Method that works on the class (given the class) and on an instance (given the instance)."""
+    """A method of both the class and its instances: its first argument is the one or the other."""
 
     def __init__(self, function: Callable[Concatenate[Any, _P], _R]) -> None:
         self._function = function
@@ -49,10 +49,13 @@ class on_class_or_instance(Generic[_P, _R]):  # noqa: N801  # used like classmet
 
 @base.register
 class Amount(base.ResourceObject, abc.ABC, frozen=True):
-    """A quantity of a resource: a frozen, hashable value. It carries no resource: its key does.
+    """A quantity of a resource: a frozen, hashable value. Its key names the resource.
 
-    ``==``, ``!=``, ``hash`` and unary ``-`` work for every kind; a negated amount is one that is
-    given back.
+    ``==``, ``!=``, ``hash`` and unary ``-`` work for every kind; a negated amount releases.
+
+    An amount of a *placed* resource (a NUMA topology, devices) states where counts are, and adds
+    nothing to them (D1): :attr:`placed_counts` are the counts, :attr:`host_usage` is their part
+    that the host as a whole provides (D2).
     """
 
     # Version 1.0: Initial version
@@ -61,117 +64,116 @@ class Amount(base.ResourceObject, abc.ABC, frozen=True):
     @property
     @abc.abstractmethod
     def is_zero(self) -> bool:
-        """Whether this is nothing at all."""
+        """True if this is nothing."""
 
     @property
     @abc.abstractmethod
     def is_negative(self) -> bool:
-        """Whether this gives back instead of asking."""
+        """True if this is released, not requested."""
 
     @property
     def is_assigned(self) -> bool:
-        """Whether this says where it is, if its kind has a where: it can then be given back."""
+        """True if this names its placement, or its kind has no placement: it can be released."""
         return True
 
     def unassigned(self) -> Self:
-        """Return what was asked, without where it went."""
+        """Return the requested amount without its placement."""
         return self
 
     @property
     def has_affinity(self) -> bool:
-        """Whether this says how near it has to be to host cells, which something else asks for."""
+        """True if this states how near it has to be to the host cells of another amount."""
         return False
 
     @property
     def placed_counts(self) -> Mapping[str, int]:
-        """The counts that this says where they are, by class; it adds nothing to them (D1)."""
+        """The counts that this places, by class."""
         return {}
 
     @property
     def is_placed(self) -> bool:
-        """Whether this says where something is: it is then decided before what is only counted."""
+        """True for an amount of a placed resource: it is decided before plain counts."""
         return bool(self.placed_counts)
 
     @property
     def host_cells(self) -> frozenset[int]:
-        """The host cells that an assigned amount is on, by id; empty if its kind has none."""
+        """The ids of the host cells of an assigned amount, empty if its kind has no cells."""
         return frozenset()
 
     @property
     def host_usage(self) -> Mapping[str, int]:
-        """What of :attr:`located` the host as a whole gives, as far as that is known (D2)."""
+        """The part of :attr:`placed_counts` that the host provides, by class, as far as known."""
         return {}
 
     @property
     def requested_host_usage(self) -> Mapping[str, int]:
-        """What of :attr:`of_host` goes with what was asked, wherever it goes."""
+        """The part of :attr:`host_usage` that is the same for every placement."""
         return self.unassigned().host_usage
 
     @property
     def counted_separately(self) -> frozenset[str]:
-        """The classes of :attr:`said` that are counted beside this, and not by it.
+        """The classes of :attr:`requested_host_usage` that are requested as counts in addition.
 
         Only :meth:`~.amounts.Amounts.with_implied_counts` sets them.
         """
         return frozenset()
 
     def counting_separately(self, classes: Collection[str]) -> Self:
-        """Return this amount where these classes are counted beside it; of kinds that locate."""
+        """Return this amount with :attr:`counted_separately` set, if it is of a placed resource."""
         return self
 
     @property
     def net_host_usage(self) -> Mapping[str, int]:
-        """What it takes of the host's counts itself, by class; negative if it gives back.
+        """The change of the host's counts by this amount itself, negative for a release.
 
-        All of :attr:`of_host`, less what is counted beside it: ``draws(-a) == -draws(a)``. It
-        follows from the amount alone, so that taking one after the other has one result in any
-        order.
+        It is :attr:`host_usage` without what is :attr:`counted_separately`. A negated amount has
+        the negated change. It depends on the amount alone, so that consuming several amounts has
+        one result in any order.
         """
-        said, sign = (
-            self.requested_host_usage if self.counted_separately else {},
-            -1 if self.is_negative else 1,
-        )
-        result = {
-            name: sign * (count - (said.get(name, 0) if name in self.counted_separately else 0))
+        separate = self.counted_separately
+        requested = self.requested_host_usage if separate else {}
+        sign = -1 if self.is_negative else 1
+        changes = {
+            name: sign * (count - (requested.get(name, 0) if name in separate else 0))
             for name, count in self.host_usage.items()
         }
-        return {name: count for name, count in result.items() if count}
+        return {name: change for name, change in changes.items() if change}
 
     @property
     def item_count(self) -> int:
-        """Of how many pieces it is, as refusals count it: at least one."""
+        """The number of guest cells or devices that reasons report as requested, at least 1."""
         return 1
 
     @property
     def parts_usage(self) -> Mapping[str, int]:
-        """What of :attr:`located` all parts together have to have left, by class (as above)."""
+        """The part of :attr:`placed_counts` that all parts together have to have free, by class."""
         return {}
 
     @abc.abstractmethod
     def __neg__(self) -> Self:
-        """Return the amount that gives this one back."""
+        """Return the amount that releases this one."""
 
     @abc.abstractmethod
     def to_records(self, resource_class: str) -> tuple[AmountRecord, ...]:
-        """Return what of an assigned amount is kept, given the class it is of."""
+        """Return the stored form of an assigned amount of a resource class."""
 
 
 @base.register
 class Inventory(base.ResourceObject, abc.ABC):
-    """What there is of a resource in one place, and how much of it is used.
+    """The supply of a resource at one provider, with its usage.
 
-    Asking: :meth:`can_provide`, :meth:`fit`. Taking and giving back: :meth:`consume`. All three
-    ask the same pure decision, :meth:`fit`. How it is kept: :meth:`to_records`, :meth:`describe`.
-    What a kind over a tree of providers adds is in :mod:`~resource_objects.resources.placed`.
+    Decide: :meth:`can_provide`, :meth:`fit`. Allocate and release: :meth:`consume`. All three make
+    the same pure decision, :meth:`fit`. Store: :meth:`to_records`, :meth:`describe`. Inventories
+    over a tree of providers add :mod:`~resource_objects.resources.placed`.
 
-    Equal when the figures are equal; not hashable, because it changes. Not made for several threads
-    at once: what they share, they lock.
+    Equal if the figures are equal; not hashable, because it changes. Not safe for several threads:
+    a caller that shares an inventory locks it.
     """
 
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    #: of what; only for messages, so it plays no part in equality
+    #: the resource class, for messages; it plays no part in equality
     resource_class: str | None = fields.resource_class(default=None)
     NOT_COMPARED = frozenset({"resource_class"})
 
@@ -179,38 +181,40 @@ class Inventory(base.ResourceObject, abc.ABC):
     def fit(
         self, amount: Amount, limit: Amount | None = None, context: Context = ANYWHERE
     ) -> Amount:
-        """Return the assigned amount: where ``amount`` would go. Nothing changes.
+        """Return the assigned amount: the placement of ``amount``. Nothing changes.
 
-        :param limit: a total set from outside for this one claim; None is no bound
-        :param context: what else binds the decision, where more is decided than this inventory
+        :param limit: an upper bound of the usage for this one claim, None for no bound
+        :param context: further conditions, where more than this inventory is decided
         :raises InvalidInput: (a ``ValueError``) for an amount of another kind
-        :raises CapacityException: if used would go below zero, or the change increases use beyond
-            min(capacity, limit) or breaks a unit rule; with ``Rule.AFFINITY`` alone if only
-            ``context.near`` stands against it
+        :raises CapacityException: if the usage would become negative, if the change increases it
+            above min(capacity, limit), or if a unit rule is broken; with ``Rule.AFFINITY`` alone if
+            ``context.near`` is the only cause
         """
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing of it: what :meth:`Resource.make_inventory` makes of nothing."""
+        """True if there are no units, as in ``Resource.make_inventory()``."""
         return False
 
     @abc.abstractmethod
     def apply(self, assigned: Amount) -> None:
-        """Add an assigned amount that :meth:`fit` returned for the present state, unchecked."""
+        """Add an assigned amount to the usage, unchecked.
+
+        :param assigned: the result of :meth:`fit` in the present state
+        """
 
     def _revert(self, assigned: Amount) -> None:
-        """Undo :meth:`take` of a moment ago: nobody has used it meanwhile."""
+        """Undo the last :meth:`apply`; nothing was applied since."""
         self.apply(-assigned)
 
     def can_provide(self, amount: Amount, limit: Amount | None = None) -> bool:
-        """Return whether ``amount`` fits. Nothing changes.
+        """Return True if ``amount`` fits. Nothing changes.
 
-        :raises ValueError: for an amount of the wrong kind (``WrongAmountKind``) or a negative one
-            (``NegativeAmount``)
+        :raises InvalidInput: (a ``ValueError``) for an amount of another kind or a negative one
         """
         if isinstance(amount, Amount) and amount.is_negative:
             raise InvalidInput(
-                "negative amount", "amount", amount, "one that asks; give back by consume"
+                "negative amount", "amount", amount, "a requested one; release by consume"
             )
         try:
             self.fit(amount, limit)
@@ -221,19 +225,19 @@ class Inventory(base.ResourceObject, abc.ABC):
     def consume(
         self, amount: Amount, limit: Amount | None = None, context: Context = ANYWHERE
     ) -> Amount:
-        """Add ``amount`` to what is used and return the assigned amount; negative gives back.
+        """Add ``amount`` to the usage and return the assigned amount; a negative one is released.
 
-        Refused: nothing changed. Parameters and errors are those of :meth:`fit`.
+        Parameters and errors are those of :meth:`fit`; after an error nothing has changed.
         """
         assigned = self.fit(amount, limit, context)
         self.apply(assigned)
         return assigned
 
     def update(self, **values: Any) -> bool:
-        """Set several fields at once, checked together; return whether anything changed.
+        """Set several fields at once, validated together; return True if anything changed.
 
-        :raises InvalidInventory: if the figures contradict each other, or another resource's label
-            is put on; nothing changed
+        :raises InvalidInventory: if the figures contradict each other, or the resource class would
+            change; nothing changed
         """
         label = values.get("resource_class", self.resource_class)
         if self.resource_class is not None and label != self.resource_class:
@@ -241,20 +245,19 @@ class Inventory(base.ResourceObject, abc.ABC):
         return super().update(**values)
 
     def without_allocation(self, assigned: Amount) -> Self:
-        """Return a copy as if an assigned amount that is taken had never been taken."""
+        """Return a copy in which an allocated amount had never been allocated."""
         result = self.obj_clone()
         result.apply(-assigned)
         return result
 
     @abc.abstractmethod
     def to_records(self) -> tuple[InventoryRecord, ...]:
-        """Return how this inventory is kept; its resource's class must be known."""
+        """Return the stored figures of this inventory, whose resource class must be set."""
 
     def describe(self) -> str | None:
-        """Return what is kept of it beside the figures, as text (JSON), None for nothing.
+        """Return what the stored figures do not tell, as JSON text; None if they tell everything.
 
-        A kind that is kept as several records, or whose figures do not tell all, says it here;
-        :meth:`Resource.inventory_from_storage` reads it back.
+        :meth:`Resource.inventory_from_storage` reads it.
         """
         return None
 
@@ -268,12 +271,11 @@ class Inventory(base.ResourceObject, abc.ABC):
 
 @base.register
 class Resource(base.ResourceObject, abc.ABC, frozen=True):
-    """A kind of thing that can be had: the key of every mapping.
+    """A kind of thing that can be allocated: the key of every mapping.
 
     ``name`` is its identity (its *resource class*): two resources of one name are equal. ``type``,
-    ``units`` and ``description`` are for people. A kind says in :attr:`amount_kind` and
-    :attr:`inventory_kind` what it is counted in; other kinds are then refused where they are put
-    under its name, and not when they are asked or printed.
+    ``units`` and ``description`` are for people. Amounts and inventories of another kind than
+    :attr:`amount_kind` and :attr:`inventory_kind` are rejected where they are put under its name.
     """
 
     # Version 1.0: Initial version
@@ -281,9 +283,9 @@ class Resource(base.ResourceObject, abc.ABC, frozen=True):
 
     #: The class of its amounts.
     amount_kind: ClassVar[type[Amount]] = Amount  # type: ignore[type-abstract]  # any kind
-    #: The class of its limits, where that is another than the one of its amounts.
+    #: The class of its limits, if it differs from that of its amounts.
     limit_kind: ClassVar[type[Amount] | None] = None
-    #: Whether its inventories lie over several providers of a tree.
+    #: True if its inventories are stored over several providers of a tree.
     is_placed: ClassVar[bool] = False
     #: The class of its inventories.
     inventory_kind: ClassVar[type[Inventory]] = Inventory  # type: ignore[type-abstract]
@@ -296,69 +298,62 @@ class Resource(base.ResourceObject, abc.ABC, frozen=True):
     @on_class_or_instance
     @abc.abstractmethod
     def make_amount(this: Any, /, *args: Any, **kwargs: Any) -> Amount:  # noqa: N805
-        """Return an amount of this resource's kind. Works on the class and on an instance."""
+        """Return an amount of this resource. Works on the class and on an instance."""
 
     @on_class_or_instance
     @abc.abstractmethod
     def make_inventory(this: Any, /, *args: Any, **kwargs: Any) -> Inventory:  # noqa: N805
-        """Return an inventory of this resource's kind, labelled where called on an instance.
+        """Return an inventory of this resource, an empty one without arguments.
 
-        Of no arguments, an empty one.
+        On an instance, the inventory has its resource class.
         """
-
-    def make_empty(self) -> Inventory:
-        """Return the inventory of a place that has nothing of this."""
-        return self.make_inventory()
 
     @abc.abstractmethod
     def inventory_from_records(self, records: Sequence[InventoryRecord]) -> Inventory:
-        """Return the inventory that was kept as ``records``."""
+        """Return the inventory of stored records."""
 
     def inventory_from_storage(
         self, records: Sequence[InventoryRecord], description: str | None
     ) -> Inventory:
-        """Return the inventory kept as ``records`` with what :meth:`Inventory.describe` said."""
+        """Return the inventory of stored records and the result of :meth:`Inventory.describe`."""
         return self.inventory_from_records(records)
 
     def inventory_from_parts(
         self, parts: Sequence[StoredPart], room: Mapping[str, int] | None = None
     ) -> Inventory:
-        """Return the inventory over all its parts as they are kept, a view (law 1).
+        """Return the inventory of all its stored parts, a view of them (invariant 1).
 
-        :param room: what the host as a whole has left of the classes that parts share with it
+        :param room: what the host as a whole has left of the classes that it shares with its parts
         """
-        raise NotImplementedError(f"{type(self).__name__} is kept in one place")
+        raise NotImplementedError(f"{type(self).__name__} is stored at one provider")
 
     def lower_bounds(
         self, amount: Amount, classes: Collection[str]
     ) -> tuple[Mapping[str, int], ...]:
-        """Return what each part an amount is on has to have left, by class: one for each piece.
+        """Return the minimum that the part of each item of an amount must have free, by class.
 
-        Necessary and not sufficient, for whoever rules out many inventories at once; empty if the
-        kind has nothing to say.
+        The condition is necessary, not sufficient; a search excludes many inventories with it at
+        once. () if the kind knows no bounds.
 
-        :param classes: those that the parts are kept as
+        :param classes: the classes that the parts are stored as
         """
         return ()
 
     def relaxations(self, amount: Amount) -> Iterable[RelaxationLadder[Amount]]:
-        """Yield how less could be asked than an amount that says where, each way by itself.
+        """Yield the relaxations of a placed amount, one ladder for each property.
 
-        Empty if the kind has nothing to say: then only all of it can be given up.
+        () if the kind knows none: then only the whole amount can be given up.
         """
         return ()
 
     def cell_of_part(self, description: str) -> int | None:
-        """Return the id of the host cell that a part is, or is next to; None if nobody says.
-
-        :param description: of the part, as it is kept
-        """
+        """Return the id of the host cell that a stored part is or is next to, None if unknown."""
         return None
 
     def certainly_fits(self, record: InventoryRecord, amount: int, used: int) -> bool:
-        """Return whether an amount certainly fits a stored inventory; False: not known.
+        """Return True if an amount fits a stored inventory for certain, False if unknown.
 
-        It is called before each write, which builds and compares an inventory only if it is False.
+        Each write calls it, and builds an inventory only for False.
         """
         return False
 
@@ -373,9 +368,10 @@ class Resource(base.ResourceObject, abc.ABC, frozen=True):
         limit: int | None = None,
         free_removed: int = 0,
     ) -> tuple[Reason, ...]:
-        """Return why an amount does not fit a stored inventory; an inventory of this kind decides.
+        """Return the reasons why an amount does not fit a stored inventory, () if it fits.
 
-        Search, claim and dry run share the decision. Cost: 3 microseconds if it fits.
+        An inventory of this kind decides. Search, claim and dry run share the decision. Cost: 3
+        microseconds if it fits.
 
         :param amount: negative to release, which no rule refuses
         :param provider: the name of the provider
@@ -427,27 +423,27 @@ class Resource(base.ResourceObject, abc.ABC, frozen=True):
 
     @abc.abstractmethod
     def parse_amount(self, text: str) -> Amount:
-        """Return the amount that ``text`` says, the part after ``NAME=`` of a text form."""
+        """Return the amount of a text, the part after ``NAME=`` of a text form."""
 
     @abc.abstractmethod
     def format_amount(self, amount: Amount) -> str:
-        """Return the text that :meth:`parse_amount` reads back."""
+        """Return the text of an amount; :meth:`parse_amount` reads it."""
 
     def format_limit(self, limit: Amount) -> str:
-        """Return the text of a limit; :meth:`parse_limit` reads it back."""
+        """Return the text of a limit; :meth:`parse_limit` reads it."""
         return self.format_amount(limit)
 
     def parse_limit(self, text: str) -> Amount:
-        """Return the limit that ``text`` says."""
+        """Return the limit of a text."""
         return self.parse_amount(text)
 
     @abc.abstractmethod
     def parse_inventory(self, text: str) -> Inventory:
-        """Return the inventory that ``text`` says, the part after ``NAME=`` of a text form."""
+        """Return the inventory of a text, the part after ``NAME=`` of a text form."""
 
     @abc.abstractmethod
     def format_inventory(self, inventory: Inventory) -> str:
-        """Return the text that :meth:`parse_inventory` reads back."""
+        """Return the text of an inventory; :meth:`parse_inventory` reads it."""
 
     def _key(self) -> tuple[Any, ...]:
         return (self.name,)

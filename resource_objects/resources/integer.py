@@ -1,12 +1,10 @@
 """The integer kind: memory, disk, CPUs, licences, anything that is only counted.
 
-Source of the rules: reference rules of Placement (capacity, min_unit, max_unit, step_size) as
-restated in ``doc/source/explanation/modelling.rst``, with their holes closed: an inventory that
-contradicts itself cannot be made.
+The rules are Placement's (capacity, min_unit, max_unit, step_size) as restated in
+``doc/source/explanation/modelling.rst``; an inventory that contradicts itself cannot be made.
 
-Why storage is read as ``self._obj_used``: these methods run for every host of a fleet, and the
-storage name is the fastest genuine way to a versioned object's field. The checked setters stand
-for everybody else.
+Methods read fields as ``self._obj_used``, the storage of the field, because they run for every host
+of a fleet and the descriptor doubles their time.
 """
 
 from __future__ import annotations
@@ -35,11 +33,11 @@ _NO_BOUND: int | None = None
 @final
 @base.register
 class IntegerAmount(abstract.Amount):
-    """A whole number of units, negative when given back.
+    """A number of units, negative to release.
 
-    Frozen, hashable, ordered; ``+``, ``-`` and unary ``-`` give amounts again. Holds any integer
-    of 64 bits whose negative is one too; bool, float and text are refused. Another kind of amount
-    derives from :class:`~resource_objects.resources.abstract.Amount`, not from this one. Cost:
+    Frozen, hashable, ordered; ``+``, ``-`` and unary ``-`` return amounts. The value is an integer
+    of 64 bits whose negative is one too; bool, float and text are rejected. The class is final:
+    another kind of amount derives from :class:`~resource_objects.resources.abstract.Amount`. Cost:
     about 0.2 microseconds to make.
 
     >>> IntegerAmount(3) + IntegerAmount(2) - IntegerAmount(4)
@@ -64,19 +62,18 @@ class IntegerAmount(abstract.Amount):
         _set_value(self, value)
 
     def __init_subclass__(cls, **kwargs: Any) -> NoReturn:
-        raise TypeError("IntegerAmount is final: a kind of its own derives from Amount")
+        raise TypeError("IntegerAmount is final: another kind derives from Amount")
 
     @property
     def is_zero(self) -> bool:
-        """Whether this is 0."""
+        """True for 0."""
         return self._obj_value == 0
 
     @property
     def is_negative(self) -> bool:
-        """Whether this is below 0: given back."""
+        """True below 0: the amount is released."""
         return self._obj_value < 0
 
-    #: a count is nowhere
     is_placed = False
 
     def __int__(self) -> int:
@@ -141,27 +138,26 @@ _set_value = IntegerAmount.__dict__["_obj_value"].__set__
 
 @base.register
 class IntegerInventory(abstract.Inventory):
-    """What there is of a counted resource in one place.
+    """An inventory of a counted resource at one provider.
 
     ============================  ==================================================================
-    ``total``                     units there are, 0 to 2^31-1; 0 is nothing, which is kept nowhere
-    ``reserved``                  units set aside for others, at most total
-    ``min_unit``, ``max_unit``    least and most one claim may take; ``max_unit`` None is no bound
-                                  of its own, else it is at least min_unit and at most total
-    ``step_size``                 one claim takes a multiple of it
-    ``allocation_ratio``          how often a unit is given out: above 0, at most six decimals
-    ``used``                      units taken, 0 to 2^63-1
+    ``total``                     the number of units, 0 to 2^31-1; an inventory of 0 is not stored
+    ``reserved``                  units that are set aside, at most total
+    ``min_unit``, ``max_unit``    the minimum and maximum of one claim; ``max_unit`` is None, or at
+                                  least min_unit and at most total
+    ``step_size``                 the amount of one claim is a multiple of it
+    ``allocation_ratio``          the overcommit factor: above 0, at most six decimals
+    ``used``                      allocated units, 0 to 2^63-1
     ``capacity``                  floor((total - reserved) * allocation_ratio), exact
-    ``free``                      capacity - used, negative when over-full
+    ``free``                      capacity - used, negative after a shrink below the usage
     ============================  ==================================================================
 
-    *Lowering* total, or raising reserved, *below what is used* is allowed, because hardware breaks
-    whatever a ledger says: ``free`` goes negative, nothing is taken away from anybody, and until
-    enough is given back only zero and negative amounts pass. Unit rules bind positive amounts
-    only; zero is always possible and changes nothing.
+    Total may be lowered, or reserved raised, below the usage, because hardware can fail: ``free``
+    becomes negative, allocations stay, and until enough is released only zero and negative amounts
+    fit. Unit rules bind positive amounts only; zero always fits and changes nothing.
 
-    Setting a field checks the whole; to change fields that depend on each other use
-    :meth:`update`. Cost: about 4 microseconds to make, 0.3 to ask, whatever the figures.
+    Setting a field validates the whole inventory; :meth:`update` sets fields that depend on each
+    other. Cost: about 4 microseconds to make, 0.3 to decide, whatever the figures.
 
     >>> cpus = IntegerInventory(total=8, allocation_ratio="1.5")
     >>> cpus.capacity, cpus.can_provide(IntegerAmount(12)), cpus.can_provide(IntegerAmount(13))
@@ -189,15 +185,14 @@ class IntegerInventory(abstract.Inventory):
     allocation_ratio: fields.Ratio = fields.ratio(default=_ONE, kw_only=False)
     used: int = fields.integer(0, MAX_AMOUNT, default=0, kw_only=False)
 
-    #: What may be used in all besides the capacity, None for no bound: a limit of whoever holds
-    #: this inventory, which is in no copy of it.
+    #: A bound on the usage besides the capacity, None for no bound. It is not copied.
     usage_limit = _NO_BOUND
 
     def _validate(self) -> None:
         if self._obj_reserved > self._obj_total:
             raise self._contradiction("reserved", f"at most the total of {self._obj_total}")
-        most = self._obj_max_unit
-        if most is not None and not self._obj_min_unit <= most <= self._obj_total:
+        max_unit = self._obj_max_unit
+        if max_unit is not None and not self._obj_min_unit <= max_unit <= self._obj_total:
             raise self._contradiction(
                 "max_unit",
                 f"from the min_unit of {self._obj_min_unit} to the total of {self._obj_total}",
@@ -209,28 +204,30 @@ class IntegerInventory(abstract.Inventory):
         return InvalidInventory(what, getattr(self, field), expected)
 
     def _after_copy(self) -> None:
-        left = self._obj_total - self._obj_reserved
-        self._capacity = left * ratio.to_millionths(self._obj_allocation_ratio) // ratio.MILLION
+        available = self._obj_total - self._obj_reserved
+        ratio_millionths = ratio.to_millionths(self._obj_allocation_ratio)
+        self._capacity = available * ratio_millionths // ratio.MILLION
 
     @property
     def capacity(self) -> int:
-        """Units that can be given out: floor((total - reserved) * allocation_ratio)."""
+        """The number of units that can be allocated: floor((total - reserved) * ratio)."""
         return self._capacity
 
     @property
     def is_empty(self) -> bool:
-        """Whether there are no units."""
+        """True for a total of 0."""
         return not self._obj_total
 
     @property
     def free(self) -> int:
-        """Units left: capacity less used, negative when over-full."""
+        """Capacity minus used; negative after a shrink below the usage."""
         return self._capacity - self._obj_used
 
     def update(self, **values: Any) -> bool:
-        """Set several figures at once, checked together; return whether anything changed.
+        """Set several fields at once, validated together; return True if anything changed.
 
-        Where ``max_unit`` was the total it follows it, and it is lowered to a lower total.
+        If only ``total`` changes, a ``max_unit`` that equals the total, or exceeds the new one,
+        follows it.
         """
         total = values.get("total")
         if type(total) is int and total > 0 and "max_unit" not in values:
@@ -240,20 +237,19 @@ class IntegerInventory(abstract.Inventory):
     # --- the decision ---
 
     def can_provide(self, amount: abstract.Amount, limit: abstract.Amount | None = None) -> bool:
-        """Return whether ``amount`` fits: one claim's rules, the capacity and the limit.
+        """Return True if ``amount`` fits: unit rules, capacity and limit.
 
-        :raises ValueError: for an amount of another kind or a negative one
+        :raises InvalidInput: (a ``ValueError``) for an amount of another kind or a negative one
         """
-        if amount.__class__ is not IntegerAmount:  # a call of _value_of would cost a sixth
+        if amount.__class__ is not IntegerAmount:  # inlined: a call would cost a sixth
             raise _wrong_kind(amount)
         requested = amount._obj_value
         if requested < 0:
-            raise _invalid_negative_amount("amount", requested, "0 or more; give back by consume")
+            raise _invalid_negative_amount("amount", requested, "0 or more; release by consume")
         bound = self.usage_limit if limit is None else self._bound(limit)
         return self._broken_rule(requested, bound) is None
 
     def _bound(self, limit: abstract.Amount) -> int:
-        """Return the tighter one of a limit and the ceiling; most ask without a limit."""
         bound = _limit_of(limit)
         return bound if self.usage_limit is None else min(bound, self.usage_limit)
 
@@ -263,16 +259,16 @@ class IntegerInventory(abstract.Inventory):
         limit: abstract.Amount | None = None,
         context: Context = ANYWHERE,
     ) -> abstract.Amount:
-        """Return ``amount`` itself, if it fits: a counted unit has no place of its own.
+        """Return ``amount`` itself if it fits: a count has no placement.
 
         :raises InvalidInput: for an amount of another kind
-        :raises CapacityException: naming the rule it breaks
+        :raises CapacityException: with the rule that it breaks
         """
         if amount.__class__ is not IntegerAmount:
             raise _wrong_kind(amount)
         requested = amount._obj_value
         bound = self.usage_limit if limit is None else self._bound(limit)
-        if context is ANYWHERE or not context.in_part:  # the first is the cheaper question
+        if context is ANYWHERE or not context.in_part:  # the identity test is the cheaper one
             rule = self._broken_rule(requested, bound)
         else:
             rule = self._broken_total(requested, bound)
@@ -284,7 +280,7 @@ class IntegerInventory(abstract.Inventory):
         self._obj_used += assigned._obj_value  # type: ignore[attr-defined]
 
     def _broken_rule(self, requested: int, limit: int | None) -> Rule | None:
-        """Return the first rule that ``asked`` breaks: the one place where it is decided."""
+        """Return the first rule that a requested amount breaks. Nothing else decides it."""
         if requested <= 0:
             return Rule.USED_BELOW_ZERO if self._obj_used + requested < 0 else None
         if requested < self._obj_min_unit:
@@ -294,12 +290,12 @@ class IntegerInventory(abstract.Inventory):
         if requested % self._obj_step_size:
             return Rule.STEP_SIZE
         after = self._obj_used + requested
-        if limit is not None and limit < self._capacity:  # the tighter bound is told
+        if limit is not None and limit < self._capacity:  # a reason names the tighter bound
             return Rule.LIMIT if after > limit else None
         return Rule.CAPACITY if after > self._capacity else None
 
     def _broken_total(self, requested: int, limit: int | None) -> Rule | None:
-        """Return the first rule of totals that ``asked`` breaks."""
+        """Return the first rule that a part of a claim breaks: unit rules bind the whole."""
         after = self._obj_used + requested
         if requested <= 0:
             return Rule.USED_BELOW_ZERO if after < 0 else None
@@ -319,9 +315,12 @@ class IntegerInventory(abstract.Inventory):
         return Reason(rule, requested, bounds[rule] or 0, self._obj_used, self._obj_resource_class)
 
     def to_records(self) -> tuple[InventoryRecord, ...]:
-        """Return the one record of this inventory."""
+        """Return the one record of this inventory.
+
+        :raises InvalidInventory: without a resource class, or for a total of 0
+        """
         if self._obj_resource_class is None:
-            raise InvalidInventory("resource_class", None, "what it is an inventory of")
+            raise InvalidInventory("resource_class", None, "the resource class of the inventory")
         if not self._obj_total:
             raise self._contradiction("total", f"from 1 to {MAX_FIGURE}")
         record = InventoryRecord(
@@ -338,7 +337,7 @@ class IntegerInventory(abstract.Inventory):
         return (record,)
 
     def _storage(self) -> None:
-        """State for type checkers the storage of the fields, which the methods above read."""
+        """Declare the storage of the fields for type checkers."""
         self._obj_total: int
         self._obj_reserved: int
         self._obj_min_unit: int
@@ -347,12 +346,6 @@ class IntegerInventory(abstract.Inventory):
         self._obj_allocation_ratio: Decimal
         self._obj_used: int
         self._obj_resource_class: str | None
-
-
-def _value_of(amount: object) -> int:
-    if amount.__class__ is not IntegerAmount:
-        raise _wrong_kind(amount)
-    return amount._obj_value
 
 
 def _wrong_kind(amount: object) -> InvalidInput:
@@ -368,8 +361,8 @@ def _limit_of(limit: object) -> int:
     return value
 
 
-class _Kept:
-    """The figures of a record, where the decision of an inventory reads them."""
+class _RecordFigures:
+    """The figures of a record under the names that ``IntegerInventory._broken_rule`` reads."""
 
     __slots__ = ("_capacity", "_obj_max_unit", "_obj_min_unit", "_obj_step_size", "_obj_used")
 
@@ -382,7 +375,7 @@ class _Kept:
 
 
 def follow_total(max_unit: int | None, total: int, new_total: int) -> int | None:
-    """Return the largest claim after a change of total: it follows where it was the total.
+    """Return the max_unit after a change of total: one that was the total follows it.
 
     >>> follow_total(8, 8, 16), follow_total(2, 8, 16), follow_total(6, 8, 4)
     (16, 2, 4)
@@ -390,6 +383,10 @@ def follow_total(max_unit: int | None, total: int, new_total: int) -> int | None
     if max_unit is None or (max_unit != total and max_unit <= new_total):
         return max_unit
     return new_total
+
+
+#: The figures that the text of an inventory may state.
+_FIGURES = ("reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "used")
 
 
 @base.register
@@ -414,27 +411,53 @@ class IntegerResource(abstract.Resource):
 
     @on_class_or_instance
     def make_inventory(this: Any, /, total: int = 0, **figures: Any) -> IntegerInventory:  # noqa: N805
-        """Return an inventory; ``figures`` as :class:`IntegerInventory` has them."""
-        return _inventory_of_figures(this, total, figures)
+        """Return an inventory; ``figures`` are fields of :class:`IntegerInventory`.
+
+        :raises InvalidInput: for an invalid figure; the error names the resource
+        """
+        if isinstance(this, type):  # the class has no name
+            return IntegerInventory(total, **figures)
+        try:
+            return IntegerInventory(total, **{"resource_class": this.name, **figures})
+        except InvalidInput as error:
+            if not error.is_about("field", "ratio"):
+                raise
+            field = error.what.removeprefix("IntegerInventory.")
+            raise error.renamed(f"{this.name} {field}", error.value) from error
 
     def inventory_from_records(self, records: Sequence[InventoryRecord]) -> IntegerInventory:
         """Return the inventory of one record."""
-        return _inventory_of_records(records)
+        (record,) = records
+        return IntegerInventory(
+            record.total,
+            record.reserved,
+            record.min_unit,
+            record.max_unit,
+            record.step_size,
+            ratio.from_millionths(record.ratio_millionths),
+            record.used,
+            resource_class=record.resource_class,
+        )
 
     def certainly_fits(self, record: InventoryRecord, amount: int, used: int) -> bool:
-        """Return whether ``amount`` breaks no rule: what the inventory itself would say."""
-        if type(self) is not IntegerResource:  # it may make inventories of a kind of its own
+        """Return True if ``amount`` breaks no rule of a stored inventory."""
+        if type(self) is not IntegerResource:  # a subclass may have another kind of inventory
             return False
-        kept: Any = _Kept(record, used)
-        return IntegerInventory._broken_rule(kept, amount, None) is None
+        figures: Any = _RecordFigures(record, used)
+        return IntegerInventory._broken_rule(figures, amount, None) is None
 
     def parse_amount(self, text_form: str) -> IntegerAmount:
-        """Return the amount of decimal digits, with a sign where it gives back."""
-        return _amount_of_text(self, text_form)
+        """Return the amount of decimal digits, with a sign to release."""
+        return IntegerAmount(text.integer(text_form, f"amount of {self.name}"))
 
     def format_amount(self, amount: abstract.Amount) -> str:
-        """Return the digits."""
-        return str(_value_of(amount))
+        """Return the digits of an amount.
+
+        :raises InvalidInput: for an amount of another kind
+        """
+        if amount.__class__ is not IntegerAmount:
+            raise _wrong_kind(amount)
+        return str(amount._obj_value)
 
     def parse_inventory(self, text_form: str) -> IntegerInventory:
         """Return the inventory of ``TOTAL[:figure=value]...``.
@@ -442,148 +465,29 @@ class IntegerResource(abstract.Resource):
         >>> IntegerResource("VCPU").parse_inventory("8:reserved=1:allocation_ratio=1.5").capacity
         10
         """
-        return _inventory_of_text(self, text_form)
+        what = f"inventory of {self.name}"
+        total, options = text.total_and_options(text_form, what, _FIGURES)
+        figures: dict[str, Any] = {}
+        for name, value in options.items():
+            if name == "allocation_ratio":
+                figures[name] = value
+            elif (name, value) == ("max_unit", "none"):
+                figures[name] = None
+            else:
+                figures[name] = text.integer(value, name)
+        return self.make_inventory(text.integer(total, f"total of {self.name}"), **figures)
 
     def format_inventory(self, inventory: abstract.Inventory) -> str:
-        """Return the total and every figure that is not what :meth:`make_inventory` gives."""
-        return _text_of_inventory(self, inventory)
+        """Return the total and each figure that differs from that of ``make_inventory(total)``.
 
-
-# --- slots ----------------------------------------------------------------------------------------
-# Slots stand for a policy and not for hardware. Source: the extensible resource tracking design
-# (Nova, Juno): "a provider may choose that only one instance of a certain type should run on any
-# compute node" must be expressible.
-
-
-@base.register
-class SlotResource(abstract.Resource):
-    """A resource that only limits how many consumers of a type one provider holds.
-
-    A host that declares it has one slot unless told otherwise; a consumer of the type takes one.
-    "At most one database per host" is a resource, an inventory on each host, and an amount in the
-    request of each database:
-
-    >>> database = SlotResource("CUSTOM_DATABASE_SLOT")
-    >>> slots = database.make_inventory()
-    >>> slots.consume(database.make_amount())
-    IntegerAmount(1)
-    >>> slots.can_provide(database.make_amount())
-    False
-    """
-
-    # Version 1.0: Initial version
-    VERSION = "1.0"
-
-    amount_kind = IntegerAmount
-    inventory_kind = IntegerInventory
-
-    def __init__(
-        self, name: str, type: str = "abstract", units: str = "slots", description: str = ""
-    ) -> None:
-        super().__init__(name, type, units, description)
-
-    def make_empty(self) -> IntegerInventory:
-        """Return the inventory of a place without slots."""
-        return self.make_inventory(0)
-
-    @on_class_or_instance
-    def make_amount(this: Any, /, value: int = 1) -> IntegerAmount:  # noqa: N805
-        """Return the amount of one consumer: one slot."""
-        return IntegerAmount(value)
-
-    @on_class_or_instance
-    def make_inventory(this: Any, /, total: int = 1, **figures: Any) -> IntegerInventory:  # noqa: N805
-        """Return an inventory of one slot, of which a claim takes at most one."""
-        most = None if total == 0 else 1
-        return _inventory_of_figures(this, total, {"max_unit": most, **figures})
-
-    def inventory_from_records(self, records: Sequence[InventoryRecord]) -> IntegerInventory:
-        """Return the inventory of one record."""
-        return _inventory_of_records(records)
-
-    def parse_amount(self, text_form: str) -> IntegerAmount:
-        """Return the amount of decimal digits, with a sign where it gives back."""
-        return _amount_of_text(self, text_form)
-
-    def format_amount(self, amount: abstract.Amount) -> str:
-        """Return the digits."""
-        return str(_value_of(amount))
-
-    def parse_inventory(self, text_form: str) -> IntegerInventory:
-        """Return the inventory of ``TOTAL[:figure=value]...``."""
-        return _inventory_of_text(self, text_form)
-
-    def format_inventory(self, inventory: abstract.Inventory) -> str:
-        """Return the total and every figure that is not what :meth:`make_inventory` gives."""
-        return _text_of_inventory(self, inventory)
-
-
-# --- what is counted, as it is kept and as text ---------------------------------------------------
-
-
-def _inventory_of_figures(resource: Any, total: int, figures: dict[str, Any]) -> IntegerInventory:
-    """Return the inventory of a resource; an error about a figure names the resource.
-
-    :param resource: a resource, or its class, which has no name
-    """
-    if isinstance(resource, type):
-        return IntegerInventory(total, **figures)
-    try:
-        return IntegerInventory(total, **{"resource_class": resource.name, **figures})
-    except InvalidInput as error:
-        if not error.is_about("field", "ratio"):
-            raise
-        field = error.what.removeprefix("IntegerInventory.")
-        raise error.renamed(f"{resource.name} {field}", error.value) from error
-
-
-def _inventory_of_records(records: Sequence[InventoryRecord]) -> IntegerInventory:
-    (record,) = records
-    return IntegerInventory(
-        record.total,
-        record.reserved,
-        record.min_unit,
-        record.max_unit,
-        record.step_size,
-        ratio.from_millionths(record.ratio_millionths),
-        record.used,
-        resource_class=record.resource_class,
-    )
-
-
-def _amount_of_text(resource: abstract.Resource, text_form: str) -> IntegerAmount:
-    return IntegerAmount(text.integer(text_form, f"amount of {resource.name}"))
-
-
-def _inventory_of_text(
-    resource: IntegerResource | SlotResource, text_form: str
-) -> IntegerInventory:
-    total, options = text.total_and_options(text_form, f"inventory of {resource.name}", _FIGURES)
-    figures = {name: _read_figure(name, value) for name, value in options.items()}
-    return resource.make_inventory(text.integer(total, f"total of {resource.name}"), **figures)
-
-
-def _text_of_inventory(
-    resource: IntegerResource | SlotResource, inventory: abstract.Inventory
-) -> str:
-    """Return the total and every figure that is not what the resource makes of the total alone."""
-    if not isinstance(inventory, IntegerInventory):
-        raise InvalidInventory(resource.name, inventory, "an IntegerInventory")
-    usual = resource.make_inventory(inventory.total)
-    shown = [
-        f"{name}={_NONE if value is None else format(value, 'f' if 'ratio' in name else 'd')}"
-        for name in _FIGURES
-        if (value := getattr(inventory, name)) != getattr(usual, name)
-    ]
-    return ":".join([str(inventory.total), *shown])
-
-
-_FIGURES = ("reserved", "min_unit", "max_unit", "step_size", "allocation_ratio", "used")
-#: How a text form says that there is no max_unit, where one is usual.
-_NONE = "none"
-
-
-def _read_figure(name: str, value: str) -> Any:
-    if name == "allocation_ratio":
-        return value
-    return None if (name, value) == ("max_unit", _NONE) else text.integer(value, name)
+        :raises InvalidInventory: for an inventory of another kind
+        """
+        if not isinstance(inventory, IntegerInventory):
+            raise InvalidInventory(self.name, inventory, "an IntegerInventory")
+        default = self.make_inventory(inventory.total)
+        figures = [
+            f"{name}={'none' if value is None else format(value, 'f' if 'ratio' in name else 'd')}"
+            for name in _FIGURES
+            if (value := getattr(inventory, name)) != getattr(default, name)
+        ]
+        return ":".join([str(inventory.total), *figures])

@@ -177,7 +177,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         if name is None:
             raise InvalidInput("resource class", "key", key, "a resource or its name")
         result = self._obj_by_class.get(name)
-        return catalog.resource(key).make_empty() if result is None else result
+        return catalog.resource(key).make_inventory() if result is None else result
 
     def get(self, key: Any, default: Any = None) -> Any:
         """Return the inventory of a resource, ``default`` if there is none here."""

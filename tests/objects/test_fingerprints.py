@@ -71,7 +71,6 @@ PINNED: dict[str, str] = {
     "resource_objects.Resource": "1.0-6f5c0ed49cc0248b39bf8f3fc557f841",
     "resource_objects.ResourceClass": "1.0-ce5f63d7464fc00c09f8bf50081cc96c",
     "resource_objects.Share": "1.0-3584060b1c25508487b0f577012dfd1a",
-    "resource_objects.SlotResource": "1.0-d7c432698205d7ac4eecc7d706d84214",
     "resource_objects.Trait": "1.0-2e36b55f4284b588bf4f9e0f391e84ad",
 }
 

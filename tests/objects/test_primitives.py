@@ -22,7 +22,7 @@ from resource_objects.resources import (
     Inventories,
     Limits,
     Resource,
-    SlotResource,
+    resource,
 )
 from resource_objects.testing.refusals import raises_code
 from tests.objects.versions import Disk, Label, Shelf, Tape
@@ -83,8 +83,8 @@ PINNED: list[tuple[base.ResourceObject, dict[str, Any]]] = [
         ),
     ),
     (
-        SlotResource("CUSTOM_SLOT"),
-        wire("SlotResource", described("CUSTOM_SLOT", type="abstract", units="slots")),
+        IntegerResource("CUSTOM_SLOT", "abstract", "slots"),
+        wire("IntegerResource", described("CUSTOM_SLOT", type="abstract", units="slots")),
     ),
     (
         Amounts("DISK_GB=1,VCPU=2,FPGA=0"),
@@ -159,10 +159,10 @@ def test_a_class_reads_its_own_kind_and_derived_ones_only() -> None:
         Amounts.obj_from_primitive(amount)
     with raises_code("InvalidPrimitive", match="expected a"):
         IntegerInventory.obj_from_primitive(amount)
-    slot = SlotResource("CUSTOM_SLOT")
+    topology = resource("NUMA_TOPOLOGY")
     with raises_code("InvalidPrimitive", match="expected a"):
-        IntegerResource.obj_from_primitive(slot.obj_to_primitive())
-    assert Resource.obj_from_primitive(slot.obj_to_primitive()) == slot
+        IntegerResource.obj_from_primitive(topology.obj_to_primitive())
+    assert Resource.obj_from_primitive(topology.obj_to_primitive()) == topology
 
 
 def test_a_process_reads_a_wire_form_of_any_room_after_registering_all() -> None:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects import base, exceptions, fields
-from resource_objects.resources import Amounts, IntegerAmount, IntegerResource, Limits, SlotResource
+from resource_objects.resources import Amounts, IntegerAmount, IntegerResource, Limits
 from resource_objects.resources.numa import HostCell, PlacedCell
 from resource_objects.resources.pci import Device
 from resource_objects.testing.refusals import raises_code
@@ -26,7 +26,6 @@ VALUES: dict[str, base.ResourceObject] = {
     "Amounts": Amounts("VCPU=2,MEMORY_MB=4096"),
     "Limits": Limits("VCPU=16,DISK_GB=0"),
     "IntegerResource": IntegerResource("CUSTOM_A", "custom", "pieces", "Things"),
-    "SlotResource": SlotResource("CUSTOM_SLOT"),
     "Disk": Disk(size_mb=1024, rpm=7200),
 }
 
@@ -173,7 +172,6 @@ def test_the_constructor_takes_the_fields_and_says_so() -> None:
     assert str(inspect.signature(PlacedCell)) == (
         "(cell, *, pins=(), idle=(), shared=(), page_size_kib=None)"
     )
-    assert str(inspect.signature(SlotResource)).startswith("(name: 'str', type: 'str' = 'abstract'")
     assert PlacedCell(1, idle={3, 2}) == PlacedCell(cell=1, idle=(2, 3))
     with pytest.raises(
         TypeError, match=r"PlacedCell.__init__\(\) takes from 1 to 2 positional arguments"

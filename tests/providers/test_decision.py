@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from resource_objects import exceptions
 from resource_objects.reasons import Rule
-from resource_objects.resources import IntegerInventory, SlotResource, resource
+from resource_objects.resources import IntegerInventory, IntegerResource, resource
 from resource_objects.resources.records import InventoryRecord
 
 _FEW = st.integers(1, 12)
@@ -76,6 +76,9 @@ def test_an_aggregate_is_bound_by_the_capacity_alone(
 
 
 def test_a_kind_of_its_own_is_asked_itself() -> None:
-    slot, record = SlotResource("CUSTOM_SLOT"), InventoryRecord("VCPU", 8, 0, 1, None, 1, 10**6, 8)
+    class Slot(IntegerResource):
+        """A kind that may decide in another way."""
+
+    slot, record = Slot("CUSTOM_SLOT"), InventoryRecord("VCPU", 8, 0, 1, None, 1, 10**6, 8)
     assert not slot.certainly_fits(dataclasses.replace(record, resource_class="CUSTOM_SLOT"), 1, 0)
     assert resource("VCPU").certainly_fits(record, 1, 0)

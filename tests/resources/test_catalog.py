@@ -15,7 +15,6 @@ from resource_objects.resources import (
     IntegerAmount,
     IntegerInventory,
     IntegerResource,
-    SlotResource,
     catalog,
     resource,
     standard_resources,
@@ -113,9 +112,8 @@ def test_a_resource_is_itself() -> None:
 
 def test_a_resource_is_its_name() -> None:
     plain, described = IntegerResource("CUSTOM_A"), IntegerResource("CUSTOM_A", "t", "u", "d")
-    slot = SlotResource("CUSTOM_A")
-    assert plain == described == slot
-    assert len({plain, described, slot}) == 1
+    assert plain == described
+    assert len({plain, described}) == 1
     assert plain != IntegerResource("CUSTOM_B")
     assert plain != "CUSTOM_A"
     assert str(plain) == "CUSTOM_A"

@@ -194,7 +194,7 @@ def test_records_and_text_give_the_inventory_back(inventory: IntegerInventory) -
     records = labelled.to_records()
     assert vcpu.inventory_from_records(records) == inventory
     assert records[0].capacity == inventory.capacity
-    with pytest.raises(exceptions.InvalidInventory, match="what it is an inventory of"):
+    with pytest.raises(exceptions.InvalidInventory, match="resource_class: got None"):
         inventory.to_records()
 
 

@@ -15,7 +15,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources import Amounts, IntegerAmount, IntegerInventory, SlotResource
+from resource_objects.resources import Amounts, IntegerAmount, IntegerInventory, IntegerResource
 from resource_objects.testing.refusals import raises_code
 
 
@@ -317,22 +317,21 @@ def test_a_label_is_put_on_once() -> None:
 
 
 def test_a_slot_is_one_consumer_of_a_type_per_provider() -> None:
-    database = SlotResource("CUSTOM_DATABASE_SLOT")
-    host = database.make_inventory()
-    assert (host.total, host.max_unit, host.resource_class) == (1, 1, "CUSTOM_DATABASE_SLOT")
-    first = host.consume(database.make_amount())
+    database = IntegerResource("CUSTOM_DATABASE_SLOT")
+    host = database.make_inventory(1, max_unit=1)
+    first = host.consume(database.make_amount(1))
     with pytest.raises(CapacityException, match="CUSTOM_DATABASE_SLOT requested 1, free 0 of 1"):
-        host.consume(database.make_amount())
+        host.consume(database.make_amount(1))
     host.consume(-first)
     assert fits(host, 1)
 
 
 def test_a_claim_takes_at_most_one_slot_however_many_there_are() -> None:
-    database = SlotResource("CUSTOM_DATABASE_SLOT")
-    for host in (database.make_inventory(3), database.parse_inventory("3")):
+    database = IntegerResource("CUSTOM_DATABASE_SLOT")
+    for host in (database.make_inventory(3, max_unit=1), database.parse_inventory("3:max_unit=1")):
         assert not fits(host, 2)
         assert fits(host, 1)
-        assert database.format_inventory(host) == "3"
+        assert database.format_inventory(host) == "3:max_unit=1"
     free = database.make_inventory(3, max_unit=None)
-    assert database.format_inventory(free) == "3:max_unit=none"
+    assert database.format_inventory(free) == "3"
     assert database.parse_inventory("3:max_unit=none") == free

@@ -20,7 +20,6 @@ from resource_objects.resources import (
     IntegerInventory,
     Inventories,
     Limits,
-    SlotResource,
     resource,
 )
 from resource_objects.resources.numa import numa
@@ -365,7 +364,7 @@ def test_a_primitive_without_labels_is_labelled() -> None:
 
 
 def test_a_plain_number_is_what_the_resource_makes_of_it() -> None:
-    slot = SlotResource("CUSTOM_SLOT")
+    slot = resource("CUSTOM_SLOT")
     assert Inventories({slot: 2})["CUSTOM_SLOT"] == slot.make_inventory(2)
 
 
@@ -389,10 +388,6 @@ def test_what_is_not_there_is_an_empty_inventory(name: str) -> None:
     assert place[resource(name)] == found
 
 
-def test_a_place_that_declares_no_slots_has_none() -> None:
-    assert not Inventories("VCPU=8")[SlotResource("CUSTOM_SLOT")].can_provide(IntegerAmount(1))
-
-
 def test_a_word_that_is_no_class_is_named() -> None:
     with raises_code("UnknownResourceClass", match="MEMORY"):
         Inventories("VCPU=8")["MEMORY"]
@@ -406,7 +401,7 @@ def test_a_word_that_is_no_class_is_named() -> None:
         "VCPU=8,DISK_GB=0",
         {"VCPU": 8, "DISK_GB": 0},
         {"VCPU": 8, "DISK_GB": IntegerInventory(0)},
-        {"VCPU": 8, "CUSTOM_FPGA": 0, SlotResource("CUSTOM_SLOT"): 0},
+        {"VCPU": 8, "CUSTOM_FPGA": 0, resource("CUSTOM_SLOT"): 0},
         {"VCPU": 8, "NUMA_TOPOLOGY": resource("NUMA_TOPOLOGY").make_inventory()},
     ],
 )

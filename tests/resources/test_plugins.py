@@ -81,8 +81,8 @@ def test_a_plug_in_is_imported_when_its_name_is_looked_up_and_no_other_is(run: R
 def test_at_most_one_consumer_of_a_type_per_host(run: Run) -> None:
     said = run("""
         slot = ro.resource("CUSTOM_SITE_DATABASE_SLOT")
-        host = ro.Inventories({slot: slot.make_inventory(), "VCPU": 8})
-        database = ro.Amounts({slot: slot.make_amount(), "VCPU": 2})
+        host = ro.Inventories({slot: slot.make_inventory(1, max_unit=1), "VCPU": 8})
+        database = ro.Amounts({slot: slot.make_amount(1), "VCPU": 2})
         first = host.consume(database)
         second = refusal(host.consume, database)
         host.consume(-first)

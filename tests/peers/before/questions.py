@@ -18,7 +18,6 @@ from resource_objects import exceptions
 from resource_objects.interop.nova import DevicePool
 from resource_objects.providers import Aggregate, ResourceClass, Trait
 from resource_objects.requests import query
-from resource_objects.resources.integer import SlotResource
 from tests.support import fleets, numa_strategies, pci_strategies
 
 Case = dict[str, Any]
@@ -226,7 +225,7 @@ def objects(chance: random.Random) -> list[Any]:
     found += [inventory, *lab.devices, *lab.usage, *roots, request, *request.groups]
     found += [ro.Limits("VCPU=3"), ro.resource("VCPU"), ro.NUMA_TOPOLOGY, ro.DEVICES]
     found += [Aggregate(name="r7", level="rack"), Trait(name="CUSTOM_A")]
-    found += [ResourceClass(name="PGPU"), SlotResource("CUSTOM_SLOT")]
+    found += [ResourceClass(name="PGPU")]
     found.append(DevicePool("10de", "2330", 4, numa_node=0, tags={"rack": "r7"}))
     found.append(ro.Inventories({"VCPU": 4, "NUMA_TOPOLOGY": topology.inventory}))
     found.append(ro.Amounts({"VCPU": 4, "NUMA_TOPOLOGY": topology.amount}))

@@ -18,7 +18,7 @@ class OneDatabase(HostResource):
     resource_classes = (DATABASE_SLOT.name,)
 
     def inventories(self, host: str) -> Any:
-        return {DATABASE_SLOT: DATABASE_SLOT.make_inventory()}
+        return {DATABASE_SLOT: DATABASE_SLOT.make_inventory(1, max_unit=1)}
 
 
 class Entitlement(HostResource):

@@ -1,5 +1,7 @@
 """A policy as a resource: at most one database per host."""
 
-from resource_objects.resources import SlotResource
+from resource_objects.resources import IntegerResource
 
-DATABASE_SLOT = SlotResource("CUSTOM_SITE_DATABASE_SLOT", description="One database per host")
+DATABASE_SLOT = IntegerResource(
+    "CUSTOM_SITE_DATABASE_SLOT", "abstract", "slots", "One database per host"
+)
