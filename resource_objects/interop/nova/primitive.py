@@ -356,6 +356,19 @@ def parse_lenient_flag(text: str | None) -> bool:
     return text is not None and bool(strutils.bool_from_string(text))
 
 
+def parse_yes_no(value: object) -> bool | None:
+    """Return the flag of text or a boolean as Nova reads options, None if it is neither.
+
+    >>> parse_yes_no("Yes"), parse_yes_no("off"), parse_yes_no("maybe")
+    (True, False, None)
+    """
+    try:
+        is_flag = isinstance(value, str | bool)
+        return bool(strutils.bool_from_string(value, strict=True)) if is_flag else None
+    except ValueError:
+        return None
+
+
 def format_flag(value: bool) -> str:
     """Return the text of a flag in Nova."""
     return YES if value else NO
@@ -482,12 +495,10 @@ def option_flag(key: str, text: str) -> bool | None:
     >>> option_flag("hw:cpu_realtime", "yes"), option_flag("hw:cpu_realtime", "")
     (True, None)
     """
-    if not text:
-        return None
-    try:
-        return bool(strutils.bool_from_string(text, strict=True))
-    except ValueError as error:
-        raise NovaRule.INVALID_FLAG.error(key, text, "true or false") from error
+    flag = parse_yes_no(text)
+    if text and flag is None:
+        raise NovaRule.INVALID_FLAG.error(key, text, "true or false")
+    return flag
 
 
 def parse_cpu_spec(text: str, name: str = "CPU list") -> CPUSet:
@@ -605,7 +616,7 @@ def _parse_words(source: Any, path: str) -> Any:
 
 def _loaded_extra_specs(data: Mapping[Any, Any]) -> dict[Any, Any]:
     if "extra_specs" not in data:
-        expected = "the extra specs: a flavor without them does not describe its request"
+        expected = "the extra specs: they are not loaded, so its request is not known"
         raise invalid("flavor.extra_specs", None, expected)
     return require_object(data["extra_specs"], "flavor.extra_specs")
 

@@ -78,8 +78,6 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from oslo_utils import strutils
-
 from resource_objects import names
 from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import FrozenDict
@@ -95,6 +93,7 @@ from resource_objects.interop.nova.primitive import (
     page_size_kib,
     parse_cpu_spec,
     parse_document,
+    parse_yes_no,
     require_text,
 )
 from resource_objects.interop.nova.rules import NovaRule
@@ -199,7 +198,7 @@ def _alias_entry(path: str, entry: object) -> tuple[str, Mapping[str, str]]:
             raise NovaRule.INVALID_ALIAS.error(key_name, value, expected)
         values[key] = value
     if "live_migratable" in values:
-        flag = _parse_flag(values["live_migratable"])
+        flag = parse_yes_no(values["live_migratable"])
         if flag is None:
             value = values["live_migratable"]
             raise NovaRule.INVALID_ALIAS.error(f"{path}.live_migratable", value, "yes or no")
@@ -425,19 +424,10 @@ def _spec_id(path: str, value: object) -> str:
 
 
 def _spec_flag(path: str, value: object) -> bool | None:
-    flag = None if value is None else _parse_flag(value)
+    flag = None if value is None else parse_yes_no(value)
     if value is not None and flag is None:
         raise NovaRule.INVALID_SPEC_FLAG.error(path, value, "yes or no")
     return flag
-
-
-def _parse_flag(value: object) -> bool | None:
-    """Return the flag of text or a boolean, None for neither yes nor no."""
-    try:
-        is_flag = isinstance(value, str | bool)
-        return bool(strutils.bool_from_string(value, strict=True)) if is_flag else None
-    except ValueError:
-        return None
 
 
 def _require_str(value: object) -> str:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from resource_objects.exceptions import InvalidInput
+from resource_objects.host import HostSettings, match_rules
+from resource_objects.host.machine import DeviceKind, NetworkInterface, PCIDevice
 from resource_objects.interop.nova import NovaDeviceRule, parse_device_spec, tagged_device
 from resource_objects.interop.nova.rules import NovaRule
 from resource_objects.resources.pci import Device
@@ -411,3 +413,40 @@ def test_entries_that_were_not_parsed_are_refused(entries: Any) -> None:
         tagged_device(GPU, entries)
     with raises_code("InvalidDevice", match="device: got None, expected a Device"):
         tagged_device(None, ())  # type: ignore[arg-type]
+
+
+# --- as rules of a machine ------------------------------------------------------------------------
+
+
+def card(address: str, parent: str | None = None, interface: str = "") -> PCIDevice:
+    """Return a function of a network card, as a machine reports it."""
+    return PCIDevice(
+        address,
+        "8086",
+        "154c",
+        "020000",
+        kind=DeviceKind.PCI if parent is None else DeviceKind.VF,
+        parent_address=parent,
+        interfaces=(NetworkInterface(interface),) if interface else (),
+    )
+
+
+CARD, PART, OTHER = "0000:0a:00.0", "0000:0a:10.1", "0000:05:00.0"
+
+
+@pytest.mark.parametrize(
+    ("spec", "matched"),
+    [
+        ({"vendor_id": "8086"}, [CARD, PART, OTHER]),
+        ({"address": "*:0a:*.*"}, [CARD, PART]),
+        ({"address": CARD}, [CARD, PART]),
+        ({"address": {"bus": "0[5a]", "slot": "00"}}, [CARD, OTHER]),
+        ({"devname": "enp5"}, [OTHER]),
+        ({"product_id": "1563"}, []),
+    ],
+)
+def test_entries_are_rules_of_a_machine(spec: dict[str, Any], matched: list[str]) -> None:
+    settings = HostSettings(device_rules=parse_device_spec(spec))
+    devices = [card(CARD), card(PART, CARD), card(OTHER, interface="enp5")]
+    pairs = match_rules(settings.device_rules, devices)
+    assert [device.address for device, _ in pairs] == matched
