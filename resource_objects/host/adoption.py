@@ -27,6 +27,7 @@ import datetime
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from resource_objects.host.columns import (
     COUNTS,
@@ -60,6 +61,17 @@ class RecordedUsage:
     inventories: Inventories
     without_total: Mapping[str, int] = dataclasses.field(default_factory=dict)
     knows_reserved: bool = True
+
+    @property
+    def is_in_use(self) -> bool:
+        """Whether anything is used."""
+        used: list[Any] = [self.without_total]
+        for inventory in members(self.inventories).values():
+            if isinstance(inventory, PlacedInventory):
+                used += [records for _, records in inventory.in_use()]
+            elif isinstance(inventory, IntegerInventory):
+                used.append(inventory.used)
+        return any(used)
 
     def counts(self, placed: Iterable[str]) -> dict[str, int]:
         """Return the recorded usage of each count of the host.

@@ -242,15 +242,30 @@ def count_of(inventories: Inventories | Mapping[str, Any], name: str) -> Integer
 
 def reserved_elsewhere(name: str, inventories: Inventories | Mapping[str, Any]) -> int:
     """Return the amount of a count that other resources reserve, at most its reserved amount."""
-    by_name, count = members(inventories), count_of(inventories, name)
-    amount = sum(column.reserved_elsewhere(name, by_name) for column in columns())
-    return 0 if count is None else min(amount, count.reserved)
+    count = count_of(inventories, name)
+    if count is None or not count.reserved:
+        return 0
+    by_name = members(inventories)
+    amount = sum(column.reserved_elsewhere(name, by_name) for column in _of_others(columns()))
+    return min(amount, count.reserved)
 
 
 def used_elsewhere(name: str, inventories: Inventories | Mapping[str, Any], of_ledger: bool) -> int:
     """Return the amount that other resources add to the used column of a count."""
     by_name = members(inventories)
-    return sum(column.used_elsewhere(name, by_name, of_ledger) for column in columns())
+    of_others = _of_others(columns())
+    return sum(column.used_elsewhere(name, by_name, of_ledger) for column in of_others)
+
+
+@functools.lru_cache(maxsize=4)
+def _of_others(every: tuple[Column, ...]) -> tuple[Column, ...]:
+    """Return the columns whose resource reserves or uses amounts of counts."""
+    hooks = ("reserved_elsewhere", "used_elsewhere")
+    return tuple(
+        column
+        for column in every
+        if any(getattr(type(column), hook) is not getattr(Column, hook) for hook in hooks)
+    )
 
 
 # --- counts ---------------------------------------------------------------------------------------

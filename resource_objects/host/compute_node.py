@@ -347,7 +347,7 @@ class ComputeNode(base.ResourceObject):
             super().obj_load_attr(attrname)
         stored = read_inventories(self.row, self._settings)
         self._store("inventories", stored.obj_clone())
-        show(self.inventories, self.inventories)
+        show(self.inventories)
         self._store("saved", stored)
         self._limit_disk()
 

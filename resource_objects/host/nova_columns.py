@@ -297,11 +297,13 @@ class PCIColumn(TextColumn):
 
     def is_same(self, inventory: Inventory, other: Inventory) -> bool:
         """Compare without the difference of claimed and allocated: a save changes the first."""
-        copies: list[Any] = [inventory.obj_clone(), other.obj_clone()]
-        for copy in copies:
-            usage = (use.replace(state=CLAIMED) if use.is_held else use for use in copy.usage)
-            copy.update(usage=tuple(usage))
-        return bool(copies[0] == copies[1])
+        assert isinstance(inventory, PCIInventory)
+        assert isinstance(other, PCIInventory)
+        usage, others_usage = (
+            [(use.address, CLAIMED if use.is_held else use.state, use.gone) for use in one.usage]
+            for one in (inventory, other)
+        )
+        return inventory.devices == other.devices and usage == others_usage
 
     def close(self, inventory: Inventory) -> None:
         inventory.update(devices=(), usage=())

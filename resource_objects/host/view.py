@@ -168,14 +168,13 @@ class Pending:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Change:
-    """A plan of a save, made on the rows ``before`` it.
+    """A plan of a save, made on the rows ``before`` it: of one host, none of which may exist.
 
-    ``host`` is the host as it will be when the orders are carried out, ``required`` the definitions
-    of the cells and devices of its usage. ``later`` is the order for usage if it has to follow in a
-    write of its own, because the plan adopts usage for the same consumer.
+    ``required`` are the definitions of the cells and devices of its usage. ``later`` is the order
+    for usage if it has to follow in a write of its own, because the plan adopts usage for the same
+    consumer.
     """
 
-    host: HostState
     before: Columns
     plan: Plan
     has_usage: bool = False
@@ -341,7 +340,7 @@ class HostView:
         now = {name: inventory.obj_clone() for name, inventory in stored.items()}
         _set_figures(now, figures, ratios)
         _allocate(now, pending, self.host if host is None else host, is_stored=host is not None)
-        self._state, self.stored = state, Inventories(stored)
+        self._state, self.stored = state, Inventories.from_owned(stored)
         if state is not None:
             self.host, self._uuid = state.name, state.uuid
         show(self.inventories, now)
@@ -412,74 +411,79 @@ class HostView:
             if wanted == id and pending != self.pending:
                 raise exceptions.Conflict("operation", id, "it was sent for a smaller change")
             result = self._write(id, pending, is_new=False)
+            self._settle(pending)
         pending = self.pending
         if pending or self._state is None or self.record is not None or self._edits():
             result = self._write(wanted or new_id(), pending, is_new=wanted is None).after(result)
-        if result:
+        if not result:
+            self._settle(pending)  # it cancels out
+            return result
+        try:
             self.reload()
+        except BaseException:
+            self._settle(pending)  # it was written
+            raise
         return result
 
     def _write(self, operation: str, pending: Pending, *, is_new: bool) -> SaveResult:
-        """Write the definition, adoption and some usage; the usage is not pending any more.
+        """Write the definition, adoption and some usage.
 
         :param is_new: whether the operation cannot have been carried out before
         """
-        if not is_new and pending:
+        if pending and not is_new:
             outcome = self.ledger.backend.outcome(Operation(operation))
             if outcome is not None:
                 outcome.require(operation, "adjust", self.consumer)
-                self._settle(pending)
                 self._in_flight = None
                 return SaveResult(_claims(outcome.claims).get(self.consumer))
         concurrent: tuple[Any, ...] = _CONCURRENT
         if self.record is not None and not pending:
             concurrent = (*concurrent, CapacityException)
-        is_complete = False
         result = SaveResult()
-        while not is_complete:
+        while True:
             change, written = self.ledger.retries.write(
                 lambda: self._change(pending),
                 lambda change: (change, self._commit(change, operation, pending)),
                 *concurrent,
             )
-            result, is_complete = written.after(result), change.later is None
-        self._settle(pending)
-        return result
+            result = written.after(result)
+            if change.later is None:
+                return result
 
     def _commit(self, change: _Change, operation: str, pending: Pending) -> SaveResult:
-        plan, ledger = change.plan, self.ledger
+        plan, ledger, has_usage = change.plan, self.ledger, change.has_usage
         if change.later is not None:
             change.check(ledger)
         if not plan:
             return SaveResult()
-        kind = "adjust" if change.has_usage else "adopt" if plan.adopted else "define"
-        if change.has_usage:
+        started = Operation(operation if has_usage else None, ledger.actor)
+        kind = "adjust" if has_usage else "adopt" if plan.adopted else "define"
+        subject = self.consumer if has_usage else self.host
+        if has_usage:
             self._in_flight = operation, pending
         try:
-            records = ledger.definitions.commit_plan(
-                plan,
-                stored_definitions(change.before) if plan.definitions else {},
-                Operation(operation if change.has_usage else None, ledger.actor),
-                kind,
-                self.consumer if change.has_usage else change.host.uuid,
-                change.required,
-            )
+            if change.before.providers.uuid:
+                stored = stored_definitions(change.before) if plan.definitions else {}
+                records = ledger.definitions.commit_plan(
+                    plan, stored, started, kind, subject, change.required
+                )
+            else:  # the parts of a new host are those of one inventory, so they are consistent
+                records = ledger.definitions.commit(plan.write(started, kind, subject))
         except exceptions.ResourceObjectsError as error:
             if not error.matches("LostConnection"):  # after that it may have been written
                 self._in_flight = None
             if error.matches("ProviderNotFound"):  # users know its name, the error has the uuid
                 raise exceptions.NotFound("provider", self.host) from error
             raise
-        self._in_flight, self._uuid = None, change.host.uuid
-        claims = _claims(records)
-        result = SaveResult(
-            claims.get(self.consumer) if change.has_usage else None,
-            plan.definitions,
-            claims.get(unattributed(change.host.name)) if plan.adopted else None,
-        )
+        ((self._uuid, name),) = plan.names.items()
+        self._in_flight, claims = None, _claims(records)
         if plan.adopted:
             self.record = None
-        return result
+        return SaveResult(
+            claims.get(self.consumer) if has_usage else None,
+            plan.definitions,
+            claims.get(unattributed(name)) if plan.adopted else None,
+        )
 
     def _settle(self, pending: Pending) -> None:
         """Count usage as stored."""
@@ -502,44 +506,55 @@ class HostView:
 
     def _change(self, pending: Pending) -> _Change:
         """Return the plan of some usage, with the definition and adoption, on a fresh read."""
-        consumers = []
-        if self.record is not None and self._state is not None:
-            consumers.append(unattributed(self.host))
-        if pending.placed and not self.is_aggregate:
-            consumers.append(self.consumer)
-        # consumers are read first: a consumer that changes after that is refused by the write
-        stored = self.ledger.backend.held_by(consumers) if consumers else {}
+        stored = self._read_consumers(pending)
         if pending.placed or self._state is None or self.record is not None or self._edits():
             host = self._read()
         else:  # amounts of the host itself depend on nothing that was read
             host = self._state
         before = Columns() if host is None else host.columns
         definitions = self._definition_changes(host)
-        if definitions:
-            key = self.host if host is None else host.uuid
+        record = None if host is not None and host.adopted_at is not None else self.record
+        if host is not None:
+            uuid, name = host.uuid, host.name
+        else:
+            assert definitions is not None, "a host that is not stored is created"
+            uuid, name = definitions.creates[0].uuid, self.host
+        if definitions and (pending or (record is not None and record.is_in_use)):
             columns = redefined(before, Plan(definitions), self.ledger.now())
-            host = HostState.find(columns, key)
-        assert host is not None, "it was read, or is created"
-        orders: list[ConsumerOrder] = []
-        adopted: tuple[str, ...] = ()
-        if self.record is not None and host.adopted_at is None:
-            adopted = (host.uuid,)
-            order = adoption_order(host, self.record, stored.get(unattributed(host.name)))
-            if order is not None:
-                orders.append(order)
-                host = host.allocating(order.uses)
-        usage: ConsumerOrder | None = None
-        later: ConsumerOrder | None = None
-        required: tuple[tuple[str, int], ...] = ()
-        if pending:
-            usage, required = self._usage(host, pending, stored.get(self.consumer))
-            required = tuple({pair for pair in required if pair[0] in before.index.numbers})
-            if usage is not None and any(order.consumer == self.consumer for order in orders):
-                later, usage, required = usage, None, ()
-            if usage is not None:
-                orders.append(usage)
-        plan = Plan(definitions or None, tuple(orders), {host.uuid: host.name}, adopted=adopted)
-        return _Change(host, before, plan, usage is not None, required, later)
+            host = HostState.find(columns, uuid)
+        plan = Plan(
+            definitions or None, names={uuid: name}, adopted=() if record is None else (uuid,)
+        )
+        if host is None:
+            return _Change(before, plan)
+        adoption = (
+            None if record is None else adoption_order(host, record, stored.get(unattributed(name)))
+        )
+        orders = [] if adoption is None else [adoption]
+        if not pending:
+            return _Change(before, dataclasses.replace(plan, orders=tuple(orders)))
+        if adoption is not None:
+            host = host.allocating(adoption.uses)
+        usage, required = self._usage(host, pending, stored.get(self.consumer))
+        if usage is not None and adoption is not None and adoption.consumer == usage.consumer:
+            return _Change(before, dataclasses.replace(plan, orders=(adoption,)), later=usage)
+        if usage is not None:
+            orders.append(usage)
+        required = tuple({pair for pair in required if pair[0] in before.index.numbers})
+        plan = dataclasses.replace(plan, orders=tuple(orders))
+        return _Change(before, plan, usage is not None, required)
+
+    def _read_consumers(self, pending: Pending) -> Mapping[str, ConsumerRecord]:
+        """Return the consumers that the plan depends on, by name.
+
+        They are read before the host: the write is refused if one changes after that.
+        """
+        consumers = []
+        if self.record is not None and self._state is not None:
+            consumers.append(unattributed(self.host))
+        if pending.placed and not self.is_aggregate:
+            consumers.append(self.consumer)
+        return self.ledger.backend.held_by(consumers) if consumers else {}
 
     def _edits(self) -> dict[str, dict[str, tuple[Any, Any]]]:
         """Return the changed figures of counts, ``{count: {figure: (before, after)}}``."""
@@ -744,15 +759,18 @@ def check_placed(inventories: Inventories, stored: Inventories) -> None:
             )
 
 
-def show(inventories: Inventories, now: Inventories | Mapping[str, Inventory]) -> None:
-    """Change inventories to others; those that a caller has in hand stay the same objects."""
+def show(inventories: Inventories, now: Mapping[str, Inventory] | None = None) -> None:
+    """Change inventories to others; those that a caller has in hand stay the same objects.
+
+    :param now: None for the same; placed inventories list from now on what is allocated
+    """
     before = members(inventories)
-    if now is not inventories:
-        inventories.replace_contents(now if isinstance(now, Inventories) else Inventories(now))
+    if now is not None:
+        inventories.replace_contents(Inventories.from_owned(now))
     for name, inventory in members(inventories).items():
         before.pop(name, None)
         if not isinstance(inventory, IntegerInventory) and inventory.taken is None:
-            inventory.taken = ()  # it lists from now on what is allocated
+            inventory.taken = ()
     for name, inventory in before.items():
         column = column_of(name)
         if column is not None:
