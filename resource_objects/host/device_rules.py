@@ -73,10 +73,9 @@ __all__ = [
     "ANY",
     "DeviceRule",
     "MachineDevices",
-    "Partitioning",
     "machine_devices",
     "match_rules",
-    "parse_partitioning",
+    "partition_device",
     "read_rules",
 ]
 
@@ -86,6 +85,8 @@ ANY = "*"
 PROPERTIES = ("one_time_use", "remote_managed", "live_migratable")
 #: The first words of a partitioning.
 PARTITIONINGS = ("halves", "thousandths", "partitions", *partitions.MIG_CARDS)
+#: Those that are the whole word.
+_WORDS = {*PARTITIONINGS} - {"partitions"}
 
 _SYNTAX = (
     "VENDOR:PRODUCT[/CLASS][@ADDRESS-GLOB][&TYPE...]=[RESOURCE_CLASS][+TRAIT...][;WORD...], "
@@ -104,8 +105,10 @@ _RULE = re.compile(
     r"(?:/(?P<class>[^@&=+;]*))?(?:@(?P<glob>[^&=+;]*))?(?P<types>(?:&[^&=+;]*)*)"
     r"=(?P<resource>[^+=;]*)(?P<traits>(?:\+[^+=;]*)*)(?P<words>(?:;[^;]*)*)"
 )
-_SLICES = re.compile(r"[A-Z0-9_]+\*[0-9]{1,9}(?:\+[A-Z0-9_]+\*[0-9]{1,9})*")
-_PARTITION = re.compile(r"([A-Z0-9_]+)\*([0-9]{1,9}(?:\+[0-9]{1,9})*)")
+_PARTITIONS = re.compile(
+    r"partitions=[A-Z0-9_]+\*[0-9]{1,9}(?:\+[A-Z0-9_]+\*[0-9]{1,9})*"
+    r"(?:/[A-Z0-9_]+\*[0-9]{1,9}(?:\+[0-9]{1,9})*)*"
+)
 _YES_NO = {"": True, "yes": True, "no": False}
 #: A PCI address with a domain of more than 16 bits, as Intel VMD creates them.
 _LONG_DOMAIN = re.compile(r"[0-9a-f]{5,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
@@ -119,7 +122,7 @@ class DeviceRule:
     so does an empty ``types``. If ``resource_class`` is None, the class is named after the device.
     It may be any counted class of the catalog, plug-ins included; of the standard classes only
     those of devices, because others (``VCPU``, ``DISK_GB``) are inventories of the host.
-    ``partitioning`` is the word for it, see :func:`parse_partitioning`.
+    ``partitioning`` is the word for it, see :func:`partition_device`.
 
     >>> rule = DeviceRule.parse("10de:*/0302@0000:3b:*=PGPU+CUSTOM_H100;pool=lab")
     >>> device = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
@@ -167,9 +170,14 @@ class DeviceRule:
             elif value is not None:
                 _require(isinstance(value, bool), name, value, "True or False, or None")
         if self.partitioning is not None:
-            parse_partitioning(self.partitioning, "PGPU")
             expected = "none: the device is for one use"
             _require(not self.one_time_use, "partitioning", self.partitioning, expected)
+            try:
+                if self.partitioning not in _WORDS:
+                    partition_device(Provider("device", {"PGPU": 1}), self.partitioning, "PGPU")
+            except InvalidInput as error:
+                expected = error.expected if error.is_about("device rule") else str(error)
+                raise _invalid("partitioning", self.partitioning, expected) from error
 
     @classmethod
     def parse(cls, text: str) -> DeviceRule:
@@ -288,12 +296,12 @@ class MachineDevices:
     """The devices of a machine that are offered, and those that rules select in vain.
 
     ``skipped`` has a finding for each device that matches a rule and cannot be offered, by address;
-    ``partitionings`` is ``{address: partitioning}`` of the partitioned devices.
+    ``partitionings`` is ``{address: word}`` of the partitioned devices.
     """
 
     devices: tuple[Device, ...] = ()
     skipped: tuple[Finding, ...] = ()
-    partitionings: Mapping[str, Partitioning] = dataclasses.field(default_factory=dict)
+    partitionings: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def machine_devices(machine: Machine, rules: Iterable[DeviceRule | str] = ()) -> MachineDevices:
@@ -339,7 +347,7 @@ def machine_devices(machine: Machine, rules: Iterable[DeviceRule | str] = ()) ->
             child_classes[device.parent_address].add(rule.class_of(device))
     devices: list[Device] = []
     skipped: list[Finding] = []
-    partitionings: dict[str, Partitioning] = {}
+    partitionings: dict[str, str] = {}
     for device, rule in matched:
         address, name = device.address, rule.class_of(device)
         reason = reasons[address]
@@ -350,7 +358,7 @@ def machine_devices(machine: Machine, rules: Iterable[DeviceRule | str] = ()) ->
             continue
         devices.append(_offered_device(device, rule))
         if rule.partitioning is not None:
-            partitionings[address] = parse_partitioning(rule.partitioning, name)
+            partitionings[address] = rule.partitioning
     return MachineDevices(tuple(devices), tuple(skipped), partitionings)
 
 
@@ -408,66 +416,40 @@ def _offered_device(device: PCIDevice, rule: DeviceRule) -> Device:
 # --- partitionings --------------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Partitioning:
-    """The division of devices of a class into slices, and the slices that a partition uses.
+def partition_device(device: Provider, word: object, device_class: str) -> None:
+    """Make a device of a class allocatable whole or in parts, as a word of a rule describes.
 
-    ``partitions`` is ``{class: {slice: count}}``. ``placements`` are partitions at a fixed
-    position, ``{position: (class, {slice: count})}``; each is a child provider of the device.
-    """
+    :raises InvalidInput: if the word does not parse, or the device cannot be partitioned so
 
-    device_class: str
-    slices: Mapping[str, int]
-    partitions: Mapping[str, Mapping[str, int]] = FrozenDict()
-    placements: Mapping[str, tuple[str, Mapping[str, int]]] = FrozenDict()
-
-    def apply(self, device: Provider) -> None:
-        """Make the provider of one device allocatable whole or in parts.
-
-        :raises InvalidInput: as :func:`~resource_objects.host.partitions.split`
-        """
-        partitions.split(device, self.device_class, self.slices, self.partitions)
-        for position, (name, uses) in self.placements.items():
-            partitions.add_partition(device, f"{device.name}/{position}", name, uses)
-
-
-def parse_partitioning(word: object, device_class: str) -> Partitioning:
-    """Return the partitioning that a word of a rule describes, of devices of a class.
-
-    :raises InvalidInput: if the word does not parse, or describes an impossible partitioning
-
-    >>> parse_partitioning("halves", "PGPU").slices
-    {'CUSTOM_PGPU_HALF': 2}
-    >>> parse_partitioning("partitions=CUSTOM_SLICE*7/CUSTOM_MIG*3", "PGPU").partitions
-    {'CUSTOM_MIG': {'CUSTOM_SLICE': 3}}
+    >>> gpu = Provider("gpu0", "PGPU=1")
+    >>> partition_device(gpu, "partitions=CUSTOM_SLICE*7/CUSTOM_MIG*3", "PGPU")
+    >>> print(gpu)
+    gpu0: PGPU=1,CUSTOM_MIG=2,CUSTOM_SLICE=7
     """
     name = device_class.removeprefix(names.CUSTOM_PREFIX)
-    if word == "halves":
-        return Partitioning(device_class, {f"CUSTOM_{name}_HALF": 2})
-    if word == "thousandths":
-        return Partitioning(device_class, {f"CUSTOM_{name}_THOUSANDTHS": 1000})
-    if isinstance(word, str) and word in partitions.MIG_CARDS:
-        placements = partitions.mig_placements(word)
-        return Partitioning(device_class, partitions.mig_slices(word), placements=placements)
-    keyword, _, text = word.partition("=") if isinstance(word, str) else ("", "", "")
-    first, *items = text.split("/")
-    is_valid = keyword == "partitions" and _SLICES.fullmatch(first)
-    _require(is_valid, "partitioning", word, _PARTITIONING_SYNTAX)
-    pairs = [item.split("*") for item in first.split("+")]
-    slices = {slice_: int(count) for slice_, count in pairs}
+    slices: dict[str, int] = {}
     uses: dict[str, dict[str, int]] = {}
-    for item in items:
-        match = _PARTITION.fullmatch(item)
-        counts = [int(count) for count in match[2].split("+")] if match else []
-        if match is None or match[1] in uses or len(counts) != len(slices):
-            raise _invalid("partitioning", word, _PARTITIONING_SYNTAX)
-        uses[match[1]] = {slice_: n for slice_, n in zip(slices, counts, strict=True) if n}
-    result = Partitioning(device_class, slices, uses)
-    try:
-        result.apply(Provider("device", {device_class: 1}))
-    except InvalidInput as error:
-        raise _invalid("partitioning", word, str(error)) from error
-    return result
+    if word == "halves":
+        slices = {f"CUSTOM_{name}_HALF": 2}
+    elif word == "thousandths":
+        slices = {f"CUSTOM_{name}_THOUSANDTHS": 1000}
+    elif isinstance(word, str) and word in partitions.MIG_CARDS:
+        slices = partitions.mig_slices(word)
+    else:
+        text = word if isinstance(word, str) else ""
+        _require(_PARTITIONS.fullmatch(text), "partitioning", word, _PARTITIONING_SYNTAX)
+        first, *items = text.removeprefix("partitions=").split("/")
+        slices = {slice_: int(n) for slice_, n in (part.split("*") for part in first.split("+"))}
+        for item in items:
+            partition, figures = item.split("*")
+            counts = [int(count) for count in figures.split("+")]
+            is_valid = partition not in uses and len(counts) == len(slices)
+            _require(is_valid, "partitioning", word, _PARTITIONING_SYNTAX)
+            uses[partition] = {slice_: n for slice_, n in zip(slices, counts, strict=True) if n}
+    partitions.split(device, device_class, slices, uses)
+    if word in partitions.MIG_CARDS:
+        for placement, (partition, used) in partitions.mig_placements(str(word)).items():
+            partitions.add_partition(device, f"{device.name}/{placement}", partition, used)
 
 
 # --- words and checks -----------------------------------------------------------------------------

@@ -555,16 +555,14 @@ def _by_length(name: str) -> tuple[int, str]:
 
 def _read_device(tree: Tree, address: str, vdpa: Collection[str]) -> PCIDevice | None:
     path = f"{DEVICES}/{address}"
-    vendor = tree.optional(f"{path}/vendor")
     names = tree.names(path)
-    if vendor is None and names is None:  # unplugged since, or a dangling link
+    if names is None:  # unplugged since, or a dangling link
         return None
-    names = names or []
     parent = tree.link(f"{path}/physfn")
     if parent is not None and (parent == address or not _ADDRESS.fullmatch(parent)):
         expected = "a link to the physical function of this one"
         raise tree.malformed(f"{path}/physfn", parent, expected)
-    vendor_id = _hexadecimal(tree, f"{path}/vendor", vendor or "", 4)
+    vendor_id = _read_id(tree, f"{path}/vendor", 4)
     expected = "a count of virtual functions"
     totalvfs = tree.read_or(None, tree.count, f"{path}/sriov_totalvfs", expected)
     numvfs = None
@@ -581,20 +579,21 @@ def _read_device(tree: Tree, address: str, vdpa: Collection[str]) -> PCIDevice |
         # before its first use, the driver reports GPU-????????-????-????-????-????????????
         match = _GPU_UUID.search(tree.optional(f"{GPUS}/{address}/information") or "")
         uuid = match[1] if match else None
+    subsystem = [(tree, f"{path}/subsystem_{name}", 4) for name in ("vendor", "device")]
     return PCIDevice(
         address=address,
         vendor_id=vendor_id,
-        product_id=_read_hexadecimal(tree, f"{path}/device", 4),
-        class_id=_read_hexadecimal(tree, f"{path}/class", 6),
+        product_id=_read_id(tree, f"{path}/device", 4),
+        class_id=_read_id(tree, f"{path}/class", 6),
         numa_node=None if numa_node is None or numa_node < 0 else numa_node,  # -1: not reported
         kind=kind,
         parent_address=parent,
         sriov_totalvfs=totalvfs,
         sriov_numvfs=numvfs,
         driver=tree.link(f"{path}/driver"),
-        revision=_read_optional_hexadecimal(tree, f"{path}/revision", 2),
-        subsystem_vendor_id=_read_optional_hexadecimal(tree, f"{path}/subsystem_vendor", 4),
-        subsystem_product_id=_read_optional_hexadecimal(tree, f"{path}/subsystem_device", 4),
+        revision=tree.read_or(None, _read_hexadecimal, tree, f"{path}/revision", 2),
+        subsystem_vendor_id=tree.read_or(None, _read_hexadecimal, *subsystem[0]),
+        subsystem_product_id=tree.read_or(None, _read_hexadecimal, *subsystem[1]),
         interfaces=tuple(_read_interfaces(tree, path, names)),
         vdpa=tuple(sorted(vdpa, key=_by_length)),
         mediated_types=tuple(_read_mediated_types(tree, path, names)),
@@ -643,18 +642,17 @@ def _read_mediated_types(tree: Tree, path: str, names: Collection[str]) -> Itera
         yield MediatedType(id=name, available=available, **words)
 
 
-def _read_hexadecimal(tree: Tree, path: str, digits: int) -> str:
-    text = tree.text(path, f"0x and {digits} hexadecimal digits")
-    return _hexadecimal(tree, path, text, digits)
-
-
-def _read_optional_hexadecimal(tree: Tree, path: str, digits: int) -> str | None:
+def _read_hexadecimal(tree: Tree, path: str, digits: int) -> str | None:
+    """Return hexadecimal digits without 0x, or None if the file is missing or empty."""
     text = tree.optional(path)
-    return None if text is None else tree.read_or(None, _hexadecimal, tree, path, text, digits)
-
-
-def _hexadecimal(tree: Tree, path: str, text: str, digits: int) -> str:
-    match = re.fullmatch(rf"0x([0-9a-f]{{{digits}}})", text.strip())
-    if match is None:
+    match = None if text is None else re.fullmatch(rf"0x([0-9a-f]{{{digits}}})", text.strip())
+    if text is not None and match is None:
         raise tree.malformed(path, text, f"0x and {digits} hexadecimal digits")
-    return match[1]
+    return match[1] if match else None
+
+
+def _read_id(tree: Tree, path: str, digits: int) -> str:
+    value = _read_hexadecimal(tree, path, digits)
+    if value is None:
+        raise tree.error(path, f"missing or empty; expected 0x and {digits} hexadecimal digits")
+    return value

@@ -27,7 +27,7 @@ from typing import Any, TypeAlias
 from oslo_utils import units
 
 from resource_objects.exceptions import InvalidInput, InvalidInventory
-from resource_objects.host.device_rules import machine_devices
+from resource_objects.host.device_rules import machine_devices, partition_device
 from resource_objects.host.machine import Machine, Pages
 from resource_objects.host.settings import HostSettings
 from resource_objects.providers import Provider
@@ -115,10 +115,10 @@ def provider_tree(
     root = Provider(host, inventories, traits=traits)
     offered = machine_devices(machine, settings.device_rules)
     if offered.devices:
-        for child in root.add_parts(DEVICES, PCIInventory(offered.devices)):
-            address = child.name.removeprefix(f"{host}/")
-            if address in offered.partitionings:
-                offered.partitionings[address].apply(child)
+        root.add_parts(DEVICES, PCIInventory(offered.devices))
+        for device in offered.devices:
+            if word := offered.partitionings.get(device.address):
+                partition_device(root.find(f"{host}/{device.address}"), word, device.resource_class)
     if cells is not None:
         root.add_parts(NUMA_TOPOLOGY, cells)
     return root

@@ -10,7 +10,7 @@ import re
 from typing import Any
 
 from resource_objects.exceptions import InvalidInput, InvalidInventory
-from resource_objects.host.device_rules import parse_partitioning
+from resource_objects.host.device_rules import partition_device
 from resource_objects.host.partitions import MIG_CARDS, mig_placements
 from resource_objects.providers import Provider
 from resource_objects.providers.definition import (
@@ -165,7 +165,7 @@ def _stored_form(
         whole = classes if len(classes) == 1 else list(filter(is_device, classes))
         if len(whole) != 1:
             raise InvalidInventory("split", classes, "one class of devices, such as PGPU=1")
-        parse_partitioning(split, whole[0]).apply(device)
+        partition_device(device, split, whole[0])
     shares = [
         ShareRecord(share.resource_class, ITSELF, share.of_class, share.factor)
         for share in device.shares
