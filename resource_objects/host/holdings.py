@@ -103,11 +103,10 @@ class Holdings:
         """Return the amounts of all consumers, ``{root: {consumer: {class: amount}}}``."""
         index = self.columns.index
         totals: dict[str, dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
-        for provider, by_consumer in self._by_provider.items():
+        for (provider, name), amounts in self._amounts.items():
             in_tree = totals[index.uuids[index.roots[index.numbers[provider]]]]
-            for consumer, uses in by_consumer.items():
-                for name, use in uses.items():
-                    in_tree[consumer][name] = in_tree[consumer].get(name, 0) + use.amount
+            for consumer, amount in amounts.items():
+                in_tree[consumer][name] = in_tree[consumer].get(name, 0) + amount
         return totals
 
     def disabled(self, provider: str) -> Disabled | None:

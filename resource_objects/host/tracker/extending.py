@@ -319,9 +319,7 @@ class _Pools:
         self.tracked = {pool: inventories for pool, inventories in pools.items() if pool in used}
 
 
-def _load(
-    plugin: str | HostResource | PooledResource,
-) -> tuple[str, HostResource | PooledResource]:
+def _load(plugin: str | HostResource | PooledResource) -> tuple[str, HostResource | PooledResource]:
     """Return a plug-in with its name in warnings."""
     name = plugin if isinstance(plugin, str) else type(plugin).__name__
     loaded: Any = plugins.load(NAMESPACE, name) if isinstance(plugin, str) else plugin

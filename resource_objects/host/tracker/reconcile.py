@@ -73,6 +73,9 @@ _PAGE = 250
 #: With more changes of other writers than this, and four per host, the hosts are read instead.
 _MOST_CHANGES = 100
 
+#: The tree of an attempt before its host is read.
+_NO_TREE = Provider("none")
+
 #: Stored trees by name and uuid of each provider: ``(root, provider, shard of the feed)``.
 _Trees: TypeAlias = Mapping[str, tuple[Provider, Provider, int]]
 
@@ -345,7 +348,7 @@ class Reconciler:
             return HostFinding.of(host, error)
         except Exception as error:  # a driver may fail in any way: the finding names its host
             return HostFinding(host, FindingKind.DRIVER_FAILED, error=error)
-        return Attempt(host, report, state, Provider(host, uuid=identity))
+        return Attempt(host, report, state, _NO_TREE)
 
     def _compared(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Take all steps from the read to the comparison. Cost: one read, two with devices."""
