@@ -13,36 +13,18 @@
         traits:
           additional: [CUSTOM_RACK_7]
 
-The format is Nova's. An entry concerns one provider of a host's tree, by its uuid or its name. An
-entry with ``$COMPUTE_NODE`` concerns the root of each host of the agent that no other entry names.
-The rules:
+The format is Nova's, with ``schema_version`` 1 and any minor number. An entry concerns one provider
+of a host's tree, by its uuid or its name, or with ``$COMPUTE_NODE`` the root of each host of the
+agent that no other entry names. :doc:`/howto/provider_configuration` has all rules, and the files
+of Nova that are refused here. In short:
 
-* ``schema_version`` is ``1.`` and any number. Later minor versions add keys: unknown keys are
-  ignored, except in an ``identification`` and in an inventory.
-* Classes and traits begin with ``CUSTOM_``. If an entry lists a class twice, the last one counts,
-  as in Nova. It may list a trait twice. A class of ``total: 0`` does not exist.
-* Figures are numbers as YAML reads them, such as ``4.0``.
-* The files of a folder that end in ``.yaml`` are read in the order of their names. One fault, such
-  as a uuid or name that two entries have, refuses all files. An entry that adds nothing is listed
-  in ``ignored``.
-* If one entry names a provider by uuid and another one by name, the first one counts, and the other
-  one is a finding.
+* One fault refuses all files, with the file and the line. Unknown keys are ignored, for later minor
+  versions, except in an ``identification`` and in an inventory.
 * The report of the driver takes precedence. If the driver reports a class of an entry for the same
   provider, that is a finding, and the rest of the entry is added. A trait may be reported too.
-* A provider that is in no tree of the agent is a finding, once until it was present again.
+* If one entry names a provider by uuid and another one by name, the first one counts, and the other
+  one is a finding. So is a provider that is in no tree of the agent.
 * What a previous configuration added is removed: :meth:`ProviderConfiguration.replacing`.
-
-Some files that Nova reads are refused here, with the line:
-
-* with an anchor, an alias, a tag, or a key that a mapping has twice (Nova uses the last);
-* with figures for which Placement refuses the whole report of Nova: a negative or too large one,
-  more reserved than the total, units below 1, a ratio of 0;
-* with figures that are invalid only here: a ``max_unit`` above the total and below the capacity, a
-  ``min_unit`` above the ``max_unit``, a ratio above 4000 or of more than six decimal places;
-* with a provider name that has unprintable characters, or spaces at its ends;
-* with the class ``CUSTOM_`` or trait ``CUSTOM_``, or a class of a plug-in that is not counted;
-* that are not UTF-8, have more than 2^28 characters, or more than 220 nested levels;
-* with two entries whose uuids differ in upper and lower case only.
 
 Sources: Nova's specification *provider-config-file*, ``nova/compute/provider_config.py`` and the
 tracker's ``_merge_provider_configs``. There, a class that the driver reports too is an error, and

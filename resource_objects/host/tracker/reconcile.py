@@ -34,7 +34,7 @@ import copy
 import dataclasses
 import datetime
 import functools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from resource_objects import clock, exceptions, names
@@ -270,7 +270,7 @@ class Reconciler:
         """Forget the states of all hosts but these."""
         self.forget(self._states.keys() - hosts.keys())
 
-    def poll_feed(self) -> set[str]:
+    def poll_feed(self) -> Collection[str]:
         """Mark the hosts whose definition another writer changed since the last call as due.
 
         Cost: one small statement if nothing was written.
@@ -278,35 +278,25 @@ class Reconciler:
         :returns: these hosts
         :raises LedgerError: if the ledger cannot be reached
         """
-        changed: set[str] = set()
-
-        def mark_due(hosts: Iterable[str], change: FeedEntry | None) -> None:
-            for host in hosts:
-                if (state := self._states.get(host)) is not None:
-                    changed.add(host)
-                    self._states[host] = dataclasses.replace(
-                        state, is_due=True, changed_by_other=True, change=change
-                    )
-
+        changed: dict[str, FeedEntry | None] = {}
         before, now = self._cursor, self._ledger.feed.cursor()
         if before is not None and now != before and self._states:
             try:
-                now = self._read_feed(before, now, mark_due)
+                now, changed = self._read_feed(before, now)
             except exceptions.Expired as error:
                 if not error.is_about("cursor"):
                     raise
-                mark_due(list(self._states), None)
+                changed = dict.fromkeys(self._states)
+        for host, change in changed.items():
+            self._states[host] = dataclasses.replace(
+                self._states[host], is_due=True, changed_by_other=True, change=change
+            )
         self._cursor = now
         self._operations.clear()
         return changed
 
-    def _read_feed(
-        self,
-        before: Cursor,
-        now: Cursor,
-        mark_due: Callable[[Iterable[str], FeedEntry | None], None],
-    ) -> Cursor:
-        """Read the changes after a cursor; return the cursor behind them."""
+    def _read_feed(self, before: Cursor, now: Cursor) -> tuple[Cursor, dict[str, FeedEntry | None]]:
+        """Read the changes after a cursor; return the cursor behind them, and the changed hosts."""
         shards = {state.shard for state in self._states.values()}
         if None not in shards and before.epoch == now.epoch:
             # only the shards of these hosts, and shard 0, which lists changes without a provider
@@ -316,18 +306,18 @@ class Reconciler:
                 heads[shard], last[shard] = before.heads[shard], before.last[shard]
             before = Cursor(tuple(heads), tuple(last), now.epoch)
         if sum(before.waiting(now).values()) > _MOST_CHANGES + 4 * len(self._states):
-            mark_due(list(self._states), None)
-            return now
+            return now, dict.fromkeys(self._states)
+        changed: dict[str, FeedEntry | None] = {}
         while page := self._ledger.feed.changes(before):
             before = page.cursor
             for entry in page:
                 if entry.operation in self._operations:
                     continue
-                if entry.providers or entry.consumers:
-                    mark_due({self._host_of.get(uuid, "") for uuid in entry.definitions}, entry)
-                else:  # classes or traits have other names now, which may concern every host
-                    mark_due(list(self._states), entry)
-        return before
+                hosts: Iterable[str] = self._states
+                if entry.providers or entry.consumers:  # else names of classes or traits changed
+                    hosts = {self._host_of.get(uuid, "") for uuid in entry.definitions} - {""}
+                changed.update(dict.fromkeys(hosts, entry))
+        return before, changed
 
     # --- the steps of an attempt ---
 

@@ -5,19 +5,14 @@ class of the node (:func:`node_class`). The rules are those of Nova's driver for
 
 * The unit of a node that is not available is reserved. A node is available in the provision state
   ``available`` (or None, if its service has no states), out of maintenance, and not in the power
-  state ``error``. So it is reserved while it is cleaned, and available afterwards.
-* The unit of a node with an instance is not reserved while it is allocated:
-  :meth:`BareMetalDriver.consumers` reports the consumer. If it is not allocated, it is reserved,
-  and drift reports the instance. With ``reserve_in_use`` it is always reserved, as in Nova since
-  2023.1: then a node that is released is not allocated again before an update finds it available.
-  But the ledger shows usage above the capacity for each node in use. An agent that updates a host
-  just before it releases the unit needs no ``reserve_in_use``.
+  state ``error``.
+* The unit of a node with an instance is reserved unless it is allocated. With ``reserve_in_use`` it
+  is always reserved, as in Nova since 2023.1.
 * A node has the traits that its service reports. Of other traits, the families ``COMPUTE_``,
   ``MISC_`` and ``OWNER_`` stay, which concern services and not the machine.
+* A node with a new name is found by its uuid, and its host is renamed.
 
-The driver does not decide which agent has which nodes (Nova uses a hash ring). A node that an agent
-no longer names stays in the ledger, and the next agent finds it by its name. While two agents name
-it, both write the same. A node with a new name is found by its uuid, and its host is renamed.
+:doc:`/howto/baremetal_driver` describes their consequences.
 
 Source: ``nova/virt/ironic/driver.py``, ``update_provider_tree``, of Nova 2023.1 and later.
 """
