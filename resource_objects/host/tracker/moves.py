@@ -353,39 +353,36 @@ class Moves:
         """Take the first step of a move, in one transaction."""
         rules = _KINDS[kind]
         moved = functools.partial(self._migration, consumer, migration, kind, rules.state)
-        operation = _derived_id(migration, _Step.BEGIN)
+        arguments = {**options, "operation": _derived_id(migration, _Step.BEGIN)}
         if kind is MigrationKind.UNSHELVE:
             if source is not None:
                 raise exceptions.AlreadyExists("consumer", consumer, str(source))
-            allocate = functools.partial(
-                self._ledger.claim, consumer, operation=operation, **options
-            )
-            assert host is not None and request is not None, "checked"
-            claim = self._placer.place(consumer, host, request, allocate, options)
-            return moved((None, claim), (None, claim))
-        if source is None:
+        elif source is None:
             raise exceptions.NotFound("consumer", consumer)
-        if kind is MigrationKind.SHELVE:
+        elif kind is MigrationKind.SHELVE:
             self._apply(migration, _Step.BEGIN, _release(source))
             return moved((None, None), (source, None))
-        assert host is not None, "checked"
-        self._check_hosts(kind, source, host, has_request=request is not None)
-        request = self._destination_request(source, request, kind)
-        written = {**options, "generation": source.generation, "operation": operation}
-        if kind is MigrationKind.REBUILD:
-            allocate = functools.partial(self._ledger.replace, consumer, **written)
-            claim = self._placer.place(consumer, host, request, allocate, options, in_place=True)
-            return moved((None, claim), (source, claim))
-        allocate = functools.partial(
-            self._ledger.move,
-            consumer,
-            source_consumer=migration_of(consumer),
-            source_consumer_type=kind.name,
-            source_consumer_id=migration,
-            **written,
+        else:
+            self._check_hosts(kind, source, host, has_request=request is not None)
+            request = self._destination_request(source, request, kind)
+            arguments["generation"] = source.generation
+        has_source = rules.first_step == "move"
+        if has_source:
+            arguments |= {
+                "source_consumer": migration_of(consumer),
+                "source_consumer_type": kind.name,
+                "source_consumer_id": migration,
+            }
+        assert host is not None and request is not None, "checked"
+        allocate = functools.partial(getattr(self._ledger, rules.first_step), consumer, **arguments)
+        is_rebuilt = kind is MigrationKind.REBUILD
+        claim = self._placer.place(
+            consumer, host, request, allocate, options, in_place=is_rebuilt, moves=has_source
         )
-        claim = self._placer.place(consumer, host, request, allocate, options, moves=True)
-        if claim.generation == source.generation:  # the source was read after the first step
+        if not has_source:
+            return moved((None, claim), (source, claim))
+        if source is not None and claim.generation == source.generation:
+            # the source was read after the first step
             raise exceptions.Stale("consumer", consumer, "another process began this move")
         written = _written(self._outcome(migration, _Step.BEGIN))
         ends = written.get(migration_of(consumer)), claim
@@ -393,12 +390,12 @@ class Moves:
         return self._migration(consumer, migration, kind, rules.state, ends, ends)
 
     def _check_hosts(
-        self, kind: MigrationKind, source: Claim, host: str, *, has_request: bool
+        self, kind: MigrationKind, source: Claim, host: str | None, *, has_request: bool
     ) -> None:
         """Refuse a destination that the kind of the move does not allow."""
         current = _hosts(source, self._providers(source))
         at, other_host = ", ".join(current), _KINDS[kind].other_host
-        value: str | None = host
+        value = host
         if len(current) > 1 and not has_request:
             value, expected = None, f"a request: {source.consumer} has allocations of {at}"
         elif other_host is True and host in current:
