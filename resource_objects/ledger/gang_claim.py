@@ -15,8 +15,7 @@ from resource_objects.ledger.demand import Demand, Demands
 from resource_objects.providers import Backend
 from resource_objects.providers.orders import UNLIMITED, Key, UseLimits
 from resource_objects.reasons import UNIT_RULES, Reason, Rule
-from resource_objects.resources.backtracking import solutions
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget, solutions
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.distribution import Counts, Domain, distribute, maximal
 from resource_objects.store.decide import Unit

@@ -11,9 +11,9 @@
 ``amounts``         Amounts (absent is zero) and Limits (absent is without bound)
 ``inventories``     Inventories: several resources in one place, all or nothing
 ``distances``       sets of host cells in the order of their distances
-``matching``        the one matching; ``budget``: counted steps of a search or a decision
+``matching``        bipartite matchings
 ``relaxations``     how an amount of a placed resource may request less
-``backtracking``    the one search by backtracking, within a budget of steps
+``backtracking``    backtracking search within a budget of steps
 ``records``         what is kept of an inventory and of an amount
 ``text``            the text form
 ``traits``          the traits that are known

@@ -1,13 +1,15 @@
-"""Matchings: each of some things has one of its own of others. Polynomial, and complete.
+"""Bipartite matchings: each item of one set gets an item of another set for itself.
 
-Guest cells on host cells, named groups at providers. Sets are masks. :class:`Matching` grows along
-augmenting paths (Kuhn's algorithm), :func:`cheapest` is the Hungarian method.
+Guest cells are matched to host cells, request groups to providers. Sets are bit masks. All
+algorithms are exact and polynomial: :class:`Matching` uses augmenting paths (Kuhn's algorithm),
+:func:`cheapest` the Hungarian method.
 
-A search asks again after each step, about nearly the same groups and providers; so what was found
-is kept, and only those are placed anew whose provider is not theirs any more: mostly one.
+A search asks again after each step, with nearly the same groups and providers. Therefore a
+:class:`Matching` keeps its result and matches only those groups again whose provider is not allowed
+any more, mostly one.
 
-Rejected: to match from nothing at each step, which is a pass over all groups for every thing tried;
-and to count by Hall's condition, which is exact only if all subsets are counted.
+Rejected: to match from scratch at each step, which is a pass over all groups for each provider
+tried; to count by Hall's condition, which is exact only if all subsets are counted.
 """
 
 from __future__ import annotations
@@ -15,175 +17,173 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeAlias
 
-#: A group: its kind, and its number among those that are alike.
+#: A group: its kind, and its number among the groups of the kind.
 _Group: TypeAlias = tuple[int, int]
 
 
 def can_match(groups: Iterable[tuple[int, int]]) -> bool:
-    """Return whether each of some groups can have a provider of its own.
+    """Return True if each group can have a provider for itself.
 
-    :param groups: how many are alike, and who may give one of them, as bits
+    :param groups: by kind, the number of groups and the mask of the allowed providers
 
     >>> can_match([(2, 0b011), (1, 0b110)])
     True
     >>> can_match([(2, 0b011), (1, 0b011)])
     False
     """
-    return Matching().can(list(groups))
+    return Matching().can_match(list(groups))
 
 
-def matched(groups: Iterable[tuple[int, int]]) -> int:
-    """Return how many of some groups can have a provider of their own, at most.
+def matching_size(groups: Iterable[tuple[int, int]]) -> int:
+    """Return the maximum number of groups that can have a provider for themselves.
 
-    >>> matched([(2, 0b011), (1, 0b011)])
+    >>> matching_size([(2, 0b011), (1, 0b011)])
     2
     """
-    known = Matching()
-    known.start(list(groups))
-    return sum(known.place(group) for group in known.waiting)
+    matching = Matching()
+    matching.start(list(groups))
+    return sum(matching.match(group) for group in matching.unmatched)
 
 
 class Matching:
-    """Who has which provider, kept from one step to the next.
+    """A matching of groups to providers that is kept from one step of a search to the next.
 
-    Groups are placed one by one, and a group that was placed keeps some provider for good: so the
-    sets of groups that can be placed are independent in a matroid (the transversal matroid).
+    Groups are matched one by one, and a matched group keeps some provider from then on: the sets of
+    groups that can be matched are independent in a matroid (the transversal matroid).
     """
 
     def __init__(self) -> None:
-        self._has: dict[_Group, int] = {}  # by group, the provider's bit
-        self._owner: dict[int, _Group] = {}  # the other way round
+        self._provider_of: dict[_Group, int] = {}  # the provider's bit
+        self._group_of: dict[int, _Group] = {}  # the inverse
         self._masks: list[int] = []
         #: groups without a provider
-        self.waiting: list[_Group] = []
+        self.unmatched: list[_Group] = []
 
-    def can(self, groups: Sequence[tuple[int, int]]) -> bool:
-        """Return whether each group can have a provider of its own.
+    def can_match(self, groups: Sequence[tuple[int, int]]) -> bool:
+        """Return True if each group can have a provider for itself.
 
-        :param groups: by kind, how many there are of it, and who may give one of them, as bits
+        :param groups: by kind, the number of groups and the mask of the allowed providers
 
-        Cost: a pass over the groups; for each whose provider is gone the product of that with the
-        providers at most.
+        Cost: a pass over the groups; for each group that lost its provider, at most the product of
+        the numbers of groups and providers.
         """
         total = sum(count for count, _ in groups)
         if all(mask.bit_count() >= total for count, mask in groups if count):
             return True
         self.start(groups)
-        return all(self.place(group) for group in self.waiting)
+        return all(self.match(group) for group in self.unmatched)
 
     def start(self, groups: Sequence[tuple[int, int]]) -> None:
-        """Keep of what was found before what still holds of these."""
-        had, self._has, self.waiting = self._has, {}, []
+        """Keep the pairs of the previous matching that these groups still allow."""
+        previous, self._provider_of, self.unmatched = self._provider_of, {}, []
         self._masks = [mask for _, mask in groups]
         for kind, (count, mask) in enumerate(groups):
             for number in range(count):
-                provider = had.get((kind, number), 0)
+                provider = previous.get((kind, number), 0)
                 if provider & mask:
-                    self._has[kind, number] = provider
+                    self._provider_of[kind, number] = provider
                 else:
-                    self.waiting.append((kind, number))
-        self._owner = {provider: group for group, provider in self._has.items()}
+                    self.unmatched.append((kind, number))
+        self._group_of = {provider: group for group, provider in self._provider_of.items()}
 
-    def place(self, group: _Group) -> bool:
-        """Give a group a provider, moving others where that helps: along an augmenting path."""
+    def match(self, group: _Group) -> bool:
+        """Match a group along an augmenting path, which may move others; return False if none."""
         seen = 0
-        came: dict[int, _Group] = {}  # by provider's bit, the group that wants it
-        path = [(group, self._masks[group[0]])]  # the providers that each has still to try
+        wanted_by: dict[int, _Group] = {}  # by the provider's bit
+        path = [(group, self._masks[group[0]])]  # each group with the providers still to try
         while path:
-            wants, rest = path.pop()
+            wanting, rest = path.pop()
             rest &= ~seen
             if not rest:
                 continue
             provider = rest & -rest
             seen |= provider
-            came[provider] = wants
-            path.append((wants, rest ^ provider))
-            owner = self._owner.get(provider)
-            if owner is None:
-                self._move(provider, came)
-                return True
-            path.append((owner, self._masks[owner[0]]))
+            wanted_by[provider] = wanting
+            path.append((wanting, rest ^ provider))
+            owner = self._group_of.get(provider)
+            if owner is not None:
+                path.append((owner, self._masks[owner[0]]))
+                continue
+            while provider:  # give each provider on the path to the group that wants it
+                wanting = wanted_by[provider]
+                previous = self._provider_of.get(wanting, 0)
+                self._provider_of[wanting], self._group_of[provider] = provider, wanting
+                provider = previous
+            return True
         return False
 
-    def _move(self, provider: int, came: dict[int, _Group]) -> None:
-        """Give each provider on the way to whoever wanted it."""
-        while provider:
-            group = came[provider]
-            before = self._has.get(group, 0)
-            self._has[group], self._owner[provider] = provider, group
-            provider = before
+
+# --- guests and hosts -----------------------------------------------------------------------------
 
 
-# --- the sets that a matching uses, and what it costs ---------------------------------------------
+def best(allowed: Sequence[int], ranking: Iterable[int], required: Iterable[int] = ()) -> list[int]:
+    """Return the hosts of a largest matching of guests; required hosts first, then by ranking.
 
+    Of all sets of hosts for as many guests, the result is the first one, compared host by host in
+    the ranking. A host is taken if the hosts taken so far can all be matched together with it, so
+    required hosts are in the result if any complete matching uses them (Mendelsohn and Dulmage,
+    1958).
 
-def best(may: Sequence[int], ranking: Iterable[int], required: Iterable[int] = ()) -> list[int]:
-    """Return the hosts that a largest matching of guests to hosts uses; required ones come first.
-
-    Of all sets of hosts that hold as many guests, the one that is first when compared host by host
-    in the ranking. Hosts are placed at guests here: taking the best host that still goes with those
-    before finds the best set, and hosts that are required first are in it if any complete matching
-    has them (Mendelsohn and Dulmage, 1958).
-
-    :param may: the hosts of each guest, as masks
+    :param allowed: the allowed hosts of each guest, as masks
 
     >>> best([0b011, 0b001], ranking=[1, 0])
     [1, 0]
     """
-    in_turn = dict.fromkeys((*required, *ranking))
-    if may and may.count(may[0]) == len(may):  # the everyday case needs no paths
-        return [host for host in in_turn if may[0] >> host & 1][: len(may)]
-    guests = [0] * max((allowed.bit_length() for allowed in may), default=0)
-    for guest, allowed in enumerate(may):
-        for host in _bits(allowed):
-            guests[host] |= 1 << guest
-    known = Matching()
-    known.start([(0, some) for some in guests])
-    used: list[int] = []
-    for host in in_turn:
-        if len(used) == len(may):
+    order = dict.fromkeys((*required, *ranking))
+    if allowed and allowed.count(allowed[0]) == len(allowed):  # the frequent case: no paths
+        return [host for host in order if allowed[0] >> host & 1][: len(allowed)]
+    guests_of_host = [0] * max((mask.bit_length() for mask in allowed), default=0)
+    for guest, mask in enumerate(allowed):
+        for host in _bits(mask):
+            guests_of_host[host] |= 1 << guest
+    matching = Matching()
+    matching.start([(0, guests) for guests in guests_of_host])
+    hosts: list[int] = []
+    for host in order:
+        if len(hosts) == len(allowed):
             break
-        if host < len(guests) and known.place((host, 0)):
-            used.append(host)
-    return used
+        if host < len(guests_of_host) and matching.match((host, 0)):
+            hosts.append(host)
+    return hosts
 
 
-def first_assignment(may: Sequence[int], hosts: int) -> list[int]:
-    """Return a host of a set for each guest: of all ways the first, guest by guest.
+def first_assignment(allowed: Sequence[int], hosts: int) -> list[int]:
+    """Return a host for each guest: the lowest possible, guest by guest.
 
-    :param hosts: as many as there are guests, and some complete matching uses them all
+    :param allowed: the allowed hosts of each guest, as masks
+    :param hosts: the mask of as many hosts as guests, all of which a complete matching uses
 
     >>> first_assignment([0b110, 0b111, 0b011], 0b111)
     [1, 2, 0]
     """
-    left = [allowed & hosts for allowed in may]
-    if left.count(hosts) == len(left):
+    remaining = [mask & hosts for mask in allowed]
+    if remaining.count(hosts) == len(remaining):
         return list(_bits(hosts))
     chosen: list[int] = []
-    for guest in range(len(may)):
-        for host in _bits(left[guest]):
-            rest = [allowed & ~(1 << host) for allowed in left[guest + 1 :]]
+    for guest in range(len(allowed)):
+        for host in _bits(remaining[guest]):
+            rest = [mask & ~(1 << host) for mask in remaining[guest + 1 :]]
             if is_complete(rest):
                 chosen.append(host)
-                left[guest + 1 :] = rest
+                remaining[guest + 1 :] = rest
                 break
     return chosen
 
 
-def is_complete(may: Sequence[int]) -> bool:
-    """Return whether every guest can have a host of its own."""
-    every = 0
-    for allowed in may:
-        every |= allowed
-    if every.bit_count() < len(may) or may.count(every) == len(may):
-        return every.bit_count() >= len(may)
-    return can_match((1, allowed) for allowed in may)
+def is_complete(allowed: Sequence[int]) -> bool:
+    """Return True if every guest can have a host for itself."""
+    union = 0
+    for mask in allowed:
+        union |= mask
+    if union.bit_count() < len(allowed) or allowed.count(union) == len(allowed):
+        return union.bit_count() >= len(allowed)
+    return can_match((1, mask) for mask in allowed)
 
 
 def cheapest(costs: Sequence[Sequence[int | None]]) -> list[int] | None:
-    """Return a host for each guest with the least cost in all, None if there is no way.
+    """Return a host for each guest with the least total cost, None if there is no matching.
 
-    :param costs: by guest and host; None where the guest cannot be there
+    :param costs: by guest and host; None if the host is not allowed
 
     Source: Kuhn's Hungarian method with potentials. Cost: guests^2 * hosts.
 
@@ -191,56 +191,59 @@ def cheapest(costs: Sequence[Sequence[int | None]]) -> list[int] | None:
     [1, 0]
     """
     hosts = len(costs[0])
-    far = 1 + sum(max((c for c in row if c is not None), default=0) for row in costs)
-    table = [[far * (len(costs) + 1) if c is None else c for c in row] for row in costs]
-    owner = [-1] * (hosts + 1)
-    of_guest, of_host = [0] * len(costs), [0] * (hosts + 1)
+    high = 1 + sum(max((cost for cost in row if cost is not None), default=0) for row in costs)
+    high *= len(costs) + 1
+    table = [[high if cost is None else cost for cost in row] for row in costs]
+    guest_of = [-1] * (hosts + 1)  # the last host is a virtual one, where each path starts
+    guest_potential, host_potential = [0] * len(costs), [0] * (hosts + 1)
     for guest in range(len(costs)):
-        _insert(table, guest, owner, of_guest, of_host)
+        _add_guest(guest, table, guest_of, guest_potential, host_potential)
     result = [-1] * len(costs)
     for host in range(hosts):
-        if owner[host] >= 0:
-            result[owner[host]] = host
-    complete = all(h >= 0 and costs[g][h] is not None for g, h in enumerate(result))
-    return result if complete else None
+        if guest_of[host] >= 0:
+            result[guest_of[host]] = host
+    for guest, host in enumerate(result):
+        if host < 0 or costs[guest][host] is None:
+            return None
+    return result
 
 
-def _insert(
-    table: Sequence[Sequence[int]],
+def _add_guest(
     guest: int,
-    owner: list[int],
-    of_guest: list[int],
-    of_host: list[int],
+    table: Sequence[Sequence[int]],
+    guest_of: list[int],
+    guest_potential: list[int],
+    host_potential: list[int],
 ) -> None:
-    """Add one guest to a cheapest matching, along the cheapest alternating path."""
-    start = len(owner) - 1
-    owner[start] = guest
-    at = start
-    least: list[float] = [float("inf")] * start
-    came = [-1] * start
-    done = [False] * len(owner)
-    while owner[at] >= 0:
+    """Match one more guest along the cheapest alternating path."""
+    hosts = len(guest_of) - 1
+    guest_of[hosts] = guest
+    at = hosts
+    least: list[float] = [float("inf")] * hosts
+    came_from = [-1] * hosts
+    done = [False] * len(guest_of)
+    while guest_of[at] >= 0:
         done[at] = True
-        here, step, then = owner[at], float("inf"), -1
-        for host in range(start):
+        here, step, nearest = guest_of[at], float("inf"), -1
+        for host in range(hosts):
             if done[host]:
                 continue
-            cost = table[here][host] - of_guest[here] - of_host[host]
+            cost = table[here][host] - guest_potential[here] - host_potential[host]
             if cost < least[host]:
-                least[host], came[host] = cost, at
+                least[host], came_from[host] = cost, at
             if least[host] < step:
-                step, then = least[host], host
-        for host in range(len(owner)):
+                step, nearest = least[host], host
+        for host in range(len(guest_of)):
             if done[host]:
-                of_guest[owner[host]] += int(step)
-                of_host[host] -= int(step)
-            elif host < start:
+                guest_potential[guest_of[host]] += int(step)
+                host_potential[host] -= int(step)
+            elif host < hosts:
                 least[host] -= step
-        at = then
-    while at != start:
-        owner[at] = owner[came[at]]
-        at = came[at]
-    owner[start] = -1
+        at = nearest
+    while at != hosts:
+        guest_of[at] = guest_of[came_from[at]]
+        at = came_from[at]
+    guest_of[hosts] = -1
 
 
 def _bits(mask: int) -> Iterator[int]:

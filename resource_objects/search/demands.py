@@ -17,7 +17,7 @@ from resource_objects.fields import FrozenDict
 from resource_objects.providers import Allocation
 from resource_objects.providers.composite import LocatedView, fit_together
 from resource_objects.resources import Amount
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget
 from resource_objects.resources.placed import cell_map_of
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import View, view_of, view_with_use

@@ -20,7 +20,7 @@ import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget
 
 #: The number of members of each kind.
 Counts: TypeAlias = tuple[int, ...]

@@ -11,7 +11,7 @@ import numpy as np
 
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.requests import Request
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.host_classes import HostClasses

@@ -18,7 +18,7 @@ import numpy as np
 from resource_objects import exceptions
 from resource_objects.requests.gang import HOST, Gang, Member
 from resource_objects.resources import Amount
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget
 from resource_objects.resources.placed import HasNamedUnits, PartialRequest
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.bounds import CapacityByHost, totals_of, upper_bounds

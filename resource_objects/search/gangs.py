@@ -30,8 +30,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.fields import FrozenDict
 from resource_objects.requests.gang import HOST, Gang
-from resource_objects.resources.backtracking import Solution, solutions
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget, Solution, solutions
 from resource_objects.search.answer import Stage
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.bounds import CapacityByHost

@@ -30,7 +30,7 @@ from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.requests import Gang, Member, Request, RequestLike
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.bounds import (
     CapacityByHost,

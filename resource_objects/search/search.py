@@ -27,8 +27,7 @@ import numpy as np
 
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.requests import Request
-from resource_objects.resources.backtracking import CutShort
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget, CutShort
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.candidates import Candidates, Entry

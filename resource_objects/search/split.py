@@ -21,8 +21,7 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from resource_objects.resources.backtracking import Solution, solutions
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget, Solution, solutions
 
 #: ``(low, high, step)`` of a device; low and high are multiples of step.
 Device = tuple[int, int, int]

@@ -15,7 +15,7 @@ from resource_objects import exceptions
 from resource_objects.fields import FrozenDict
 from resource_objects.providers import Allocation
 from resource_objects.resources import Amount, Amounts, resource
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget
 from resource_objects.resources.placed import HasNamedUnits
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.near import UNCONSTRAINED, TopologyConstraint, TreeDomains

@@ -36,8 +36,7 @@ from typing import NamedTuple, TypeAlias
 
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.resources import resource
-from resource_objects.resources.backtracking import CutShort, Solution, solutions
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget, CutShort, Solution, solutions
 from resource_objects.resources.matching import Matching
 from resource_objects.resources.placed import HasNamedUnits
 from resource_objects.search.demands import (
@@ -658,7 +657,7 @@ class GroupSlots:
             count = sum(self._remaining[kind] for kind in kinds)
             if count and self._slots_of(kinds) < count:
                 return False
-        return not self._isolates or self._matching.can(
+        return not self._isolates or self._matching.can_match(
             [
                 (count, self._open[kind] & self._inside(kind) & -1 << self._first(kind))
                 for kind, count in enumerate(self._remaining)

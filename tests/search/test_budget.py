@@ -9,7 +9,7 @@ from resource_objects.exceptions import SearchLimitReached
 from resource_objects.providers import Provider
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import Inventories
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget
 from resource_objects.search import Snapshot
 from resource_objects.search import search as matcher
 from tests.support.columns import columns_of

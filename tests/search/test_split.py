@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from resource_objects.exceptions import SearchLimitReached
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget
 from resource_objects.search.split import combine, split
 
 PLENTY = 1_000_000

@@ -15,7 +15,7 @@ from resource_objects.providers import Provider
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import backtracking
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget
 from resource_objects.search import Snapshot
 from resource_objects.search.demands import Source, TreeDemand
 from resource_objects.search.problem import compile_request

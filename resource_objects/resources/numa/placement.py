@@ -32,8 +32,7 @@ from typing import NamedTuple, TypeAlias
 from resource_objects.exceptions import CapacityException, SearchLimitReached
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import matching
-from resource_objects.resources.backtracking import Solution, solutions
-from resource_objects.resources.budget import DECISION, Budget
+from resource_objects.resources.backtracking import DECISION, Budget, Solution, solutions
 from resource_objects.resources.context import AffinityConstraint, Context
 from resource_objects.resources.distances import distance_table, sets_by_distance, total_distance
 from resource_objects.resources.numa.amount import (

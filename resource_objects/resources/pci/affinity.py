@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Mapping
 
-from resource_objects.resources.budget import DECISION, Budget
+from resource_objects.resources.backtracking import DECISION, Budget
 from resource_objects.resources.context import CellMap, ChosenCells
 from resource_objects.resources.pci.amount import PCIAmount
 from resource_objects.resources.pci.device import SOCKET

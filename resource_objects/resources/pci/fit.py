@@ -20,8 +20,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects.exceptions import CapacityException, ForeignAmount, SearchLimitReached
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources.backtracking import Solution, solutions
-from resource_objects.resources.budget import DECISION, Budget
+from resource_objects.resources.backtracking import DECISION, Budget, Solution, solutions
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.pci.amount import DeviceRequest, DeviceSpec, PCIAmount, PlacedDevice
 from resource_objects.resources.pci.device import LEGACY, PF, PREFERRED, REQUIRED, SOCKET, Device

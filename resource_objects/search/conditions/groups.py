@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources.matching import matched
+from resource_objects.resources.matching import matching_size
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.shortage import Shortage
 from resource_objects.search.eligibility import OWN, pools_of, roles_of, trees_of
@@ -302,7 +302,7 @@ class _GroupFindings:
             for host in np.flatnonzero(hosts).tolist():
                 key = tuple([masks[host] for masks in able])
                 if key not in most_by_masks:
-                    most_by_masks[key] = matched(zip(counts, key, strict=True))
+                    most_by_masks[key] = matching_size(zip(counts, key, strict=True))
                 most[host] = most_by_masks[key]
         few = hosts & (most < sum(counts))
         self._at_once(Rule.ISOLATED, self._kinds, few, bound=most, but_able=True)

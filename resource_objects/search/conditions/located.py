@@ -21,8 +21,7 @@ from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.holders import without_removed_units
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, resource
-from resource_objects.resources.backtracking import Solution, solutions
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget, Solution, solutions
 from resource_objects.resources.placed import HasNamedUnits
 from resource_objects.search.arrays import Booleans, Integers, sums_by
 from resource_objects.search.conditions.shortage import figures_of, full

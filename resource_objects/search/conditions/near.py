@@ -31,8 +31,7 @@ import numpy as np
 from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
 from resource_objects.requests.request import CELLS
-from resource_objects.resources.backtracking import Solution, solutions
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget, Solution, solutions
 from resource_objects.resources.distances import DistanceTable, distance_table, sets_by_distance
 from resource_objects.resources.placed import cell_map_of
 from resource_objects.search.arrays import Booleans, Integers, sums_by

@@ -20,7 +20,7 @@ import numpy as np
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.providers.holders import by_amount
 from resource_objects.reasons import Reason, Rule
-from resource_objects.resources.budget import Budget
+from resource_objects.resources.backtracking import Budget
 from resource_objects.search.demands import LocatedTreeDemand, Placing, TreeDemand, members
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.placements import no_placement, placements

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from resource_objects.exceptions import CapacityException, SearchLimitReached
 from resource_objects.reasons import Rule
-from resource_objects.resources.budget import DECISION, Budget
+from resource_objects.resources.backtracking import DECISION, Budget
 from resource_objects.resources.context import AffinityConstraint, Context
 from resource_objects.resources.numa import NUMATopologyAmount, NUMATopologyInventory, numa
 from tests.resources.lamps import (
