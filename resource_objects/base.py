@@ -158,8 +158,8 @@ class ResourceObject(ovo.VersionedObject):
 
     def _refuse_unknown(self, values: Mapping[str, Any]) -> NoReturn:
         name, value = next(iter(values.items()))
-        what = f"{type(self).__name__}.{name}"
-        raise exceptions.InvalidInput("field name", what, value, f"one of {sorted(self.fields)}")
+        subject = f"{type(self).__name__}.{name}"
+        raise exceptions.InvalidInput("field name", subject, value, f"one of {sorted(self.fields)}")
 
     def _refuse_value(self, name: str, value: Any, error: Exception) -> NoReturn:
         """Raise ``InvalidInput`` for a value of a field, or the error if it is more specific."""
@@ -169,8 +169,8 @@ class ResourceObject(ovo.VersionedObject):
         is_ours = isinstance(error, exceptions.ResourceObjectsError)
         if value is not None and (is_ours or not isinstance(error, _BAD_VALUE)):
             raise error
-        what = f"{type(self).__name__}.{name}"
-        raise exceptions.InvalidInput("field", what, value, expected) from error
+        subject = f"{type(self).__name__}.{name}"
+        raise exceptions.InvalidInput("field", subject, value, expected) from error
 
     def _key(self) -> tuple[Any, ...]:
         """Return the compared values."""
@@ -251,19 +251,16 @@ class ResourceObject(ovo.VersionedObject):
         except ovo_exception.IncompatibleObjectVersion as error:
             raise IncompatibleVersion(**error.kwargs) from error
         except (ovo_exception.VersionedObjectsException, *_BAD_VALUE) as error:
-            raise exceptions.InvalidInput(
-                "primitive",
-                f"primitive of {name} {version}",
-                primitive,
-                f"a readable {cls.obj_name()}: {error}",
-            ) from error
+            expected = f"a readable {cls.obj_name()}: {error}"
+            subject = f"primitive of {name} {version}"
+            raise _invalid_primitive(subject, primitive, expected) from error
         return typing.cast(Self, result)
 
     @classmethod
     def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
-        """Return the object, whose fields are all checked before anybody sees it.
+        """Return the object of a checked header. It never has unchecked fields.
 
-        Unlike the method of oslo.versionedobjects this one does not set the old version on the
+        Unlike the method of oslo.versionedobjects this one does not set an old version on the
         object: fields that an older version lacks have their defaults.
         """
         data = primitive[_DATA]
@@ -345,10 +342,10 @@ class ResourceObject(ovo.VersionedObject):
         The values must be those that the fields would store. For results of a search on checked
         values, where checking takes longer than the search.
         """
-        made = cls.__new__(cls)
+        self = cls.__new__(cls)
         for name, attribute in cls._STORAGE.items():
-            _set(made, attribute, values[name])
-        return made
+            _set(self, attribute, values[name])
+        return self
 
     def _evolve(self, **changes: Any) -> Self:
         """Return a copy with other values of some fields, as :meth:`_construct` without a check.
@@ -515,8 +512,7 @@ def register(cls: _C) -> _C:
     :raises InvalidInput: if another class has that name and version already, or a class of another
         distribution uses the prefix of this one
     """
-    _check_prefix(cls)
-    _check_collision(cls)
+    _check_name(cls)
     declared = {
         name: field
         for base in reversed(cls.__mro__)
@@ -694,37 +690,22 @@ def _known_versions() -> dict[str, str]:
     }
 
 
-def _check_prefix(cls: type[ResourceObject]) -> None:
+def _check_name(cls: type[ResourceObject]) -> None:
+    subject = f"wire name of {cls.__module__}.{cls.__qualname__}"
     if cls.WIRE_PREFIX == NAMESPACE != cls.__module__.partition(".")[0]:
-        raise exceptions.InvalidInput(
-            "name",
-            f"wire name of {cls.__module__}.{cls.__qualname__}",
-            cls.obj_name(),
-            "a WIRE_PREFIX of its own, such as the name of its distribution",
-        )
+        expected = "a WIRE_PREFIX of its own, such as the name of its distribution"
+        raise exceptions.InvalidInput("name", subject, cls.obj_name(), expected)
+    for other in ovo.VersionedObjectRegistry.obj_classes().get(cls.obj_name(), ()):
+        is_same = (other.__module__, other.__qualname__) == (cls.__module__, cls.__qualname__)
+        if other.VERSION == cls.VERSION and not is_same:
+            expected = f"a name not taken by {other.__module__}.{other.__qualname__}"
+            raise exceptions.InvalidInput(
+                "name", subject, f"{cls.obj_name()} {cls.VERSION}", expected
+            )
     slots = [slot for base in cls.__mro__ for slot in base.__dict__.get("__slots__", ())]
     if slots and not cls.FROZEN:  # update() could not restore them
-        raise exceptions.InvalidInput(
-            "name",
-            f"{cls.__qualname__}.__slots__",
-            slots,
-            "none: only a value may keep fields in slots",
-        )
-
-
-def _check_collision(cls: type[ResourceObject]) -> None:
-    for other in ovo.VersionedObjectRegistry.obj_classes().get(cls.obj_name(), ()):
-        is_same_source = (other.__module__, other.__qualname__) == (
-            cls.__module__,
-            cls.__qualname__,
-        )
-        if other.VERSION == cls.VERSION and not is_same_source:
-            raise exceptions.InvalidInput(
-                "name",
-                f"wire name of {cls.__module__}.{cls.__qualname__}",
-                f"{cls.obj_name()} {cls.VERSION}",
-                f"a name not taken by {other.__module__}.{other.__qualname__}",
-            )
+        expected = "none: only a value may keep fields in slots"
+        raise exceptions.InvalidInput("name", f"{cls.__qualname__}.__slots__", slots, expected)
 
 
 # --- wire forms -----------------------------------------------------------------------------------
@@ -755,14 +736,16 @@ class IncompatibleVersion(exceptions.UnsupportedVersion, ovo_exception.Incompati
     """
 
 
+def _invalid_primitive(subject: str, value: object, expected: str) -> exceptions.InvalidInput:
+    return exceptions.InvalidInput("primitive", subject, value, expected)
+
+
 def _version_tuple(version: str) -> tuple[int, ...]:
     """Return the two numbers of a version; a third one does not change the wire form."""
     try:
         major, minor, *_ = versionutils.convert_version_to_tuple(version)
     except (ValueError, TypeError, AttributeError) as error:
-        raise exceptions.InvalidInput(
-            "primitive", "version", version, "a version like 1.0"
-        ) from error
+        raise _invalid_primitive("version", version, "a version like 1.0") from error
     return major, minor
 
 
@@ -772,22 +755,16 @@ def _read_header(cls: type[ResourceObject], primitive: Any) -> tuple[str, str]:
     :raises InvalidInput: if it does not have the structure of a wire form
     """
     if not isinstance(primitive, dict):
-        raise exceptions.InvalidInput(
-            "primitive", "primitive", primitive, f"the dict of a {cls.obj_name()}"
-        )
+        raise _invalid_primitive("primitive", primitive, f"the dict of a {cls.obj_name()}")
     for key, kind in ((_NAME, str), (_NAMESPACE, str), (_VERSION, str), (_DATA, dict)):
         if not isinstance(primitive.get(key), kind):
-            raise exceptions.InvalidInput(
-                "primitive", key, primitive.get(key), f"a {kind.__name__}"
-            )
+            raise _invalid_primitive(key, primitive.get(key), f"a {kind.__name__}")
     changes = primitive.get(_CHANGES, [])
     if not isinstance(changes, list) or not all(isinstance(name, str) for name in changes):
-        raise exceptions.InvalidInput("primitive", "changes", changes, "a list of field names")
+        raise _invalid_primitive("changes", changes, "a list of field names")
     namespace = primitive[_NAMESPACE]
     if namespace != cls.OBJ_PROJECT_NAMESPACE:
-        raise exceptions.InvalidInput(
-            "primitive", "namespace", namespace, cls.OBJ_PROJECT_NAMESPACE
-        )
+        raise _invalid_primitive("namespace", namespace, cls.OBJ_PROJECT_NAMESPACE)
     _version_tuple(primitive[_VERSION])
     return primitive[_NAME], primitive[_VERSION]
 
@@ -802,25 +779,19 @@ def _check_fields(cls: type[ResourceObject], version: str, data: Mapping[str, An
     is_present = _version_tuple(version) == _version_tuple(cls.VERSION)
     missing = [] if cls.PARTIAL or not is_present else [n for n in cls.fields if n not in data]
     if unknown or missing:
-        raise exceptions.InvalidInput(
-            "primitive",
-            f"fields of {cls.obj_name()} {version}",
-            sorted(data),
-            f"no {unknown}" if unknown else f"also {missing}",
-        )
+        expected = f"no {unknown}" if unknown else f"also {missing}"
+        raise _invalid_primitive(f"fields of {cls.obj_name()} {version}", sorted(data), expected)
 
 
 def _class_for(cls: type[ResourceObject], name: str, version: str) -> Any:
     """Return the registered class of a wire name, which is ``cls`` or a subclass of it."""
     if not ovo.VersionedObjectRegistry.obj_classes().get(name):
-        raise exceptions.InvalidInput(
-            "primitive", "primitive", name, "the wire name of a known object"
-        )
+        raise _invalid_primitive("primitive", name, "the wire name of a known object")
     objclass = cls.obj_class_from_name(name, version)
     if not issubclass(objclass, cls) and (
         objclass.obj_name() != cls.obj_name() or not hasattr(objclass, "WIRE_PREFIX")
     ):
-        raise exceptions.InvalidInput("primitive", "primitive", name, f"a {cls.obj_name()}")
+        raise _invalid_primitive("primitive", name, f"a {cls.obj_name()}")
     return objclass
 
 
@@ -862,13 +833,13 @@ def _downgrade_children(
     for child in _children(data):
         name, version = child[_NAME], child[_VERSION]
         if manifest and name in manifest:
-            wanted = manifest[name]
+            target = manifest[name]
         else:
-            wanted = _child_version(parent, name, version, target_version)
-        wanted = min(wanted, version, key=_version_tuple)
+            target = _child_version(parent, name, version, target_version)
+        target = min(target, version, key=_version_tuple)
         objclass = ovo.VersionedObject.obj_class_from_name(name, version)
-        _make_compatible(objclass, child[_DATA], wanted, manifest)
-        child[_VERSION] = wanted
+        _make_compatible(objclass, child[_DATA], target, manifest)
+        child[_VERSION] = target
         if changes := [field for field in child.pop(_CHANGES, ()) if field in child[_DATA]]:
             child[_CHANGES] = changes
 
@@ -884,12 +855,16 @@ def _child_version(
             parent.obj_name(), target_version, f"no rule for its child {name} {version}"
         )
     target = _version_tuple(target_version)
-    known = [child for own, child in parent.CHILD_VERSIONS[name] if _version_tuple(own) <= target]
-    if not known:
+    versions = [
+        child_version
+        for parent_version, child_version in parent.CHILD_VERSIONS[name]
+        if _version_tuple(parent_version) <= target
+    ]
+    if not versions:
         raise exceptions.CannotDowngrade(
             parent.obj_name(), target_version, f"it did not know {name} yet"
         )
-    return known[-1]
+    return versions[-1]
 
 
 def _children(value: Any) -> Iterator[dict[str, Any]]:

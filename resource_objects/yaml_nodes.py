@@ -51,8 +51,8 @@ def read_nodes(text: str | bytes, file: str, kind: str = "site file") -> Node:
         _check_nodes(root)
     except _InvalidYAML as error:
         line, value, expected = error.args
-        where = file if line is None else f"{file}, line {line}"
-        raise InvalidInput(kind, where, value, expected) from None
+        location = file if line is None else f"{file}, line {line}"
+        raise InvalidInput(kind, location, value, expected) from None
     return root
 
 
@@ -174,19 +174,19 @@ class NodeReader:
             lines[key.value] = key.start_mark.line + 1
         return list(node.value)
 
-    def items(self, node: Node, what: str, expected: str) -> list[Node]:
+    def items(self, node: Node, subject: str, expected: str) -> list[Node]:
         """Return the nodes of a list, [] for an empty value."""
         if is_empty(node):
             return []
         if not isinstance(node, yaml.SequenceNode):
             value = node.value if isinstance(node, yaml.ScalarNode) else _NAMES[node.id]
-            raise self.fault(node, what, value, expected)
+            raise self.fault(node, subject, value, expected)
         return list(node.value)
 
     def words(
         self,
         node: Node,
-        what: str,
+        subject: str,
         example: str,
         check: Callable[[str], object],
         *,
@@ -198,11 +198,11 @@ class NodeReader:
         :param is_once: whether a repeated text is rejected
         """
         texts: list[str] = []
-        for item in self.items(node, what, f"a list, such as [{example}]"):
+        for item in self.items(node, subject, f"a list, such as [{example}]"):
             text = self.text(item)
-            self.checked(what, item, lambda _, text=text: check(text))  # type: ignore[misc]
+            self.checked(subject, item, lambda _, text=text: check(text))  # type: ignore[misc]
             if is_once and text in texts:
-                raise self.fault(item, what, text, "each once")
+                raise self.fault(item, subject, text, "each once")
             texts.append(text)
         return tuple(sorted(set(texts)))
 
@@ -255,21 +255,21 @@ class NodeReader:
             line = node.start_mark.line + 1
             raise fault_at(self._file, line, error, word, self._kind) from error
 
-    def fault(self, node: Node, what: str, value: object, expected: str) -> InvalidInput:
+    def fault(self, node: Node, subject: str, value: object, expected: str) -> InvalidInput:
         """Return the error about a value."""
         line = node.start_mark.line + 1
-        return InvalidInput(self._kind, f"{self._file}, line {line}, {what}", value, expected)
+        return InvalidInput(self._kind, f"{self._file}, line {line}, {subject}", value, expected)
 
 
 def fault_at(
     file: str,
     line: int,
     error: InvalidInput,
-    where: str = "",
+    location: str = "",
     kind: str = "site file",
 ) -> InvalidInput:
     """Return an error with the file and the line that it is about."""
-    what = f"{file}, line {line}{', ' if where else ''}{where}"
-    if where != error.what:
-        what += f", {error.what}"
-    return InvalidInput(kind, what, error.value, error.expected)
+    subject = f"{file}, line {line}{', ' if location else ''}{location}"
+    if location != error.what:
+        subject += f", {error.what}"
+    return InvalidInput(kind, subject, error.value, error.expected)

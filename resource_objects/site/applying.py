@@ -112,7 +112,7 @@ def apply_site(
     site: Site,
     *,
     prune: bool = False,
-    others: bool = True,
+    prune_others: bool = True,
     batch: int | None = BATCH,
     generations: Mapping[str, int] = FrozenDict(),
     progress: Progress | None = None,
@@ -125,7 +125,7 @@ def apply_site(
 
     :param prune: also remove machines and children that the file does not name, and values of
         missing keys. See :func:`count_pruned`
-    :param others: whether ``prune`` also removes other machines than those of the file
+    :param prune_others: whether ``prune`` also removes other machines than those of the file
     :param batch: the number of machines in one transaction; None: all of them
     :param generations: the generations at which providers were read, by name: if one has changed,
         nothing is written. This needs one transaction
@@ -144,15 +144,15 @@ def apply_site(
     6 created
     nothing changed
     """
-    comparer = _Comparer(ledger, site, prune, others, generations)
+    comparer = _Comparer(ledger, site, prune, prune_others, generations)
     machines = comparer.machines
     if batch is not None and (type(batch) is not int or batch < 1):
         raise InvalidInput("field", "batch", batch, "a number of machines, or None")
     size = len(machines) if batch is None or generations else batch
     result = SiteResult()
     for start in range(0, len(machines), size or 1):
-        some = machines[start : start + size]
-        result = result.after(comparer.write(some), len(some))
+        part = machines[start : start + size]
+        result = result.after(comparer.write(part), len(part))
         if progress is not None:
             progress(result.machines, len(machines))
     removals = comparer.removals()
@@ -166,7 +166,7 @@ def plan_site(
     site: Site,
     *,
     prune: bool = False,
-    others: bool = True,
+    prune_others: bool = True,
     generations: Mapping[str, int] = FrozenDict(),
 ) -> Plan:
     """Return the changes of :func:`apply_site` as one plan; nothing is written.
@@ -178,7 +178,7 @@ def plan_site(
     ...     print(plan_site(ledger, Site.parse("machines: {lab-0: {inventories: VCPU=64}}")))
     + lab-0: VCPU=64
     """
-    comparer = _Comparer(ledger, site, prune, others, generations)
+    comparer = _Comparer(ledger, site, prune, prune_others, generations)
     difference = comparer.compare(comparer.machines)
     removals = DefinitionChanges("site", removals=comparer.removals())
     changes = [change for change in (*difference.changes, removals) if change]
@@ -223,16 +223,16 @@ class _Comparer:
         ledger: Ledger,
         site: Site,
         prune: bool,
-        others: bool,
+        prune_others: bool,
         generations: Mapping[str, int] = FrozenDict(),
     ) -> None:
         if not isinstance(site, Site):
             raise InvalidInput("value", "site", site, "a Site, as Site.parse() returns")
-        self.machines = list(site.each())
+        self.machines = list(site.each_machine())
         self._ledger = ledger
         self._site = site
         self._prune = prune
-        self._prunes_others = prune and others
+        self._prunes_others = prune and prune_others
         self._generations = generations
         self._patterns: dict[tuple[int, bool], Pattern] = {}
         if self._prunes_others and not site.machines:  # more likely a mistake than intended
@@ -270,8 +270,8 @@ class _Comparer:
         for machine in machines:
             root = root_of.get(machine.name)
             if root is not None and stored[root].definition.name != machine.name:
-                where = f"in the tree of {stored[root].definition.name}"
-                raise AlreadyExists("provider", machine.name, where)
+                detail = f"in the tree of {stored[root].definition.name}"
+                raise AlreadyExists("provider", machine.name, detail)
             with self._naming_line(machine):
                 pattern = self.pattern(machine)
                 tree = {} if root is None else tree_of[root]
@@ -308,8 +308,8 @@ class _Comparer:
             if name_of.get(key, name) != name:
                 expected = f"a name of its own: it is the uuid of {name_of[key]}"
                 error = InvalidInput("name", "name", name, expected)
-                where = "" if name == machine.name else machine.name
-                raise fault_at(self._site.file, machine.part.line, error, where)
+                location = "" if name == machine.name else machine.name
+                raise fault_at(self._site.file, machine.part.line, error, location)
 
     @contextlib.contextmanager
     def _naming_line(self, machine: Machine) -> Iterator[None]:
@@ -332,24 +332,25 @@ class _Comparer:
 
         :param changes: the changes of the same write, for the uuids of new providers
         """
-        wanted: dict[str, Outage] = {}
+        outages: dict[str, Outage] = {}
         has_outages = {
             id(part): part.has_outages for part in self._site.machines + self._site.pools
         }
         for machine in machines:
             if self._prune or has_outages[id(machine.part)]:
-                wanted.update(self.pattern(machine).outages(machine.name, self._prune))
-        if not wanted:
+                outages.update(self.pattern(machine).outages(machine.name, self._prune))
+        if not outages:
             return
         uuids = {entry.definition.name: uuid for uuid, entry in stored.items()}
         for change in changes:
             uuids |= {definition.name: definition.uuid for definition in change.definitions}
         name_of = columns.index.names
         disabled = {name_of[number]: state for number, state in columns.disabled.items()}
-        has_ends = any(outage.until is not None for outage in wanted.values())
+        has_ends = any(outage.until is not None for outage in outages.values())
         now = self._ledger.now() if has_ends else None
-        for name, specified in wanted.items():
-            outage = specified if now is None else specified.at(now)
+        for name, outage in outages.items():
+            if now is not None:
+                outage = outage.at(now)
             if outage != Outage.of(disabled.get(name)):
                 yield DisableOrder(uuids[name], outage.reason, outage.until)
 

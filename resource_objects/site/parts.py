@@ -162,10 +162,10 @@ def _stored_form(
     device = Provider("device", _read_inventories(inventories or "", structured))
     if split is not None:
         classes = [record.resource_class for record in to_records(device.inventories)[0]]
-        whole = classes if len(classes) == 1 else list(filter(is_device, classes))
-        if len(whole) != 1:
+        devices = classes if len(classes) == 1 else list(filter(is_device, classes))
+        if len(devices) != 1:
             raise InvalidInventory("split", classes, "one class of devices, such as PGPU=1")
-        partition_device(device, split, whole[0])
+        partition_device(device, split, devices[0])
     shares = [
         ShareRecord(share.resource_class, ITSELF, share.of_class, share.factor)
         for share in device.shares

@@ -127,11 +127,11 @@ class Pattern:
         same = {id(entry.definition) for entry in stored.values()}
         changed = [definition for definition in target if id(definition) not in same]
         named = frozenset(called)
-        others = [entry.definition for name, entry in stored.items() if name not in named]
-        if not changed and not (others and prune):
+        unnamed = [entry.definition for name, entry in stored.items() if name not in named]
+        if not changed and not (unnamed and prune):
             return DefinitionChanges(machine)
         if not prune:
-            target += others
+            target += unnamed
         _check(changed, target)
         by_uuid = {entry.definition.uuid: entry for entry in stored.values()}
         return changes_between(machine, by_uuid, target)
@@ -146,10 +146,10 @@ def _definition(
     prune: bool,
 ) -> ProviderDefinition:
     """Return the definition of a provider of a machine; the stored one if nothing differs."""
-    part, made = place.part, place.definition
+    part = place.part
     parent_uuid = None if place.parent is None else uuid_of[called[place.parent]]
-    inventories, kinds = made.inventories, made.kinds
-    traits, aggregates = made.traits, made.aggregates
+    inventories, kinds = place.definition.inventories, place.definition.kinds
+    traits, aggregates = place.definition.traits, place.definition.aggregates
     shares = _shares(place, called[0], uuid_of) if place.shares else ()
     if entry is not None:
         stored = entry.definition
@@ -192,11 +192,11 @@ def _check(changed: Iterable[ProviderDefinition], tree: Collection[ProviderDefin
     check_trees(tree)
 
 
-def _have_equal_records(records: Sequence[object], others: Sequence[object]) -> bool:
+def _have_equal_records(records: Sequence[object], stored: Sequence[object]) -> bool:
     """Return True if both have the same few records in any order."""
-    if records == others:
+    if records == stored:
         return True
-    return len(records) == len(others) and all(record in others for record in records)
+    return len(records) == len(stored) and all(record in stored for record in records)
 
 
 def _new_uuids(count: int) -> list[str]:

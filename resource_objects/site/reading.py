@@ -84,12 +84,12 @@ class _Reader:
             for below in expand(child.name, name):
                 self._check_name(below, child)
 
-    def _parts(self, node: Node, what: str, count: int = 1) -> tuple[SitePart, ...]:
+    def _parts(self, node: Node, section: str, count: int = 1) -> tuple[SitePart, ...]:
         """Return the entries of a mapping.
 
         :param count: the number of providers that have these entries
         """
-        pairs = self._nodes.pairs(node, f"{what}: names with the keys of each")
+        pairs = self._nodes.pairs(node, f"{section}: names with the keys of each")
         return tuple(self._part(key, value, count) for key, value in pairs)
 
     def _part(self, key: Node, node: Node, count: int) -> SitePart:
@@ -125,9 +125,9 @@ class _Reader:
         return str(Inventories(text)) if text else ""
 
     def _list(
-        self, example: str, what: str, check: Callable[[str], object]
+        self, example: str, key: str, check: Callable[[str], object]
     ) -> Callable[[Node], tuple[str, ...]]:
-        return lambda node: self._nodes.words(node, what, example, check)
+        return lambda node: self._nodes.words(node, key, example, check)
 
     def _split(self, node: Node) -> str:
         text = self._partitions(node) if node.id == "mapping" else self._nodes.text(node)

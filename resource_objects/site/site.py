@@ -128,9 +128,9 @@ class Site:
     @property
     def machine_names(self) -> tuple[str, ...]:
         """The names of all machines and pools."""
-        return tuple(machine.name for machine in self.each())
+        return tuple(machine.name for machine in self.each_machine())
 
-    def each(self) -> Iterator[Machine]:
+    def each_machine(self) -> Iterator[Machine]:
         """Yield all machines, then all pools."""
         for parts, is_pool in ((self.machines, False), (self.pools, True)):
             for part in parts:
@@ -169,5 +169,5 @@ def without_lines() -> Iterator[None]:
     except InvalidInput as error:
         if not error.is_about("site file"):
             raise
-        what = re.sub(r", line [0-9]+", "", error.what)
-        raise InvalidInput("site file", what, error.value, error.expected) from error
+        subject = re.sub(r", line [0-9]+", "", error.what)
+        raise InvalidInput("site file", subject, error.value, error.expected) from error

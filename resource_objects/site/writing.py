@@ -57,7 +57,7 @@ class Writer:
     ) -> SitePart:
         """Return the entry of a provider of the tree of a root."""
         order = sorted(
-            provider.inventories, key=lambda one: resource_class_order(one.resource_class)
+            provider.inventories, key=lambda record: resource_class_order(record.resource_class)
         )
         records = tuple(order)
         shares = tuple(sorted(self._share(share, provider, root) for share in provider.shares))
@@ -143,13 +143,13 @@ class Writer:
                 return None
             uses.setdefault(name, {})[of_class] = factor
         within = {name for kind in kinds for name in kind.classes}
-        for whole, slices in uses.items():
-            made = {*slices, *uses} - {whole}
-            if made & within:
+        for device_class, slices in uses.items():
+            parts = {*slices, *uses} - {device_class}
+            if parts & within:
                 continue  # functions of one card
-            counted = [record for record in records if record.resource_class not in made]
+            counted = [record for record in records if record.resource_class not in parts]
             inventories, _, _, structured = self._body(counted, kinds, ())
-            for word in _words(whole, slices, uses):
+            for word in _words(device_class, slices, uses):
                 part = SitePart("device", inventories, split=word, structured=structured)
                 try:
                     definition = part.definition()
@@ -177,7 +177,7 @@ class Writer:
 
 
 def _words(
-    whole: str, slices: Mapping[str, int], uses: Mapping[str, Mapping[str, int]]
+    device_class: str, slices: Mapping[str, int], uses: Mapping[str, Mapping[str, int]]
 ) -> Iterator[str]:
     """Yield the words that may describe how a device is partitioned."""
     yield from ("halves", "thousandths")
@@ -185,7 +185,7 @@ def _words(
     parts = [
         f"/{name}*{'+'.join(str(uses[name].get(part, 0)) for part in order)}"
         for name in sorted(uses)
-        if name != whole
+        if name != device_class
     ]
     yield f"partitions={'+'.join(f'{name}*{slices[name]}' for name in order)}{''.join(parts)}"
 

@@ -464,7 +464,7 @@ def test_machine_beside_what_is_kept_is_what_its_tree_would_be(had, wanted, word
             site = Site.parse(json.dumps({word: {"lab-[0-1]": wanted}}))
         except exceptions.ResourceObjectsError:
             return
-        for machine in site.each():
+        for machine in site.each_machine():
             stored = ledger.provider(machine.name)
             tree = definitions_of([stored])
             by_name = {entry.definition.name: entry for entry in tree.values()}

@@ -61,9 +61,9 @@ def put(request: CheckedRequest) -> dict[str, Any]:
     prune, generations = body.get("prune", True), body.get("generations", {})
     with without_lines():
         if body.get("dry_run", False):
-            plan = plan_site(ledger, site, prune=prune, others=False, generations=generations)
+            plan = plan_site(ledger, site, prune=prune, prune_others=False, generations=generations)
             return _tree(ledger, name, str(plan))
-        apply_site(ledger, site, prune=prune, others=False, generations=generations)
+        apply_site(ledger, site, prune=prune, prune_others=False, generations=generations)
     return _tree(ledger, name)
 
 
