@@ -6,7 +6,6 @@
                 its usage; page sizes
 ``amount``      :class:`NUMATopologyAmount`, :class:`GuestCell`, :class:`PlacedCell`, :func:`numa`:
                 requests, assigned amounts, limits
-``text``        the text forms of requests and limits
 ``cell_fit``    whether one guest cell fits one host cell: pages, thread policies, limits
 ``placement``   the placement of all guest cells, or the reasons why there is none
 ``allocation``  assigned amounts: checked, allocated and released

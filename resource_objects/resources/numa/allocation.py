@@ -197,7 +197,7 @@ def _violations(
             sockets.pop(None, None)
             yield from socket_reasons(used, count, max(sockets.values(), default=1))
     cells = mask_of(allocation.cell_index for allocation in allocations)
-    for name, near in near_networks(states, amount).items() if amount.has_networks else ():
+    for name, near in near_networks(states, amount).items():
         if not near & cells:
             yield Reason(Rule.NETWORK, count, 0, 0, TOPOLOGY, unit=name)
     if within is not None:

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple, Self
 from resource_objects import base, fields
 from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_FIGURE, FrozenDict
-from resource_objects.resources import abstract
-from resource_objects.resources.numa import text
+from resource_objects.resources import abstract, text
 from resource_objects.resources.numa.cells import (
     ANY,
     KIB,
@@ -32,6 +31,7 @@ from resource_objects.resources.numa.cpuset import MAX_ID, CPUSet, mask_of
 from resource_objects.resources.records import AmountRecord
 
 _invalid_amount = functools.partial(InvalidInput, "amount")
+_invalid_text = functools.partial(InvalidInput, "text")
 _invalid_unassigned_amount = functools.partial(InvalidInput, "unassigned amount")
 
 #: CPU policies; ``mixed`` is shared and dedicated vCPUs in one request.
@@ -64,12 +64,16 @@ def _page_size(value: object) -> str:
     return "" if value == "" else parse_page_size(value)
 
 
+def _nonzero(**counts: int) -> Mapping[str, int]:
+    return FrozenDict({name: count for name, count in counts.items() if count})
+
+
 @base.register
 class NUMATopologyAmount(abstract.Amount):
     """Guest cells with their policies; assigned, also their host cells and CPUs.
 
     The topology adds nothing to the counts of a request (D1): a request of ``VCPU=4`` and a
-    topology of 4 shared vCPUs requests 4. :attr:`located` are its counts.
+    topology of 4 shared vCPUs requests 4. :attr:`placed_counts` are its counts.
 
     ====================  ==========================================================================
     ``cells``             the guest cells; each is placed on a host cell of its own
@@ -137,11 +141,6 @@ class NUMATopologyAmount(abstract.Amount):
         """Whether the emulator has a dedicated CPU."""
         return self.emulator_policy == ISOLATE
 
-    @property
-    def has_networks(self) -> bool:
-        """Whether a host cell has to be near a network."""
-        return bool(self.physnets or self.tunneled)
-
     @functools.cached_property
     def demands(self) -> tuple[CellDemand, ...]:
         """The request of each guest cell as the search reads it."""
@@ -149,26 +148,24 @@ class NUMATopologyAmount(abstract.Amount):
         overcommits = not size and self.cpu_policy == SHARED
         demands: list[CellDemand] = []
         for cell in self.cells:  # the emulator is on the host cell of guest cell 0
-            shared, dedicated = len(cell.shared), len(cell.dedicated)
-            cpus = dedicated + emulator
-            demands.append(
-                CellDemand(
-                    shared, dedicated, cell.memory_mb, emulator, size, policy, overcommits, cpus
-                )
-            )
+            counts = len(cell.shared), len(cell.dedicated), cell.memory_mb
+            cpus = counts[1] + emulator
+            demands.append(CellDemand(*counts, emulator, size, policy, overcommits, cpus))
             emulator = False
         return tuple(demands)
 
     @functools.cached_property  # read again and again during a decision
     def placed_counts(self) -> Mapping[str, int]:
         """The counts of CPUs, and of memory in pages of any size, by class."""
-        dedicated = sum(len(cell.dedicated) for cell in self.cells) + self.has_emulator
-        counts = {
-            "VCPU": sum(len(cell.shared) for cell in self.cells),
-            "PCPU": dedicated,
-            "MEMORY_MB": self.memory_mb,
-        }
-        return FrozenDict({name: count for name, count in counts.items() if count})
+        shared, dedicated = (sum(d.shared for d in self.demands), sum(d.cpus for d in self.demands))
+        return _nonzero(VCPU=shared, PCPU=dedicated, MEMORY_MB=self.memory_mb)
+
+    @functools.cached_property
+    def requested_host_usage(self) -> Mapping[str, int]:
+        """The counts of the request: memory only if it cannot be in huge pages."""
+        if self.page_size in ("", SMALL):
+            return self.placed_counts
+        return _nonzero(**{**self.placed_counts, "MEMORY_MB": 0})
 
     @functools.cached_property
     def host_usage(self) -> Mapping[str, int]:
@@ -177,22 +174,12 @@ class NUMATopologyAmount(abstract.Amount):
         For an unassigned amount, the known part of it: memory counts only if it cannot be in huge
         pages, and idle CPUs do not count.
         """
-        counts = dict(self.placed_counts)
-        if self.placed:
-            counts["PCPU"] = sum(len(p.pins) + len(p.idle) for p in self.placed) + self.has_emulator
-            pairs = zip(self.cells, self.placed, strict=True)
-            counts["MEMORY_MB"] = sum(g.memory_mb for g, p in pairs if p.page_size_kib is None)
-        elif self.page_size not in ("", SMALL):
-            counts.pop("MEMORY_MB", None)
-        return FrozenDict({name: count for name, count in counts.items() if count})
-
-    @functools.cached_property
-    def requested_host_usage(self) -> Mapping[str, int]:
-        """The counts of the request: memory only if it cannot be in huge pages."""
-        counts = self.placed_counts
-        if self.page_size in ("", SMALL):
-            return counts
-        return FrozenDict({name: n for name, n in counts.items() if name != "MEMORY_MB"})
+        if not self.placed:
+            return self.requested_host_usage
+        cpus = sum(len(p.pins) + len(p.idle) for p in self.placed) + self.has_emulator
+        pairs = zip(self.cells, self.placed, strict=True)
+        memory_mb = sum(cell.memory_mb for cell, p in pairs if p.page_size_kib is None)
+        return _nonzero(**{**self.placed_counts, "PCPU": cpus, "MEMORY_MB": memory_mb})
 
     @property
     def counted_separately(self) -> frozenset[str]:
@@ -316,8 +303,7 @@ class NUMATopologyAmount(abstract.Amount):
         for pages in self.pages.values():
             sizes.update({size: size * count * KIB for size, count in pages.items()})
         for size, count in sorted(sizes.items()):
-            name = show_kib(size).replace("iB", "B").replace(" ", "")
-            files[f"hugetlb.{name}.max"] = str(count)
+            files[f"hugetlb.{_short_size(size)}.max"] = str(count)
         return {name: content for name, content in files.items() if content}
 
     def _check_assigned(self) -> None:
@@ -388,41 +374,92 @@ class NUMATopologyAmount(abstract.Amount):
         return f"NUMATopologyAmount.parse({str(self)!r})"
 
     def __str__(self) -> str:
-        arguments = {name: getattr(self, name) for name in self.fields}
+        number = len(self.cells)
         counts = {
             "shared": sum(len(cell.shared) for cell in self.cells),
             "dedicated": sum(len(cell.dedicated) for cell in self.cells),
-            "memory_mb": self.memory_mb,
+            "memory": self.memory_mb,
         }
-        number = len(self.cells)
         is_even = not any(count % number for count in counts.values())
-        if is_even and tuple(_even_cells(number, **counts)) == self.cells:
-            arguments |= {"cells": number, **counts}
+        if is_even and tuple(_even_cells(number, *counts.values())) == self.cells:
+            parts = [str(number), *(f"{name}={count}" for name, count in counts.items() if count)]
         else:
-            arguments["cells"] = [{name: getattr(c, name) for name in counts} for c in self.cells]
-        request = text.format_request(arguments)
-        if not self.placed:
-            return request
-        cpus = {cpu for placed in self.placed for cpu in placed.pinned}
-        cpus |= set() if self.emulator_cpu is None else {self.emulator_cpu}
-        pinned = f":cpus={CPUSet(cpus).text('+')}" if cpus else ""
-        cells = "+".join(str(placed.cell) for placed in self.placed)
-        return f"{'-' if self.gives_back else ''}{request}:on={cells}{pinned}"
+            parts = ["/".join(map(str, self.cells))]
+        if self.page_size:
+            size = self.page_size
+            parts.append(f"page_size={_short_size(int(size)) if size.isdecimal() else size}")
+        for name in ("thread_policy", "emulator_policy"):
+            if (policy := getattr(self, name)) is not None:
+                parts.append(f"{name}={policy}")
+        if self.physnets:
+            nets = (text.quoted(net, ":") for net in sorted(self.physnets))
+            parts.append(f"physnets={'+'.join(nets)}")
+        parts += [f"{flag}=yes" for flag in _FLAGS if getattr(self, flag)]
+        if self.placed:
+            parts.append("on=" + "+".join(str(placed.cell) for placed in self.placed))
+            cpus = {cpu for placed in self.placed for cpu in placed.pinned}
+            cpus |= set() if self.emulator_cpu is None else {self.emulator_cpu}
+            parts += [f"cpus={CPUSet(cpus).text('+')}"] if cpus else []
+        return "-" * self.gives_back + ":".join(parts)
 
     @classmethod
     def parse(cls, text_form: str) -> NUMATopologyAmount:
-        """Return the amount of its text form: :func:`str` of an amount that is not assigned.
+        """Return the request of its text: ``CELLS[:option=value]...``, as :func:`str` writes it.
+
+        CELLS is the number of guest cells (which have equal parts of ``shared=``, ``dedicated=``
+        and ``memory=``), or each guest cell as ``SHARED!DEDICATED@MEMORY`` with lists of vCPUs,
+        joined by ``/``. A list has ``+`` in place of commas, which separate resources.
 
         :raises InvalidInput: if the text does not parse; if the request contradicts itself
 
-        >>> NUMATopologyAmount.parse("2:dedicated=4:memory=1024").cells[1].dedicated
+        >>> NUMATopologyAmount.parse("2:dedicated=4:memory=1024:page_size=1GB").cells[1].dedicated
         (2, 3)
+        >>> [cell.memory_mb for cell in NUMATopologyAmount.parse("0-1!2-3@1024/4-7!@2048").cells]
+        [1024, 2048]
         """
-        policies = {"thread_policy": THREAD_POLICIES, "emulator_policy": EMULATOR_POLICIES}
-        arguments = text.parse_request(text_form, policies)
-        if isinstance(arguments["cells"], list):
-            arguments["cells"] = [GuestCell(**cell) for cell in arguments["cells"]]
-        return numa(**arguments)
+        if not isinstance(text_form, str):
+            raise _invalid_text(_TEXT, text_form, "text such as 2:dedicated=16:memory=4096")
+        first, options = text.total_and_options(text_form, _TEXT, _OPTIONS)
+        arguments: dict[str, Any] = {}
+        for name, value in options.items():
+            subject = f"{_TEXT}, {name}"
+            if name in _COUNTS:
+                arguments[_COUNTS[name]] = text.integer(value, subject)
+            elif name in _FLAGS:
+                arguments[name] = text.flag(value, subject)
+            elif name == "physnets":
+                arguments[name] = [text.unquoted(net, subject) for net in value.split("+") if net]
+            elif value not in _POLICIES.get(name, (value,)):
+                raise _invalid_text(subject, value, f"one of {', '.join(_POLICIES[name])}")
+            elif not value:
+                raise _invalid_text(subject, value, "a word")
+            else:
+                arguments[name] = value
+        if "@" in first:
+            return numa([*map(_parse_cell, first.split("/"))], **arguments)
+        return numa(text.integer(first, f"{_TEXT}, guest cells"), **arguments)
+
+
+_TEXT = "NUMA topology"
+_COUNTS = {"shared": "shared", "dedicated": "dedicated", "memory": "memory_mb"}
+_POLICIES = {"thread_policy": THREAD_POLICIES, "emulator_policy": EMULATOR_POLICIES}
+_FLAGS = ("tunneled", "one_socket")
+_OPTIONS = (*_COUNTS, "page_size", *_POLICIES, "physnets", *_FLAGS)
+
+
+def _parse_cell(cell: str) -> GuestCell:
+    cpus, _, memory = cell.partition("@")
+    shared, dedicated = (
+        CPUSet.parse(vcpus.replace("+", ","), f"{_TEXT}, CPUs") if vcpus else ()
+        for vcpus in cpus.partition("!")[::2]
+    )
+    memory_mb = text.integer(memory, f"{_TEXT}, MiB of a guest cell")
+    return GuestCell(shared=shared, dedicated=dedicated, memory_mb=memory_mb)
+
+
+def _short_size(kib: int) -> str:
+    """Return a page size such as ``2MB``."""
+    return show_kib(kib).replace("iB", "B").replace(" ", "")
 
 
 def require_topology(value: Any) -> NUMATopologyAmount:
@@ -483,7 +520,7 @@ def numa(
                 raise _invalid_amount(name, count, f"an integer from 0 to {most}")
             if count % cells:
                 raise _invalid_amount(name, count, f"a multiple of {cells} guest cells")
-        guests = [*_even_cells(cells, **counts)]
+        guests = [*_even_cells(cells, *counts.values())]
     else:
         for name, count in counts.items():
             if type(count) is not int or count:
@@ -540,6 +577,10 @@ class GuestCell(base.ResourceObject, frozen=True):
     def vcpus(self) -> tuple[int, ...]:
         """All vCPUs, ascending."""
         return CPUSet((*self.shared, *self.dedicated))
+
+    def __str__(self) -> str:
+        dedicated = f"!{CPUSet(self.dedicated).text('+')}" if self.dedicated else ""
+        return f"{CPUSet(self.shared).text('+')}{dedicated}@{self.memory_mb}"
 
     def _validate(self) -> None:
         if not (self.shared or self.dedicated or self.memory_mb):
@@ -621,10 +662,23 @@ class NUMATopologyLimit(abstract.Amount):
 
         :raises InvalidInput: if the text does not parse
         """
-        return cls(**text.parse_limit(text_form))
+        if not isinstance(text_form, str):
+            raise _invalid_text(_TEXT, text_form, "text such as vcpus=0>16+1>16")
+        _, options = text.total_and_options(f":{text_form}", f"{_TEXT} limit", ("vcpus", "memory"))
+        limits: dict[str, list[tuple[int, int]]] = {"vcpus": [], "memory": []}
+        for name, value in options.items():
+            for item in filter(None, value.split("+")):
+                cell, _, limit = item.partition(">")
+                subject = f"{_TEXT}, number"
+                limits[name].append((text.integer(cell, subject), text.integer(limit, subject)))
+        return cls(vcpus=limits["vcpus"], memory_mb=limits["memory"])
 
     def __str__(self) -> str:
-        return text.format_limit(self.vcpus, self.memory_mb)
+        cpus, memory = (
+            "+".join(f"{cell}>{limit}" for cell, limit in pairs)
+            for pairs in (self.vcpus, self.memory_mb)
+        )
+        return f"vcpus={cpus}" + (f":memory={memory}" if memory else "")
 
     def of_cell(self, cell: int) -> tuple[int | None, int | None]:
         """Return the limits of shared vCPUs and of memory of one host cell, None for no limit."""

@@ -641,24 +641,20 @@ def socket_reasons(states: Iterable[CellState], requested: int, most: int) -> It
 # A requested network, and each AffinityConstraint of a device, is a condition on the set of host
 # cells that are used. Conditions are monotone: an additional cell never breaks one. The search
 # builds a set R of required cells until R meets every condition. A placement that uses R then meets
-# them too, on whichever further cells.
-#
-# A condition that R does not meet names cells of which every larger set that meets it contains at
-# least one. Each of these cells is tried, in the order of preference.
+# them too, on whichever further cells. A condition that R does not meet names cells of which every
+# larger set that meets it contains at least one. Each of these cells is tried.
 #
 # The search is complete. Let S be the cells of a placement that meets every condition, and R a
 # subset of S, such as the empty set. If R meets every condition, it is found. Otherwise S contains
-# one of the cells that the unmet condition names. The branch with this cell is again a subset of S.
-# It is not cut off, because a matching uses all of S. A branch is left out only where its result is
-# known:
+# one of the named cells, and the branch with this cell is a subset of S again. A branch is left out
+# only where its result is known:
 #
-# - A cell whose branch is done is left out of the branches after it.
-# - So are the cells that are equal to it: the same guest cells fit, with the same usage of the
-#   host, near the same networks, and no condition distinguishes the cells. If S contains such a
-#   cell and not the one that is done, exchanging them gives a placement too.
-# - Cells that conditions name are collected until they meet every condition. The collected groups
-#   are disjoint, and S contains a cell of each. More groups than remaining guest cells mean that
-#   there is no placement; so does a condition that names no cells.
+# - A cell whose branch is done is left out of the branches after it. So are the cells equal to it:
+#   the same guest cells fit, with the same usage of the host, near the same networks, and no
+#   condition distinguishes the cells. Exchanging them gives a placement too.
+# - Named cells are collected until they meet every condition. The collected groups are disjoint,
+#   and S contains a cell of each. More groups than remaining guest cells mean that there is no
+#   placement; so does a condition that names no cells.
 # - A condition may know the minimum number of further cells (``CountedConstraint``).
 #
 # The search is polynomial without conditions, for one guest cell, and for a constant number of

@@ -460,7 +460,7 @@ def test_an_assigned_amount_of_another_host_is_foreign(
 
 
 def test_an_amount_given_back_is_not_asked_for() -> None:
-    unchanged("NegativeAmount", "one that asks", lambda it: it.can_provide(-PINNED))
+    unchanged("NegativeAmount", "a requested one", lambda it: it.can_provide(-PINNED))
     unchanged(CapacityException, "releases", lambda it: it.consume(-PINNED))
     unchanged("NotAssigned", "an assigned one", lambda it: it.to_allocations(numa(shared=1)))
 
