@@ -49,7 +49,6 @@ from resource_objects.findings import Finding
 from resource_objects.host.linux import read_disk
 from resource_objects.host.machine import (
     Core,
-    DeviceKind,
     Disk,
     Machine,
     MediatedType,
@@ -57,6 +56,8 @@ from resource_objects.host.machine import (
     NUMACell,
     Pages,
     PCIDevice,
+    device_kind,
+    order_devices,
     sum_huge_pages,
 )
 from resource_objects.resources.numa.cpuset import CPUSet
@@ -406,14 +407,7 @@ def _read_devices(texts: Iterable[str], findings: list[Finding]) -> tuple[PCIDev
             findings.append(Finding(name, detail=str(error)))
         else:
             devices[device.address] = device
-    parents = {device.parent_address for device in devices.values()}
-    return tuple(
-        dataclasses.replace(devices[address], kind=DeviceKind.PF)
-        if address in parents and devices[address].kind is DeviceKind.PCI
-        else devices[address]
-        # a longer domain is a larger one
-        for address in sorted(devices, key=lambda address: (len(address), address))
-    )
+    return order_devices(devices.values())
 
 
 def _read_children(
@@ -446,9 +440,7 @@ def _pci_ancestor(node: _Node, by_name: Mapping[str, _Node]) -> str:
     return name
 
 
-def _read_device(
-    node: _Node, interfaces: Iterable[NetworkInterface], vdpa: Iterable[str]
-) -> PCIDevice:
+def _read_device(node: _Node, interfaces: Iterable[NetworkInterface], vdpa: list[str]) -> PCIDevice:
     pci = node.capability("pci")
     assert pci is not None, "its caller checked that"
     address = _format_address(pci.number(pci.text(part), f"<{part}>", base=0) for part in _ADDRESS)
@@ -461,10 +453,6 @@ def _read_device(
         count = len(capability.all("address"))
         maximum = capability.element.get("maxCount")
         total = count if maximum is None else capability.number(maximum, "maxCount")
-    if parent is not None:
-        kind = DeviceKind.VDPA if vdpa else DeviceKind.VF
-    else:
-        kind = DeviceKind.PF if total or count else DeviceKind.PCI
     numa = pci.element.find("numa")
     numa_node = None
     if numa is not None and numa.get("node") != "-1":
@@ -478,7 +466,7 @@ def _read_device(
         product_id=_read_id(pci, "product"),
         class_id=_UNCLASSIFIED if class_id is None else f"{int(class_id, 16):06x}",
         numa_node=numa_node,
-        kind=kind,
+        kind=device_kind(parent, vdpa, total or count),
         parent_address=parent,
         sriov_totalvfs=total,
         sriov_numvfs=count,

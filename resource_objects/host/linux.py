@@ -30,7 +30,6 @@ the kernel's ``Documentation/ABI`` and ``Documentation/admin-guide``, by section
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 from collections import defaultdict
@@ -42,7 +41,6 @@ from resource_objects.exceptions import DiscoveryError, InvalidInput
 from resource_objects.findings import Finding
 from resource_objects.host.machine import (
     Core,
-    DeviceKind,
     Disk,
     Machine,
     MediatedType,
@@ -50,6 +48,8 @@ from resource_objects.host.machine import (
     NUMACell,
     Pages,
     PCIDevice,
+    device_kind,
+    order_devices,
 )
 from resource_objects.host.sysfs import Tree, numbered
 
@@ -534,18 +534,11 @@ def read_devices(tree: Tree) -> tuple[PCIDevice, ...]:
     """
     names = [name for name in tree.names(DEVICES) or () if _ADDRESS.fullmatch(name)]
     vdpa = _read_vdpa(tree)
-    devices = []
-    for name in sorted(names, key=_by_length):
-        device = tree.read_or(None, _read_device, tree, name, vdpa.get(name, ()))
-        if device is not None:
-            devices.append(device)
-    parents = {device.parent_address for device in devices}
-    return tuple(
-        dataclasses.replace(device, kind=DeviceKind.PF)
-        if device.kind is DeviceKind.PCI and device.address in parents  # without sriov_totalvfs
-        else device
-        for device in devices
+    devices = (
+        tree.read_or(None, _read_device, tree, name, vdpa.get(name, ()))
+        for name in sorted(names, key=_by_length)
     )
+    return order_devices(device for device in devices if device is not None)
 
 
 def _by_length(name: str) -> tuple[int, str]:
@@ -569,10 +562,6 @@ def _read_device(tree: Tree, address: str, vdpa: Collection[str]) -> PCIDevice |
     if totalvfs is not None:
         numvfs = tree.read_or(None, tree.count, f"{path}/sriov_numvfs", expected)
     vdpa = {*vdpa, *(name for name in names if _VDPA.fullmatch(name))}
-    if parent is not None:
-        kind = DeviceKind.VDPA if vdpa else DeviceKind.VF
-    else:
-        kind = DeviceKind.PF if totalvfs else DeviceKind.PCI
     numa_node = tree.read_or(None, tree.integer, f"{path}/numa_node")
     uuid = None
     if vendor_id == _NVIDIA:
@@ -586,7 +575,7 @@ def _read_device(tree: Tree, address: str, vdpa: Collection[str]) -> PCIDevice |
         product_id=_read_id(tree, f"{path}/device", 4),
         class_id=_read_id(tree, f"{path}/class", 6),
         numa_node=None if numa_node is None or numa_node < 0 else numa_node,  # -1: not reported
-        kind=kind,
+        kind=device_kind(parent, vdpa, totalvfs),
         parent_address=parent,
         sriov_totalvfs=totalvfs,
         sriov_numvfs=numvfs,

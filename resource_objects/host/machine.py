@@ -36,6 +36,8 @@ __all__ = [
     "NetworkInterface",
     "PCIDevice",
     "Pages",
+    "device_kind",
+    "order_devices",
     "sum_huge_pages",
 ]
 
@@ -268,6 +270,26 @@ class PCIDevice(_Facts):
         _check_unique("interface of PCIDevice.interfaces", names)
         ids = [kind.id for kind in self.mediated_types]
         _check_unique("id of PCIDevice.mediated_types", ids)
+
+
+def device_kind(parent: str | None, vdpa: Collection[str], totalvfs: int | None) -> DeviceKind:
+    """Return the role of a function in SR-IOV from its physical function and its own facts."""
+    if parent is not None:
+        return DeviceKind.VDPA if vdpa else DeviceKind.VF
+    return DeviceKind.PF if totalvfs else DeviceKind.PCI
+
+
+def order_devices(devices: Iterable[PCIDevice]) -> tuple[PCIDevice, ...]:
+    """Return devices by address; the parent of another one is a physical function in any case."""
+    # a longer domain is a larger one
+    ordered = sorted(devices, key=lambda device: (len(device.address), device.address))
+    parents = {device.parent_address for device in ordered}
+    return tuple(
+        dataclasses.replace(device, kind=DeviceKind.PF)
+        if device.kind is DeviceKind.PCI and device.address in parents
+        else device
+        for device in ordered
+    )
 
 
 # --- the machine ----------------------------------------------------------------------------------

@@ -171,9 +171,9 @@ _MIG_AT = "CUSTOM_GPU_AT_"
 #: The media extensions (JPEG and OFA engines), all allocated to one instance.
 _MIG_MEDIA = "CUSTOM_GPU_MEDIA"
 #: Cards, with the memory in GB in the names of profiles, by the memory slices of a profile.
-#: To add a card, add a row here and one to ``MIG_PROFILES`` of ``tests/host/test_site.py``, and add
-#: its name to the lists of cards in the documentation and in ``host/rules.py``. All cards share
-#: ``_MIG_PROFILES``: a card with other slices or positions cannot be added as a row.
+#: To add a card, add a row here and one to ``MIG_PROFILES`` of ``tests/site/test_site.py``, and add
+#: its name to the lists of cards in the documentation and in ``host/device_rules.py``. All cards
+#: share ``_MIG_PROFILES``: a card with other slices or positions cannot be added as a row.
 MIG_CARDS: Mapping[str, Mapping[int, int]] = {
     "mig-a100-40gb": {1: 5, 2: 10, 4: 20, 8: 40},
     "mig-a100-80gb": {1: 10, 2: 20, 4: 40, 8: 80},
