@@ -108,6 +108,9 @@ class ResourceObject(ovo.VersionedObject):
     WIRE_PREFIX: ClassVar[str] = NAMESPACE
     #: Whether instances are values: the class or one of its bases is declared ``frozen=True``.
     FROZEN: ClassVar[bool] = False
+    #: Fields of earlier wire forms that were removed, with the values that are readable: without
+    #: the removed feature.
+    REMOVED_FIELDS: ClassVar[Mapping[str, Any]] = {}
     #: Whether fields may be left unset, as in a record of which some columns were read.
     PARTIAL: ClassVar[bool] = False
     #: ``{wire name of a child: [(own version, version of the child), ...]}``, oldest first.
@@ -775,7 +778,8 @@ def _check_fields(cls: type[ResourceObject], version: str, data: Mapping[str, An
     The data of an older version may lack fields. Versions before 0.1.0 of this library also began
     at 1.0, with other fields: their wire forms are refused here.
     """
-    unknown = [name for name in data if name not in cls.fields]
+    removed = {name for name, value in cls.REMOVED_FIELDS.items() if data.get(name) == value}
+    unknown = [name for name in data if name not in cls.fields and name not in removed]
     is_present = _version_tuple(version) == _version_tuple(cls.VERSION)
     missing = [] if cls.PARTIAL or not is_present else [n for n in cls.fields if n not in data]
     if unknown or missing:

@@ -12,8 +12,8 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 from resource_objects import base, fields, names
 from resource_objects.exceptions import InvalidInput
@@ -77,15 +77,19 @@ def parse_address(value: object) -> str:
     raise InvalidInput("PCI address", "PCI address", value, expected)
 
 
-def _matching(pattern: str) -> Callable[[object], str]:
-    compiled = re.compile(pattern, re.ASCII)
+# The names of these functions are in the fingerprints of the classes that use them.
+def _four_digits(value: object) -> str:
+    return _lower(value, r"[0-9a-f]{4}")
 
-    def check(value: object) -> str:
-        if not isinstance(value, str) or not compiled.fullmatch(value.lower()):
-            raise ValueError(value)
-        return value.lower()
 
-    return check
+def _class_code(value: object) -> str:
+    return _lower(value, r"(?:[0-9a-f]{2}){0,3}")
+
+
+def _lower(value: object, pattern: str) -> str:
+    if not isinstance(value, str) or not re.fullmatch(pattern, value.lower(), re.ASCII):
+        raise ValueError(value)
+    return value.lower()
 
 
 def _text(value: object) -> str:
@@ -122,10 +126,8 @@ def class_of_ids(values: Mapping[str, Any]) -> str | None:
 ADDRESS = fields.Checked(
     parse_address, "a PCI address", "^[0-9a-f]{4}:[0-9a-f]{2}:[01][0-9a-f].[0-7]$"
 )
-ID = fields.Checked(_matching("[0-9a-f]{4}"), "four hexadecimal digits", "^[0-9a-f]{4}$")
-CLASS_CODE = fields.Checked(
-    _matching("(?:[0-9a-f]{2}){0,3}"), "0, 2, 4 or 6 hexadecimal digits", "^[0-9a-f]{0,6}$"
-)
+ID = fields.Checked(_four_digits, "four hexadecimal digits", "^[0-9a-f]{4}$")
+CLASS_CODE = fields.Checked(_class_code, "0, 2, 4 or 6 hexadecimal digits", "^[0-9a-f]{0,6}$")
 TYPE = fields.Checked(_type, f"one of {', '.join(TYPES)}", "")
 TEXTS = fields.FrozenDictOf(names.label, fields.Checked(_text, "text", ""))
 
@@ -224,6 +226,7 @@ class DeviceUse(base.ResourceObject, frozen=True):
 
     # Version 1.0: Initial version
     VERSION = "1.0"
+    REMOVED_FIELDS: ClassVar[Mapping[str, Any]] = {"then": None}
 
     address: str = fields.field(ADDRESS, kw_only=False)
     state: str = fields.choice(CLAIMED, ALLOCATED, SPENT, UNAVAILABLE, kw_only=False)

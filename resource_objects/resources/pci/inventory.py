@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 from resource_objects import base, fields
 from resource_objects.exceptions import (
@@ -99,6 +99,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
 
     # Version 1.0: Initial version
     VERSION = "1.0"
+    REMOVED_FIELDS: ClassVar[Mapping[str, Any]] = {"pools": []}
 
     devices: fields.TupleFrom[Device] = fields.tuple_of("Device", default=(), kw_only=False)
     usage: fields.TupleFrom[DeviceUse] = fields.tuple_of("DeviceUse", default=())

@@ -386,5 +386,5 @@ def test_a_regular_expression_matches_a_whole_field(bus: str) -> None:
         theirs = devspec.WhitelistPciAddress(dict(said), False).match(address, None)
         (ours,) = parse_device_spec([{"address": {"bus": wanted}}])
         has = f"{int(bus, 16):02x}"
-        assert ours.is_about(Device(address, *GPU)) is (re.fullmatch(wanted, has) is not None)
+        assert ours.matches(Device(address, *GPU)) is (re.fullmatch(wanted, has) is not None)
         assert theirs is (re.match(wanted, has) is not None)

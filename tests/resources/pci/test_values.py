@@ -304,3 +304,23 @@ def test_values_are_frozen() -> None:
     ]:
         with pytest.raises(exceptions.FrozenValue):
             setattr(frozen, field, [])
+
+
+@pytest.mark.parametrize(
+    ("value", "field", "empty", "used"),
+    [
+        (DeviceUse(PF, "claimed"), "then", None, {}),
+        (PCIInventory([gpu()]), "pools", [], [{"count": 1}]),
+    ],
+)
+def test_wire_forms_with_a_removed_field_are_read_if_it_is_empty(
+    value: DeviceUse | PCIInventory, field: str, empty: object, used: object
+) -> None:
+    made = value.obj_to_primitive()
+    data = made["versioned_object.data"]
+    assert (
+        type(value).obj_from_primitive({**made, "versioned_object.data": {**data, field: empty}})
+        == value
+    )
+    with pytest.raises(exceptions.InvalidInput, match=f"no \\['{field}'\\]"):
+        type(value).obj_from_primitive({**made, "versioned_object.data": {**data, field: used}})
