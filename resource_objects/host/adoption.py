@@ -39,7 +39,7 @@ from resource_objects.host.columns import (
 )
 from resource_objects.host.holdings import Holdings
 from resource_objects.providers.columns import Columns
-from resource_objects.providers.composite import LocatedView, LocatedViews
+from resource_objects.providers.composite import LocatedView, ShapeCache
 from resource_objects.providers.dry_run import with_taken
 from resource_objects.providers.holders import unattributed
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Use
@@ -119,17 +119,21 @@ class Drift:
 
 @dataclasses.dataclass(frozen=True)
 class HostState:
-    """A host in its tree, as it was read at one moment."""
+    """A host in its tree, as it was read at one moment.
+
+    ``shapes`` are those of definitions that were read before.
+    """
 
     number: int
     columns: Columns
+    shapes: ShapeCache = dataclasses.field(default_factory=ShapeCache, compare=False, repr=False)
 
     @classmethod
-    def find(cls, columns: Columns, key: str) -> HostState | None:
+    def find(cls, columns: Columns, key: str, shapes: ShapeCache | None = None) -> HostState | None:
         """Return the host of a name or uuid, None if it does not exist."""
         index = columns.index
         number = index.numbers.get(key, index.numbers_by_name.get(key))
-        return None if number is None else cls(number, columns)
+        return None if number is None else cls(number, columns, shapes or ShapeCache())
 
     @property
     def name(self) -> str:
@@ -166,7 +170,7 @@ class HostState:
         if self.columns.index.parents[self.number] is not None:
             return {}
         # removed devices are excluded: what a caller allocates can be saved
-        views = LocatedViews(self.columns, free_removed_units(self.columns))
+        views = self.shapes.views(self.columns, free_removed_units(self.columns))
         kinds = [column.resource for column in columns() if resource(column.resource).is_placed]
         of_tree = ((kind, views.of_tree(self.number, kind)) for kind in kinds)
         return {kind: view for kind, view in of_tree if view is not None}
@@ -194,7 +198,7 @@ class HostState:
     def allocating(self, uses: Iterable[Use]) -> HostState:
         """Return the state after its unattributed consumer allocated uses."""
         columns = with_taken(self.columns, uses, unattributed(self.name))
-        return HostState(self.number, columns)
+        return dataclasses.replace(self, columns=columns)
 
 
 def adoption_order(

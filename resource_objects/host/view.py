@@ -46,7 +46,7 @@ from resource_objects.host.columns import (
 from resource_objects.host.columns import units as units_of
 from resource_objects.providers import Claim, DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import Columns, stored_definitions
-from resource_objects.providers.composite import LocatedView
+from resource_objects.providers.composite import LocatedView, ShapeCache
 from resource_objects.providers.definition import edited, to_records
 from resource_objects.providers.holders import unattributed, with_holders
 from resource_objects.providers.orders import (
@@ -250,6 +250,7 @@ class HostView:
         self.record = record
         self.drift = Drift()  #: the recorded usage beyond an adopted host, at the first read
         self._wanted_uuid = uuid
+        self._shapes = ShapeCache()
         self._uuid: str | None = None  #: of the host, once it is known
         self._in_flight: tuple[str, Pending] | None = None  #: a write whose outcome is not known
         state = self._read()
@@ -312,7 +313,7 @@ class HostView:
         :raises AlreadyExists: if a provider of its name has another uuid than the record
         """
         key = self._uuid or self.host
-        state = HostState.find(self.ledger.backend.read(key), key)
+        state = HostState.find(self.ledger.backend.read(key), key, self._shapes)
         if state is None:
             if self._uuid is not None:
                 raise exceptions.NotFound("provider", self.host)
