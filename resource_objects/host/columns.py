@@ -144,11 +144,11 @@ class Column(abc.ABC):
 
     @abc.abstractmethod
     def read(
-        self, row: Mapping[str, Any], settings: Settings, others: Mapping[str, Inventory]
+        self, row: Mapping[str, Any], settings: Settings, inventories: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         """Return the inventories of the columns by resource, none if the host has none.
 
-        :param others: the inventories of the columns before
+        :param inventories: the inventories of the columns before
         :raises InvalidInput: if a column cannot be read
         """
 
@@ -161,11 +161,11 @@ class Column(abc.ABC):
 
     @abc.abstractmethod
     def accept(
-        self, inventory: Inventory, others: Mapping[str, Inventory]
+        self, inventory: Inventory, inventories: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         """Return the inventories, by resource, of an inventory that a caller specifies.
 
-        :param others: the inventories of other resources
+        :param inventories: the inventories of other resources
         :raises InvalidInventory: if the columns cannot express it
         """
 
@@ -225,8 +225,8 @@ def read_inventories(row: Mapping[str, Any], settings: Settings) -> Inventories:
     for column in columns():
         inventories.update(column.read(row, settings, inventories))
     order = [name for name in COUNTS if name in inventories]
-    rest = [name for name in inventories if name not in order]
-    return Inventories({name: inventories[name] for name in (*order, *rest)})
+    further = [name for name in inventories if name not in order]
+    return Inventories({name: inventories[name] for name in (*order, *further)})
 
 
 def members(inventories: Inventories | Mapping[str, Any]) -> dict[str, Any]:
@@ -258,12 +258,12 @@ def used_elsewhere(name: str, inventories: Inventories | Mapping[str, Any], of_l
 
 
 @functools.lru_cache(maxsize=4)
-def _of_others(every: tuple[Column, ...]) -> tuple[Column, ...]:
+def _of_others(all_columns: tuple[Column, ...]) -> tuple[Column, ...]:
     """Return the columns whose resource reserves or uses amounts of counts."""
     hooks = ("reserved_elsewhere", "used_elsewhere")
     return tuple(
         column
-        for column in every
+        for column in all_columns
         if any(getattr(type(column), hook) is not getattr(Column, hook) for hook in hooks)
     )
 
@@ -309,18 +309,22 @@ class CountColumn(Column):
         return None if used is None else max(0, used - reserved_of(settings, self.resource))
 
     def read(
-        self, row: Mapping[str, Any], settings: Settings, others: Mapping[str, Inventory]
+        self, row: Mapping[str, Any], settings: Settings, inventories: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         if not row.get(self.total) or self.used not in row:
             return {}  # nothing can be allocated of an unknown amount
-        total, own = row[self.total], reserved_of(settings, self.resource)
-        reserved = sum(column.reserved_elsewhere(self.resource, others) for column in columns())
+        total, own_reserved = row[self.total], reserved_of(settings, self.resource)
+        reserved = sum(
+            column.reserved_elsewhere(self.resource, inventories) for column in columns()
+        )
         inventory = IntegerInventory(
             total,
-            min(total, own + reserved),
+            min(total, own_reserved + reserved),
             max_unit=total,
             allocation_ratio=self.ratio_of(row, settings),
-            used=max(0, row[self.used] - own - used_elsewhere(self.resource, others, False)),
+            used=max(
+                0, row[self.used] - own_reserved - used_elsewhere(self.resource, inventories, False)
+            ),
             resource_class=self.resource,
         )
         return {self.resource: inventory}
@@ -360,11 +364,14 @@ class CountColumn(Column):
             return {self.total: 0}
         if state.of_ledger or self.used not in row:
             return {}
-        now, saved = (used_elsewhere(name, one, False) for one in (state.inventories, state.saved))
+        now, saved = (
+            used_elsewhere(name, inventories, False)
+            for inventories in (state.inventories, state.saved)
+        )
         return {self.used: max(0, row[self.used] + now - saved)}
 
     def accept(
-        self, inventory: Inventory, others: Mapping[str, Inventory]
+        self, inventory: Inventory, inventories: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         if not isinstance(inventory, IntegerInventory):
             raise exceptions.InvalidInventory(self.resource, inventory, "an IntegerInventory")
@@ -381,8 +388,8 @@ class CountColumn(Column):
 def _used_column(
     name: str, count: IntegerInventory, inventories: Inventories, of_ledger: bool
 ) -> int:
-    own = count.reserved - reserved_elsewhere(name, inventories)
-    return count.used + own + used_elsewhere(name, inventories, of_ledger)
+    own_reserved = count.reserved - reserved_elsewhere(name, inventories)
+    return count.used + own_reserved + used_elsewhere(name, inventories, of_ledger)
 
 
 class VCPUColumn(CountColumn):
@@ -421,8 +428,8 @@ class _Counts(Mapping[str, CountColumn]):
 
 
 @functools.lru_cache(maxsize=4)
-def _counts_of(every: tuple[Column, ...]) -> dict[str, CountColumn]:
-    return {column.resource: column for column in every if isinstance(column, CountColumn)}
+def _counts_of(all_columns: tuple[Column, ...]) -> dict[str, CountColumn]:
+    return {column.resource: column for column in all_columns if isinstance(column, CountColumn)}
 
 
 #: ``{resource class: its columns}`` of counts.
@@ -491,8 +498,8 @@ def specified(inventories: Mapping[Any, Inventory | None]) -> dict[str, Inventor
         if name in by_name:
             raise exceptions.InvalidInput("repetition", "inventories", name, "each resource once")
         if name not in implied and column_of(name) is None:
-            known = ", ".join(dict.fromkeys((*COUNTS, *(c.resource for c in columns()))))
-            expected = f"a resource that a compute node has columns for: {known}"
+            names = ", ".join(dict.fromkeys((*COUNTS, *(c.resource for c in columns()))))
+            expected = f"a resource that a compute node has columns for: {names}"
             raise exceptions.InvalidInventory("inventories of a compute node", name, expected)
         kind = resource(name).inventory_kind
         if inventory is not None and not isinstance(inventory, kind):
@@ -502,7 +509,7 @@ def specified(inventories: Mapping[Any, Inventory | None]) -> dict[str, Inventor
 
 
 def apply_specified(
-    wanted: Mapping[str, Inventory | None],
+    values: Mapping[str, Inventory | None],
     saved: Mapping[str, Any],
     now: Mapping[str, Any],
     row: Mapping[str, Any] | None,
@@ -510,12 +517,12 @@ def apply_specified(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the inventories of a node, saved and now, after a caller specified some.
 
-    :param wanted: as of :func:`specified`; None for a resource that the node does not have
+    :param values: as of :func:`specified`; None for a resource that the node does not have
     :param row: the record that the node was read from, None if its inventories are a ledger's
     :raises InvalidInventory: if no column, or the ledger, can express it
     """
     before, saved, now = now, dict(saved), dict(now)
-    for name, inventory in wanted.items():
+    for name, inventory in values.items():
         column = column_of(name)
         if name in COUNTS:
             recorded = None if row is None else COUNTS[name].recorded_usage(row, settings)
@@ -601,15 +608,15 @@ def _specify_placed(
         before = dict(state)
         for name in (column.resource, *column.counts):
             state.pop(name, None)
-        state.update({name: one.obj_clone() for name, one in accepted.items()})
+        state.update({name: copied.obj_clone() for name, copied in accepted.items()})
         for name in COUNTS:
             count = count_of(state, name)
             if count is None:
                 continue
-            own = count.reserved - reserved_elsewhere(name, before)
+            own_reserved = count.reserved - reserved_elsewhere(name, before)
             reserved = sum(column.reserved_elsewhere(name, state) for column in columns())
             change = used_elsewhere(name, state, False) - used_elsewhere(name, before, False)
-            figures = min(count.total, own + reserved), max(0, count.used - change)
+            figures = min(count.total, own_reserved + reserved), max(0, count.used - change)
             if figures != (count.reserved, count.used):
                 state[name] = count.obj_clone()
                 state[name].update(reserved=figures[0], used=figures[1])
@@ -648,7 +655,7 @@ def read_reserved(value: Any) -> Amounts:
     return reserved
 
 
-def read_ratios(value: Any, what: str = "ratios") -> dict[str, Decimal]:
+def read_ratios(value: Any, parameter: str = "ratios") -> dict[str, Decimal]:
     """Return the ratios of a parameter: text, or a mapping of resources or their names.
 
     None, as a whole or for one resource, means no ratio.
@@ -662,12 +669,14 @@ def read_ratios(value: Any, what: str = "ratios") -> dict[str, Decimal]:
     if value is None:
         return {}
     ratios: dict[str, Decimal] = {}
-    for key, ratio in (value if isinstance(value, Mapping) else text.pairs(value, what)).items():
-        name = _count_class(key, what)
+    for key, ratio in (
+        value if isinstance(value, Mapping) else text.pairs(value, parameter)
+    ).items():
+        name = _count_class(key, parameter)
         if name in ratios:
-            raise exceptions.InvalidInput("repetition", what, name, "each resource once")
+            raise exceptions.InvalidInput("repetition", parameter, name, "each resource once")
         if ratio is not None:
-            ratios[name] = _ratio(to_ratio, ratio, f"{what}: {name}")
+            ratios[name] = _ratio(to_ratio, ratio, f"{parameter}: {name}")
     return ratios
 
 
@@ -688,21 +697,21 @@ def recorded_ratio(column: str, value: float | Decimal | None) -> Decimal | None
     return _ratio(ratio_from_float_column, value, column, ", or 0 for none")
 
 
-def _ratio(read: Callable[[Any], Decimal], value: Any, what: str, further: str = "") -> Decimal:
+def _ratio(read: Callable[[Any], Decimal], value: Any, name: str, further: str = "") -> Decimal:
     try:
         return read(value)
     except exceptions.InvalidInput as error:
         if not error.is_about("ratio"):
             raise
         expected = f"{error.expected}{further}"
-        raise exceptions.InvalidInput("ratio", what, value, expected) from error
+        raise exceptions.InvalidInput("ratio", name, value, expected) from error
 
 
-def _count_class(key: Any, what: str) -> str:
+def _count_class(key: Any, parameter: str) -> str:
     name = resource(key).name
     if name not in COUNTS:
         expected = f"a resource that a compute node has columns for: {', '.join(COUNTS)}"
-        raise exceptions.InvalidInventory(what, name, expected)
+        raise exceptions.InvalidInventory(parameter, name, expected)
     return name
 
 

@@ -307,8 +307,8 @@ class ComputeNode(base.ResourceObject):
 
     def _start(self, values: Mapping[str, Any], reserved: Any, ratios: Mapping[str, Any]) -> None:
         """Set columns, checked."""
-        whole = {name: value for name, value in values.items() if isinstance(value, Inventory)}
-        row = {name: value for name, value in values.items() if name not in whole}
+        passed = {name: value for name, value in values.items() if isinstance(value, Inventory)}
+        row = {name: value for name, value in values.items() if name not in passed}
         settings = Settings(None if reserved is None else read_reserved(reserved), ratios)
         for column in columns():
             column.check(row, settings)
@@ -320,8 +320,10 @@ class ComputeNode(base.ResourceObject):
         self._store("given_ratios", self._coerce("given_ratios", ratios))
         self._store("known", None)
         self._store("disk_limit_gb", self._reported_limit())
-        if whole:
-            by_resource = {c.resource: whole[c.names[0]] for c in columns() if c.names[0] in whole}
+        if passed:
+            by_resource = {
+                c.resource: passed[c.names[0]] for c in columns() if c.names[0] in passed
+            }
             self._specify(by_resource)
 
     def _validate(self) -> None:
@@ -424,8 +426,8 @@ class ComputeNode(base.ResourceObject):
     @property
     def other_columns(self) -> Mapping[str, Any]:
         """The columns that are unknown to this library, as they were read. Read-only."""
-        known = {*_inventory_columns(), *CARRIED, DISK_REPORT}
-        return fields.FrozenDict({n: value for n, value in self.row.items() if n not in known})
+        names = {*_inventory_columns(), *CARRIED, DISK_REPORT}
+        return fields.FrozenDict({n: value for n, value in self.row.items() if n not in names})
 
     @other_columns.setter
     def other_columns(self, value: object) -> NoReturn:
@@ -559,9 +561,9 @@ class ComputeNode(base.ResourceObject):
         return self._specify(inventories)
 
     def _specify(self, inventories: Mapping[Any, Inventory | None]) -> bool:
-        wanted, before = specified(inventories), members(self.inventories)
+        values, before = specified(inventories), members(self.inventories)
         row = None if self.of_ledger else self.row
-        saved, now = apply_specified(wanted, members(self.saved), before, row, self._settings)
+        saved, now = apply_specified(values, members(self.saved), before, row, self._settings)
         changed = now != before
         show(self.inventories, now)
         self._store("saved", Inventories(saved))
@@ -908,9 +910,9 @@ def _inventory_columns() -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=4)
-def _declared(every: tuple[Column, ...]) -> tuple[str, ...]:
+def _declared(all_columns: tuple[Column, ...]) -> tuple[str, ...]:
     """Return the names of columns, after those of plug-ins became attributes of nodes."""
-    names = tuple(name for column in every for name in column.names)
+    names = tuple(name for column in all_columns for name in column.names)
     for name in names:
         if not hasattr(ComputeNode, name):
             setattr(ComputeNode, name, _computed_column(name))

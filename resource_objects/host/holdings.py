@@ -426,9 +426,9 @@ class HostDevices:
 
         :raises InvalidInput: if it is no address, or no device is stored at it
         """
-        wanted = parse_address(address)
+        parsed = parse_address(address)
         for status in self.devices:
-            if status.device.address == wanted:
+            if status.device.address == parsed:
                 return status
         raise InvalidInput(
             "device", f"device of {self.host}", address, "the address of a stored device"
@@ -448,10 +448,10 @@ class HostDevices:
 def read_devices(ledger: Ledger, *hosts: str) -> tuple[HostDevices, ...]:
     """Return the devices of hosts with their consumers; without a host, of all that have devices.
 
-    Cost: one read of these trees, or of all.
+    Cost: provider read of these trees, or of all.
 
     :param hosts: providers of their trees, by name or uuid
-    :raises NotFound: if one does not exist
+    :raises NotFound: if provider does not exist
 
     >>> import resource_objects as ro
     >>> host = ro.Provider("host0", "VCPU=4")
@@ -476,8 +476,10 @@ def read_devices(ledger: Ledger, *hosts: str) -> tuple[HostDevices, ...]:
             continue
         statuses = tuple(_statuses(holdings, view))
         allocated = {status.provider for status in statuses if status.is_allocated}
-        every = (one for tree in (trees(columns) if allocated else ()) for one in tree.walk())
-        stored = {provider.name: provider for provider in every if provider.name in allocated}
+        providers = (
+            provider for tree in (trees(columns) if allocated else ()) for provider in tree.walk()
+        )
+        stored = {provider.name: provider for provider in providers if provider.name in allocated}
         devices.append(HostDevices(view.host, statuses, stored))
     return tuple(sorted(devices, key=lambda host: host.host))
 

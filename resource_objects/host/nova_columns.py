@@ -137,7 +137,7 @@ class NUMAColumn(TextColumn):
             raise _unreadable("numa_topology", error) from error
 
     def read(
-        self, row: Mapping[str, Any], settings: Settings, others: Mapping[str, Inventory]
+        self, row: Mapping[str, Any], settings: Settings, inventories: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         content = self.content(row.get(self.names[0]))
         if content is None:
@@ -156,7 +156,7 @@ class NUMAColumn(TextColumn):
         return {column: _of_type(text, written)}
 
     def accept(
-        self, inventory: Inventory, others: Mapping[str, Inventory]
+        self, inventory: Inventory, inventories: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         if not isinstance(inventory, NUMATopologyInventory):
             raise exceptions.InvalidInventory(self.resource, inventory, "a NUMATopologyInventory")
@@ -170,8 +170,8 @@ class NUMAColumn(TextColumn):
         if not inventory.cells:
             return {}
         ratios = (
-            getattr(others.get(VCPU), "allocation_ratio", inventory.cpu_ratio),
-            getattr(others.get(MEMORY), "allocation_ratio", inventory.memory_ratio),
+            getattr(inventories.get(VCPU), "allocation_ratio", inventory.cpu_ratio),
+            getattr(inventories.get(MEMORY), "allocation_ratio", inventory.memory_ratio),
         )
         return _with_cpus(_topology(inventory.cells, inventory.usage, *ratios))
 
@@ -252,7 +252,7 @@ class PCIColumn(TextColumn):
     names = ("pci_stats",)
 
     def read(
-        self, row: Mapping[str, Any], settings: Settings, others: Mapping[str, Inventory]
+        self, row: Mapping[str, Any], settings: Settings, inventories: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         return {}  # the counts do not name the free devices
 
@@ -271,7 +271,7 @@ class PCIColumn(TextColumn):
         return {column: _of_type(text, written)}
 
     def accept(
-        self, inventory: Inventory, others: Mapping[str, Inventory]
+        self, inventory: Inventory, inventories: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         if not isinstance(inventory, PCIInventory):
             raise exceptions.InvalidInventory(self.resource, inventory, "a PCIInventory")
@@ -300,8 +300,11 @@ class PCIColumn(TextColumn):
         assert isinstance(inventory, PCIInventory)
         assert isinstance(other, PCIInventory)
         usage, others_usage = (
-            [(use.address, CLAIMED if use.is_held else use.state, use.gone) for use in one.usage]
-            for one in (inventory, other)
+            [
+                (use.address, CLAIMED if use.is_held else use.state, use.gone)
+                for use in devices.usage
+            ]
+            for devices in (inventory, other)
         )
         return inventory.devices == other.devices and usage == others_usage
 
@@ -446,13 +449,13 @@ def checked(row: Mapping[str, Any]) -> dict[str, Any]:
     :raises InvalidInput: for a derived figure that is no integer, or an unknown column with a value
         that no row can have
     """
-    known = {name for column in columns() for name in column.names}.union(CARRIED, (DISK_REPORT,))
+    names = {name for column in columns() for name in column.names}.union(CARRIED, (DISK_REPORT,))
     stored: dict[str, Any] = {}
     for name, value in row.items():
         if name in DERIVED:
             if value is not None and type(value) is not int:
                 raise InvalidInput("row", name, value, "an integer or None")
-        elif name in known:
+        elif name in names:
             stored[name] = value
         else:
             try:
@@ -549,8 +552,8 @@ def _hypervisor_specs(specs: Any) -> str:
 def _specs_of_primitive(specs: Any) -> str:
     rows = []
     for position, spec in enumerate(primitive.require_list(specs, "supported_hv_specs")):
-        where = f"supported_hv_specs[{position}]"
-        data, _ = primitive.unwrap(spec, where, primitive.HYPERVISOR)
+        path = f"supported_hv_specs[{position}]"
+        data, _ = primitive.unwrap(spec, path, primitive.HYPERVISOR)
         rows.append([data.get(name) for name in _SPEC_FIELDS])
     return str(jsonutils.dumps(rows))
 
@@ -587,5 +590,7 @@ _DIFFERENT = {
 def _nova_fields() -> list[tuple[str, _NovaField]]:
     """Return ``(column, field)`` of Nova's ComputeNode 1.19, which has no ``extra_resources``."""
     names = [name for column in columns() for name in column.names]
-    every = (*names, DISK_REPORT, *CARRIED, *DERIVED)
-    return [(n, _DIFFERENT.get(n, _NovaField(n))) for n in every if n != "extra_resources"]
+    columns_of_node = (*names, DISK_REPORT, *CARRIED, *DERIVED)
+    return [
+        (n, _DIFFERENT.get(n, _NovaField(n))) for n in columns_of_node if n != "extra_resources"
+    ]

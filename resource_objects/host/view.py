@@ -244,6 +244,7 @@ class HostView:
         :raises CapacityException: if more is pending to be released than is used
         """
         _require_ledger(ledger)
+        self.inventories: Inventories
         self.ledger = ledger
         self.host = names.provider_name(host)
         self._consumer = None if consumer is None else names.consumer_name(consumer)
@@ -258,7 +259,8 @@ class HostView:
             raise exceptions.NotFound("provider", host)
         if state is not None and record is not None and state.adopted_at is not None:
             self.drift, self.record = Drift(unattributed_usage(state, record)), None
-        self.inventories = Inventories() if inventories is None else inventories
+        if inventories is not None:
+            self.inventories = inventories
         self._show(state, pending or Pending(), figures, ratios)
         if continues is not None and self._is_of(continues):
             self._in_flight = continues._in_flight
@@ -344,19 +346,23 @@ class HostView:
         self._state, self.stored = state, Inventories.from_owned(stored)
         if state is not None:
             self.host, self._uuid = state.name, state.uuid
-        show(self.inventories, now)
+        if hasattr(self, "inventories"):
+            show(self.inventories, now)
+        else:
+            self.inventories = Inventories.from_owned(now)
+            show(self.inventories)
 
     def _of_new_host(self) -> dict[str, Inventory]:
         """Return the inventories of a host that the first save creates."""
-        record, made = self.record, dict[str, Inventory]()
+        record, created = self.record, dict[str, Inventory]()
         for name, inventory in members(
             self.inventories if record is None else record.inventories
         ).items():
             column = column_of(name)
             new = None if column is None else column.new(inventory, used=record is not None)
             if column is not None and new is not None:
-                made.update(column.accept(new, {}))
-        return made
+                created.update(column.accept(new, {}))
+        return created
 
     def reload(self) -> None:
         """Read the host again; a difference that is not saved is dropped.
@@ -405,17 +411,19 @@ class HostView:
         :raises DatabaseError: if the outcome is not known
         """
         self.check()
-        wanted = None if operation is None else names.uuid_text(operation)
+        requested = None if operation is None else names.uuid_text(operation)
         result = SaveResult()
         if self._in_flight is not None:
             id, pending = self._in_flight
-            if wanted == id and pending != self.pending:
+            if requested == id and pending != self.pending:
                 raise exceptions.Conflict("operation", id, "it was sent for a smaller change")
             result = self._write(id, pending, is_new=False)
             self._settle(pending)
         pending = self.pending
         if pending or self._state is None or self.record is not None or self._edits():
-            result = self._write(wanted or new_id(), pending, is_new=wanted is None).after(result)
+            result = self._write(requested or new_id(), pending, is_new=requested is None).after(
+                result
+            )
         if not result:
             self._settle(pending)  # it cancels out
             return result
@@ -488,7 +496,7 @@ class HostView:
 
     def _settle(self, pending: Pending) -> None:
         """Count usage as stored."""
-        stored = {name: one.obj_clone() for name, one in members(self.stored).items()}
+        stored = {name: inventory.obj_clone() for name, inventory in members(self.stored).items()}
         now = members(self.inventories)
         for name in pending.amounts.names():
             if name in stored:
@@ -607,15 +615,17 @@ class HostView:
 
     def _new_provider(self) -> Provider:
         """Return the tree of a new host, which has no usage."""
-        made = self._of_new_host()
+        created = self._of_new_host()
         now = {name: count for name in COUNTS if (count := count_of(self.inventories, name))}
-        counts = {n: one for n, one in made.items() if isinstance(one, IntegerInventory)} | now
+        counts = {
+            n: count for n, count in created.items() if isinstance(count, IntegerInventory)
+        } | now
         host = Provider(
             self.host,
             Inventories({name: _unused(count) for name, count in counts.items()}),
             uuid=self._wanted_uuid or str(uuids.uuid4()),
         )
-        for name, inventory in made.items():
+        for name, inventory in created.items():
             if name not in counts:
                 host.add_parts(name, inventory)
         return host
@@ -847,14 +857,14 @@ def _allocate(
 
     :raises CapacityException: if more is released than is used; for devices that are not free
     """
-    counts = {n for n, one in inventories.items() if isinstance(one, IntegerInventory)}
+    counts = {n for n, inventory in inventories.items() if isinstance(inventory, IntegerInventory)}
     for name in counts.union(pending.amounts.names()):
         change = units_of(pending.amounts, name)
         used = inventories[name].used if name in inventories else 0
         if used + change < 0:
-            where = host if is_stored else None
+            place = host if is_stored else None
             reason = Reason(
-                Rule.USED_BELOW_ZERO, change, bound=0, used=used, resource=name, where=where
+                Rule.USED_BELOW_ZERO, change, bound=0, used=used, resource=name, where=place
             )
             raise CapacityException([reason])
         if name in inventories and change:
