@@ -188,7 +188,7 @@ def read_specs(
             for remote in (False, True) if has_both else (values["remote_managed"],):
                 alternative = DeviceSpec(**{**values, "remote_managed": remote})
                 facts = preserve(spec, _written_spec(alternative, placement, providers), _KNOWN)
-                alternatives.append(alternative.replace(facts=facts))
+                alternatives.append(alternative.replace(facts=facts) if facts else alternative)
         except InvalidInput as error:
             reraise_at(f"spec[{index}]", error)
     return tuple(alternatives)
