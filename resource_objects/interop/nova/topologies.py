@@ -138,20 +138,6 @@ _ROOT: Final = "numa_topology"
 _V = TypeVar("_V", bound=base.ResourceObject)
 
 
-def _maker(cls: type[_V]) -> Callable[..., _V]:
-    """Return a constructor of a class for values that the functions below have checked.
-
-    Conditions between fields are checked, single values are not: this makes reading twice as fast.
-    """
-
-    def make(**values: Any) -> _V:
-        instance = cls._construct(**values)
-        instance._validate()
-        return instance
-
-    return make
-
-
 def _read_cells(
     source: object,
     topology: str,
@@ -239,7 +225,8 @@ def load_host_numa_topology(
         cells.append(cell)
         usage.append(used)
     try:
-        return _make_inventory(
+        return _construct(
+            NUMATopologyInventory,
             resource_class=None,
             cells=tuple(cells),
             usage=tuple(usage),
@@ -261,10 +248,16 @@ _NETWORK_FIELDS: Final = frozenset({"physnets", "tunneled"})
 #: The first version of a cell with dedicated CPUs in a field of their own.
 _WITH_DEDICATED: Final = 4
 
-_make_inventory = _maker(NUMATopologyInventory)
-#: A host is read again and again, and its cells hardly change; cells are immutable.
-_make_cell = functools.lru_cache(maxsize=4096)(_maker(HostCell))
-_make_usage = _maker(CellUsage)
+
+def _construct(cls: type[_V], **values: Any) -> _V:
+    """Return an object of checked values: only conditions between fields are checked here."""
+    instance = cls._construct(**values)
+    instance._validate()
+    return instance
+
+
+#: A host is read again and again, and its cells hardly change.
+_host_cell = functools.lru_cache(maxsize=4096)(functools.partial(_construct, HostCell))
 
 
 def _read_plain_host(value: object) -> dict[Any, Any]:
@@ -288,7 +281,7 @@ def _read_host_cell(
     physnets, tunneled = _read_networks(get("network_metadata"))
     socket = get("socket")
     cell_id = require_int(get("id"), "id", 0, MAX_ID)
-    cell = _make_cell(
+    cell = _host_cell(
         id=cell_id,
         shared=shared,
         dedicated=dedicated,
@@ -313,7 +306,8 @@ def _read_host_cell(
     huge_mb = _mib_of(used_pages)
     if used_mb < huge_mb:
         raise invalid("memory_usage", used_mb, f"at least the {huge_mb} used in huge pages")
-    usage = _make_usage(
+    usage = _construct(
+        CellUsage,
         cell=cell_id,
         shared=used_shared,
         pinned=pinned,
