@@ -117,7 +117,8 @@ class Difference:
     ``unchanged``, ``reported``, ``disabling`` and ``orders`` are those of the write. ``orders``
     follow from ``moves``, which are set even if there are no orders yet: consumers that claim
     before the write are moved too. ``names`` maps the uuids of providers in orders to names, for
-    providers that ``stored`` lacks.
+    providers that ``stored`` lacks. If it ``follows_use``, the changes depend on allocations: a
+    refusal to remove what is in use is compared again, until the difference stays the same.
     """
 
     stored: StoredDefinitions
@@ -128,6 +129,7 @@ class Difference:
     orders: tuple[ConsumerOrder, ...] = ()
     moves: tuple[Move, ...] = ()
     names: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    follows_use: bool = False
 
 
 class Definitions:
@@ -333,7 +335,7 @@ class Definitions:
         if self._context.recorded(operation, kind, subject) is not None:
             return SyncResult(0, 0, 0)
         started, retries = self._context.operation(operation), self._context.retries
-        tries = None
+        tries, previous = None, None
         while True:
             difference = compare()  # its errors concern the request: they are not tried again
             if tries is None:  # claims of moved inventories conflict too, and may be frequent
@@ -343,7 +345,10 @@ class Definitions:
                 return SyncResult.of(difference.changes)
             followed = self.renumbered(difference.stored, changes, difference.orders)
             orders = (*difference.orders, *self.rename_orders(difference), *followed)
-            concurrent = CONCURRENT_ERRORS if difference.moves or orders else CONCURRENT_ERRORS[:1]
+            follows_use = difference.follows_use and difference != previous
+            is_concurrent = difference.moves or orders or follows_use
+            concurrent = CONCURRENT_ERRORS if is_concurrent else CONCURRENT_ERRORS[:1]
+            previous = difference
             try:
                 relied_on = self.check_allowed(difference.stored, changes, orders)
                 self.commit(

@@ -33,7 +33,6 @@ import contextlib
 import copy
 import dataclasses
 import datetime
-import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -467,16 +466,12 @@ class Reconciler:
         def compare() -> Difference:
             nonlocal attempts
             attempts = self._compared(started)
-            return _difference(attempts)
+            # several hosts are not compared again because of one of them: it is written apart
+            return dataclasses.replace(_difference(attempts), follows_use=len(started) == 1)
 
         subject = subject_of_roots([attempt.host for attempt in started])
-        write = functools.partial(
-            self._ledger.definitions.write, "define", subject, operation, compare
-        )
         try:
-            # another process may have allocated something since the host was read
-            tries = 1 if len(started) == 1 else 0
-            self._ledger.retries.retry(write, "InventoryInUse", "ProviderInUse", tries=tries)
+            self._ledger.definitions.write("define", subject, operation, compare)
         except exceptions.DatabaseError:
             raise
         except exceptions.ResourceObjectsError as error:
