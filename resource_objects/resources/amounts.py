@@ -1,7 +1,7 @@
-"""Amounts of several resources at once, and limits: two mappings for two kinds of absence.
+"""Amounts of several resources at once, and limits: two mappings for two meanings of absence.
 
-In :class:`Amounts` an absent resource is zero; in :class:`Limits` an absent resource is without
-bound. (The same distinction as between quantities and limits in Mesos.)
+In :class:`Amounts` an absent resource is zero; in :class:`Limits` an absent resource is unbounded.
+(Mesos makes the same distinction between quantities and limits.)
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import dataclasses
 import functools
 import operator
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Self, TypeAlias
 
 from resource_objects import base, fields
@@ -28,19 +28,11 @@ _NOTHING: Any = {}
 
 
 def _amount_of(resource: Resource, value: Any) -> Amount:
-    """Return an amount as it is, or made by its resource from a plain value."""
     kind = resource.amount_kind
-    if type(value) is kind:  # most are; of an abstract class it takes longer to ask
+    if type(value) is kind:  # the frequent case: isinstance takes longer with an abstract class
         return value
     amount = value if isinstance(value, Amount) else resource.make_amount(value)
     return _of_kind(resource, amount, kind)
-
-
-def _limit_of(resource: Resource, value: Any) -> Amount:
-    """Return a limit as it is, or made by its resource from a plain value."""
-    if resource.limit_kind is None:
-        return _amount_of(resource, value)
-    return _of_kind(resource, value, resource.limit_kind)
 
 
 def _of_kind(resource: Resource, amount: Any, kind: type[Amount]) -> Amount:
@@ -50,7 +42,7 @@ def _of_kind(resource: Resource, amount: Any, kind: type[Amount]) -> Amount:
 
 
 class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
-    """A frozen mapping of resources to amounts, with the text form."""
+    """A frozen mapping of resources to amounts, with a text form."""
 
     by_class = fields.map_of("Amount")
 
@@ -59,39 +51,38 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
     def _value_of(self, resource: Resource, value: Any) -> Amount:
         return _amount_of(resource, value)
 
-    def __init__(self, given: AmountsLike = _NOTHING, /, **named: Any) -> None:
-        if given is not _NOTHING and named:
-            raise InvalidInput("repetition", self._WHAT, given, "either a mapping or keywords")
-        self._init_fields(by_class=self._read(named or given))
+    def _parsed(self, resource: Resource, text_form: str) -> Amount:
+        return resource.parse_amount(text_form)
+
+    def _formatted(self, resource: Resource, amount: Amount) -> str:
+        return resource.format_amount(amount)
+
+    def __init__(self, value: AmountsLike = _NOTHING, /, **named: Any) -> None:
+        if value is not _NOTHING and named:
+            raise InvalidInput("repetition", self._WHAT, value, "either a mapping or keywords")
+        self._init_fields(by_class=self._read(named or value))
+
+    def _read(self, value: Any) -> dict[str, Amount]:
+        if isinstance(value, str):
+            return by_name(text.pairs(value, self._WHAT), self._parsed, self._WHAT)
+        if isinstance(value, Mapping):
+            return by_name(value, self._value_of, self._WHAT)
+        raise _invalid_amount(self._WHAT, value, "a mapping of resources or text")
 
     @classmethod
-    def from_value(cls, given: Self | AmountsLike) -> Self:
-        """Return ``given`` itself if it is one already, else one made from it."""
-        return given if isinstance(given, cls) else cls(given)
+    def from_value(cls, value: Self | AmountsLike) -> Self:
+        """Return ``value`` itself if it is of this class, else an object made from it."""
+        return value if isinstance(value, cls) else cls(value)
 
     @classmethod
     def parse(cls, text_form: str) -> Self:
-        """Return what the text form says; :func:`str` gives it back.
+        """Return the object of a text form; :func:`str` is the inverse.
 
-        :raises InvalidInput: if it does not parse; for a class named twice
+        :raises InvalidInput: for text that cannot be parsed, or names a class twice
         """
         if not isinstance(text_form, str):
             raise InvalidInput("text", cls._WHAT, text_form, "text such as VCPU=2,MEMORY_MB=4096")
         return cls(text_form)
-
-    def _read(self, given: Any) -> dict[str, Amount]:
-        if isinstance(given, str):
-            pairs = text.pairs(given, self._WHAT)
-            return by_name(pairs, self._parsed, self._WHAT)
-        if isinstance(given, Mapping):
-            return by_name(given, self._value_of, self._WHAT)
-        raise _invalid_amount(self._WHAT, given, "a mapping of resources or text")
-
-    def _parsed(self, resource: Resource, text_form: str) -> Amount:
-        return resource.parse_amount(text_form)
-
-    def _said(self, resource: Resource, amount: Amount) -> str:
-        return resource.format_amount(amount)
 
     @classmethod
     def _obj_from_primitive(cls, context: Any, objver: str, primitive: dict[str, Any]) -> Self:
@@ -100,13 +91,14 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
 
     def _validate(self) -> None:
         for name, amount in self.by_name():
-            self._value_of(resource(name), amount)  # of a class that is not known it fails
+            self._value_of(resource(name), amount)  # raises for an unknown class
 
-    __contains__ = ByResource.__contains__  # not whether it has a field of that name
+    __contains__ = ByResource.__contains__  # the base tests for fields
 
     def __str__(self) -> str:
         return ",".join(
-            f"{resource.name}={self._said(resource, amount)}" for resource, amount in self.items()
+            f"{resource.name}={self._formatted(resource, amount)}"
+            for resource, amount in self.items()
         )
 
     def __repr__(self) -> str:
@@ -115,16 +107,16 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
 
 @base.register
 class Amounts(_AmountMapping):
-    """Amounts of several resources; what is absent is zero, so zeros are not kept.
+    """Amounts of several resources; an absent one is zero, and zeros are not stored.
 
-    Making: from a mapping (keys resources or names, values amounts or what their resource makes
-    one from), from keywords, from text. Asking: the mapping's methods. Arithmetic: ``+``, ``-``,
-    unary ``-``. Cost: a few microseconds for a handful of resources.
+    Make: from a mapping (keys are resources or names, values amounts or what the resource makes one
+    from), from keywords, from text. Read: the methods of a mapping. Calculate: ``+``, ``-``, unary
+    ``-``. Cost: a few microseconds for a handful of resources.
 
-    >>> asked = Amounts.parse("VCPU=2,MEMORY_MB=4096")
-    >>> asked["VCPU"], "DISK_GB" in asked
+    >>> requested = Amounts.parse("VCPU=2,MEMORY_MB=4096")
+    >>> requested["VCPU"], "DISK_GB" in requested
     (IntegerAmount(2), False)
-    >>> print(asked + Amounts(VCPU=1) - asked)
+    >>> print(requested + Amounts(VCPU=1) - requested)
     VCPU=1
     """
 
@@ -133,9 +125,9 @@ class Amounts(_AmountMapping):
 
     def _validate(self) -> None:
         super()._validate()
-        kept = {name: amount for name, amount in self.by_name() if not amount.is_zero}
-        if len(kept) != len(self):
-            self._store("by_class", fields.FrozenDict(kept))
+        stored = {name: amount for name, amount in self.by_name() if not amount.is_zero}
+        if len(stored) != len(self):
+            self._store("by_class", fields.FrozenDict(stored))
 
     def __add__(self, other: Amounts) -> Amounts:
         return self._combine(other, operator.add, lambda theirs: theirs)
@@ -146,40 +138,12 @@ class Amounts(_AmountMapping):
     def __neg__(self) -> Amounts:
         return Amounts({name: -amount for name, amount in self.by_name()})
 
-    @property
-    def is_zero(self) -> bool:
-        """Whether this is nothing at all."""
-        return not self
-
-    def with_implied_counts(self) -> Amounts:
-        """Return these amounts with the counts that structured ones imply, each stated once (D1).
-
-        A topology of 4 shared vCPUs implies ``VCPU=4``, stated or not. Memory that it asks for in
-        huge pages is not the host's ordinary memory: a count of it goes. The structured amounts
-        then know which counts are requested in addition (:attr:`Amount.counted_separately`) and do
-        not use these too, so that consuming one amount after the other has one result in any order.
-
-        :raises InvalidInput: if a count does not agree with what locates it
-
-        >>> asked = Amounts("NUMA_TOPOLOGY=1:shared=4:memory=512").with_implied_counts()
-        >>> print(asked, *sorted(asked["NUMA_TOPOLOGY"].counted_separately))
-        VCPU=4,MEMORY_MB=512,NUMA_TOPOLOGY=1:shared=4:memory=512 MEMORY_MB VCPU
-        """
-        joint = split_placed(self)
-        return self if joint is None else Amounts(joint.with_implied_counts())
-
-    def as_requested(self) -> Amounts:
-        """Return these amounts, of which none knows of counts beside it: as somebody asks."""
-        if not any(amount.counted_separately for amount in self.values()):
-            return self
-        return Amounts({name: amount.counting_separately(()) for name, amount in self.by_name()})
-
     def _combine(
         self, other: object, both: Callable[[Any, Any], Any], alone: Callable[[Any], Any]
     ) -> Amounts:
-        """Combine class by class; a kind without ``+`` works where only one side has it.
+        """Combine two mappings class by class.
 
-        :raises InvalidInput: where both sides say where something is
+        :raises InvalidInput: if both have an amount of one placed resource, which do not add up
         """
         if not isinstance(other, Amounts):
             return typing.cast(Amounts, NotImplemented)
@@ -191,15 +155,43 @@ class Amounts(_AmountMapping):
             combined[name] = alone(theirs) if mine is None else both(mine, theirs)
         return Amounts(combined)
 
+    @property
+    def is_zero(self) -> bool:
+        """True if there are no amounts."""
+        return not self
 
-#: What the constructor of :class:`Amounts` takes: text, or a mapping of resources or their names to
-#: amounts or what a resource makes an amount of.
+    def with_implied_counts(self) -> Amounts:
+        """Return these amounts with the counts that placed amounts imply, each count once (D1).
+
+        A topology of 4 shared vCPUs implies ``VCPU=4``, whether it is stated or not. Memory in huge
+        pages is not ordinary memory of the host: a count of it is removed. Each placed amount then
+        knows which counts are requested in addition (:attr:`Amount.counted_separately`) and does
+        not use these too, so that consuming one amount after the other has one result in any order.
+
+        :raises InvalidInput: if a count contradicts a placed amount
+
+        >>> amounts = Amounts("NUMA_TOPOLOGY=1:shared=4:memory=512").with_implied_counts()
+        >>> print(amounts, *sorted(amounts["NUMA_TOPOLOGY"].counted_separately))
+        VCPU=4,MEMORY_MB=512,NUMA_TOPOLOGY=1:shared=4:memory=512 MEMORY_MB VCPU
+        """
+        split = split_placed(self)
+        return self if split is None else Amounts(split.with_implied_counts())
+
+    def as_requested(self) -> Amounts:
+        """Return these amounts with no ``counted_separately`` set, as a user states them."""
+        if not any(amount.counted_separately for amount in self.values()):
+            return self
+        return Amounts({name: amount.counting_separately(()) for name, amount in self.by_name()})
+
+
+#: The argument of :class:`Amounts`: text, or a mapping of resources or their names to amounts or to
+#: values that a resource makes an amount of.
 AmountsLike: TypeAlias = Amounts | str | Mapping[Any, Any]
 
 
 @base.register
 class Limits(_AmountMapping):
-    """Totals set from outside for one claim; what is absent is without bound, zero is a bound.
+    """Upper bounds for one claim, set from outside; an absent one is unbounded, zero is a bound.
 
     >>> limits = Limits(VCPU=16, DISK_GB=0)
     >>> limits.get("VCPU"), limits.get("DISK_GB"), limits.get("MEMORY_MB")
@@ -212,12 +204,14 @@ class Limits(_AmountMapping):
     _WHAT = "limits"
 
     def _value_of(self, resource: Resource, value: Any) -> Amount:
-        return _limit_of(resource, value)
+        if resource.limit_kind is None:
+            return _amount_of(resource, value)
+        return _of_kind(resource, value, resource.limit_kind)
 
     def _parsed(self, resource: Resource, text_form: str) -> Amount:
         return resource.parse_limit(text_form)
 
-    def _said(self, resource: Resource, amount: Amount) -> str:
+    def _formatted(self, resource: Resource, amount: Amount) -> str:
         return resource.format_limit(amount)
 
     def _validate(self) -> None:
@@ -227,101 +221,90 @@ class Limits(_AmountMapping):
                 raise InvalidInput("negative amount", f"limit of {name}", amount, "0 or more")
 
 
-# --- counts and what locates them (D1) ------------------------------------------------------------
-# A structured amount locates; it adds nothing. Of VCPU=4 and a topology of 4 shared vCPUs, four are
-# asked for. The counts have to agree with what locates them, or are implied by it; and they are
-# taken once: of the cells, and through them of the host as a whole.
+# --- counts of placed amounts (D1) ----------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlacementSplit:
-    """Amounts, sorted by who decides about them."""
+    """Amounts, split into placed amounts and counts.
 
-    placed: Mapping[str, Amount]  #: what says where
-    stated_classes: frozenset[str]  #: classes that it locates and that are stated as counts besides
-    others: Mapping[str, Amount]  #: everything else, and counts beyond those that are located
+    A placed amount adds nothing to the counts: ``VCPU=4`` and a topology of 4 shared vCPUs request
+    4 vCPUs. A count that is placed has to agree with the placed amount, or is implied by it.
+    """
+
+    placed: Mapping[str, Amount]
+    stated_classes: frozenset[str]  #: classes that are placed, and stated as counts as well
+    others: Mapping[str, Amount]  #: all other amounts, and counts in excess of the placed ones
 
     def with_implied_counts(self) -> dict[str, Amount]:
         """Return all amounts by class, each count once (:meth:`Amounts.with_implied_counts`)."""
-        located = {
-            name: one.counting_separately(one.requested_host_usage)
-            for name, one in self.placed.items()
+        implied: dict[str, Amount] = {}
+        for amount in self.placed.values():
+            for name, count in amount.requested_host_usage.items():
+                total = IntegerAmount(-count if amount.is_negative else count)
+                excess = self.others.get(name)
+                implied[name] = total + excess if isinstance(excess, IntegerAmount) else total
+        others = {name: amount for name, amount in self.others.items() if name not in implied}
+        placed = {
+            name: amount.counting_separately(amount.requested_host_usage)
+            for name, amount in self.placed.items()
         }
-        counts = dict(implied_counts(self))
-        others = {name: one for name, one in self.others.items() if name not in counts}
-        return {**counts, **others, **located}
+        return {**implied, **others, **placed}
 
 
 def split_placed(amounts: Amounts) -> PlacementSplit | None:
-    """Return amounts, sorted; None if nothing says where anything is.
+    """Return amounts split into placed amounts and counts; None if no amount is placed.
 
-    :raises InvalidInput: if a count does not agree with what locates it
+    :raises InvalidInput: if a count contradicts a placed amount
     """
-    located = {name: amount for name, amount in amounts.by_name() if amount.is_placed}
-    if not located:
+    placed = {name: amount for name, amount in amounts.by_name() if amount.is_placed}
+    if not placed:
         return None
-    counts: dict[str, tuple[str, set[int]]] = {}
-    for name, amount in located.items():
-        for kind, possible in _possible(amount).items():
-            if kind in counts:
-                raise _invalid_amount(kind, name, "to be located by one amount only")
-            counts[kind] = name, possible
+    placed_by: dict[str, str] = {}
+    for name, amount in placed.items():
+        for counted in amount.placed_counts:
+            if counted in placed_by:
+                raise _invalid_amount(counted, name, "to be placed by one amount only")
+            placed_by[counted] = name
     others: dict[str, Amount] = {}
     for name, amount in amounts.by_name():
-        if name in counts:
-            more = _beyond(name, amount, located[counts[name][0]])
-            if more is None:
-                _check(name, amount, *counts[name])
-            elif not more.is_zero:
-                others[name] = more
-        elif name not in located:
+        if name in placed_by:
+            excess = _excess(name, amount, placed[placed_by[name]])
+            if excess is None:
+                _check_agreement(name, amount, placed_by[name], placed[placed_by[name]])
+            elif not excess.is_zero:
+                others[name] = excess
+        elif name not in placed:
             others[name] = amount
-    return PlacementSplit(located, frozenset(counts).intersection(amounts.names()), others)
+    return PlacementSplit(placed, frozenset(placed_by).intersection(amounts.names()), others)
 
 
-def _beyond(name: str, amount: Amount, by: Amount) -> IntegerAmount | None:
-    """Return what is asked beyond what ``by`` locates, None unless the count stands beside it.
+def _excess(name: str, count: Amount, placed: Amount) -> IntegerAmount | None:
+    """Return a count minus that of a placed amount, None if the two have to agree.
 
-    A sum over several groups has more than the group that says where.
+    They may differ if the count is counted separately: a sum over groups exceeds the one group that
+    has the placed amount.
     """
-    if name not in by.counted_separately or not isinstance(amount, IntegerAmount):
+    if name not in placed.counted_separately or not isinstance(count, IntegerAmount):
         return None
-    more = amount - IntegerAmount(
-        (-1 if by.is_negative else 1) * by.requested_host_usage.get(name, 0)
-    )
-    return more if more.is_zero or more.is_negative is by.is_negative else None
+    own = placed.requested_host_usage.get(name, 0)
+    excess = count - IntegerAmount(-own if placed.is_negative else own)
+    return excess if excess.is_zero or excess.is_negative is placed.is_negative else None
 
 
-def _possible(amount: Amount) -> dict[str, set[int]]:
-    """Return which counts agree with a located amount: as asked, or as taken of the host."""
-    sign = -1 if amount.is_negative else 1
-    result = {kind: {sign * count} for kind, count in amount.placed_counts.items()}
-    if amount.is_assigned:
-        for kind in result:
-            result[kind].add(sign * amount.host_usage.get(kind, 0))
-    return result
-
-
-def _check(name: str, amount: Amount, by: str, possible: set[int]) -> None:
-    if not isinstance(amount, IntegerAmount) or int(amount) not in possible:
+def _check_agreement(name: str, count: Amount, placed_by: str, placed: Amount) -> None:
+    """Raise ``InvalidInput`` for a count that is neither as requested nor as the host provides."""
+    sign = -1 if placed.is_negative else 1
+    possible = {sign * placed.placed_counts[name]}
+    if placed.is_assigned:
+        possible.add(sign * placed.host_usage.get(name, 0))
+    if not isinstance(count, IntegerAmount) or int(count) not in possible:
         expected = " or ".join(map(str, sorted(possible - {0} or possible)))
-        raise _invalid_amount(name, amount, f"{expected}, as {by} says")
-
-
-def implied_counts(joint: PlacementSplit) -> Iterator[tuple[str, Amount]]:
-    """Yield the counts that go with what was asked; negative if it gives back.
-
-    With what is asked of the same classes beyond them.
-    """
-    for amount in joint.placed.values():
-        for name, count in amount.requested_host_usage.items():
-            whole = IntegerAmount(-count if amount.is_negative else count)
-            more = joint.others.get(name)
-            yield name, whole + more if isinstance(more, IntegerAmount) else whole
+        raise _invalid_amount(name, count, f"{expected}, as {placed_by} says")
 
 
 def no_inventory(name: str, amount: Amount) -> Reason:
-    """Return why an amount does not fit where there is no inventory of its class."""
+    """Return the reason for an amount of a class without an inventory."""
     requested = int(amount) if hasattr(amount, "__int__") else 1
     if amount.is_negative:
         return Reason(Rule.USED_BELOW_ZERO, requested, bound=0, used=0, resource=name)
