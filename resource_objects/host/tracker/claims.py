@@ -45,14 +45,18 @@ _CHANGED = "ConsumerNotFound", "StaleConsumer"
 
 
 class ClaimOptions(TypedDict, total=False):
-    """The options of a claim on a host; :meth:`.ResourceTracker.claim` documents each."""
+    """The options of a claim on a host.
+
+    ``limits`` are the maximum usage of the host itself after the claim, whatever its capacity, such
+    as the totals ``"VCPU=48"`` of a scheduler. The others are those of ``ledger.claim``.
+    """
 
     project: str | None
     user: str | None
     consumer_type: str | None
     expires_in: datetime.timedelta | None
     expires_at: datetime.datetime | None
-    limits: Any
+    limits: Any  #: as ``Limits`` accepts them
     ignore_maintenance: bool
 
 

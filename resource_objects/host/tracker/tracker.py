@@ -8,7 +8,7 @@ import datetime
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from resource_objects import exceptions, names
 from resource_objects.host.compute_node import ComputeNode
@@ -356,14 +356,7 @@ class ResourceTracker:
         consumer: str,
         host: str,
         request: RequestLike,
-        *,
-        project: str | None = None,
-        user: str | None = None,
-        consumer_type: str | None = None,
-        expires_in: datetime.timedelta | None = None,
-        expires_at: datetime.datetime | None = None,
-        limits: Limits | AmountsLike | None = None,
-        ignore_maintenance: bool = False,
+        **options: Unpack[ClaimOptions],
     ) -> HostClaim:
         """Allocate a request on a host to a consumer, completely or not at all.
 
@@ -377,24 +370,12 @@ class ResourceTracker:
 
         :param request: text, amounts, a request, a claim, or a candidate of a search. Resources
             that the host does not have itself, such as disk, are allocated from its pools
-        :param project, user, consumer_type, expires_in, expires_at: as for ``ledger.claim``
-        :param limits: the maximum usage of the host itself after the claim, whatever its capacity,
-            such as the totals ``"VCPU=48"`` of a scheduler
-        :param ignore_maintenance: as for ``ledger.claim``
+        :param options: as :class:`~resource_objects.host.tracker.claims.ClaimOptions` has them
         :raises NoCandidates: (a ``CapacityException``) if it does not fit, with the reasons
         :raises HostRefused: (a ``CapacityException``) if the driver refuses it
         :raises AlreadyExists: if the consumer has other allocations
         :raises NotFound: if the ledger does not have the host
         """
-        options: ClaimOptions = {
-            "project": project,
-            "user": user,
-            "consumer_type": consumer_type,
-            "expires_in": expires_in,
-            "expires_at": expires_at,
-            "limits": limits,
-            "ignore_maintenance": ignore_maintenance,
-        }
         return self._claims.claim(consumer, names.provider_name(host), request, options)
 
     def get_claim(self, consumer: str) -> HostClaim:
