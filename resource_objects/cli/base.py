@@ -1,4 +1,4 @@
-"""What the commands share: opening the ledger, printing, columns that are data for programs."""
+"""The base classes of commands: the ledger, the output, and columns as data for programs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """The search found nobody, which is no error; ``reasons`` are lines that say why."""
+    """A search without candidates, which is not an error. ``reasons`` are lines of text."""
 
     #: exit status
     status = 1
@@ -44,7 +44,7 @@ class Refused(Exception):
 
 
 class Busy(Refused):
-    """Not now: others hold what was asked for, and it can be had after they give back."""
+    """A refusal for now: the request would fit after other consumers release resources."""
 
     status = 75  # EX_TEMPFAIL of sysexits.h
 
@@ -92,7 +92,7 @@ COMMANDS_THAT_NEED_A_FILE = frozenset(
 class Command(cliff.command.Command):
     """Base of the commands; mixed into those that list and show."""
 
-    #: the columns of what is listed or shown, for ``-c`` and for programs
+    #: the columns of the output, for ``-c`` and for programs
     columns: ClassVar[tuple[str, ...]] = ()
     #: those that there are instead with an option
     columns_with: ClassVar[Mapping[str, tuple[str, ...]]] = {}
@@ -118,9 +118,9 @@ class Command(cliff.command.Command):
         self.app.stdout.write(f"{text}\n")
 
     def machine(self, parsed_args: argparse.Namespace) -> Machine:
-        """Return this machine, or a captured one; what could not be read of it is told.
+        """Return this machine or a captured one, and print the findings of the discovery.
 
-        :raises DiscoveryError: if something could not be read, and it is to be strict
+        :raises DiscoveryError: for a finding, if the option --strict is set
         """
         from resource_objects.host.discovery import discover
 
@@ -135,9 +135,8 @@ class Command(cliff.command.Command):
             self.app.stderr.write(f"resource-objects: not read: {finding}\n")
 
     def width(self, max_width: int = 0) -> int | None:
-        """Return how wide a line may be: as wide as the terminal, unless a width is said.
-
-        None for as wide as it comes, where no terminal is.
+        """Return the maximum width of a line: that of the option or the terminal; None if there is
+        neither.
         """
         if max_width > 0:
             return max_width
@@ -166,7 +165,7 @@ def add_name(
 def add_actor(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     """Add the option that says who does it: the user, unless it is given."""
     parser.add_argument(
-        "--actor", metavar="NAME", default=login(), help="who does it (default: your user name)"
+        "--actor", metavar="NAME", default=login(), help="the operator (default: your user name)"
     )
     return parser
 
@@ -246,7 +245,7 @@ class Lister(Command, cliff.lister.Lister):
     One of :attr:`in_brief` finds in :attr:`is_brief` whether it is to be brief.
     """
 
-    #: whether it is told in brief, or drawn, unless a format or columns are asked for
+    #: whether the output is brief or drawn, unless a format or columns are specified
     in_brief: ClassVar[bool] = False
     is_brief = False
 
@@ -254,7 +253,7 @@ class Lister(Command, cliff.lister.Lister):
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
         if self.in_brief:
-            parser.set_defaults(formatter=None)  # so that run() knows whether one was asked for
+            parser.set_defaults(formatter=None)  # so that run() knows whether one is specified
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
@@ -265,7 +264,7 @@ class Lister(Command, cliff.lister.Lister):
         status: int = super().run(parsed_args)
         return status
 
-    #: what people are told in place of a list without rows
+    #: the sentence in place of a table without rows
     nothing: str = "nothing"
 
     def produce_output(
@@ -306,7 +305,7 @@ class ShowOne(Command, cliff.show.ShowOne):
         return status
 
 
-#: Formats that keep values apart from what they look like.
+#: Formats whose values do not depend on the presentation.
 _OF_DATA = ("json", "yaml")
 #: Formats for programs that know text alone.
 _OF_TEXT = ("csv", "shell", "value")
@@ -389,14 +388,11 @@ class Maybe(FormattableColumn[Any]):
 class Figure(Maybe):
     """A number that may be missing, on the right of its column as other numbers are."""
 
-    is_figure = True  #: :mod:`resource_objects.cli.fitting` asks
+    is_figure = True  #: read by :mod:`resource_objects.cli.fitting`
 
 
 class Age(FormattableColumn[Any]):
-    """How long something has been: ``(time, now)``; the time for programs.
-
-    None in the place of the time is nothing.
-    """
+    """The age of something, ``(time, now)``; for programs the time. Empty if the time is None."""
 
     def human_readable(self) -> str:
         """Return the time since then, as people say it."""
@@ -410,7 +406,7 @@ class Age(FormattableColumn[Any]):
 
 
 class Ago(Age):
-    """How long ago something was: ``(time, now)``; the time for programs."""
+    """The time since an event, ``(time, now)``; for programs the time of the event."""
 
     def human_readable(self) -> str:
         """Return the time since then, as people say it."""
@@ -419,7 +415,7 @@ class Ago(Age):
 
 
 class Expiry(Age):
-    """When a claim expires, or how long ago it did: ``(time, now)``; the time for programs."""
+    """The time until a claim expires or since then, ``(time, now)``; for programs the time."""
 
     def human_readable(self) -> str:
         """Return the time until then, or that the claim has expired and since when."""
@@ -530,7 +526,7 @@ def database_url(option: str | None, environ: Mapping[str, str]) -> str:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_owned(path.parent)
-        # SQLite gives the files beside it the mode of this one; O_NOFOLLOW refuses a planted link
+        # SQLite gives its further files the mode of this one; O_NOFOLLOW refuses a planted link
         made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         try:
             if not stat.S_ISREG(os.fstat(made).st_mode):
@@ -582,7 +578,7 @@ _DURATION = re.compile(
     r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?\Z", re.ASCII | re.IGNORECASE
 )
 _IN_SECONDS = (86400, 3600, 60, 1)
-#: Nobody waits or holds for longer, in seconds: ten years.
+#: The maximum duration in seconds: ten years.
 _LONGEST = 10 * 365 * 86400
 
 

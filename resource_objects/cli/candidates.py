@@ -1,4 +1,4 @@
-"""The command that tells who could hold something: candidates."""
+"""The command that lists the candidates of a request."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 
 #: As in ``openstack allocation candidate list``.
 _COLUMNS = ("#", "allocation", "resource provider", "inventory used/capacity", "traits")
-#: Where there are some.
+#: Further columns.
 _SOMETIMES = ("groups", "units")
-#: So many providers are read at once.
+#: The number of providers that are read at once.
 _PAGE = 500
 
 
 class ListCandidates(Lister):
-    """List who could hold something: candidates, each one complete way to give it.
+    """List the candidates of a request: each is a complete placement of it.
 
-    The words are those of `openstack allocation candidate list`, and ours. Nothing is taken, unless
-    --claim says so. If nobody could hold it, says for each host why not (exit status 1, with
-    --claim 75 if others hold it); if the budget ran out before that was known, says so (exit status
-    3).
+    The options are those of `openstack allocation candidate list`, and further ones. Nothing is
+    allocated, unless --claim is specified. If there is no candidate, prints the reasons of each
+    host (exit status 1, with --claim 75 if other consumers use the resources); if the budget was
+    exhausted before that was known, exits with status 3.
     """
 
     columns = (*_COLUMNS, *_SOMETIMES)
@@ -64,7 +64,7 @@ class ListCandidates(Lister):
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """List them; the status of a document says, too, whether anybody was found."""
+        """List the candidates. The status of a document is 0 if there is a candidate."""
         self._status = 0
         super().run(parsed_args)
         return self._status
@@ -72,7 +72,7 @@ class ListCandidates(Lister):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Search, and claim if that is said."""
+        """Search, and claim if that is requested."""
         with misused():
             parsed = arguments.parse_request(parsed_args)
             options = arguments.parse_search(parsed_args, parsed.limit)
@@ -142,7 +142,7 @@ def _listed(found: Candidates) -> tuple[Candidate, ...]:
 
 
 def _providers(ledger: Ledger, listed: Iterable[Candidate]) -> dict[str, ListedProvider]:
-    """Return the providers of candidates as they are kept, by name."""
+    """Return the providers of candidates in the ledger, by name."""
     named = {name: None for one in listed for name in _giving(one)}
     names = list(named)
     pages = [names[start : start + _PAGE] for start in range(0, len(names), _PAGE)]
@@ -150,7 +150,7 @@ def _providers(ledger: Ledger, listed: Iterable[Candidate]) -> dict[str, ListedP
 
 
 def _giving(candidate: Candidate) -> dict[str, str]:
-    """Return the amounts by provider as text; a provider that only stands for a group has none."""
+    """Return the amounts by provider as text; a provider of a group without amounts has none."""
     taken = {name: str(amounts) for name, amounts in candidate.by_provider().items()}
     for names in candidate.mappings.values():
         for name in names:
@@ -182,7 +182,7 @@ def _table(
 
 
 def _summary(kept: ListedProvider | None) -> tuple[str, Many]:
-    """Return what is used of a provider, and its traits; nothing if it went meanwhile."""
+    """Return the usage and traits of a provider; empty if it was removed in the meantime."""
     if kept is None:
         return "", Many([])
     used = [f"{one.resource_class}={one.used}/{one.capacity}" for one in kept.records]

@@ -1,6 +1,6 @@
-"""The commands of who plans: how many fit, what is free and of no use, when it would fit.
+"""The commands for capacity planning: how many requests fit, what is stranded, when a request fits.
 
-Each is asked of the ledger as it is, or as it would be after some changes.
+Each of them applies to the present ledger, or to a copy of it after some changes.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ EVERYWHERE = "(all)"
 
 
 class HowMany(Lister):
-    """Tell how many of a request, or of a mix of requests, fit at once.
+    """Print how many times a request, or a mix of requests, fits at the same time.
 
-    At least so many for sure, and at most so many; where both are the same that is known. In all,
-    what pools have is counted once; of a host it counts as if no other had it. Nothing is taken.
-    With --placements a row for each part of each placement, which can all be claimed. If the budget
-    ran out before anything was known, says so (exit status 3).
+    Prints a certain minimum and maximum; if both are equal, the number is exact. In the total, the
+    inventories of pools are counted once; the number of a host includes all of them. Nothing is
+    allocated. --placements lists each part of each placement; all of them can be claimed. If the
+    budget was exhausted before anything was known, exits with status 3.
     """
 
     columns = ("where", "at least", "at most")
@@ -69,13 +69,13 @@ class HowMany(Lister):
             options = arguments.parse_bounds(parsed_args)
             changes = read_changes(parsed_args)
             if parsed_args.hosts and parsed_args.placements:
-                raise Misused("--placements: not beside --hosts")
+                raise Misused("--placements: not together with --hosts")
         with self.open_ledger() as ledger:
             scenario = tried(self, ledger, changes)
         with misused():
             found = scenario.snapshot.how_many(asked, **options)
         if found.cut_short:
-            self.app.stderr.write("cut short: more may fit than at least so many\n")
+            self.app.stderr.write("cut short: more than the minimum may fit\n")
             if not found.at_least:
                 raise SearchCutShort("the budget ran out before one was placed", ())
         if parsed_args.placements:
@@ -87,11 +87,12 @@ class HowMany(Lister):
 
 
 class Report(Lister):
-    """Tell what there is, is used and is free, and what of that a mix of requests cannot use.
+    """Print capacity, usage and free amounts, and the free amounts that a mix of requests cannot
+    use.
 
-    With a request or --mix: how much of what is free is stranded (on hosts that can hold no request
-    which asks for it) and how much of it is fragments (FGD). With --by host or the name of a level
-    (rack), a row for each.
+    With a request or --mix, also the stranded amounts (free on hosts that have no capacity for any
+    request of the class) and the fragments (FGD). With --by host or the name of a level (rack), a
+    row for each.
     """
 
     columns = (
@@ -103,12 +104,12 @@ class Report(Lister):
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
         arguments.add_request(parser)
-        _add_mix(parser, "what is usual; counts say how usual")
+        _add_mix(parser, "usual requests; counts are their weights")
         parser.add_argument(
             "--by", metavar="WHAT", default="class", help="class (default), host, or a level"
         )
         parser.add_argument(
-            "--budget", metavar="STEPS", type=int, help="cut each search short after so many steps"
+            "--budget", metavar="STEPS", type=int, help="the maximum number of steps of each search"
         )
         add_changes(parser)
         return parser
@@ -150,10 +151,12 @@ class Report(Lister):
 
 
 class When(ShowOne):
-    """Tell when a request would fit, if claims end when they expire and nothing else comes.
+    """Print the time at which a request would fit, if claims end when they expire and no others
+    begin.
 
-    An estimate: nothing is kept free for anybody. If it would never fit so, says for each host why
-    not (exit status 1); if the budget ran out before that was known, says so (exit status 3).
+    The time is an estimate: nothing is reserved. If the request would never fit, prints the reasons
+    of each host (exit status 1); if the budget was exhausted before that was known, exits with
+    status 3.
     """
 
     columns = ("at", "host", "allocation", "because")

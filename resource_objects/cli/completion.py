@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     import cliff.app
 
 SHELLS = ("bash", "zsh", "fish")
-#: Given what was typed of a word, returns what it may become.
+#: Returns the completions of a prefix.
 _Completer = Callable[[str], Iterable[str]]
-#: Given a kind and a prefix, returns names.
+#: Returns the names of a kind with a prefix.
 _Names = Callable[[str, str], list[str]]
 
 
@@ -42,12 +42,12 @@ class _Commands(Protocol):
 
 
 class PrintCompletion(Command):
-    """Print what makes a shell complete commands, options and the names that a ledger keeps.
+    """Print the setup of a shell for the completion of commands, options and names of the ledger.
 
     For bash: eval "$(resource-objects complete bash)", in ~/.bashrc. For zsh the same, after
-    compinit, in ~/.zshrc. For fish: resource-objects complete fish | source. Names are those of the
-    ledger that $RESOURCE_OBJECTS_DATABASE or --database on the line says; where it cannot be read,
-    nothing is completed, and nothing is said.
+    compinit, in ~/.zshrc. For fish: resource-objects complete fish | source. The ledger is that of
+    --database in the line, or of $RESOURCE_OBJECTS_DATABASE. If it cannot be read, nothing is
+    completed and no error is printed.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -65,7 +65,7 @@ class PrintCompletion(Command):
 
 
 def complete(program: cliff.app.App) -> None:
-    """Answer the shell that asks, and end the process. Nothing is said of errors."""
+    """Answer the request of a shell and end the process. No error is printed."""
     try:
         Finder(program)(program.parser, always_complete_options=False)
     finally:
@@ -76,7 +76,7 @@ class Finder(CompletionFinder):
     """Finds what may follow on a command line."""
 
     def __init__(self, program: Any = None, *said: Any, **options: Any) -> None:
-        # argcomplete calls it again with what __call__ is given: a parser
+        # argcomplete calls it again with a parser
         if not isinstance(program, argparse.ArgumentParser):
             self._program: cliff.app.App = program
             program = program.parser
@@ -91,7 +91,7 @@ class Finder(CompletionFinder):
     ) -> list[str]:
         """Return the completions of a word, given those before it."""
         own = list(itertools.takewhile(lambda word: word != "--", comp_words[1:]))
-        after = comp_words[len(own) + 1 :]  # -- and what has been said since
+        after = comp_words[len(own) + 1 :]  # -- and the words after it
         try:
             options, words = self._program.parser.parse_known_args(own)
         except SystemExit:  # the value of --database is typed
@@ -130,7 +130,7 @@ class Finder(CompletionFinder):
         """
         parser = active_parsers[-1]
         if self._takes_hyphens:
-            parser.prefix_chars = ""  # of this parser nothing else is asked
+            parser.prefix_chars = ""  # the parser is not used for anything else
         found = super().collect_completions(active_parsers, parsed_args, cword_prefix)
         self._display_completions.update(dict.fromkeys(self._words, ""))
         takes = self._takes_hyphens or (cword_prefix[:1] == "-" and "=" in cword_prefix)
@@ -173,7 +173,7 @@ def _kept(option: str) -> _Names:
         try:
             url = option or os.environ.get(VARIABLE) or f"sqlite:///{default_path(os.environ)}"
             return names_beginning(url, kind, prefix)
-        except Exception:  # whatever it is: the person is typing
+        except Exception:  # an error must not disturb the line
             return []
 
     return names
@@ -242,7 +242,7 @@ def _limits(names: _Names) -> _Completer:
     return completed
 
 
-#: By what the help calls an argument.
+#: By the name of an argument in the help.
 _COMPLETERS: dict[str, Callable[[_Names], _Completer]] = {
     **dict.fromkeys(("PROVIDER", "HOST/ADDRESS", "TREE"), _one("provider")),
     **dict.fromkeys(("HOST", "POOL"), _one("host")),

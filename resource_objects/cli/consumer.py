@@ -1,4 +1,4 @@
-"""The commands about consumers: what each holds, and who uses how much of what."""
+"""The commands about consumers: their allocations and usage."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ class ListConsumers(Lister):
         add("--provider", metavar="PROVIDER", help="that hold something there")
         add("--tree", metavar="PROVIDER", help="that hold something in its tree")
         add("--older-than", metavar="SECONDS", type=float, help="since longer than this")
-        add("--state", choices=("held", "confirmed"), help="whose claim is in this state")
-        add("--expired", action="store_true", help="whose claim has expired")
+        add("--state", choices=("held", "confirmed"), help="consumers with a claim in this state")
+        add("--expired", action="store_true", help="consumers with an expired claim")
         return parser
 
     def take_action(
@@ -111,7 +111,7 @@ class ListConsumers(Lister):
 
 
 class ShowConsumer(ShowOne):
-    """Show what a consumer holds."""
+    """Show a consumer and its allocations."""
 
     columns = (
         "consumer",
@@ -185,7 +185,7 @@ class ShowConsumer(ShowOne):
 
 
 def _records(held: Allocation) -> Iterator[dict[str, Any]]:
-    """Yield what is held of a provider, as plain data; units where there are some."""
+    """Yield the allocations from a provider as plain data, with units if there are any."""
     for record in held.amount.to_records(held.resource_class):
         row = {
             "provider": held.provider,
@@ -199,7 +199,7 @@ COLUMNS = ("consumer", "provider", "resource_class", "amount", "units")
 
 
 def allocation_rows(consumer: str, allocations: Iterable[Allocation]) -> list[tuple[Any, ...]]:
-    """Return a row per record of what a consumer holds."""
+    """Return a row for each allocation of a consumer."""
     return [
         (consumer, each.provider, record.resource_class, record.amount, Many(list(each.units)))
         for each in allocations
@@ -208,7 +208,7 @@ def allocation_rows(consumer: str, allocations: Iterable[Allocation]) -> list[tu
 
 
 class SetAllocations(Lister):
-    """Say what a consumer holds: this and nothing else. It is made if need be."""
+    """Replace all allocations of a consumer, which is created if necessary."""
 
     columns = COLUMNS
     nothing = "it holds nothing"
@@ -227,7 +227,7 @@ class SetAllocations(Lister):
         )
         add("--generation", metavar="N", type=int, help="refuse if it was changed since this one")
         add_release_expired(parser)
-        add_override(parser, "also of what is out of service")
+        add_override(parser, "allocate from disabled providers too")
         add_whose(parser, "its {}")
         return parser
 
@@ -268,7 +268,7 @@ class SetAllocations(Lister):
 
 
 class ShowAllocations(Lister):
-    """Show what a consumer holds, a line for each allocation."""
+    """Show the allocations of a consumer, a line for each."""
 
     columns = (*COLUMNS, "group")
     nothing = "it holds nothing"
@@ -296,7 +296,7 @@ class ListAllocations(Lister):
     """List who holds what at a provider, or in its whole tree."""
 
     columns = COLUMNS
-    nothing = "nobody holds anything there"
+    nothing = "no consumer has allocations there"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -323,7 +323,7 @@ class ListAllocations(Lister):
 
 
 class MoveConsumer(Lister):
-    """Move a consumer: what it holds is given back, and the same is taken elsewhere, at once."""
+    """Move a consumer: release its allocations and allocate the same elsewhere, in one write."""
 
     columns = COLUMNS
     nothing = "it holds nothing"
@@ -334,7 +334,11 @@ class MoveConsumer(Lister):
         add = parser.add_argument
         add("consumer", metavar="CONSUMER")
         add("--to", metavar="PROVIDER", required=True, help="at this one or what is below it")
-        add("--leaving", metavar="CONSUMER", help="who holds the old place until released")
+        add(
+            "--leaving",
+            metavar="CONSUMER",
+            help="the consumer of the old allocations until it is released",
+        )
         add_release_expired(parser)
         add_override(parser)
         return parser
@@ -342,7 +346,7 @@ class MoveConsumer(Lister):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Search there for what it holds, and move it."""
+        """Search a new host and move the consumer."""
         from resource_objects.providers.disabled import TRAIT
 
         consumer, release_expired = parsed_args.consumer, parsed_args.release_expired
@@ -395,9 +399,9 @@ _USAGE = ("provider", "resource_class", "used", "capacity", "free", "holders", "
 
 
 class ShowUsage(Lister):
-    """Show who uses how much of what; --tree draws it.
+    """Show the usage of each inventory and its consumers; --tree draws it.
 
-    Free is what is left, also of what is out of service, which is told beside its holders.
+    `free` includes the free amount of disabled providers, which are marked.
     """
 
     columns = _USAGE
@@ -427,7 +431,7 @@ class ShowUsage(Lister):
             from resource_objects.cli import render
 
             return (), Drawing.of(render.usage_tree(usage, self.glyphs) or self.nothing)
-        # people are told beside the holders, for their lines are short
+        # terminals are narrow, so the reason follows the consumers
         is_told = parsed_args.formatter != "table" or "disabled" in parsed_args.columns
         return _USAGE[: None if is_told else -1], [
             (
@@ -444,10 +448,12 @@ class ShowUsage(Lister):
 
 
 class _HoldersOf(FormattableColumn[Any]):
-    """Who holds something of an inventory, and why it is out of service: in few columns."""
+    """The consumers of an inventory, and the reason if its provider is disabled."""
 
     def human_readable(self) -> str:
-        """Return the holders, and in short that it is disabled; ``usage -c disabled`` tells all."""
+        """Return the consumers, and a short mark if it is disabled; `usage -c disabled` shows the
+        reason.
+        """
         use = self._value
         told = [f"{name} {amount}" for name, amount in use.holders]
         if use.disabled is not None:
@@ -456,7 +462,7 @@ class _HoldersOf(FormattableColumn[Any]):
 
 
 def in_natural_order(usage: Usage) -> Usage:
-    """Return the same usage with the trees in natural order, as people list machines."""
+    """Return the same usage with the trees in natural order."""
     roots = sorted(usage.providers, key=lambda root: natural_order(root.name))
     place = {one.name: number for number, root in enumerate(roots) for one in root.walk()}
     uses = sorted(usage.uses, key=lambda use: place[use.provider])
@@ -464,7 +470,9 @@ def in_natural_order(usage: Usage) -> Usage:
 
 
 def held_by(usage: Usage, consumers: frozenset[str]) -> Usage:
-    """Return what some consumers hold, and only that: the figures stay those of all."""
+    """Return the usage of some consumers only; the figures of inventories stay those of all
+    consumers.
+    """
     mine = [
         dataclasses.replace(use, holders=tuple(one for one in use.holders if one[0] in consumers))
         for use in usage.uses
@@ -476,7 +484,7 @@ def held_by(usage: Usage, consumers: frozenset[str]) -> Usage:
 
 
 class ShowProviderUsage(Lister):
-    """Show what is used of one provider, a line for each class."""
+    """Show the usage of one provider, a line for each class."""
 
     columns = ("resource_class", "used", "capacity", "free")
     nothing = "it has no inventories"
@@ -498,10 +506,10 @@ class ShowProviderUsage(Lister):
 
 
 class ShowTotals(Lister):
-    """Show what is used in all, of each class, by who uses it or by provider.
+    """Show the total usage of each class, by consumer property or by provider.
 
-    By class or provider it also shows how much there is in all, and how much of that is free: what
-    is out of service is not.
+    By class or provider it also shows the total and the free amount; disabled providers have no
+    free amount.
     """
 
     columns = ("group", "resource_class", "used", "consumers", "free", "total")
@@ -516,8 +524,8 @@ class ShowTotals(Lister):
             metavar="WHAT",
             default="resource_class",
             choices=("resource_class", "provider", "project", "user", "consumer_type", "group"),
-            help="what it is summed by, beside the class: provider, project, user, consumer_type, "
-            "group (the server group)",
+            help="the property of the sums, next to the class: provider, project, user, "
+            "consumer_type, group (the server group)",
         )
         add_whose(parser, "only of this {}")
         add("--provider", metavar="PROVIDER", help="only there")
@@ -540,7 +548,7 @@ class ShowTotals(Lister):
         columns = self.columns[:4]
         if bounds is None:
             return columns, [(Maybe(group), *figures) for group, *figures in rows]
-        if not any(whose(parsed_args).values()):  # then what nobody uses is told, too
+        if not any(whose(parsed_args).values()):  # unused inventories are listed too
             used = {row[:2] for row in rows}
             rows += [(*key, 0, 0) for key in bounds if key not in used]
         rows.sort(key=lambda row: (natural_order(row[0] or ""), resource_class_order(row[1])))
@@ -553,7 +561,7 @@ class ShowTotals(Lister):
 def _bounds(
     ledger: Ledger, parsed_args: argparse.Namespace
 ) -> dict[tuple[str | None, str], tuple[int, int]] | None:
-    """Return what is free and what there is, by group and class; None for groups of consumers."""
+    """Return the free and total amounts by group and class; None for groups of consumers."""
     here, tree, by = parsed_args.provider, parsed_args.tree, parsed_args.by
     if by not in ("resource_class", "provider"):
         return None
@@ -598,17 +606,17 @@ def add_release_expired(parser: argparse.ArgumentParser) -> None:
 
 def add_override(
     parser: argparse.ArgumentParser,
-    what: str = "take it of what is out of service, and of nothing else",
+    what: str = "allocate from disabled providers only",
 ) -> None:
-    """Add the options to take of what is out of service, and to say who does."""
+    """Add the options to allocate from disabled providers, with the actor."""
     parser.add_argument("--override-disabled", action="store_true", help=what)
     add_actor(parser)
 
 
 def search_at(ledger: Ledger, request: Request, at: str | None = None) -> Candidates:
-    """Return who could hold a request; with ``at`` only that provider and what is below it.
+    """Return the candidates of a request; with ``at`` only at that provider and its descendants.
 
-    :raises NotFound: if ``at`` is not kept
+    :raises NotFound: if the ledger does not have the provider
     """
     return ledger.snapshot(at).candidates(request)
 

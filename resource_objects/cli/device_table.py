@@ -29,9 +29,9 @@ Table = tuple[Sequence[str], Iterable[Sequence[Any]]]
 
 
 def functions(command: Command, machine: Machine, rules: Iterable[str], *, is_brief: bool) -> Table:
-    """Return the PCI functions of a machine, and what rules make of them.
+    """Return the PCI functions of a machine, and the effect of rules on them.
 
-    :param is_brief: whether only what people look for is told
+    :param is_brief: whether only the most important columns are listed
     """
     read = read_rules(rules)
     found = machine_devices(machine, read)
@@ -76,15 +76,15 @@ def _made(device: PCIDevice) -> Iterator[Any]:
     yield Maybe(device.uuid)
 
 
-# --- a host that is kept ------------------------------------------------------------------------
+# --- a host of the ledger -------------------------------------------------------------------------
 
 
 def kept(command: Command, parsed_args: argparse.Namespace, *, is_brief: bool) -> Table:
-    """Return the devices that a host of the ledger keeps.
+    """Return the devices of a host of the ledger.
 
-    :raises InvalidInput: if a setting is given, for what is kept has its own
-    :raises NotFound: if it is not kept
-    :raises Refused: if it is kept without devices
+    :raises InvalidInput: if a setting is specified, which only this machine has
+    :raises NotFound: if the ledger does not have the host
+    :raises Refused: if the host has no devices
     """
     host = parsed_args.pci
     for name in ("rule", "shared", "dedicated", "reserved_pages"):
@@ -93,22 +93,24 @@ def kept(command: Command, parsed_args: argparse.Namespace, *, is_brief: bool) -
                 "value",
                 f"--{name.replace('_', '-')}",
                 value,
-                f"nothing, for {host} is shown as it is kept",
+                f"nothing, for {host} is shown as the ledger has it",
             )
     with command.open_ledger() as ledger:
         (found,) = read_devices(ledger, host)
     if not found.devices:
-        raise Refused(f"{host} is kept without devices", ["host sync --rule makes them takeable"])
+        raise Refused(
+            f"{host} has no devices in the ledger", ["host sync --rule makes them takeable"]
+        )
     return kept_table(command, found.devices, "address", is_brief=is_brief)
 
 
 def kept_table(
     command: Command, devices: Iterable[DeviceStatus], first: str, *, is_brief: bool
 ) -> Table:
-    """Return devices that are kept, by host and address; parts below what they are part of.
+    """Return devices of the ledger by host and address, virtual functions below their card.
 
-    :param first: the first column: ``address``, or ``device`` for the host too. A part whose whole
-        is not told does not stand below it: it would seem to be one of the device before
+    :param first: the first column: ``address``, or ``device``, which includes the host. A function
+        whose card is not listed is not indented, or it would seem to be of the device before it
     """
     names = DeviceNames(command)
     in_order = sorted(
@@ -192,9 +194,9 @@ def family_order(address: str, parent: str | None) -> tuple[Any, ...]:
 
 
 class DeviceNames:
-    """Names of devices from the system's pci.ids; none where there is no such file.
+    """The names of devices in the system's pci.ids; empty without such a file.
 
-    A damaged file is told once, and then nothing has a name: it keeps nobody from working.
+    A damaged file is reported once, and then no device has a name.
     """
 
     def __init__(self, command: Command) -> None:

@@ -56,7 +56,7 @@ _MEANINGS = {
     OWN: "the host's own",
     TAKEN: "taken, by whom is not known",
 }
-#: Columns of a drawing, unless told otherwise, and the fewest it can do with.
+#: The default and the minimum number of columns of a drawing.
 WIDTH, LEAST_WIDTH = 80, 60
 _LABEL = len("dedicated")
 _BAR = 16
@@ -119,7 +119,7 @@ def numa_drawing(host: HostCells, glyphs: Glyphs = UNICODE_BARS, width: int = WI
 
 
 def _wrapped(line: str, width: int) -> list[str]:
-    """Return a line in lines that are not too wide; a long name stays whole."""
+    """Return a line as lines of a maximum width; a long name is not broken."""
     return textwrap.wrap(
         line, width, subsequent_indent="   ", break_long_words=False, break_on_hyphens=False
     )
@@ -339,14 +339,14 @@ MOST_WIDTH = 120
 
 
 class CellHolders(FormattableColumn[Any]):
-    """Who holds what of a cell: mappings for programs, one line each for people."""
+    """The consumers of a cell: mappings for programs, a line each for people."""
 
     def human_readable(self) -> str:
-        """Return what each holds."""
+        """Return a line for each consumer."""
         return "\n".join(f"{one.consumer}: {'; '.join(held_parts([one]))}" for one in self._value)
 
     def machine_readable(self) -> list[dict[str, Any]]:
-        """Return what each holds, as plain data."""
+        """Return the consumers as plain data."""
         return [one.to_dict() for one in self._value]
 
 
@@ -386,11 +386,11 @@ def _pages(figures: PageFigures) -> str:
 
 
 def kept_cells(command: Command, parsed_args: argparse.Namespace) -> HostCells:
-    """Return the cells of the host of the ledger that is named.
+    """Return the cells of a host of the ledger.
 
-    :raises InvalidInput: if a setting is given, for what is kept has its own
-    :raises NotFound: if it is not kept
-    :raises Refused: if it is kept without cells
+    :raises InvalidInput: if a setting is specified, which only this machine has
+    :raises NotFound: if the ledger does not have the host
+    :raises Refused: if the host has no cells
     """
     host = parsed_args.numa
     for name, value in _settings(parsed_args).items():
@@ -398,12 +398,12 @@ def kept_cells(command: Command, parsed_args: argparse.Namespace) -> HostCells:
             "value",
             f"--{name.replace('_', '-')}",
             value,
-            f"nothing, for {host} is shown as it is kept",
+            f"nothing, for {host} is shown as the ledger has it",
         )
     with command.open_ledger() as ledger:
         cells = read_cells(ledger, host)
     if cells is None:
-        raise Refused(f"{host} is kept without NUMA cells", ["host sync --numa keeps them"])
+        raise Refused(f"{host} has no NUMA cells in the ledger", ["host sync --numa adds them"])
     return cells
 
 
@@ -414,29 +414,29 @@ def _settings(parsed_args: argparse.Namespace) -> dict[str, Any]:
 
 
 def cells_here(command: Command, parsed_args: argparse.Namespace) -> tuple[HostCells | None, str]:
-    """Return the cells of this machine, as they are kept or else as they are found, and a note.
+    """Return the cells of this machine, from the ledger or from discovery, and a note.
 
-    None if the machine has no cells. A ledger is looked into only if there is one.
+    None if the machine has no cells. A ledger is opened only if it exists.
     """
     machine = command.machine(parsed_args)
     options = _settings(parsed_args)
     settings = HostSettings(**options)
     if options:
-        return _found(machine, settings), "This is what host sync --numa would keep."
+        return _found(machine, settings), "host sync --numa would store this."
     if parsed_args.root != "/":
         return _found(machine, settings), "These are facts."
-    note = "These are facts; host sync --numa keeps them."
+    note = "These are facts; host sync --numa adds them."
     if machine.hostname and _has_ledger(command.app.options.database):
         cells, is_kept = _as_kept(command, machine.hostname)
         if cells is not None:
             return cells, ""
         if is_kept:
-            note = "These are facts; the host is kept without them: host sync --numa adds them."
+            note = "These are facts; the ledger does not have them: host sync --numa adds them."
     return _found(machine, settings), note
 
 
 def _has_ledger(option: str | None, environ: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether a ledger is named, or the default one is there."""
+    """Return True if a ledger is named, or the default one exists."""
     if option or environ.get(VARIABLE):
         return True
     try:
@@ -448,7 +448,7 @@ def _has_ledger(option: str | None, environ: Mapping[str, str] = os.environ) -> 
 
 
 def _as_kept(command: Command, host: str) -> tuple[HostCells | None, bool]:
-    """Return the cells of a host as they are kept, and whether the host is kept at all."""
+    """Return the cells of a host of the ledger, and whether the ledger has the host."""
     with command.open_ledger() as ledger:
         try:
             return read_cells(ledger, host), True
@@ -467,7 +467,7 @@ def _found(machine: Machine, settings: HostSettings) -> HostCells | None:
 
 
 def cell_rows(host: HostCells | None) -> Iterator[Sequence[Any]]:
-    """Yield a row for each cell, then one for what is held of the host in no cell, if anything."""
+    """Yield a row for each cell, then one for allocations outside of all cells, if any."""
     if host is None:
         return
     for cell, figures, holders in zip(
@@ -496,7 +496,7 @@ def cell_rows(host: HostCells | None) -> Iterator[Sequence[Any]]:
         yield (*_NO_CELL, CellHolders(list(host.holders_outside_cells())))
 
 
-#: What the row of no cell says: there are no figures of its own.
+#: The row without a cell has no figures of its own.
 _NO_CELL = (
     *(Maybe(None), Maybe(None), Ids([]), Cores([])),
     *(Ids([]), Maybe(None), Maybe(None)),

@@ -1,4 +1,4 @@
-"""The command that tells why there is no candidate: explain."""
+"""The command that explains why a request has no candidate."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _OUTLOOKS = {"not_now": "not now", "never": "never", "unknown": "not known"}
 
 
 class Explain(Lister):
-    """Tell why hosts cannot hold something: the answer in a line, the nearest hosts, what helps.
+    """Explain why hosts cannot satisfy a request: a summary, the nearest hosts, and what helps.
 
-    The words are those of `candidates`. Nothing is taken. Of the nearest hosts it is told what each
-    lacks, who holds that, and whether the host could if nobody held anything (not now) or not even
-    then (never). With a format or --columns, every reason of every host is a row. If the budget ran
-    out before anything was known, says so (exit status 3).
+    The options are those of `candidates`. Nothing is allocated. For each of the nearest hosts the
+    output lists the missing amounts and their consumers, and whether the host would fit if it were
+    empty (not now) or not even then (never). With a format or --columns, every reason of every host
+    is a row. If the budget was exhausted before the answer was known, exits with status 3.
     """
 
     columns = (
@@ -55,7 +55,7 @@ class Explain(Lister):
         arguments.add_request(parser)
         arguments.add_search(parser)
         parser.add_argument(
-            "--nearest", metavar="N", type=int, default=3, help="so many hosts (default: 3)"
+            "--nearest", metavar="N", type=int, default=3, help="the number of hosts (default: 3)"
         )
         parser.add_argument(
             "--tree", action="store_true", help="draw the nearest hosts, the failing places marked"
@@ -68,7 +68,7 @@ class Explain(Lister):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Search, and tell why."""
+        """Search and print the explanation."""
         with misused():
             parsed = arguments.parse_request(parsed_args)
             options = {"limit": None, **arguments.parse_search(parsed_args, parsed.limit)}
@@ -129,7 +129,7 @@ def _brief(
     stages = [one for one in told.stages if one.before > one.after]
     if stages:
         yield ""
-        yield "what leaves fewer hosts:"
+        yield "conditions that exclude hosts:"
         yield from (f"  {one}" for one in stages)
     if nearest:
         yield ""
@@ -143,23 +143,23 @@ def _brief(
 
 
 def _helps(snapshot: Snapshot, found: Candidates) -> Iterable[Any]:
-    """Return the smallest changes after which somebody could, where nobody can.
+    """Return the smallest changes after which the request fits, if it does not fit now.
 
-    None under limits, which they know nothing of.
+    None under limits, which the changes do not consider.
     """
     if found or found.options.limits:
         return ()
     try:
         return snapshot.relaxations(found.request)
-    except exceptions.SearchLimitReached:  # what would help is not known, what stands against it is
+    except exceptions.SearchLimitReached:  # the reasons are known, but not what would help
         return ()
 
 
 def marks_of(one: HostExplanation, usage: Usage) -> dict[tuple[str, str], list[str]]:
-    """Return what is remarked of the places of a host, by provider and class.
+    """Return the marks of the providers of a host, by provider and class.
 
-    A reason about one provider is told there; one about several of a class where nothing of that is
-    left, else at each of them; and whatever is about no inventory at the host.
+    A reason about one provider is its mark. A reason about several providers marks those without
+    free capacity of the class, or else each of them. Other reasons mark the host.
     """
     found: dict[tuple[str, str], list[str]] = {(one.host, ""): [_OUTLOOKS[one.outlook.value]]}
     for reason in one.reasons:

@@ -17,7 +17,7 @@ from cliff.formatters.table import TableFormatter
 
 #: The widths of the separators of a table: between columns, and on the left and right.
 _BETWEEN, _AROUND = 3, 1
-#: Where a cell may be wrapped: behind these.
+#: A cell may be wrapped after these characters.
 _WORDS = re.compile(r"[^ ,;]*[ ,;]*")
 #: The mark of text that is cut off.
 CUT = "..."
@@ -172,7 +172,7 @@ def blocks(names: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> I
         for name, cell in zip(names, row, strict=True):
             start = f"{name:<{label}}  "
             if len(start) + _widest_line(cell) > width and len(start) * 2 > width:
-                yield name  # the value has no room beside it
+                yield name  # the value does not fit next to it
                 start = "  "
             for line in _wrap(cell, max(1, width - len(start))).split("\n"):
                 yield f"{start}{line}".rstrip()

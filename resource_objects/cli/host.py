@@ -1,4 +1,4 @@
-"""The commands about this machine and about devices that are kept: show them, keep them."""
+"""The commands about this machine and about devices of the ledger."""
 
 from __future__ import annotations
 
@@ -54,29 +54,31 @@ _CELL = (
     "tunneled",
     "holders",
 )
-#: So many devices of a class are named, the others counted.
+#: The number of named devices of a class; the others are counted.
 _NAMED = 3
-#: What ``--numa`` and ``--pci`` without a host are about.
+#: The value of ``--numa`` and ``--pci`` without a host.
 _THIS = ""
 
 
 def _add_settings(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what of a machine can be had."""
+    """Add the options that select the resources of a machine."""
     add = parser.add_argument
     add(
         "--rule",
         metavar="RULE",
         action="append",
         default=[],
-        help="PCI devices that can be taken, and as what, such as 10de:2330=PGPU; may be repeated",
+        help="PCI devices to offer, with their class, such as 10de:2330=PGPU; may be repeated",
     )
     add("--shared", metavar="CPUS", help="CPUs for shared vCPUs, such as 0-3,8 (default: all)")
-    add("--dedicated", metavar="CPUS", help="CPUs that are given to one vCPU each, such as 4-15")
+    add(
+        "--dedicated", metavar="CPUS", help="CPUs that are allocated to one vCPU each, such as 4-15"
+    )
     add(
         "--reserved-pages",
         metavar="PAGES",
         default="",
-        help="pages of NUMA cells that nobody gets, such as 0:2MB=64,1:2MB=64",
+        help="pages of NUMA cells that are not offered, such as 0:2MB=64,1:2MB=64",
     )
     add(
         "--strict",
@@ -86,20 +88,20 @@ def _add_settings(parser: argparse.ArgumentParser) -> None:
 
 
 class ShowHost(Lister):
-    """Show this machine: what can be had of it, and facts.
+    """Show this machine: its resources and facts.
 
-    Resources are what `host sync` would keep. NUMA cells and PCI devices are facts; a --rule makes
-    a resource of a device. --numa draws the cells, with who holds what of them where the machine is
-    kept in the ledger; with a HOST those of any host that is kept. With -f or -c it lists them, a
-    row each: what there is, what is used of it, and who holds that. A last row, of no cell, is what
-    is held of the host's CPUs and memory in no cell, if anything is.
+    The resources are those that `host sync` would store. NUMA cells and PCI devices are facts; a
+    --rule offers devices as a resource. --numa draws the cells, with their consumers if the ledger
+    has this machine; with a HOST those of any host of the ledger. With -f or -c it lists a row for
+    each cell, with its usage and consumers. If consumers have CPUs or memory outside of all cells,
+    a last row lists them.
 
-    --pci lists the PCI functions of this machine, what each --rule makes of them, and why not what
-    it is about; with a HOST the devices that a host of the ledger keeps, and who holds them. With
-    -f or -c it tells all that is known of each.
+    --pci lists the PCI functions of this machine, the effect of each --rule, and why a matching
+    function is not offered; with a HOST the devices of a host of the ledger with their consumers.
+    With -f or -c it lists all columns.
 
-    With -f json a last row is all of the machine, with the rules and CPUs given, for `host sync
-    --from` where the ledger can be reached.
+    With -f json a last row contains the whole machine, with the rules and CPUs of the options, for
+    `host sync --from` on a machine that can reach the ledger.
     """
 
     in_brief = True
@@ -119,21 +121,21 @@ class ShowHost(Lister):
             metavar="HOST",
             nargs="?",
             const=_THIS,
-            help="draw the NUMA cells, of this machine or of a host that is kept (name or uuid)",
+            help="draw the NUMA cells, of this machine or of a host of the ledger (name or uuid)",
         )
         which.add_argument(
             "--pci",
             metavar="HOST",
             nargs="?",
             const=_THIS,
-            help="list the PCI devices, of this machine or of a host that is kept (name or uuid)",
+            help="list the PCI devices, of this machine or of a host of the ledger (name or uuid)",
         )
         return parser
 
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Read the machine, or what is kept of a host."""
+        """Read the machine, or the host of the ledger."""
         if parsed_args.numa is not None:
             return self._numa(parsed_args)
         if parsed_args.pci is not None:
@@ -183,16 +185,16 @@ class ShowHost(Lister):
 
 
 class SyncHost(Command):
-    """Keep this machine in the ledger, as it is now.
+    """Store this machine in the ledger, as it is now.
 
-    What anybody holds stays. What the machine does not have any more, or is not said any more,
-    goes. A PCI device that goes or changes while somebody holds it stays as it was until it is
-    given back, and nobody else gets it; that is said. If somebody holds anything else that goes,
-    nothing is changed at all, and it is said who.
+    Existing allocations stay. Everything that the machine or the options do not have any more is
+    removed. An allocated PCI device that was removed or changed keeps its definition until it is
+    released, is not allocated to another consumer, and is listed. If any other allocated resource
+    would be removed, nothing is changed and the consumers are listed.
 
-    --from keeps a machine that cannot reach the ledger, from what `host show -f json` printed
-    there: `ssh lab-0 resource-objects host show -f json | resource-objects host sync --from -`.
-    Rules and CPUs are those it was shown with, each unless it is given here.
+    --from stores a machine that cannot reach the ledger, from the output of `host show -f json` on
+    that machine: `ssh lab-0 resource-objects host show -f json | resource-objects host sync --from
+    -`. Rules and CPUs are those of that command, unless they are specified here.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -204,30 +206,30 @@ class SyncHost(Command):
             "--from",
             dest="shown",
             metavar="FILE",
-            help="what `host show -f json` printed on the machine; - reads it from standard input",
+            help="the output of `host show -f json` on the machine; - reads the standard input",
         )
         _add_settings(parser)
         parser.add_argument(
-            "--numa", action="store_true", help="keep its NUMA cells, to be asked for by topology"
+            "--numa", action="store_true", help="offer its NUMA cells, for requests of topologies"
         )
         parser.add_argument(
             "--reserved",
             metavar="AMOUNTS",
             default="",
-            help="what nobody gets, such as MEMORY_MB=512",
+            help="the amounts to reserve, such as MEMORY_MB=512",
         )
         parser.add_argument(
             "--ratio",
             metavar="AMOUNTS",
             default="",
-            help="how often each unit is given out, such as VCPU=16",
+            help="the allocation ratio, such as VCPU=16",
         )
         parser.add_argument(
             "--reset",
             metavar="ADDRESS",
             action="append",
             default=[],
-            help="a device for one use that can be given out again; may be repeated",
+            help="a device for one use to offer again; may be repeated",
         )
         return parser
 
@@ -308,7 +310,7 @@ class ShownMachine:
             if isinstance(row, Mapping) and row.get("kind") == cls.KIND
         ]
         if len(shown) != 1 or "details" not in shown[0]:
-            expected = "what `host show -f json` prints, all of it"
+            expected = "the complete output of `host show -f json`"
             raise exceptions.InvalidInput("value", "shown machine", rows, expected)
         data = serialization.versioned(shown[0]["details"], "a shown machine", cls.VERSION)
         return serialization.from_plain(cls, data, cls.KIND, {}, {Exception: _no_exception})
@@ -321,7 +323,7 @@ def _no_exception(data: Any, path: str) -> None:
 def shown_machine(
     machine: Machine, parsed_args: argparse.Namespace, before: ShownMachine | None = None
 ) -> ShownMachine:
-    """Return a machine with the rules and CPUs that are given, or else were given before."""
+    """Return a machine with the rules and CPUs of the options, or else those of its document."""
     was = before or ShownMachine(machine)
     return ShownMachine(
         machine,
@@ -332,7 +334,7 @@ def shown_machine(
 
 
 def _in_the_way(ledger: Ledger, error: exceptions.LedgerError) -> Iterator[str]:
-    """Yield who holds what of a class, or of all, of a provider that cannot be removed."""
+    """Yield the consumers and amounts of a class, or of all classes, that block a removal."""
     for use in ledger.usage(error.name):
         if use.provider == error.name and error.detail in ("", use.resource_class):
             for consumer, amount in use.holders:
@@ -343,7 +345,7 @@ def _in_the_way(ledger: Ledger, error: exceptions.LedgerError) -> Iterator[str]:
 
 
 def _host(machine: Machine, tree: Provider, sets: tuple[CPUSet, CPUSet]) -> Iterator[Sequence[Any]]:
-    """Yield what can be had of the host itself, by resource class."""
+    """Yield the resources of the host itself, by class."""
     pages = ", ".join(map(_pages, machine.huge_pages))
     every = f"{many(machine.physical_cores, 'core')}, {many(machine.packages, 'socket')}"
     details = {
@@ -380,7 +382,7 @@ def _facts(machine: Machine, skipped: int) -> Iterator[Sequence[Any]]:
 
 
 def _all_of(shown: ShownMachine) -> Sequence[Any]:
-    """Return the row that tells all of a machine."""
+    """Return the row with the whole machine."""
     none = Maybe(None)
     return (
         ShownMachine.KIND,
@@ -436,16 +438,17 @@ _RELATIVE = ("address", "resource_class", "type", "state", "holders")
 
 
 class ListDevices(Lister):
-    """List PCI devices that are kept, and who holds them.
+    """List the PCI devices of the ledger, with their consumers.
 
-    A device is named HOST/ADDRESS. Its state is `available`; `claimed` or `allocated` if somebody
-    has it; `unclaimable` or `unavailable` if somebody has what excludes it, or took it by count and
-    did not say which; `spent` if it was for one use; `removed` if it goes at the next sync.
+    A device is named HOST/ADDRESS. Its state is `available`; `claimed` or `allocated` if it is
+    allocated; `unclaimable` or `unavailable` if an allocation of a device that excludes it, or of
+    an unnamed device of its kind, blocks it; `spent` if its one use is over; `removed` if the next
+    sync removes it.
     """
 
     in_brief = True
     columns = ("device", *KEPT)
-    nothing = "no device that is kept matches"
+    nothing = "no device matches"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -457,8 +460,8 @@ class ListDevices(Lister):
             "--class", dest="resource_class", metavar="CLASS", help="those taken as this, as PGPU"
         )
         which = parser.add_mutually_exclusive_group()
-        which.add_argument("--free", action="store_true", help="those that can be had now")
-        which.add_argument("--held", action="store_true", help="those that somebody holds")
+        which.add_argument("--free", action="store_true", help="available devices")
+        which.add_argument("--held", action="store_true", help="allocated devices")
         return parser
 
     def take_action(
@@ -490,7 +493,9 @@ class ListDevices(Lister):
 
 
 class ShowDevice(ShowOne):
-    """Show a PCI device that is kept: what it is, who holds it, and what it excludes."""
+    """Show a PCI device of the ledger: its properties, its consumers and the devices that it
+    excludes.
+    """
 
     columns = _SHOWN
 

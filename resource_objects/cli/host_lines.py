@@ -1,7 +1,7 @@
-"""Who has what, a line for each host, as text. Pure: nothing here reads or prints.
+"""The usage of each host as a line of text. Pure: nothing here reads or prints.
 
-Classes have the short words that people use; where two classes of a host have the same word, each
-is said by its name. ``doc/source/reference/command.rst`` has the table of them.
+Classes are abbreviated, unless two classes of a host have the same abbreviation.
+``doc/source/reference/command.rst`` has the table of abbreviations.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ WORDS = {
     "VCPU": "CPU",
     "VGPU": "vGPU",
 }
-#: How many units of a class make one that is told, and its sign.
+#: The number of units of a class in a printed unit, and its sign.
 _SCALES = {"MEMORY_MB": (1024, "G"), "DISK_GB": (1, "G")}
-#: A fraction with more parts is told in decimals.
+#: A fraction with more parts is printed in decimals.
 _MOST_PARTS = 10
 
 
@@ -134,7 +134,9 @@ def amounts_text(
 
 
 def holder_text(holder: HostHolder, classes: Sequence[ClassUsage], said: Mapping[str, str]) -> str:
-    """Return what a consumer holds: of the first class without its word; its devices, else one."""
+    """Return the amounts of a consumer: the first class without its name; its devices, otherwise
+    one class.
+    """
     devices = {one.resource_class for one in classes if one.is_device}
     first = classes[0].resource_class if classes else None
     shown = [one for one in holder.shown if one[0] in devices] or holder.shown[:1]

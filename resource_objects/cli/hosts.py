@@ -1,4 +1,4 @@
-"""The commands that people look at: who has what, a line for each host, and what is one's own."""
+"""The commands for daily use: the usage of each host on a line, and your own consumers."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def add_user(parser: argparse.ArgumentParser) -> None:
 
 
 def user_of(parsed_args: argparse.Namespace) -> str | None:
-    """Return the user that these options name, None for none.
+    """Return the user that the options name, None for none.
 
-    :raises Misused: if it is who is logged in, and has no name
+    :raises Misused: for the logged-in user if it has no name
     """
     return _own_name() if parsed_args.mine else parsed_args.user
 
@@ -52,12 +52,12 @@ def consumers_of(ledger: Ledger, user: str | None) -> list[str] | None:
     return None if user is None else [one.name for one in ledger.consumers(user=user)]
 
 
-#: Agents report once a minute, where they do; a host that was not heard of for longer is told.
+#: Agents report once a minute; the time of an older report is printed.
 _LATE = datetime.timedelta(minutes=2)
 
 
 def _reported(ledger: Ledger, hosts: Sequence[str]) -> dict[str, datetime.datetime]:
-    """Return when the agents of hosts reported last, of those that ever did. Cost: a list."""
+    """Return the time of the last report by host, of hosts with reports. Cost: a list."""
     found = ledger.providers(name=hosts, reported_before=_EVER) if hosts else ()
     return {one.name: one.reported_at for one in found if one.reported_at is not None}
 
@@ -66,13 +66,13 @@ _EVER = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
 
 
 class ShowHostUsage(Lister):
-    """Show who has what, a line for each machine.
+    """Show the usage and consumers of each machine on a line.
 
-    Each line tells of every class how much is used of how much, of devices that can be had in parts
-    also how many are whole and what is left of the others, and who holds how much. Machines are in
-    natural order: lab-2 stands before lab-10. One whose agent reported, but not for two minutes, is
-    told with how long ago that was. On a terminal, or with --max-width, a line that is
-    too wide is cut; in a pipe it never is. With -f or -c it is data, with the exact names.
+    Each line has the used amount and the total of every class, the free whole and partial devices
+    of partitioned classes, and the amount of each consumer. Machines are in natural order: lab-2
+    before lab-10. A machine whose agent's last report is more than two minutes old has the time
+    since then. On a terminal, or with --max-width, a line that is too wide is cut; in a pipe it is
+    complete. With -f or -c the output is data, with exact names.
     """
 
     in_brief = True
@@ -90,14 +90,14 @@ class ShowHostUsage(Lister):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Take a picture of the ledger, and tell it."""
+        """Read a snapshot of the ledger and print it."""
         with self.open_ledger() as ledger:
             user = user_of(parsed_args)
             found = ledger.snapshot().host_usage(
                 *parsed_args.hosts, consumers=consumers_of(ledger, user)
             )
             reported, now = _reported(ledger, [one.host for one in found]), ledger.now()
-        self.nothing = "no hosts are kept" if user is None else f"user {user} holds nothing"
+        self.nothing = "the ledger has no hosts" if user is None else f"user {user} holds nothing"
         if self.is_brief:
             from resource_objects.cli.host_lines import host_lines
 
@@ -121,10 +121,10 @@ class ShowHostUsage(Lister):
 
 
 class Mine(Lister):
-    """Show what you hold, or a user does: which consumer, on which machine, since when.
+    """Show your own consumers, or those of a user: their machines, amounts and ages.
 
-    These are the consumers that were claimed with that name as --user. A consumer that holds
-    nothing of machines, but of pools, has a line without a machine.
+    These are the consumers with that name as --user. A consumer with allocations of pools only has
+    a line without a machine.
     """
 
     columns = ("consumer", "host", "holds", "since", "expires")
@@ -132,7 +132,7 @@ class Mine(Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--user", metavar="NAME", help="whose (default: the login name)")
+        parser.add_argument("--user", metavar="NAME", help="the user (default: the login name)")
         return parser
 
     def take_action(
@@ -159,7 +159,7 @@ class Mine(Lister):
 
 
 class Holding(FormattableColumn[Any]):
-    """What a consumer holds of a host: in words for people, by exact class for programs."""
+    """The amounts of a consumer on a host: abbreviated for people, by exact class for programs."""
 
     def human_readable(self) -> str:
         """Return the amounts, devices first."""

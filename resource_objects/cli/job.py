@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
 
 def _add_claim(parser: argparse.ArgumentParser) -> None:
-    """Add what may be said of a claim, by who claims and by who runs something."""
+    """Add the options of a new claim that `claim` and `run` share."""
     arguments.add_request(parser)
     arguments.add_search(parser)
     add = parser.add_argument
@@ -100,7 +100,7 @@ class _Asked:
         self.release_expired: bool = getattr(said, "release_expired", True) or said.wait is not None
 
     def search(self, ledger: Ledger, snapshot: Snapshot) -> Candidates:
-        """Return who could give it, of hosts that its server group allows."""
+        """Return the candidates on the hosts that the server group allows."""
         options, group = self.options, self.described["group"]
         if group is not None:
             from resource_objects.scheduler.pipeline import group_filters
@@ -182,15 +182,15 @@ def refused(
 
 
 class MakeClaim(Lister):
-    """Take resources for a consumer, wherever they fit.
+    """Allocate resources for a consumer on a host with enough of them.
 
-    Prints what was taken and where. If it fits nowhere, says for each host why not: with exit
-    status 75 if others hold it, 1 if it could not be had whoever gave back. The words about what is
-    asked are those of `candidates`.
+    Prints the allocations. If no host has enough, prints the reasons of each host: with exit status
+    75 if other consumers use the resources, 1 if the request does not fit even on empty hosts. The
+    options of the request are those of `candidates`.
     """
 
     columns = COLUMNS
-    nothing = "what it asked for is nothing"
+    nothing = "requests nothing"
 
     #: the claim that this call made
     _made: Claim | None = None
@@ -198,25 +198,27 @@ class MakeClaim(Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("consumer", metavar="CONSUMER", help="who takes it: any name")
+        parser.add_argument("consumer", metavar="CONSUMER", help="the consumer: any name")
         _add_claim(parser)
         add = parser.add_argument
         add("--expires-in", metavar="TIME", type=duration, help="it may be released after this")
         again = parser.add_mutually_exclusive_group()
         again.add_argument(
-            "--operation", metavar="UUID", help="said again with the same one, it happens once"
+            "--operation",
+            metavar="UUID",
+            help="an id: a repeated command with the same id happens once",
         )
         again.add_argument(
             "--replace",
             action="store_true",
-            help="let it hold this and nothing else; what it has for the same request it keeps",
+            help="replace all its allocations; those of the same request stay where possible",
         )
         add_release_expired(parser)
         add_environment(parser)
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """Claim; what nobody is told of is given back."""
+        """Claim. A claim whose allocations were not printed is released again."""
         try:
             status = super().run(parsed_args)
             self.app.stdout.flush()
@@ -259,11 +261,11 @@ class MakeClaim(Lister):
 
 
 def _require_held(ledger: Ledger, done: Claim, operation: str) -> None:
-    """Refuse what an operation claimed earlier, if it is given back by now.
+    """Raise an error if an operation's claim was released in the meantime.
 
-    Who is told of it would compute with what is not held.
+    The caller would use resources that are not allocated to it.
 
-    :raises NotFound: if it is given back
+    :raises NotFound: if the claim was released
     """
     held = next(ledger.consumers(name=done.consumer), None)
     if held is None or held.claim.id != done.id:
@@ -272,7 +274,7 @@ def _require_held(ledger: Ledger, done: Claim, operation: str) -> None:
 
 
 def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
-    """Take what was asked for, or find that it is held already."""
+    """Claim the requested resources, or return the claim of an earlier try."""
     kept = next(ledger.consumers(name=asked.consumer), None) if said.replace else None
     options = {
         **asked.described,
@@ -309,7 +311,7 @@ def _release(ledger: Ledger, claim: Claim) -> None:
 
 
 def _is_held(ledger: Ledger, asked: _Asked) -> bool:
-    """Return whether a consumer holds what is asked, and where it is asked."""
+    """Return True if a consumer has the requested amounts at the requested place."""
     try:
         if request_again(ledger, asked.consumer) != asked.request:
             return False
@@ -325,10 +327,10 @@ def _is_held(ledger: Ledger, asked: _Asked) -> bool:
 
 
 class ListWaiters(Lister):
-    """List who waits in the queue, first come first, and for what.
+    """List the waiting requests in the order of the queue.
 
-    Each is given what it waits for before those behind it that wait for one of the same classes,
-    in the same tree or in any. A claim that does not wait may overtake them all.
+    Requests that wait for a common resource class, in the same tree or in any tree, are served in
+    order. A claim that does not wait may overtake them.
     """
 
     columns = ("#", "consumer", "waits for", "of", "since", "actor")
@@ -337,7 +339,7 @@ class ListWaiters(Lister):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
-        parser.add_argument("--limit", metavar="N", type=int, help="at most so many")
+        parser.add_argument("--limit", metavar="N", type=int, help="the maximum number")
         return parser
 
     def take_action(
@@ -370,10 +372,10 @@ class ListWaiters(Lister):
 
 
 class ReleaseConsumers(Lister):
-    """Give back all that consumers hold: one, several, or all of a user; all of them or none.
+    """Release all allocations of consumers: of one, of several, or of all consumers of a user.
 
-    Those of another user only with --force: that guards against a slip, not against anybody who
-    means it. --expired: all whose time is over, whoever they are of.
+    Releases all of them or none. Consumers of another user need --force, which protects against
+    mistakes only. --expired releases all consumers whose claim has expired, of any user.
     """
 
     columns = COLUMNS
@@ -392,7 +394,7 @@ class ReleaseConsumers(Lister):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Release, and list what was given back."""
+        """Release the consumers and list the released allocations."""
         wanted = list(dict.fromkeys(parsed_args.consumers))
         user, me = parsed_args.user, parsed_args.actor
         which = {"names of consumers": wanted, "--user": user is not None}
@@ -430,11 +432,11 @@ def _all_expired(ledger: Ledger) -> Iterator[Claim]:
 
 # --- run ----------------------------------------------------------------------------------------
 
-#: What a shell says of a program that cannot be run, and of one that is not there.
+#: The exit statuses of shells for a program that cannot be executed or does not exist.
 _CANNOT_RUN, _NOT_FOUND = 126, 127
 #: A program that a signal ended has this, and the signal's number, as its status.
 _SIGNALLED = 128
-#: Signals that go on to the program; those that a terminal sends go to it directly.
+#: Signals that are forwarded to the program. A terminal sends its signals directly.
 _FORWARDED = frozenset(
     {
         signal.SIGINT,
@@ -449,7 +451,7 @@ _FORWARDED = frozenset(
 )
 #: Seconds that a program has after SIGTERM, before SIGKILL.
 _GRACE = 10.0
-#: Seconds after which a program is looked after of which no signal told.
+#: Seconds after which the program is checked without a signal.
 _LOOK_EVERY = 1.0
 #: prctl(2): the signal that a process gets when the one that started it is gone.
 _PR_SET_PDEATHSIG = 1
@@ -458,11 +460,12 @@ _PR_SET_PDEATHSIG = 1
 class RunJob(Command):
     """Claim resources, run a program with the environment of a job, and release them at the end.
 
-    It runs on this machine, so they are searched on this machine, unless --at says where. Signals
-    go on to the program and to what it started. The claim expires and is renewed while the program
-    runs: if this command is killed, the program gets SIGTERM, and whoever needs the room next may
-    release it after --lease. Ends with the status of the program; 128 and its number for a signal;
-    127 and 126 for one that is not there or cannot be run.
+    The program runs on this machine, so the resources are searched on this machine unless --at
+    names another one. Signals are forwarded to the program and its child processes. The claim
+    expires and is renewed while the program runs: if this command is killed, the program gets
+    SIGTERM, and other users may release the claim after --lease. The exit status is that of the
+    program; 128 plus its number for a signal; 127 and 126 if the program does not exist or cannot
+    be executed.
     """
 
     takes_program = True
@@ -473,7 +476,11 @@ class RunJob(Command):
         parser.usage = f"{prog_name} [options] AMOUNTS -- PROGRAM [arguments]"
         _add_claim(parser)
         add = parser.add_argument
-        add("--name", metavar="CONSUMER", help="who takes it (default: made up, with your name)")
+        add(
+            "--name",
+            metavar="CONSUMER",
+            help="the consumer (default: a new name with your user name)",
+        )
         add(
             "--lease",
             metavar="TIME",
@@ -484,7 +491,7 @@ class RunJob(Command):
         add(
             "--end-when-lost",
             action="store_true",
-            help="end the program if somebody releases its claim; without, that is only told",
+            help="end the program if its claim is released; default: only report it",
         )
         return parser
 
@@ -518,7 +525,7 @@ class RunJob(Command):
 
 
 def _made_up(user: str | None) -> str:
-    """Return a name that nobody else has."""
+    """Return an unused name."""
     return f"{user or os.getuid()}-{os.uname().nodename}-{uuid.uuid4().hex[:8]}"
 
 
@@ -529,7 +536,7 @@ def _is_in_a_tree(request: Request) -> bool:
 def _this_machine(ledger: Ledger) -> str:
     """Return the provider of this machine.
 
-    :raises Misused: if it is not kept by its name
+    :raises Misused: if the ledger has no provider of its name
     """
     name = os.uname().nodename
     for known in dict.fromkeys((name, name.partition(".")[0])):
@@ -539,7 +546,7 @@ def _this_machine(ledger: Ledger) -> str:
 
 
 class _Keeper:
-    """Keeps a claim while a program runs."""
+    """Renews a claim while a program runs."""
 
     def __init__(
         self, command: Command, ledger: Ledger, claim: Claim, said: argparse.Namespace
@@ -582,7 +589,7 @@ class _Keeper:
             _release(self._ledger, self._claim)
         except exceptions.ResourceObjectsError as error:
             if error.matches("ConsumerNotFound"):
-                self._tell(f"the claim of {self._claim.consumer} was released by somebody else")
+                self._tell(f"the claim of {self._claim.consumer} was released by another user")
             else:
                 self._tell(f"not released, others may have it after {self._said.lease}: {error}")
 
@@ -604,7 +611,7 @@ class _Keeper:
             _kill_group(self._child.pid, number)
 
     def _tell(self, text: str) -> None:
-        with contextlib.suppress(OSError):  # nobody reads it
+        with contextlib.suppress(OSError):  # the reader has closed the output
             self._command.app.stderr.write(f"resource-objects: {text}\n")
             self._command.app.stderr.flush()
 
@@ -628,7 +635,7 @@ class _Signals:
         self._mask: set[signal.Signals | int] = set()
 
     def __enter__(self) -> _Signals:
-        # one that is ignored would not be kept, and who ignores SIGCHLD is told of no end
+        # ignored signals are not queued, and without SIGCHLD the end is not reported
         self._before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         blocked = {*_FORWARDED, signal.SIGCHLD, signal.SIGTTOU}
         self._mask = set(signal.pthread_sigmask(signal.SIG_BLOCK, blocked))
@@ -672,7 +679,7 @@ class _Signals:
     def wait(self, child: subprocess.Popen[bytes]) -> int:
         """Hand signals on until the program ends; return its status, negative for a signal."""
         while True:
-            # in a process with other threads one of those may be given the signal, and ignore it
+            # another thread may receive the signal and ignore it
             came = signal.sigtimedwait([*_FORWARDED, signal.SIGCHLD], _LOOK_EVERY)
             if came is not None and came.si_signo != signal.SIGCHLD:
                 _kill_group(child.pid, came.si_signo)
@@ -685,9 +692,9 @@ class _Signals:
                 return child.returncode
 
     def _stop_with(self, group: int) -> None:
-        """Stop as the program did; once this goes on, let the program go on."""
+        """Stop as the program did; when this process continues, let the program continue."""
         if self._terminal is None:
-            return  # whoever stopped it lets it go on
+            return  # the process that stopped it continues it
         self._give_terminal(os.getpgrp())
         os.kill(os.getpid(), signal.SIGSTOP)
         self._give_terminal(group)

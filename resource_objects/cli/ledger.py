@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ListChanges(Lister):
-    """List what was written after a cursor; the new cursor goes to the standard error output."""
+    """List the changes after a cursor; the new cursor is printed on the standard error output."""
 
     columns = ("at", "kind", "subject", "actor", "consumers", "disabled", "operation")
     nothing = "nothing was written since"
@@ -37,7 +37,7 @@ class ListChanges(Lister):
         add(
             "--after", metavar="CURSOR", help="where an earlier list ended; else from the beginning"
         )
-        add("--limit", metavar="N", type=int, default=1000, help="at most so many (1000)")
+        add("--limit", metavar="N", type=int, default=1000, help="the maximum number (1000)")
         return parser
 
     def take_action(
@@ -65,7 +65,7 @@ class ListChanges(Lister):
 
 
 def _disabled(change: FeedEntry) -> str | None:
-    """Return what was put out of service or into it, or that somebody took of it all the same."""
+    """Return the providers that were disabled or enabled, or used although they were disabled."""
     if change.overrides:
         return "overridden"
     return "; ".join(str(one.disabled or "enabled") for one in change.disabled) or None
@@ -87,10 +87,10 @@ class ListFindings(Lister):
 
 
 class ApplyReshape(Command):
-    """Move inventories and allocations between providers, as a plan file says, all at once.
+    """Move inventories and allocations between providers, by a plan file, in one write.
 
-    Everybody holds as much afterwards as before, or nothing is changed. For hosts whose agent is
-    stopped: a running one reshapes its hosts itself.
+    Each consumer has the same amounts afterwards, or nothing is changed. For hosts whose agent is
+    stopped: a running agent reshapes its hosts itself.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -136,7 +136,7 @@ class ApplyReshape(Command):
 
 
 class StatusDatabase(ShowOne):
-    """Show what a database is to this library; nothing is changed."""
+    """Show whether this library can use a database; nothing is changed."""
 
     columns = ("database", "status", "schema", "newest schema this library knows")
 

@@ -52,7 +52,7 @@ NOBODY_READS = 141
 BROKEN = 70  # EX_SOFTWARE of sysexits.h
 
 _EXPECTED = (exceptions.ResourceObjectsError, OSError, ValueError, Misused)
-#: What is about the ledger itself, not about what was asked of it.
+#: Errors of the ledger itself, not of the request.
 _UNUSABLE = (exceptions.DatabaseError, "InvalidURL", "BackendNotFound", "PluginError")
 
 
@@ -63,7 +63,7 @@ class Program(cliff.app.App):
 
     def __init__(self, stdout: TextIO, stderr: TextIO) -> None:
         super().__init__(
-            description="What is there, who could hold it, who holds it: a ledger of resources.",
+            description="Inventories, candidates and allocations: a ledger of resources.",
             version=__version__,
             command_manager=Commands(),
             stdout=stdout,
@@ -89,7 +89,7 @@ class Program(cliff.app.App):
         add = parser.add_argument
         add("-h", "--help", dest="deferred_help", action="store_true", help="show help and exit")
         add("--version", action="version", version=f"{PROGRAM} {version}")
-        add("-v", "--verbose", action="count", default=0, help="tell more (-vv: even more)")
+        add("-v", "--verbose", action="count", default=0, help="print more (-vv: even more)")
         add("--debug", action="store_true", help="show where an error comes from")
         add(
             "--database",
@@ -106,7 +106,7 @@ class Program(cliff.app.App):
         self.options = argparse.Namespace(debug="--debug" in own)
         try:
             self.options, words = self.parser.parse_known_args(own)
-            words += argv[len(own) :]  # what stands behind -- is not ours
+            words += argv[len(own) :]  # words after -- are not options
             self.configure_logging()
             if not words or self.options.deferred_help:
                 words = ["help", *itertools.takewhile(_is_word, words)]
@@ -159,7 +159,7 @@ class Program(cliff.app.App):
             root.addHandler(logging.NullHandler())
 
     def no_command(self, words: Sequence[str]) -> int:
-        """Say that there is no such command, and which ones begin alike."""
+        """Report an unknown command, with the commands of a similar name."""
         said = " ".join(itertools.takewhile(_is_word, words))
         if not said:
             self.parser.error(f"unrecognized arguments: {' '.join(words)}")
@@ -181,7 +181,7 @@ class Program(cliff.app.App):
         return status
 
     def complain(self, line: str) -> None:
-        """Print a line where errors go."""
+        """Print a line on the standard error output."""
         self.stderr.write(f"{PROGRAM}: {line}\n")
 
 
@@ -243,7 +243,7 @@ class Help(Command):
 
         known = list(self.app.command_manager)
         widest = max(len(name) for name, _ in known)
-        width = shutil.get_terminal_size().columns  # argparse goes by it too, in a pipe as well
+        width = shutil.get_terminal_size().columns  # argparse uses it too, also in a pipe
         if width < 2 * widest:
             widest = 0
         wrapper = textwrap.TextWrapper(
@@ -265,7 +265,7 @@ def _one_line(entry: object) -> str:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``resource-objects`` and return its exit status."""
-    if argv is None and "_ARGCOMPLETE" in os.environ:  # a shell asks what may be typed
+    if argv is None and "_ARGCOMPLETE" in os.environ:  # a shell requests completions
         from resource_objects.cli.completion import complete
 
         complete(Program(sys.stdout, sys.stderr))
@@ -282,7 +282,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         ):
             status = program.run(said)
         if status == INTERRUPTED:
-            _give_up(sys.stdout)  # nobody waits for the rest, and it may be that nobody reads it
+            _give_up(sys.stdout)  # the reader has closed the output
         sys.stdout.flush()
     except KeyboardInterrupt:
         _give_up(sys.stdout)
@@ -486,7 +486,7 @@ def _in_our_words(argv: list[str]) -> list[str]:
 
 
 class Plugin(EntryPointWrapper):
-    """A command of another distribution, imported when it is asked for."""
+    """A command of another distribution, which is imported when it is used."""
 
     def __init__(self, name: str, entry: str) -> None:
         self.name = name
@@ -514,7 +514,7 @@ class Commands(CommandManager):
         super().__init__(NAMESPACE)
 
     def load_commands(self, namespace: str) -> None:
-        """Add our own commands; plug-ins are searched when something is asked that we lack."""
+        """Add the commands of this package. Plug-ins are searched for unknown commands only."""
         self.group_list.append(namespace)
         for name, path in BUILT_IN.items():
             self.commands[name] = EntryPoint(name, path, namespace)
@@ -553,7 +553,7 @@ class Commands(CommandManager):
         return super().__iter__()
 
     def search_plugins(self) -> None:
-        """Add what other distributions declare, once. A name of ours stays ours."""
+        """Add the commands of other distributions, once. Commands of this package have priority."""
         if self._searched:
             return
         self._searched = True

@@ -139,7 +139,7 @@ class SetClass(_Rename):
 
 
 class DeleteClass(_Delete):
-    """Remove a custom resource class that nobody has."""
+    """Remove an unused custom resource class."""
 
     kind = "classes"
 
@@ -157,7 +157,7 @@ class SetTrait(_Rename):
 
 
 class DeleteTrait(_Delete):
-    """Remove a custom trait that nobody has."""
+    """Remove an unused custom trait."""
 
     kind = "traits"
 
@@ -168,7 +168,7 @@ class CreateAggregate(Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = _add_name(super().get_parser(prog_name), "aggregates")
-        parser.add_argument("--level", metavar="LEVEL", help="what it is, such as rack or room")
+        parser.add_argument("--level", metavar="LEVEL", help="the level, such as rack or room")
         return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:

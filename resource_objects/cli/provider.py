@@ -1,4 +1,4 @@
-"""The commands about providers: what they are, what they have, and pools that many may use."""
+"""The commands about providers: their definitions, inventories and traits, and shared pools."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ class TreeProvider(Command):
 
 
 class CreateProvider(Command):
-    """Create a provider, by itself or below another."""
+    """Create a provider: a root, or a child of another provider."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -299,9 +299,10 @@ class ListInventories(Lister):
 
 
 class SetInventories(Command):
-    """Say what a provider has; classes that are not said go, unless --amend is given.
+    """Set the inventories of a provider; other classes are removed, unless --amend is specified.
 
-    A part of a host, such as a NUMA cell, stays as it is: what it is, a sync of its host says.
+    A part of a host, such as a NUMA cell, is not changed: its definition follows from a sync of the
+    host.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -330,7 +331,7 @@ class SetInventories(Command):
 
 
 class DeleteInventories(Command):
-    """Take classes away from a provider, if they are not used; all of them if none is said."""
+    """Remove unused classes of a provider; without classes, all of them."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -443,7 +444,7 @@ _HOW = (
 
 
 def _parts(provider: Provider) -> dict[Resource, Inventory]:
-    """Return what a provider keeps of inventories that lie over a whole tree."""
+    """Return the inventories of a provider that are parts of a placed resource."""
     return {kind: one for kind, one in provider.inventories.items() if kind.is_placed}
 
 
@@ -520,7 +521,7 @@ class SharePool(Command):
 
 
 class UnsharePool(Command):
-    """Take a pool away from hosts, or from all; what is held there stays held."""
+    """Disconnect a pool from hosts, or from all hosts; allocations from it stay."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -536,7 +537,7 @@ class UnsharePool(Command):
 
 
 class ReportPool(Command):
-    """Say what a pool has now; done by its owner, again and again."""
+    """Report the present inventories of a pool; its owner repeats this regularly."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""

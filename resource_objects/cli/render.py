@@ -15,7 +15,7 @@ from resource_objects.resources.pci import DEVICES
 
 #: Cells of a bar.
 BAR = 20
-#: So many holders are named, the largest; the others are counted.
+#: The number of named consumers, the largest; the others are counted.
 MOST_HOLDERS = 3
 
 _T = TypeVar("_T")
@@ -36,9 +36,9 @@ class Glyphs:
 UNICODE = Glyphs(full="█", empty="░", branch="├─ ", last="└─ ", pass_by="│  ")
 ASCII = Glyphs(full="#", empty=".", branch="|- ", last="`- ", pass_by="|  ")
 
-#: What stands before a remark.
+#: The sign before a mark.
 MARK = "<- "
-#: What is remarked of inventories, by provider and class; of a provider itself by ``""``.
+#: The marks of inventories, by provider and class; of a provider itself by ``""``.
 Marks: TypeAlias = Mapping[tuple[str, str], Sequence[str]]
 
 
@@ -135,7 +135,7 @@ def _marked(line: str, remarks: Sequence[str]) -> str:
 
 
 def _edges(items: Sequence[_T], glyphs: Glyphs, indent: str) -> Iterator[tuple[_T, str, str]]:
-    """Yield each item with the edge drawn before it and the indent of what is below it."""
+    """Yield each item with the edge drawn before it and the indent of its children."""
     for number, item in enumerate(items, 1):
         is_last = number == len(items)
         edge = glyphs.last if is_last else glyphs.branch
@@ -149,7 +149,7 @@ def _usage_line(label: str, use: InventoryUsage, figures: int, glyphs: Glyphs) -
 
 
 def _short(use: InventoryUsage) -> str:
-    """Return what the figures do not show: too much is used, or less is free than they say."""
+    """Return the overuse, or that less is free than capacity minus usage."""
     left = use.capacity - use.used
     if left < 0:
         return f"{-left} over"

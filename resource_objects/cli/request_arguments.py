@@ -1,11 +1,11 @@
-"""What is asked and how it is searched, in the words of a command line.
+"""The request, and the options of its search, as arguments of a command line.
 
-They are those of ``openstack allocation candidate list``, and ours.
+The options are those of ``openstack allocation candidate list``, and further ones. Options of a
+group apply to the group of the preceding ``--group``, or else to the unnamed group.
 
-The words about a group are about the one that ``--group`` named last, before any about the group
-without a name. With commas between, ``--required`` and ``--member-of`` say that one is enough, as
-they do there (osc-placement 4, microversion 1.39) and in ``provider list``; in a query string of
-Placement's a comma between traits means all of them.
+With commas, one value of ``--required`` or ``--member-of`` is enough, as in osc-placement 4
+(microversion 1.39) and in ``provider list``. In a query string of Placement a comma between traits
+means all of them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Said = dict[str, list[str]]
 
 _OURS, _PLACEMENT = "ours", "placement"
-#: Words about the request as a whole that a query string says itself.
+#: Options of the whole request that a query string contains itself.
 _OF_REQUEST = (
     *("amounts", "groups", "group_policy", "same_subtree", "root_required"),
     *("near", "near_policy"),
@@ -81,7 +81,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         "--group",
         metavar="SUFFIX",
         action=NameGroup,
-        help="what follows is about this group, which one provider gives; may be repeated",
+        help="the following options apply to this group, of one provider; may be repeated",
     )
     add("--group-policy", choices=("none", "isolate"), help="isolate: no two by one provider")
     for name, metavar, told in (
@@ -103,7 +103,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
     add(
         "--compatibility",
         choices=(_OURS, _PLACEMENT),
-        help="whose rules it is read by (default: ours; of --query: placement)",
+        help="the rules of the search (default: of this library; of --query: placement)",
     )
 
 
@@ -112,7 +112,7 @@ def _add_group_words(parser: argparse.ArgumentParser) -> None:
     for name, metavar, told in (
         ("--resource", "AMOUNTS", "such as VCPU=2"),
         ("--required", "TRAITS", "a trait; T1,T2 or in:T1,T2: one of them; !T: without it"),
-        ("--forbidden", "TRAIT", "a trait that nobody who gives may have"),
+        ("--forbidden", "TRAIT", "a trait that no provider may have"),
         (
             "--member-of",
             "AGGREGATES",
@@ -126,7 +126,7 @@ def _add_group_words(parser: argparse.ArgumentParser) -> None:
 def parse_request(said: argparse.Namespace) -> ParsedQuery:
     """Return the request, and the limit of candidates if the query has one.
 
-    :raises InvalidInput: naming the word, what was said and what was expected
+    :raises InvalidInput: naming the option, its value and the expected values
     :raises Misused: if nothing is requested
     """
     from resource_objects.requests import query
@@ -143,14 +143,14 @@ def parse_request(said: argparse.Namespace) -> ParsedQuery:
 
 
 def refuse_words(said: argparse.Namespace, beside: str, words: Iterable[str] = ()) -> None:
-    """Refuse words about what is asked, where another word says all of it.
+    """Raise an error for options of a request next to an option that specifies all of it.
 
-    :param words: those that are refused, as attributes; else all that :func:`add_request` adds
-    :raises InvalidInput: naming the first that was said
+    :param words: the refused options, as attributes; else all that :func:`add_request` adds
+    :raises InvalidInput: naming the first of them
     """
     for name in words or (*_OF_REQUEST, "query", "compatibility"):
         if getattr(said, name):
-            expected = "no other word about what is asked"
+            expected = "no other option of the request"
             raise exceptions.InvalidInput(
                 "request", f"beside {beside}", _word(name, said), expected
             )
@@ -286,13 +286,13 @@ def add_search(parser: argparse.ArgumentParser) -> None:
     words = parser.add_argument_group("the search")
     add = words.add_argument
     add("--at", metavar="PROVIDER", help="only at this provider and what is below it")
-    add("--limit", metavar="N", type=int, help="at most so many candidates (default: 10)")
-    add("--per-host", metavar="N", type=int, help="at most so many of one host (default: 1; "
-        "by Placement's rules all)")  # fmt: skip
+    add("--limit", metavar="N", type=int, help="the maximum number of candidates (default: 10)")
+    per_host = "the maximum number for one host (default: 1; by Placement's rules all)"
+    add("--per-host", metavar="N", type=int, help=per_host)
     add_order(words)
-    add("--budget", metavar="STEPS", type=int, help="cut the search short after so many steps")
+    add("--budget", metavar="STEPS", type=int, help="the maximum number of steps")
     add("--limits", metavar="PROVIDER:AMOUNTS", action="append", default=[],
-        help="the most that may be used in all of a provider, whatever it has, such as "
+        help="the maximum total usage of a provider, whatever its capacity, such as "
         "host0:VCPU=20,MEMORY_MB=65536; may be repeated")  # fmt: skip
 
 
@@ -300,16 +300,15 @@ def add_bounds(parser: argparse.ArgumentParser) -> None:
     """Add the options of a question that looks for no candidate to take: budget and limits."""
     words = parser.add_argument_group("the search")
     add = words.add_argument
-    add("--budget", metavar="STEPS", type=int, help="cut the search short after so many steps")
-    add("--limits", metavar="PROVIDER:AMOUNTS", action="append", default=[],
-        help="the most that may be used in all of a provider, whatever it has; may be "
-        "repeated")  # fmt: skip
+    add("--budget", metavar="STEPS", type=int, help="the maximum number of steps")
+    limits = "the maximum total usage of a provider, whatever its capacity; may be repeated"
+    add("--limits", metavar="PROVIDER:AMOUNTS", action="append", default=[], help=limits)
 
 
 def parse_bounds(said: argparse.Namespace) -> dict[str, Any]:
-    """Return the budget and the limits that are given.
+    """Return the budget and the limits.
 
-    :raises InvalidInput: naming the word, what was said and what was expected
+    :raises InvalidInput: naming the option, its value and the expected values
     """
     given = {"budget": said.budget, "limits": _limits(said.limits) or None}
     return {name: value for name, value in given.items() if value is not None}
@@ -325,14 +324,14 @@ def add_order(words: argparse._ActionsContainer) -> None:
         ("--prefer", "TRAIT[=NUMBER]", "hosts with it come first; below 0: last"),
     ):
         add(name, metavar=metavar, action="append", default=[], help=f"{told}; may be repeated")
-    add("--among", metavar="N", type=int, help="with a seed: so many of the best are shuffled")
+    add("--among", metavar="N", type=int, help="with a seed: the number of shuffled hosts")
     add("--seed", metavar="N", type=int, help="the same seed gives the same order")
 
 
 def parse_search(said: argparse.Namespace, limit: int | None) -> dict[str, Any]:
-    """Return the options of the search that are given.
+    """Return the options of the search.
 
-    :raises InvalidInput: naming the word, what was said and what was expected
+    :raises InvalidInput: naming the option, its value and the expected values
     """
     if limit is not None and said.limit is not None:
         raise exceptions.InvalidInput(
@@ -363,9 +362,9 @@ def _limits(said: Iterable[str]) -> dict[str, str]:
 
 
 def parse_order(said: argparse.Namespace) -> Order:
-    """Return in which order hosts are looked at.
+    """Return the order of hosts.
 
-    :raises InvalidInput: naming the word, what was said and what was expected
+    :raises InvalidInput: naming the option, its value and the expected values
     """
     from resource_objects.search.order import Order
 

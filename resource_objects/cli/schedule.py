@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 class Schedule(Lister):
     """Select hosts for a request by the scheduler's filters and weighers.
 
-    Nothing is taken, unless --claim says for whom. All are placed or nobody is, unless --at-least
-    allows fewer. If there are not enough hosts, says for each why not (exit status 1).
+    Nothing is allocated, unless --claim names a consumer. All instances are placed or none, unless
+    --at-least allows fewer. If there are too few hosts, prints the reasons of each host (exit
+    status 1).
     """
 
     columns = ("consumer", "host", "allocation", "alternates")
@@ -45,17 +46,26 @@ class Schedule(Lister):
             help="members that are placed at once, or alternatives of them, in YAML, instead of a "
             "request; - is standard input. With --claim for CONSUMER/MEMBER",
         )
-        add("--count", metavar="N", type=int, help="so many of it (default: 1)")
+        add("--count", metavar="N", type=int, help="the number of instances (default: 1)")
         add(
             "--claim",
             metavar="CONSUMER",
             help="take it for this consumer; with --count for CONSUMER-1, CONSUMER-2, ...",
         )
-        add("--at-least", metavar="N", type=int, help="as many as can be placed, at least so many")
         add(
-            "--alternates", metavar="N", type=int, default=0, help="so many next best hosts of each"
+            "--at-least",
+            metavar="N",
+            type=int,
+            help="the minimum number; as many as possible are placed",
         )
-        words = parser.add_argument_group("who asks, and for where")
+        add(
+            "--alternates",
+            metavar="N",
+            type=int,
+            default=0,
+            help="the number of alternates of each",
+        )
+        words = parser.add_argument_group("the requester and its destination")
         for name, metavar, told in (
             ("--project", "PROJECT", "whose it is"),
             ("--user", "USER", "whose it is"),
@@ -66,12 +76,12 @@ class Schedule(Lister):
         ):  # fmt: skip
             words.add_argument(name, metavar=metavar, help=told)
         for name, metavar, told in (
-            ("--only", "HOST", "one of the hosts it may go to"),
-            ("--force", "HOST", "one of the hosts it has to go to, whatever filters say"),
-            ("--ignore", "HOST", "a host it must not go to"),
-            ("--image-trait", "TRAIT", "a trait that the image asks for"),
+            ("--only", "HOST", "a permitted host"),
+            ("--force", "HOST", "a forced host, regardless of filters"),
+            ("--ignore", "HOST", "a forbidden host"),
+            ("--image-trait", "TRAIT", "a trait that the image requires"),
             ("--extra-spec", "KEY=CONDITION", "such as capabilities:load='<= 3'"),
-            ("--members", "CONSUMER", "who is in its group already"),
+            ("--members", "CONSUMER", "the members of its group"),
         ):
             help_ = f"{told}; may be repeated"
             words.add_argument(name, metavar=metavar, action="append", default=[], help=help_)
@@ -122,7 +132,7 @@ class Schedule(Lister):
 
         for word in ("--count", "--at-least", "--alternates"):
             if getattr(said, word.strip("-").replace("-", "_")):
-                raise Misused(f"{word} means nothing beside --gang: members say what they ask")
+                raise Misused(f"{word} has no effect with --gang: members have their own requests")
         with misused():
             arguments.refuse_words(said, "--gang")
             gangs, order = read_gangs(said.gang), arguments.parse_order(said)
@@ -184,7 +194,7 @@ def _gang_of(nodes: NodeReader, node: Node) -> Gang:
 
     for key, value in nodes.pairs(node, "a gang: members, together, at_most"):
         if key.value == "members":
-            for name, asked in nodes.pairs(value, "{name: what it asks}"):
+            for name, asked in nodes.pairs(value, "{name: its request}"):
                 alone = {"members": {name.value: nodes.data(asked)}}
                 nodes.checked("", name, lambda _, alone=alone: Gang.from_dict(alone))  # type: ignore[misc]
     return nodes.checked("", node, lambda _: Gang.from_dict(nodes.data(node)))
@@ -223,7 +233,10 @@ def _pair(what: str, text: str) -> tuple[str, str]:
 def add_pipeline(words: Any) -> None:
     """Add the options for filters and weighers to a parser, or a group of one."""
     words.add_argument(
-        "--filter", metavar="NAME", action="append", help="asked besides; may be repeated"
+        "--filter",
+        metavar="NAME",
+        action="append",
+        help="further requested amounts; may be repeated",
     )
     words.add_argument(
         "--weigh",
@@ -293,9 +306,9 @@ def _read(name: str) -> tuple[NodeReader, Node]:
 
 
 class ListFilters(Lister):
-    """List the filters that are installed, and why one cannot be used.
+    """List the installed filters, and why one cannot be used.
 
-    Some ask nothing without settings, or cannot be made without any: that is said, too.
+    Filters that have no effect without settings, or require settings, are marked.
     """
 
     columns = ("name", "asked", "description", "without_settings", "problem")
@@ -303,7 +316,7 @@ class ListFilters(Lister):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Load each by itself."""
+        """Load each filter individually."""
         from resource_objects.scheduler import pipeline
 
         asked = dict.fromkeys(pipeline.DEFAULT_FILTERS, "default")
@@ -312,9 +325,9 @@ class ListFilters(Lister):
 
 
 class ListWeighers(Lister):
-    """List the weighers that are installed, and why one cannot be used.
+    """List the installed weighers, and why one cannot be used.
 
-    Some weigh all hosts alike without settings, or cannot be made without any: that is said, too.
+    Weighers that have no effect without settings, or require settings, are marked.
     """
 
     columns = ("name", "asked", "description", "without_settings", "problem")
@@ -322,7 +335,7 @@ class ListWeighers(Lister):
     def take_action(
         self, parsed_args: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Load each by itself."""
+        """Load each weigher individually."""
         from resource_objects.scheduler import pipeline
 
         asked = dict.fromkeys(pipeline.DEFAULT_WEIGHERS, "default")

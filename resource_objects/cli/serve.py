@@ -10,8 +10,8 @@ from resource_objects.cli.base import Command, Misused, database_url, misused
 class Serve(Command):
     """Serve the ledger by Placement's API, microversions 1.0 to 1.39, over HTTP.
 
-    Who is believed has to be said. By --auth noauth2 every token is, which only a loopback address
-    allows: for tests. GET /health tells whether the ledger answers.
+    The kind of authentication is required. --auth noauth2 accepts every token, and requires a
+    loopback address: for tests. GET /health reports whether the ledger answers.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -29,7 +29,7 @@ class Serve(Command):
             "--auth",
             choices=("noauth2", "http_basic", "keystone"),
             required=True,
-            help="who is believed: everybody (noauth2), who has a password, or a token of Keystone",
+            help="the authentication: every token (noauth2), passwords, or tokens of Keystone",
         )
         add(
             "--password-file",
@@ -57,7 +57,7 @@ class Serve(Command):
         add(
             "--policy",
             default="secure",
-            help="who may do what: secure (the default), legacy, open, or a file of oslo.policy",
+            help="the authorization: secure (the default), legacy, open, or a file of oslo.policy",
         )
         add(
             "--metrics",

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class CreateServerGroup(Command):
-    """Create a server group, unless it is there. What it asks never changes."""
+    """Create a server group, unless it exists. Its policy never changes."""
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -22,15 +22,15 @@ class CreateServerGroup(Command):
         parser.add_argument(
             "policy",
             metavar="POLICY",
-            help="of its members: affinity or anti-affinity (strictly), soft-affinity or "
-            "soft-anti-affinity (where it can be had)",
+            help="affinity or anti-affinity (strict), soft-affinity or soft-anti-affinity (if "
+            "possible)",
         )
         parser.add_argument(
             "--max-per-host",
             metavar="N",
             type=int,
             default=1,
-            help="by anti-affinity: so many members a host may hold (default: 1)",
+            help="with anti-affinity: the maximum number of members on a host (default: 1)",
         )
         return parser
 

@@ -40,7 +40,9 @@ _WHEN = (
 
 
 def _until(ledger: Ledger, said: str | None) -> datetime.datetime | None:
-    """Return the moment that somebody wrote; a time from now is by the clock of the ledger."""
+    """Return the end of a disabled state. A duration is counted from the present time of the
+    ledger.
+    """
     if said is None:
         return None
     found = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", said)
@@ -107,10 +109,10 @@ class _Maintained:
 
 
 class DisableProvider(_Maintained, Command):
-    """Take a host, or any other provider, out of service, with all that is below it.
+    """Disable a host or any other provider, with all its descendants.
 
-    No search finds it and no claim takes of it any more. What is held there stays held. Said again,
-    it gets another reason and end.
+    Searches and claims do not use them any more. Existing allocations stay. A repeated command
+    changes the reason and the end.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -143,41 +145,45 @@ class EnableProvider(_Maintained, Command):
 
 
 class DrainProvider(_Maintained, Lister):
-    """Take a host, or any other provider, out of service, and list who still holds something there.
+    """Disable a host or any other provider, and list the consumers of its allocations.
 
-    Nobody is moved. Of one that is disabled already no reason is given; once the list is empty,
-    nobody is there any more. With --dry-run nothing is written: listed is where each would find
-    another place, by the request it was made for, or why it would find none (exit status 1 if
-    somebody would not, 3 if that is not known). --tree draws where it fails.
+    No consumer is moved. A provider that is disabled already needs no reason. When the list is
+    empty, the provider is drained. With --dry-run nothing is written: the list shows a new host for
+    each consumer, by the request of its claim, or the reasons of those without one (exit status 1;
+    3 if the answer is unknown). --tree draws the failing providers.
     """
 
     columns = ("consumer", "since", "holds")
-    nothing = "nobody holds anything there"
+    nothing = "no consumer has allocations there"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = _add_why(self.add_name(super().get_parser(prog_name)), required=False)
         add = parser.add_argument
-        add("--dry-run", action="store_true", help="only tell who would find which other place")
+        add(
+            "--dry-run",
+            action="store_true",
+            help="only list the possible new host of each consumer",
+        )
         add(
             "--also",
             metavar="NAME",
             action="append",
             default=[],
-            help="with --dry-run: another one that goes with it; may be repeated",
+            help="with --dry-run: another provider that is drained too; may be repeated",
         )
         add(
             "--tree",
             action="store_true",
-            help="with --dry-run: draw the nearest hosts of who finds no place, the failing places "
-            "marked",
+            help="with --dry-run: draw the nearest hosts of consumers without a new host, with the "
+            "failing providers marked",
         )
         add("--plan", metavar="FILE", help="with --dry-run: write it there, for plan apply")
         add_changes(parser)
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """List them; the status of a dry run says whether all find a place."""
+        """List the consumers. The status of a dry run is 0 if each of them has a new host."""
         self._status = 0
         super().run(parsed_args)
         return self._status

@@ -21,8 +21,8 @@ _JOBS = "jobs: name, cpu_milli, memory_mib, num_gpu, gpu_milli, creation_time, d
 class SimulateReplay(Lister):
     """Start and end the jobs of a trace on a ledger, without waiting.
 
-    The hosts of the trace are created first. A job that ends is released; a job without an end
-    stays.
+    The hosts of the trace are created first. The allocations of a job are released at its end; a
+    job without an end stays.
     """
 
     columns = ("Process", "Placed", "Refused", "Released", "Lost races", "Jobs per second")

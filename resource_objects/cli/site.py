@@ -1,4 +1,4 @@
-"""The commands about a site in a file: write it, and make a ledger look as it says."""
+"""The commands about site files: write one, and apply one to the ledger."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ _LARGE = f"more than {PRUNE_SHARE:.0%}"
 
 
 class ExportSite(Command):
-    """Write what is kept as a file that `apply` reads: machines, splits, traits, pools.
+    """Write the definitions in the ledger as a file for `apply`: machines, partitions, traits,
+    pools.
 
-    Who holds what is not in it.
+    The file does not contain allocations.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -41,13 +42,14 @@ class ExportSite(Command):
 
 
 class ApplySite(Command):
-    """Make the ledger look as a file says; what it does not name is left alone.
+    """Write the definitions of a file into the ledger. Providers that it does not name are not
+    changed.
 
-    Machines are written some hundred at a time, each lot whole or not at all. After an error the
-    lots before it are done; apply the file again for the rest.
+    Machines are written in batches of some hundred, each completely or not at all. After an error
+    the previous batches stay; apply the file again for the rest.
 
-    --prune with a file that names no machine is refused. --yes is needed to remove a large share of
-    all providers.
+    --prune with a file that names no machine is refused. --yes is required to remove a large share
+    of all providers.
     """
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
@@ -89,7 +91,7 @@ class ApplySite(Command):
             except BaseException:
                 bar.close()
                 if bar.done:
-                    said = f"{bar.done} of {bar.total} machines are as the file says; then:"
+                    said = f"{bar.done} of {bar.total} machines are written; then:"
                     self.app.stderr.write(f"resource-objects: {said}\n")
                 raise
         self.say(str(done))
@@ -114,7 +116,7 @@ class Bar:
         self._timer: threading.Timer | None = None
         if self._is_seen and not is_told:
             self._timer = threading.Timer(_PATIENCE, self._begin)
-            self._timer.daemon = True  # nobody waits for it
+            self._timer.daemon = True  # it does not delay the end of the process
 
     def __enter__(self) -> Bar:
         if self._timer is not None:
@@ -125,7 +127,7 @@ class Bar:
         self.close()
 
     def tell(self, done: int, total: int) -> None:
-        """Show how many machines are done, and of how many."""
+        """Show the number of finished machines and the number of all machines."""
         self.done, self.total = done, total
         if self._is_seen and self._drawn is None:
             if time.monotonic() - self._since < _PATIENCE:
@@ -141,7 +143,7 @@ class Bar:
 
         shown = Progress(console=Console(file=sys.__stderr__), transient=True)
         task = shown.add_task(self._word, total=self.total or None)
-        with self._lock:  # who is done does not wait for a bar that is about to be drawn
+        with self._lock:  # the end of the work does not wait for the drawing
             if self._is_seen:
                 shown.start()
                 self._drawn = shown, task

@@ -1,4 +1,4 @@
-"""The commands about statistics: what agents tell of their hosts beside what these have."""
+"""The commands about statistics, which agents report for their hosts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ListStatistics(Lister):
     """
 
     columns = ("host", "statistic", "value", "since", "source")
-    nothing = "no host tells statistics"
+    nothing = "no host reports statistics"
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
@@ -68,7 +68,7 @@ class Exact(FormattableColumn[Any]):
 
 
 class ForgetStatistics(Command):
-    """Forget what agents told of hosts, or statistics of all hosts.
+    """Remove statistics of hosts, or of all hosts.
 
     An agent that still reports a statistic writes it again.
     """

@@ -28,18 +28,18 @@ if TYPE_CHECKING:
 
 
 class Tour(Command):
-    """See in a minute what it is about, on this machine.
+    """Show the library in a minute, on this machine.
 
-    Keeps this machine in the ledger, places two jobs on it, refuses a third, and gives everything
-    back, with the Python calls that do it (discover and provider_tree are of
-    resource_objects.host.discovery and .model, the others of resource_objects). For the moment it
-    lasts it takes most of what is free on this machine; it touches nothing else. A ledger named by
-    --database or the environment is left as it was; in the default one the machine stays, as if by
-    `host sync`.
+    Stores this machine in the ledger, places two jobs on it, shows the refusal of a third, and
+    releases everything, with the Python calls of each step (discover and provider_tree are of
+    resource_objects.host, the others of resource_objects). During the tour most of the free
+    resources of this machine are allocated; nothing else changes. A ledger that is named by
+    --database or the environment is left unchanged; in the default ledger the machine stays, as
+    after `host sync`.
     """
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Give the tour, and clean up after it whatever happens."""
+        """Give the tour, and clean up afterwards in any case."""
         named = self.app.options.database or os.environ.get(VARIABLE)
         url = database_url(named, os.environ)
         with stopped_once(), contextlib.ExitStack() as opened:
@@ -81,7 +81,9 @@ class Guide:
         self._url = url
         self._machine_stays = machine_stays
         self._steps = 0
-        self._added: tuple[Ledger, str] | None = None  # uuid of the machine, if it is to go again
+        self._added: tuple[Ledger, str] | None = (
+            None  # the uuid of the machine, if it is removed at the end
+        )
         self._jobs: list[tuple[Ledger, str]] = []  # those that may hold something
 
     def tell(self) -> None:
@@ -141,7 +143,7 @@ class Guide:
         return ledger, Request(half)
 
     def _sync(self, ledger: Ledger, machine: Provider) -> str:
-        """Keep the machine, unless one of its name is kept; return what was done."""
+        """Store the machine, unless the ledger has one of its name; return the result."""
         from resource_objects.providers import Provider
 
         uuid = str(uuids.uuid4())
@@ -154,7 +156,7 @@ class Guide:
             ours = Provider(machine.name, machine.inventories, traits=machine.traits, uuid=uuid)
             with contextlib.suppress(exceptions.AlreadyExists):  # since a moment ago
                 return str(ledger.sync(ours))
-        return f"{machine.name} is kept there already, and stays as it is."
+        return f"{machine.name} is in the ledger already and is not changed."
 
     def _copy(self, machine: Provider) -> Ledger:
         from resource_objects.ledger import connect
@@ -169,7 +171,7 @@ class Guide:
     def _place(self, ledger: Ledger, host: str, half: Request) -> tuple[str, str]:
         ann, bob = _free_names(ledger)
         self._begin(
-            "Two jobs ask for half of what is free, each. Both find their place.",
+            "Two jobs request half of the free amount each. Both are placed.",
             f"half = Request({_quoted(half)})",
             f"ledger.claim({_quoted(ann)}, ledger.snapshot().candidates(half))",
         )
@@ -186,12 +188,13 @@ class Guide:
         except exceptions.AlreadyExists as error:
             if not error.is_about("consumer"):
                 raise
-            self._jobs.remove((ledger, job))  # somebody else's
+            self._jobs.remove((ledger, job))  # of other users
             raise
         if isinstance(done, Claim):
             return done
         raise exceptions.NoCandidates(
-            "somebody else took what was free meanwhile; nothing of the tour is left, try again"
+            "another user allocated the free amount in the meantime; nothing of the tour is left, "
+            "try again"
         )
 
     def _show(self, ledger: Ledger, host: str) -> None:
@@ -200,19 +203,19 @@ class Guide:
 
     def _refuse(self, ledger: Ledger, host: str, half: Request) -> None:
         self._begin(
-            "A third job asks for the same. It is refused, and learns why.",
+            "A third job requests the same. It is refused, with the reasons.",
             "print(ledger.snapshot().candidates(half).explain())",
         )
         found = search_at(ledger, half, host)
         if found:
-            self._tell("This time it would fit: somebody else gave something back meanwhile.")
+            self._tell("This time it would fit: another user released resources in the meantime.")
             return
         for reason in found.explain().reasons:
             self._tell(str(reason))
 
     def _give_back(self, ledger: Ledger, host: str, jobs: tuple[str, str]) -> None:
         self._begin(
-            "The jobs are done. What they held is free again.",
+            "The jobs end. Their resources are free again.",
             f"ledger.release({_quoted(jobs[0])})",
         )
         for job in jobs:
@@ -227,7 +230,7 @@ class Guide:
             if not error.is_about("provider"):
                 raise
             self._added = None
-            self._tell(f"{host} stays in the ledger: somebody else holds something of it by now.")
+            self._tell(f"{host} stays in the ledger: another user has allocations of it.")
 
     def _forget(self) -> None:
         """Remove the machine, if the tour made it and it was not to stay.
@@ -241,7 +244,7 @@ class Guide:
             ledger.remove(uuid)
         self._added = None
 
-    # --- how it is told ---
+    # --- output ---
 
     def _begin(self, sentence: str, *calls: str) -> None:
         self._steps += 1

@@ -1,4 +1,4 @@
-"""The commands about use over time: what was used between two days, and its retention."""
+"""The commands about use over time: the use between two days, and its retention."""
 
 from __future__ import annotations
 
@@ -55,10 +55,11 @@ def _begin_of(day: datetime.date) -> datetime.datetime:
 
 
 class ShowUsageBetween(Lister):
-    """Show who used how much of what between two days, what was given back included.
+    """Show the use of resources between two days, including released allocations.
 
-    Figures are amounts times seconds: of four GPUs had for an hour, 14400. What is had now counts
-    until now. It is known for as long as the change feed is retained: usage record --keep 400d.
+    The figures are amounts times seconds: four GPUs for an hour are 14400. Present allocations
+    count until now. The use is known for the retention time of the change feed: usage record --keep
+    400d.
     """
 
     columns = ("consumer", "user", "project", "resource_class", "seconds", "hours")
@@ -74,8 +75,7 @@ class ShowUsageBetween(Lister):
             "--by",
             metavar="WORDS",
             default="user",
-            help="what it is summed by beside the class: some of consumer, user, project, class,"
-            " by commas (user)",
+            help="the properties of the sums, with commas: consumer, user, project, class (user)",
         )
         add("--hours", action="store_true", help="in hours, such as GPU hours")
         for name in ("consumer", "user", "project"):

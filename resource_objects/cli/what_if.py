@@ -34,15 +34,15 @@ if TYPE_CHECKING:
 
 _COLUMNS = ("#", "allocation", "resource provider")
 _RELAXED = ("cost", "kind", "change", "candidate")
-#: So many hosts are drawn, the nearest ones.
+#: The number of drawn hosts, the nearest ones.
 _DRAWN = 3
 
 
-# --- changes, asked of any question ---------------------------------------------------------------
+# --- changes --------------------------------------------------------------------------------------
 
 
 def add_changes(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say what is tried before it is asked."""
+    """Add the options of changes that are tried in a copy of the ledger first."""
     words = parser.add_argument_group("tried before, in a copy: nothing is written")
     words.add_argument(
         "--change",
@@ -55,9 +55,9 @@ def add_changes(parser: argparse.ArgumentParser) -> None:
 
 
 def read_changes(said: argparse.Namespace) -> tuple[Change, ...]:
-    """Return the changes that are said, those of the script first.
+    """Return the changes of the options, those of the script first.
 
-    :raises InvalidInput: for what is no change
+    :raises InvalidInput: for a malformed change
     """
     if not said.change and not said.script:
         return ()
@@ -103,14 +103,14 @@ def made_for(ledger: Ledger) -> Mapping[str, Request]:
 
 
 class WhatIf(Lister):
-    """Try changes in a copy of the ledger, and list who could hold something then.
+    """Try changes in a copy of the ledger, and list the candidates of a request then.
 
     A change is a line: `release job-1`, `move job-1 host3`, `claim job-2 VCPU=2`, `drain host0`,
     `add host9 like host0`, `add host9/gpu PGPU=1 below host9`, `remove host0`, `resize host0
-    VCPU=16`, `reparent gpu0 host1`, `disable host0`, `enable host0`. They are made in the order in
-    which they are said, those of --script first. Nothing is written: --plan keeps them as a plan
-    for `plan apply`. If nobody could hold it, says for each host why not (exit status 1); if the
-    budget ran out before that was known, says so (exit status 3).
+    VCPU=16`, `reparent gpu0 host1`, `disable host0`, `enable host0`. Changes are made in the order
+    of the options, those of --script first. Nothing is written: --plan writes them as a plan for
+    `plan apply`. If there is no candidate, prints the reasons of each host (exit status 1); if the
+    budget was exhausted before that was known, exits with status 3.
     """
 
     columns = (*_COLUMNS, *_RELAXED)
@@ -134,18 +134,18 @@ class WhatIf(Lister):
             "--relax",
             metavar="K",
             type=int,
-            help="if nobody could hold it, list the K smallest further changes that would help",
+            help="if there is no candidate, list the K smallest further changes that would help",
         )
         add(
             "--tree",
             action="store_true",
-            help="draw the hosts: what each would give, or the nearest ones, the failing places "
-            "marked",
+            help="draw the hosts of the candidates, or the nearest hosts with marks at the "
+            "failing providers",
         )
         return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
-        """List them; of a drawing the status says whether anybody could."""
+        """List the candidates. The status of a drawing is 0 if there is a candidate."""
         self._status = 0
         return super().run(parsed_args) or self._status
 
@@ -160,7 +160,7 @@ class WhatIf(Lister):
             parsed = arguments.parse_request(said) if is_asked else None
             options = arguments.parse_search(said, None if parsed is None else parsed.limit)
         if not changes and parsed is None:
-            raise Misused("say changes, or what is asked")
+            raise Misused("specify changes or a request")
         with self.open_ledger() as ledger:
             scenario = tried(self, ledger, changes, said.at)
         if said.plan:
@@ -186,7 +186,7 @@ class WhatIf(Lister):
     def _refused(
         self, snapshot: Snapshot, found: Candidates, said: argparse.Namespace
     ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-        """Return what would help, or where it fails, or raise."""
+        """Return the changes that would help, or a drawing of the failures; or raise."""
         if found.cut_short:
             told = f"the budget of {found.budget} steps ran out on {found.request}"
             raise SearchCutShort(told, str(found.explain()).splitlines())
@@ -202,7 +202,7 @@ class WhatIf(Lister):
             self.app.stderr.write(f"cut short after {helps.tries} tries: there may be others\n")
         if not helps:
             raise Refused(
-                f"no single change lets anybody give {found.request}",
+                f"no single change helps {found.request}",
                 str(found.explain()).splitlines(),
             )
         return _RELAXED, [
@@ -275,7 +275,7 @@ def failing(
 
 
 def _given(snapshot: Snapshot, found: Candidates, glyphs: Glyphs) -> Iterator[str]:
-    """Yield the hosts of candidates as trees, with what each would give."""
+    """Yield the hosts of candidates as trees, with the amounts of each candidate."""
     from resource_objects.cli import render
 
     fleet = snapshot.fleet
@@ -293,7 +293,7 @@ def _given(snapshot: Snapshot, found: Candidates, glyphs: Glyphs) -> Iterator[st
 
 
 def bundle_text(bundle: Bundle[Snapshot]) -> str:
-    """Return a bundle as the text of a file, which begins with what people look at."""
+    """Return a bundle as the text of a file, which begins with a drawing."""
     from resource_objects.cli import render
 
     found = bundle.ask()
@@ -311,7 +311,9 @@ REHEARSED = ("consumer", "holds", "goes to", "why not")
 
 
 def rehearsed(command: Command, ledger: Ledger, said: argparse.Namespace) -> Rehearsal:
-    """Return what would become of those who hold something if some providers went."""
+    """Return the result of a drain of some providers: the new host of each consumer, or the
+    reasons.
+    """
     with misused():
         changes = read_changes(said)
     scenario = tried(command, ledger, changes)
@@ -322,7 +324,7 @@ def rehearsed(command: Command, ledger: Ledger, said: argparse.Namespace) -> Reh
 
 
 def rehearsed_rows(done: Rehearsal) -> list[Sequence[Any]]:
-    """Return a row for each who goes, with where to, and for each who cannot, with why."""
+    """Return a row for each consumer with its new host, and for each consumer without one."""
     rows: list[Sequence[Any]] = [
         (one.consumer, one.allocated, str(one.candidate), Lines([])) for one in done.placed
     ]
@@ -330,7 +332,7 @@ def rehearsed_rows(done: Rehearsal) -> list[Sequence[Any]]:
 
 
 def rehearsed_trees(done: Rehearsal, glyphs: Glyphs) -> Iterator[str]:
-    """Yield who goes where, and of each who cannot the nearest hosts with the failing places."""
+    """Yield the drawings of moves, and of the nearest hosts of each consumer without a new one."""
     yield from map(str, done.placed)
     for one in done.stuck:
         yield f"{one.consumer}: {one.allocated} -> nowhere"

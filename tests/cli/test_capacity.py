@@ -53,7 +53,7 @@ def test_a_mix_is_read_from_a_file(lab, tmp_path) -> None:
     assert lab("how-many", "--mix", str(path), "-f", "value").out == "(all) 0 0\n"
     done = lab("how-many", "VCPU=1", "--mix", str(path))
     assert done.status == 2
-    assert "no other word about what is asked" in done.err
+    assert "no other option of the request" in done.err
 
 
 def test_a_budget_that_ends_before_anything_is_known_is_no_answer(lab) -> None:

@@ -44,7 +44,7 @@ def test_the_answer_comes_first(lab):
         "(1 other fails before); 2 of 3 hosts could if nobody held anything"
     )
     assert "  host0: PGPU requested 2, free 1 of 2 (job-00 holds 1) [not now]" in lines
-    assert lines.index("nearest:") > lines.index("what leaves fewer hosts:")
+    assert lines.index("nearest:") > lines.index("conditions that exclude hosts:")
 
 
 def test_the_places_that_fail_are_marked_in_the_tree(lab):

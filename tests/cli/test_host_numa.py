@@ -78,7 +78,7 @@ def test_the_cells_of_this_machine_are_facts_where_nothing_is_kept(run, home):
         "",
         "s  shared",
         "",
-        "These are facts; host sync --numa keeps them.",
+        "These are facts; host sync --numa adds them.",
     ]
     assert list(home.iterdir()) == []  # looking does not make a ledger
 
@@ -126,7 +126,7 @@ def test_any_host_that_is_kept_is_drawn_by_its_name(run, tmp_path):
     assert run("host", "show", "--numa", "rack1/box/numa1", "--database", url).out == done.out
     # this machine is kept under another name there: what is known of it are facts
     facts = run("host", "show", "--numa", "--database", url)
-    assert facts.lines[-1] == "These are facts; host sync --numa keeps them."
+    assert facts.lines[-1] == "These are facts; host sync --numa adds them."
 
 
 def test_a_host_that_is_kept_without_cells_says_so(run):
@@ -134,10 +134,10 @@ def test_a_host_that_is_kept_without_cells_says_so(run):
     done = run("host", "show", "--numa", "box")
     assert (done.status, done.out) == (1, "")
     assert done.err == (
-        "resource-objects: box is kept without NUMA cells:\n  host sync --numa keeps them\n"
+        "resource-objects: box has no NUMA cells in the ledger:\n  host sync --numa adds them\n"
     )
     assert run("host", "show", "--numa").lines[-1] == (
-        "These are facts; the host is kept without them: host sync --numa adds them."
+        "These are facts; the ledger does not have them: host sync --numa adds them."
     )
 
 
@@ -159,7 +159,7 @@ def test_what_sync_would_keep_can_be_seen_before(run):
         "2 MiB      ░░░░░░░░░░░░░░░░  0 of 1000 pages (24 kept)",
         "CPUs       none",
     ]
-    assert done.lines[-1] == "This is what host sync --numa would keep."
+    assert done.lines[-1] == "host sync --numa would store this."
 
 
 @pytest.mark.parametrize(

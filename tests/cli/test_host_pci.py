@@ -280,7 +280,7 @@ def test_a_host_without_devices_says_how_it_gets_some(run):
     done = run("host", "show", "--pci", "box")
     assert (done.status, done.out) == (1, "")
     assert done.err.splitlines() == [
-        "resource-objects: box is kept without devices:",
+        "resource-objects: box has no devices in the ledger:",
         "  host sync --rule makes them takeable",
     ]
 

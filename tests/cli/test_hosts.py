@@ -125,7 +125,7 @@ def test_a_machine_that_is_not_there_is_one_line(lab):
 
 
 def test_no_machines(run):
-    assert run("usage", "hosts", "--database", "memory://").lines == ["no hosts are kept"]
+    assert run("usage", "hosts", "--database", "memory://").lines == ["the ledger has no hosts"]
 
 
 def test_totals_tell_what_is_free_and_what_there_is(lab):

@@ -39,7 +39,7 @@ def test_the_help_lists_every_command(run, argv):
     listed = done.out.partition("Commands:\n")[2]
     for name in program.BUILT_IN:
         assert f"  {name} " in listed
-    assert re.search(r"^  tour +See in a minute what it is about, on this machine$", listed, re.M)
+    assert re.search(r"^  tour +Show the library in a minute, on this machine$", listed, re.M)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_the_help_of_a_command_tells_its_arguments(run, argv):
     done = run(*argv)
     assert (done.status, done.err) == (0, "")
     assert done.out.startswith("usage: resource-objects claim [-h]")
-    assert "Take resources for a consumer, wherever they fit." in done.out
+    assert "Allocate resources for a consumer on a host with enough of them." in done.out
     assert "--required TRAIT" in done.out
 
 

@@ -118,5 +118,5 @@ def test_it_is_said_how_far_it_came(run, site, monkeypatch):
     site.write_text(text + "    children:\n      /gpu0: {inventories: VCPU=1}\n")
     monkeypatch.setattr("resource_objects.site.BATCH", 1)
     done = run("apply", str(site))
-    assert done.status == 1 and "1 of 2 machines are as the file says; then:" in done.err
+    assert done.status == 1 and "1 of 2 machines are written; then:" in done.err
     assert "new-0" in run("export").out

@@ -73,7 +73,7 @@ def test_statistics_are_forgotten(lab) -> None:
     assert lab("statistic", "forget", "--name", "cpu.percent", "--name", "x").out == (
         "1 value forgotten\n"
     )
-    assert lab("statistic", "list", "lab-10").out == "no host tells statistics\n"
+    assert lab("statistic", "list", "lab-10").out == "no host reports statistics\n"
     assert lab("statistic", "forget").status == 2
 
 

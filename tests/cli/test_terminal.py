@@ -208,7 +208,7 @@ EMPTY = {
     "consumer list": "no consumer matches",
     "usage": "nothing is kept",
     "usage --user ann": "user ann holds nothing",
-    "usage hosts": "no hosts are kept",
+    "usage hosts": "the ledger has no hosts",
     "usage total": "nothing is used",
     "mine --user ann": "user ann holds nothing",
     "provider list": "no provider matches",
@@ -216,7 +216,7 @@ EMPTY = {
     "trait list --custom": "there are none",
     "aggregate list": "there are no aggregates",
     "pool list": "no pool matches",
-    "device list": "no device that is kept matches",
+    "device list": "no device matches",
     "audit": "nothing is wrong",
     "waiting": "nobody waits",
     "changes": "nothing was written since",
@@ -419,7 +419,7 @@ def test_an_interrupted_site_is_one_line(home, sqlite_url, tmp_path, command):
     assert (child.returncode, out) == (130, "")
     assert err.splitlines()[-1] == "resource-objects: interrupted"
     if command == "apply":
-        assert "of 10 machines are as the file says; then:" in err
+        assert "of 10 machines are written; then:" in err
     with ro.connect(url) as ledger:
         assert len(list(ledger.providers())) == 4
 

@@ -57,7 +57,7 @@ A tour of resource_objects on this machine. It gives back all that it takes.
      >>> ledger.sync(provider_tree(machine))
    + box
 
-3. Two jobs ask for half of what is free, each. Both find their place.
+3. Two jobs request half of the free amount each. Both are placed.
      >>> half = Request("VCPU=2,MEMORY_MB=3584,DISK_GB=50")
      >>> ledger.claim("ann", ledger.snapshot().candidates(half))
    ann holds VCPU=2,MEMORY_MB=3584,DISK_GB=50 of box
@@ -70,13 +70,13 @@ A tour of resource_objects on this machine. It gives back all that it takes.
    ├─ MEMORY_MB  ████████████████████  7168 of 7168  ann 3584, bob 3584
    └─ DISK_GB    ████████████████████    100 of 100  ann 50, bob 50
 
-5. A third job asks for the same. It is refused, and learns why.
+5. A third job requests the same. It is refused, with the reasons.
      >>> print(ledger.snapshot().candidates(half).explain())
    box: VCPU requested 2, free 0 of 4 (ann holds 2, bob holds 2)
    box: MEMORY_MB requested 3584, free 0 of 7168 (ann holds 3584, bob holds 3584)
    box: DISK_GB requested 50, free 0 of 100 (ann holds 50, bob holds 50)
 
-6. The jobs are done. What they held is free again.
+6. The jobs end. Their resources are free again.
      >>> ledger.release("ann")
    box
    ├─ VCPU       ░░░░░░░░░░░░░░░░░░░░     0 of 4
@@ -148,7 +148,7 @@ def test_twice_in_a_row_is_the_same_but_for_the_keeping(run, default_ledger):
     first, second = run("tour"), run("tour")
     assert second.status == 0
     expected = TAG.sub("who", first.out).replace(
-        "   + box\n", "   box is kept there already, and stays as it is.\n"
+        "   + box\n", "   box is in the ledger already and is not changed.\n"
     )
     assert TAG.sub("who", second.out) == expected
     assert kept(f"sqlite:///{default_ledger}")["consumers"] == {}
@@ -260,7 +260,7 @@ def test_a_tour_that_others_are_faster_than_gives_back_what_it_has(run, url, mon
     done = run("tour", "--database", url)
     assert done.status == 1
     assert done.err == (
-        "resource-objects: somebody else took what was free meanwhile; "
+        "resource-objects: another user allocated the free amount in the meantime; "
         "nothing of the tour is left, try again\n"
     )
     assert kept(url)["consumers"] == {"job-1": {"VCPU": 1}}
@@ -276,7 +276,7 @@ def test_a_machine_that_others_took_something_of_meanwhile_stays(run, url, monke
     monkeypatch.setattr(tour.Guide, "_give_back", give_back)
     done = run("tour", "--database", url)
     assert (done.status, done.err) == (0, "")
-    assert "box stays in the ledger: somebody else holds something of it by now." in done.out
+    assert "box stays in the ledger: another user has allocations of it." in done.out
     assert kept(url)["consumers"] == {"job-1": {"VCPU": 1}}
 
 
@@ -291,7 +291,7 @@ def test_a_machine_that_somebody_else_keeps_meanwhile_stays(run, url, monkeypatc
     monkeypatch.setattr(Ledger, "provider", provider)
     done = run("tour", "--database", url)
     assert (done.status, done.err) == (0, "")
-    assert "box is kept there already" in done.out
+    assert "box is in the ledger already" in done.out
     assert [str(root) for root in kept(url)["providers"]] == ["box: VCPU=8"]
 
 

@@ -145,7 +145,7 @@ def test_a_script_says_what_shells_say_and_a_change_that_cannot_be_is_named(lab,
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ([], "say changes"),
+        ([], "specify changes"),
         (["VCPU=1", "--change", "add host9"], "expected add NAME like HOST, NAME INVENTORIES"),
         (["VCPU=1", "--change", "release 'job"], "quotes that end"),
         (["VCPU=1", "--change", "claim x VCPU"], "change 1, claim x VCPU: "),
