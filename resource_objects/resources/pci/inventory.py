@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
 
@@ -25,12 +25,19 @@ from resource_objects.resources.context import (
 )
 from resource_objects.resources.pci import storage
 from resource_objects.resources.pci.affinity import AssignedDevices, RequestedDevices
-from resource_objects.resources.pci.amount import PCIAmount, PlacedDevice, devices, require_devices
+from resource_objects.resources.pci.amount import (
+    DeviceRequest,
+    PCIAmount,
+    PlacedDevice,
+    devices,
+    require_devices,
+)
 from resource_objects.resources.pci.device import (
     ALLOCATED,
     CLAIMED,
     MAX_DEVICES,
     SPENT,
+    UNAVAILABLE,
     Device,
     DeviceUse,
     check_devices,
@@ -44,7 +51,14 @@ from resource_objects.resources.pci.device_index import (
     DeviceIndex,
     ReservedDevices,
 )
-from resource_objects.resources.pci.fit import affinity_tiers, assign_devices, may_meet_all
+from resource_objects.resources.pci.fit import (
+    ANY_CLASS,
+    affinity_tiers,
+    assign_devices,
+    match_requests,
+    may_meet_all,
+    with_devices,
+)
 from resource_objects.resources.placed import (
     HasAffinity,
     HasNamedUnits,
@@ -57,6 +71,9 @@ from resource_objects.resources.records import (
     InventoryRecord,
     StoredPart,
 )
+
+#: The rules that fail because devices are in use.
+_RULES_OF_USE = frozenset({Rule.CAPACITY, Rule.LIMIT, Rule.AFFINITY, Rule.AT_ONCE})
 
 _invalid_device = functools.partial(InvalidInput, "device")
 
@@ -383,7 +400,32 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
     def to_allocations(
         self, assigned: abstract.Amount
     ) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
-        return storage.to_allocations(self._divided[1], require_devices(assigned))
+        """Return the allocations of an assigned amount, by the number of the part.
+
+        :raises InvalidInput: if it is not assigned
+        :raises ForeignAmount: if a device is not one of these
+        """
+        amount, part_of = require_devices(assigned), self._divided[1]
+        by_part: dict[int, dict[str, list[PlacedDevice]]] = defaultdict(lambda: defaultdict(list))
+        for address, device in zip(amount.addresses, amount.placed, strict=True):
+            if address not in part_of:
+                raise ForeignAmount("device", address, "one of these devices")
+            by_part[part_of[address]][device.resource_class].append(device)
+        sign = -1 if amount.gives_back else 1
+        return tuple(
+            (
+                number,
+                tuple(
+                    AmountRecord(
+                        name,
+                        sign * len(placed),
+                        tuple(sorted(unit for device in placed for unit in device.units)),
+                    )
+                    for name, placed in sorted(by_part[number].items())
+                ),
+            )
+            for number in sorted(by_part)
+        )
 
     def from_allocations(
         self,
@@ -391,10 +433,41 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         held: Mapping[int, Sequence[AmountRecord]],
         context: Context = ANYWHERE,
     ) -> PCIAmount:
-        return storage.from_allocations(self._index, require_devices(amount), held, context.chosen)
+        """Return the assigned amount of stored allocations: the inverse of :meth:`to_allocations`.
+
+        Of more devices than it requests it has the first that meet it.
+
+        :raises ForeignAmount: if the allocations do not meet ``amount``
+        """
+        request, index = require_devices(amount), self._index
+        units = {unit for records in held.values() for record in records for unit in record.units}
+        if request.placed and units == {unit for device in request.placed for unit in device.units}:
+            return request
+        unknown = sorted(units.difference(index.devices))
+        if unknown:
+            raise ForeignAmount("devices that are held", unknown, "some of these devices")
+        devices = [index.devices[unit] for unit in sorted(units)]
+        cards = [device for device in devices if device.parent not in units]
+        requested = request.unassigned()
+        assigned = match_requests(index, requested, cards, context.chosen)
+        return with_devices(index, request, assigned)
 
     def in_use(self) -> tuple[tuple[str, tuple[AmountRecord, ...]], ...]:
-        return tuple(storage.in_use(self._index, self.usage))
+        """Return each device in use by the name of its part, with the units of its allocation.
+
+        An unavailable device is in use unless a relative of it is allocated.
+        """
+        index = self._index
+        allocated = {use.address for use in self.usage if use.is_held}
+        result: list[tuple[str, tuple[AmountRecord, ...]]] = []
+        for use in self.usage:
+            device = index.devices[use.address]
+            relatives = {device.parent, *index.functions_of(device)}
+            if use.is_held or (use.state == UNAVAILABLE and allocated.isdisjoint(relatives)):
+                units = tuple(sorted(index.units_of(device)))
+                record = AmountRecord(device.resource_class, 1, units)
+                result.append((storage.part_name(device), (record,)))
+        return tuple(result)
 
     # --- parts and units ---
 
@@ -462,8 +535,23 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
     def select_units(
         self, place: int, resource_class: str, count: int, taken: Collection[str] = ()
     ) -> tuple[str, ...] | None:
-        devices_of_part = self._divided[0][place]
-        return storage.select_units(self._index, devices_of_part, resource_class, count, taken)
+        """Return the units of ``count`` free devices of a class, None if there are fewer.
+
+        Plain devices come before devices with tags, then the order is by address. The units of a
+        physical function include the functions split off it.
+        """
+        index = self._index
+        free = [
+            device
+            for device in self._divided[0][place]
+            if device.resource_class == resource_class
+            and index.is_free(device.address)
+            and index.units_of(device).isdisjoint(taken)
+        ]
+        if len(free) < count:
+            return None
+        free.sort(key=lambda d: (index.groups[index.group_of[d.address]].cost, d.address))
+        return tuple(sorted(unit for device in free[:count] for unit in index.units_of(device)))
 
     def symmetry_key(self, place: int) -> Hashable | None:
         """Return the devices of a part without their addresses.
@@ -481,13 +569,36 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
     def blocking_units(
         self, amount: abstract.Amount, reason: Reason
     ) -> Mapping[int, Mapping[str, frozenset[str]]]:
+        """Return the devices that a refused amount needs and cannot have, by part.
+
+        Each is with the units in use: itself, or functions split off it if it is needed whole.
+        """
+        index, requests = self._index, require_devices(amount).requests
+        if reason.rule is Rule.UNIT_TAKEN:
+            needed = [index.devices[at] for at in (reason.unit,) if at in index.devices]
+        elif reason.rule in _RULES_OF_USE:
+            meant = [request for request in requests if _is_about(reason, request)]
+            needed = [d for d in self.devices if any(request.matches(d) for request in meant)]
+            if reason.rule is Rule.LIMIT:
+                limited = {at: None for d in needed for at in index.devices_under_limit_of(d)}
+                needed += [index.devices[address] for address in limited]
+        else:
+            return {}
         blocking: dict[int, dict[str, frozenset[str]]] = {}
-        part_of = self._divided[1]
-        for address, units in storage.blocking_units(
-            self._index, require_devices(amount), reason
-        ).items():
-            blocking.setdefault(part_of[address], {})[address] = units
+        for device in needed:
+            if units := index.blocking(device):
+                blocking.setdefault(self._divided[1][device.address], {})[device.address] = units
         return blocking
+
+
+def _is_about(reason: Reason, request: DeviceRequest) -> bool:
+    if reason.rule is Rule.AT_ONCE:
+        return reason.resource == ANY_CLASS
+    name = request.resource_class
+    is_class = reason.resource == (name or ANY_CLASS)
+    if reason.rule is Rule.LIMIT and name is None:
+        is_class = True  # the reason names the class of the limit
+    return is_class and reason.unit in (None, request.kinds)
 
 
 def _check_assigned(

@@ -15,15 +15,12 @@ from __future__ import annotations
 
 import functools
 import json
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from resource_objects.exceptions import ForeignAmount, InvalidInput, InvalidInventory
+from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.fields import FrozenDict
-from resource_objects.reasons import Reason, Rule
-from resource_objects.resources.context import ChosenCells
-from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount, PlacedDevice
 from resource_objects.resources.pci.device import (
     ALLOCATED,
     SPENT,
@@ -32,14 +29,11 @@ from resource_objects.resources.pci.device import (
     DeviceUse,
     check_devices,
 )
-from resource_objects.resources.pci.device_index import DeviceIndex, ReservedDevices
-from resource_objects.resources.pci.fit import ANY_CLASS, match_requests, with_devices
+from resource_objects.resources.pci.device_index import ReservedDevices
 from resource_objects.resources.records import (
-    AmountRecord,
     InventoryRecord,
     StoredPart,
     allocated_units,
-    allocation_records,
     changed_parts,
     parsed_description,
     part_record,
@@ -47,8 +41,6 @@ from resource_objects.resources.records import (
 
 #: The reasons why a stored device is not allocatable: it was removed while allocated; it is spent.
 _GONE, _SPENT = "gone", "spent"
-#: The rules that fail because devices are in use.
-_RULES_OF_USE = frozenset({Rule.CAPACITY, Rule.LIMIT, Rule.AFFINITY, Rule.AT_ONCE})
 
 
 def part_name(device: Device) -> str:
@@ -362,147 +354,3 @@ def _is_free(device: Device, uses: Mapping[str, DeviceUse]) -> bool:
         return not uses
     card_use = uses.get(device.parent or "")
     return card_use is None or card_use.state == UNAVAILABLE
-
-
-# --- allocations ----------------------------------------------------------------------------------
-
-
-def to_allocations(
-    part_of: Mapping[str, int], amount: PCIAmount
-) -> tuple[tuple[int, tuple[AmountRecord, ...]], ...]:
-    """Return the allocations of an assigned amount, by the number of the part.
-
-    :param part_of: the number of the part of each device, by address
-    :raises InvalidInput: if it is not assigned
-    :raises ForeignAmount: if a device is not one of these
-    """
-    if not amount.placed:
-        raise InvalidInput(
-            "unassigned amount", "devices", str(amount), "assigned ones, as fit() returns"
-        )
-    by_number: dict[int, dict[str, list[PlacedDevice]]] = defaultdict(lambda: defaultdict(list))
-    for device in amount.placed:
-        if device.address not in part_of:
-            raise ForeignAmount("device", device.address, "one of these devices")
-        by_number[part_of[device.address]][device.resource_class].append(device)
-    return allocation_records(
-        (
-            (
-                number,
-                [
-                    (name, len(placed), sorted(unit for device in placed for unit in device.units))
-                    for name, placed in sorted(by_number[number].items())
-                ],
-            )
-            for number in sorted(by_number)
-        ),
-        is_negative=amount.is_negative,
-    )
-
-
-def in_use(
-    index: DeviceIndex, usage: Sequence[DeviceUse]
-) -> Iterator[tuple[str, tuple[AmountRecord, ...]]]:
-    """Yield each device in use by the name of its part, with the units of its allocation.
-
-    An unavailable device is in use unless a relative of it is allocated.
-    """
-    allocated = {use.address for use in usage if use.is_held}
-    for use in usage:
-        device = index.devices[use.address]
-        relatives = {device.parent, *index.functions_of(device)}
-        if use.is_held or (use.state == UNAVAILABLE and allocated.isdisjoint(relatives)):
-            units = tuple(sorted(index.units_of(device)))
-            yield part_name(device), (AmountRecord(device.resource_class, 1, units),)
-
-
-def from_allocations(
-    index: DeviceIndex,
-    amount: PCIAmount,
-    allocated: Mapping[int, Sequence[AmountRecord]],
-    cells: ChosenCells | None,
-) -> PCIAmount:
-    """Return the assigned amount of stored allocations: the inverse of :func:`to_allocations`.
-
-    Of more devices than it requests it has the first that meet it.
-
-    :raises ForeignAmount: if the allocations do not meet ``amount``
-    """
-    units = {unit for records in allocated.values() for record in records for unit in record.units}
-    if amount.placed and units == {unit for device in amount.placed for unit in device.units}:
-        return amount
-    unknown = sorted(units.difference(index.devices))
-    if unknown:
-        raise ForeignAmount("devices that are held", unknown, "some of these devices")
-    devices = [index.devices[unit] for unit in sorted(units)]
-    chosen = [device for device in devices if device.parent not in units]
-    requested = amount.unassigned()
-    return with_devices(index, amount, match_requests(index, requested, chosen, cells))
-
-
-# --- units ----------------------------------------------------------------------------------------
-
-
-def select_units(
-    index: DeviceIndex,
-    devices: Iterable[Device],
-    resource_class: str,
-    count: int,
-    taken: Collection[str],
-) -> tuple[str, ...] | None:
-    """Return the units of ``count`` free devices of a class, None if there are fewer.
-
-    Plain devices come before devices with tags, then the order is by address. The units of a
-    physical function include the functions split off it.
-
-    :param devices: the devices of one part
-    :param taken: units that are about to be allocated
-    """
-    free = [
-        device
-        for device in devices
-        if device.resource_class == resource_class
-        and index.is_free(device.address)
-        and index.units_of(device).isdisjoint(taken)
-    ]
-    if len(free) < count:
-        return None
-    free.sort(
-        key=lambda device: (index.groups[index.group_of[device.address]].cost, device.address)
-    )
-    return tuple(sorted(unit for device in free[:count] for unit in index.units_of(device)))
-
-
-def blocking_units(
-    index: DeviceIndex, amount: PCIAmount, reason: Reason
-) -> dict[str, frozenset[str]]:
-    """Return the devices that a refused amount needs and cannot have, with the units in use.
-
-    These are the device itself, or functions split off it if it is needed whole.
-    """
-    if reason.rule is Rule.UNIT_TAKEN:
-        needed = [index.devices[at] for at in (reason.unit,) if at in index.devices]
-    elif reason.rule in _RULES_OF_USE:
-        requests = [request for request in amount.requests if _is_about(reason, request)]
-        needed = [
-            device
-            for device in index.devices.values()
-            if any(request.matches(device) for request in requests)
-        ]
-        if reason.rule is Rule.LIMIT:
-            others = {at: None for device in needed for at in index.devices_under_limit_of(device)}
-            needed += [index.devices[address] for address in others]
-    else:
-        return {}
-    blocking = {device.address: index.blocking(device) for device in needed}
-    return {address: units for address, units in blocking.items() if units}
-
-
-def _is_about(reason: Reason, request: DeviceRequest) -> bool:
-    if reason.rule is Rule.AT_ONCE:
-        return reason.resource == ANY_CLASS
-    name = request.resource_class
-    is_class = reason.resource == (name or ANY_CLASS)
-    if reason.rule is Rule.LIMIT and name is None:
-        is_class = True  # the reason names the class of the limit
-    return is_class and reason.unit in (None, request.kinds)

@@ -175,7 +175,7 @@ def test_a_pf_is_given_back_whatever_became_of_its_vfs() -> None:
 
 def test_an_amount_given_back_is_not_asked_for() -> None:
     mine = HOST.fit(ANY_VF)
-    unchanged("NegativeAmount", "one that asks", lambda it: it.can_provide(-mine))
+    unchanged("NegativeAmount", "release by consume", lambda it: it.can_provide(-mine))
     unchanged(CapacityException, "releases", lambda it: it.consume(-mine))
     unchanged(CapacityException, "releases", lambda it: it.fit(-mine))
 
