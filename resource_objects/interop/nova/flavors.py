@@ -106,8 +106,7 @@ from resource_objects import exceptions, names
 from resource_objects.fields import MAX_AMOUNT, MAX_FIGURE, FrozenDict
 from resource_objects.interop.nova.primitive import (
     Document,
-    flavor_extra_specs,
-    flavor_fields,
+    flavor_data,
     format_cpu_spec,
     image_properties,
     option_flag,
@@ -250,7 +249,8 @@ class FlavorExtraSpecs:
         :param image: text by key, or an object ``ImageMeta``
         :raises InvalidNovaInput: ``NOT_WORDS`` if one of them is something else
         """
-        specs, properties = flavor_extra_specs(extra_specs), image_properties(image)
+        data, properties = flavor_data(extra_specs), image_properties(image)
+        specs: Any = extra_specs if data is None else data["extra_specs"]
         for name, keys in (("extra specs", specs), ("image", properties)):
             if not isinstance(keys, dict | Mapping):
                 raise NovaRule.NOT_WORDS.error(name, keys, "a mapping of keys to text")
@@ -315,7 +315,14 @@ def load_flavor(source: Document) -> Flavor:
     ...     "root_gb": 1, "ephemeral_gb": 0, "swap": 0, "extra_specs": {"hw:numa_nodes": "1"}}}''')
     Flavor(vcpus=2, memory_mb=512, root_gb=1, ephemeral_gb=0, swap_mb=0, extra_specs={'hw:n...
     """
-    return Flavor(**flavor_fields(source))
+    data = flavor_data(source)
+    if data is None:
+        raise NovaRule.NOT_WORDS.error("flavor", source, "a Flavor, or one of Nova's")
+    flavor_fields = ("vcpus", "memory_mb", "root_gb", "ephemeral_gb", "swap", "extra_specs")
+    for name in flavor_fields:
+        if name not in data:
+            raise NovaRule.NOT_WORDS.error(f"flavor.{name}", None, "a whole number")
+    return Flavor(*(data[name] for name in flavor_fields))
 
 
 # --- the whole request ----------------------------------------------------------------------------
@@ -457,9 +464,9 @@ def flavor_topology(
     ...     "hw:numa_nodes": "2", "hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "^0,4",
     ...     "hw:mem_page_size": "large"}, image={"hw_mem_page_size": "2MB"})
     >>> for cell in result.amount.cells:
-    ...     print(cell)
-    GuestCell(shared=(0,), dedicated=(1, 2, 3), memory_mb=4096)
-    GuestCell(shared=(), dedicated=(4, 5, 6, 7), memory_mb=4096)
+    ...     print(cell.shared, cell.dedicated, cell.memory_mb)
+    (0,) (1, 2, 3) 4096
+    () (4, 5, 6, 7) 4096
     >>> flavor_topology(8, 8192, extra_specs={"hw:numa_nodes": "3"})
     Traceback (most recent call last):
     resource_objects.interop.nova.rules.InvalidNovaInput: vcpus: got 8, expected a multiple of 3...

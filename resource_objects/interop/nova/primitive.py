@@ -546,79 +546,36 @@ def page_size_kib(key: str, text: str) -> int:
 
 # --- flavors and images ---------------------------------------------------------------------------
 
-#: ``{field of Flavor: argument of our Flavor}``
-_FLAVOR_SIZES: Final = {
-    "vcpus": "vcpus",
-    "memory_mb": "memory_mb",
-    "root_gb": "root_gb",
-    "ephemeral_gb": "ephemeral_gb",
-    "swap": "swap_mb",
-}
 
+def flavor_data(source: Any) -> dict[Any, Any] | None:
+    """Return the fields of an object ``Flavor`` with its extra specs, None for another source.
 
-def _nova_input(error: InvalidInput) -> InvalidInput:
-    """Return the error of invalid data in a flavor or an image as an error of their rules."""
-    return NovaRule.NOT_WORDS.error(error.what, error.value, error.expected)
-
-
-def flavor_fields(source: Document) -> dict[str, Any]:
-    """Return vcpus, memory_mb, root_gb, ephemeral_gb, swap_mb (MiB) and extra_specs of a flavor.
-
-    :param source: JSON text of one flavor, or of ``instance_extra.flavor`` (whose ``cur`` is
-        read), the value of that text, or an object ``Flavor``
-    :raises InvalidNovaInput: ``NOT_WORDS`` if it is not such a flavor, or its extra specs are not
+    :param source: the object, its primitive, or JSON text of it; or the value or text of
+        ``instance_extra.flavor``, whose ``cur`` is read
+    :raises InvalidNovaInput: ``NOT_WORDS`` if the object cannot be read, or its extra specs are not
         loaded
     """
     try:
-        data = _flavor_data(source)
-        if data is None:
-            raise invalid("flavor", source, "a Flavor, or one of Nova's")
-        for name in _FLAVOR_SIZES:
-            if name not in data:
-                raise invalid(f"flavor.{name}", None, "a whole number")
-        sizes = {argument: data[name] for name, argument in _FLAVOR_SIZES.items()}
-        return {**sizes, "extra_specs": _loaded_extra_specs(data)}
+        document = _parse_words(source, "flavor")
+        if not isinstance(document, dict | Mapping):
+            return None
+        if "cur" in document and isinstance(document["cur"], Mapping):
+            document = document["cur"]
+        if not is_wrapped(document):
+            return None
+        data = unwrap(document, "flavor", FLAVOR)[0]
+        if "extra_specs" not in data:
+            expected = "the extra specs: they are not loaded, so its request is not known"
+            raise invalid("flavor.extra_specs", None, expected)
+        return {**data, "extra_specs": require_object(data["extra_specs"], "flavor.extra_specs")}
     except InvalidInput as error:
-        raise _nova_input(error) from None
-
-
-def flavor_extra_specs(source: Any) -> Any:
-    """Return the extra specs of an object ``Flavor``; a mapping of extra specs is returned as is.
-
-    :raises InvalidNovaInput: ``NOT_WORDS`` if the extra specs of the object are not loaded
-
-    >>> flavor_extra_specs({"hw:numa_nodes": "2"})
-    {'hw:numa_nodes': '2'}
-    """
-    try:
-        data = _flavor_data(source)
-        return source if data is None else _loaded_extra_specs(data)
-    except InvalidInput as error:
-        raise _nova_input(error) from None
-
-
-def _flavor_data(source: Any) -> Mapping[Any, Any] | None:
-    document = _parse_words(source, "flavor")
-    if not isinstance(document, dict | Mapping):
-        return None
-    if "cur" in document and isinstance(document["cur"], Mapping):
-        document = document["cur"]
-    if not is_wrapped(document):
-        return None
-    return unwrap(document, "flavor", FLAVOR)[0]
+        raise NovaRule.NOT_WORDS.error(error.what, error.value, error.expected) from None
 
 
 def _parse_words(source: Any, path: str) -> Any:
     """Return the value of a document; text that is not a JSON object is returned as is."""
     is_other_text = isinstance(source, str) and not source.lstrip().startswith("{")
     return source if is_other_text else parse_document(source, path)
-
-
-def _loaded_extra_specs(data: Mapping[Any, Any]) -> dict[Any, Any]:
-    if "extra_specs" not in data:
-        expected = "the extra specs: they are not loaded, so its request is not known"
-        raise invalid("flavor.extra_specs", None, expected)
-    return require_object(data["extra_specs"], "flavor.extra_specs")
 
 
 def image_properties(source: Any) -> Any:
@@ -659,7 +616,7 @@ def image_properties(source: Any) -> Any:
             for key, text in _image_keys(name, value, f"{path}.{name}")
         }
     except InvalidInput as error:
-        raise _nova_input(error) from None
+        raise NovaRule.NOT_WORDS.error(error.what, error.value, error.expected) from None
 
 
 def _image_keys(name: str, value: Any, path: str) -> Iterator[tuple[str, str | None]]:
