@@ -17,10 +17,11 @@ writes. Both are rehearsed before the first one.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import uuid as uuids
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, names
@@ -46,7 +47,7 @@ from resource_objects.host.columns import (
 from resource_objects.host.columns import units as units_of
 from resource_objects.providers import Claim, DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import Columns, stored_definitions
-from resource_objects.providers.composite import LocatedView, ShapeCache
+from resource_objects.providers.composite import ShapeCache, fit_together
 from resource_objects.providers.definition import edited, to_records
 from resource_objects.providers.holders import unattributed, with_holders
 from resource_objects.providers.orders import (
@@ -69,7 +70,7 @@ from resource_objects.resources import (
     Inventories,
     Inventory,
 )
-from resource_objects.resources.placed import HasAffinity, HasNamedUnits, cell_map_of
+from resource_objects.resources.placed import HasNamedUnits, cell_map_of
 from resource_objects.resources.records import AmountRecord
 from resource_objects.store.columns import redefined, rehearse
 from resource_objects.store.write import carry_out
@@ -491,7 +492,7 @@ class HostView:
         return SaveResult(
             claims.get(self.consumer) if has_usage else None,
             plan.definitions,
-            claims.get(unattributed(name)) if plan.adopted else None,
+            None if has_usage and self.is_aggregate else claims.get(unattributed(name)),
         )
 
     def _settle(self, pending: Pending) -> None:
@@ -643,11 +644,14 @@ class HostView:
         for name, count in counts.items():
             changes[host.uuid, name].amount += count
         fields: dict[str, Any] = {"aggregate": self.is_aggregate}
+        together: Mapping[str, Amount] = {}
+        retained: Mapping[str, Amount] = {}
         if pending.placed and not self.is_aggregate:
-            _check_near(host, self.consumer, pending)
-            fields["request"] = self._request(host, pending, counts, stored)
+            together, released = self._requested(host, pending, counts)
+            retained = self._retained(host, together, released, stored) if together else {}
+            fields["request"] = _merged_request(together, counts, released, stored)
             fields["generation"] = None if stored is None else stored.generation
-        required = tuple(_add_placed(changes, host, pending))
+        required = tuple(_add_placed(changes, host, pending, together, retained))
         uses = tuple([change.use(*key) for key, change in changes.items() if change])
         if uses and all(change.is_expressible for change in changes.values()):
             return ConsumerOrder.adjust(self.consumer, uses, **fields), required
@@ -672,64 +676,59 @@ class HostView:
         fields["request"] = fields.get("request") or stored.request
         return ConsumerOrder.replace(self.consumer, tuple(uses.values()), **fields)
 
-    def _request(
-        self,
-        host: HostState,
-        pending: Pending,
-        counts: Mapping[str, int],
-        stored: ConsumerRecord | None,
-    ) -> StoredRequest | None:
-        """Return the request to store with usage of a named consumer; None: it stays as it is.
+    def _requested(
+        self, host: HostState, pending: Pending, counts: Mapping[str, int]
+    ) -> tuple[dict[str, Amount], set[str]]:
+        """Return the placed amounts that a named consumer requests, and the released resources.
 
-        :raises InvalidInput: if the consumer would have two topologies, which could not be told
-            apart later
+        An exchange for equal devices leaves the request as it is. So do cells next to counts of the
+        same classes, which could not be told apart later.
+
+        :raises InvalidInput: if the consumer would have two topologies
         """
-        from resource_objects.ledger.demand import merged_request
-
         requested: dict[str, Amount] = {}
         released: set[str] = set()
         for kind, amounts in pending.placed.items():
             if kind not in host.placed:
                 continue
             inventory = host.placed[kind].inventory
-            has_cells = cell_map_of(inventory) is not None
             new = [amount for amount in amounts if not amount.is_negative]
-            if has_cells:
-                self._check_one_topology(new)
-            located = set(counts).intersection(*(amount.placed_counts for amount in amounts))
-            if located if has_cells else _is_exchange(amounts):
+            if cell_map_of(inventory) is None:
+                is_unchanged = _is_exchange(amounts)
+            else:
+                located = set(counts).intersection(*(amount.placed_counts for amount in amounts))
+                is_unchanged = bool(located)
+                if len(new) > 1:
+                    raise exceptions.InvalidInput(
+                        "amount",
+                        f"topologies of {self.consumer}",
+                        [str(amount) for amount in new],
+                        "one: several are allocated to a consumer for each",
+                    )
+            if is_unchanged:
                 continue
             if len(new) < len(amounts):
                 released.add(kind)
-            joined = inventory.merged(new) if new else None
-            if joined is not None:
-                requested[kind] = joined
-        if not requested:
-            return None
-        before = None if stored is None or stored.request is None else stored.request.request
-        if before is not None:
-            self._check_exchanged(requested, released)
-        located = {name for amount in requested.values() for name in amount.placed_counts}
-        further = {
-            name: IntegerAmount(count)
-            for name, count in counts.items()
-            if count > 0 and name not in located
-        }
-        return StoredRequest(merged_request(before, Request({**requested, **further}), released))
+            merged = inventory.merged(new) if new else None
+            if merged is not None:
+                requested[kind] = merged
+        return requested, released
 
-    def _check_one_topology(self, amounts: Sequence[Amount]) -> None:
-        if len(amounts) > 1:
-            raise exceptions.InvalidInput(
-                "amount",
-                f"topologies of {self.consumer}",
-                [str(amount) for amount in amounts],
-                "one: several are allocated to a consumer for each",
-            )
+    def _retained(
+        self,
+        host: HostState,
+        requested: Mapping[str, Amount],
+        released: set[str],
+        stored: ConsumerRecord | None,
+    ) -> dict[str, Amount]:
+        """Return the placed amounts that the consumer has on the host and does not release.
 
-    def _check_exchanged(self, requested: Mapping[str, Amount], released: set[str]) -> None:
-        """Raise if a consumer with placed amounts would have further ones of the same resource."""
-        assigned = self.ledger.assigned_amounts(self.consumer).values()
-        present = {name for amounts in assigned for name in amounts.names()} - released
+        :raises InvalidInput: if the consumer would have two amounts of a placed resource
+        """
+        if stored is None or stored.request is None:
+            return {}
+        assigned = self.ledger.assigned_amounts(self.consumer)
+        present = {name for amounts in assigned.values() for name in amounts.names()} - released
         for kind in requested.keys() & present:
             raise exceptions.InvalidInput(
                 "amount",
@@ -737,6 +736,8 @@ class HostView:
                 requested[kind],
                 f"none: {self.consumer} has one already, which replace() exchanges",
             )
+        here = assigned.get(host.name, NOTHING).by_name()
+        return {n: amount for n, amount in here if n in host.placed and n not in released}
 
     # --- checks of inventories that a caller edited ---
 
@@ -888,69 +889,91 @@ def _allocate(
         inventories[kind].taken = amounts
 
 
+def _merged_request(
+    requested: Mapping[str, Amount],
+    counts: Mapping[str, int],
+    released: set[str],
+    stored: ConsumerRecord | None,
+) -> StoredRequest | None:
+    """Return the request to store with requested amounts and counts; None: it stays as it is."""
+    from resource_objects.ledger.demand import merged_request
+
+    if not requested:
+        return None
+    located = {name for amount in requested.values() for name in amount.placed_counts}
+    further = {
+        name: IntegerAmount(count)
+        for name, count in counts.items()
+        if count > 0 and name not in located
+    }
+    before = None if stored is None or stored.request is None else stored.request.request
+    return StoredRequest(merged_request(before, Request({**requested, **further}), released))
+
+
 def _add_placed(
-    changes: Mapping[Key, _UseChange], host: HostState, pending: Pending
+    changes: Mapping[Key, _UseChange],
+    host: HostState,
+    pending: Pending,
+    together: Mapping[str, Amount],
+    retained: Mapping[str, Amount],
 ) -> Iterator[tuple[str, int]]:
     """Add the uses of placed amounts to changes; yield the definitions that they depend on.
 
+    :param together: the amounts of one consumer, which have to be near each other
+    :param retained: the amounts that it has already
     :raises CapacityException: if an amount breaks a rule that the write does not check
     """
     from resource_objects.ledger.assign import check_units_free
 
-    for kind, amounts in pending.placed.items():
-        view = host.placed.get(kind)
-        if view is None:
-            pieces = amounts[0].item_count
-            raise CapacityException([Reason(Rule.NO_INVENTORY, pieces, 0, 0, kind, host.name)])
-        uses = []
-        for amount in releases_first(amounts):
-            for part, record in view.records(amount.counting_separately(())):
-                changes[part.uuid, record.resource_class].add(record)
-                uses.append(Use(part.uuid, record.resource_class, record.amount, record.units))
-                yield part.uuid, view.shape.generations[part.uuid]
-            _check_placed(host, view, amount)
-        if any(use.units for use in uses):
-            parts = {part.number: part.uuid for part in view.parts}
-            check_units_free(uses, host.columns, parts, host.name)
+    missing = pending.placed.keys() - host.placed.keys()
+    if missing:
+        raise CapacityException(
+            Reason(Rule.NO_INVENTORY, pending.placed[kind][0].item_count, 0, 0, kind, host.name)
+            for kind in sorted(missing)
+        )
+    uses: list[Use] = []
+    for is_release in (True, False):
+        if not is_release:
+            _check_together(host, together, retained)
+        for kind, amounts in pending.placed.items():
+            view = host.placed[kind]
+            for amount in amounts:
+                if amount.is_negative is not is_release:
+                    continue
+                for part, record in view.records(amount.counting_separately(())):
+                    changes[part.uuid, record.resource_class].add(record)
+                    uses.append(Use(part.uuid, record.resource_class, record.amount, record.units))
+                    yield part.uuid, view.shape.generations[part.uuid]
+                with _explaining(host, {kind: amount}):
+                    view.inventory.consume(amount)
+    if any(use.units for use in uses):
+        parts = {part.number: part.uuid for view in host.placed.values() for part in view.parts}
+        check_units_free(uses, host.columns, parts, host.name)
 
 
-def _check_placed(host: HostState, view: LocatedView, amount: Amount) -> None:
-    """Raise if a placed amount breaks a rule that the write does not check."""
+def _check_together(
+    host: HostState, requested: Mapping[str, Amount], retained: Mapping[str, Amount]
+) -> None:
+    """Raise if the amounts of a consumer are not near each other."""
+    present = {}
+    for kind, amount in retained.items():
+        with contextlib.suppress(CapacityException, exceptions.InvalidInput):
+            host.placed[kind].inventory.fit(-amount)  # else it was released since
+            present[kind] = amount
+    if requested and len(requested) + len(present) > 1:
+        with contextlib.suppress(exceptions.ForeignAmount), _explaining(host, requested):
+            fit_together(requested, host.placed, retained=present)
+
+
+@contextlib.contextmanager
+def _explaining(host: HostState, amounts: Mapping[str, Amount]) -> Iterator[None]:
+    """Raise refusals with the consumers, but for those that the write decides and explains."""
     try:
-        view.inventory.consume(amount)
+        yield
     except CapacityException as refusal:
         if any(reason.rule not in _CHECKED_BY_THE_WRITE for reason in refusal.reasons):
-            refused = {view.shape.resource.name: amount}
-            raise with_holders(refusal, [view], host.columns, refused) from refusal
-
-
-def _check_near(host: HostState, consumer: str, pending: Pending) -> None:
-    """Raise if a consumer would have devices that are not near its host cells.
-
-    :raises CapacityException: with ``Rule.AFFINITY``
-    """
-    maps = {kind: cell_map_of(view.inventory) for kind, view in host.placed.items()}
-    cell_map = next((cells for cells in maps.values() if cells is not None), None)
-    if cell_map is None:
-        return
-    cells: set[int] = set()
-    for kind, view in host.placed.items():
-        if maps[kind] is not None:
-            for part, cell in zip(view.parts, view.inventory.part_ids(), strict=True):
-                if consumer in host.holdings.at(part.uuid):
-                    cells.add(cell)
-    placed = [(kind, amount) for kind, amounts in pending.placed.items() for amount in amounts]
-    for amount in releases_first(amount for _, amount in placed):
-        (cells.difference_update if amount.is_negative else cells.update)(amount.host_cells)
-    for kind, amount in placed:
-        of_kind = host.placed.get(kind)
-        inventory: Inventory | None = None if of_kind is None else of_kind.inventory
-        if not cells or amount.is_negative or not isinstance(inventory, HasAffinity):
-            continue
-        constraint = inventory.affinity(amount, cell_map)
-        if constraint is not None and not constraint.is_met(cells):
-            reason = Reason(Rule.AFFINITY, amount.item_count, 0, 0, kind, where=host.name)
-            raise CapacityException([reason])
+            views = [host.placed[kind] for kind in amounts]
+            raise with_holders(refusal, views, host.columns, amounts) from refusal
 
 
 def releases_first(amounts: Iterable[Amount]) -> list[Amount]:
