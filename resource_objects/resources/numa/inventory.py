@@ -21,7 +21,7 @@ from resource_objects.resources.numa.amount import (
     require_topology,
 )
 from resource_objects.resources.numa.cells import CellState, CellUsage, HostCell
-from resource_objects.resources.numa.placement import place_cells, unmet_affinity
+from resource_objects.resources.numa.placement import affinity_reason, place_cells
 from resource_objects.resources.placed import HasAffinity, PlacedInventory
 from resource_objects.resources.records import (
     AmountRecord,
@@ -197,8 +197,9 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
         if amount.placed:
             assigned = with_current_cpus(self._states, amount)
             check(self._states, room, assigned, limit, context.allowed)
-            if context.near and (too_far := unmet_affinity(context.near, assigned.host_cells)):
-                raise CapacityException(too_far)
+            met = sum(constraint.is_met(assigned.host_cells) for constraint in context.near)
+            if met < len(context.near):
+                raise CapacityException([affinity_reason(context.near, met)])
             return assigned
         assigned = place_cells(self._states, amount, limit, room, context)
         if amount.emulator_policy != ISOLATE or len(amount.cells) == 1:

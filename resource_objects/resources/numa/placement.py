@@ -25,7 +25,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import NamedTuple, TypeAlias
 
@@ -90,7 +90,7 @@ def place_cells(
                 is_too_far = True
             search.near = context.near
             if is_too_far:
-                raise CapacityException(affinity_reasons(context.near))
+                raise CapacityException([affinity_reason(context.near, 0)])
         raise CapacityException(search.reasons())
     return search.assign(search.closest(hosts))
 
@@ -609,21 +609,12 @@ class _Search:
 _Partial: TypeAlias = tuple[tuple[int, ...], int, int]
 
 
-def affinity_reasons(near: Sequence[AffinityConstraint], met: int = 0) -> tuple[Reason, ...]:
-    """Return the reason if only affinity excludes a placement; what is near gives the details.
+def affinity_reason(near: Sequence[AffinityConstraint], met: int) -> Reason:
+    """Return the reason if constraints are not met; their devices give the details.
 
     :param met: the maximum number of constraints that are met at once
     """
-    requested = len(near)
-    return (Reason(Rule.AFFINITY, requested, min(met, requested - 1), 0, TOPOLOGY),)
-
-
-def unmet_affinity(
-    near: Sequence[AffinityConstraint], cells: Collection[int]
-) -> tuple[Reason, ...]:
-    """Return the reason if host cells that are assigned already do not meet all constraints."""
-    met = sum(constraint.is_met(cells) for constraint in near)
-    return affinity_reasons(near, met) if met < len(near) else ()
+    return Reason(Rule.AFFINITY, len(near), min(met, len(near) - 1), 0, TOPOLOGY)
 
 
 def socket_reasons(states: Iterable[CellState], requested: int, most: int) -> Iterator[Reason]:
