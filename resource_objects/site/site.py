@@ -6,15 +6,12 @@ import contextlib
 import dataclasses
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Self
 
 import yaml
 
 from resource_objects.exceptions import InvalidInput
-from resource_objects.providers import Provider
-from resource_objects.providers.definition import ProviderDefinition, to_definition
-from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.pools import SHARES
 from resource_objects.site.parts import SitePart
 from resource_objects.site.ranges import expand
@@ -65,23 +62,6 @@ class Site:
         :raises InvalidInput: naming the line, if the text is no site or names something twice
         """
         return cls(*read_site(text, file), file)
-
-    @classmethod
-    def of(cls, roots: Iterable[Provider]) -> Self:
-        """Return the site of trees: equal neighbours in natural order become a range.
-
-        Cost: linear in the providers.
-        """
-        definitions: list[ProviderDefinition] = []
-        disabled: dict[str, Disabled] = {}
-        for root in roots:
-            uuid_of = {provider.name: provider.name for provider in root.walk()}
-            for provider, parent in root.parents():
-                above = None if parent is None else parent.name
-                definitions.append(to_definition(provider, provider.name, above, uuid_of))
-                if provider.disabled is not None:
-                    disabled[provider.name] = provider.disabled
-        return cls.of_definitions(Writer(definitions, disabled))
 
     @classmethod
     def of_definitions(
