@@ -46,7 +46,6 @@ Guide, *Device names*; ROCm, *GPU isolation techniques*; cpuset(7), *List format
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import re
 import shlex
 from collections import defaultdict
@@ -201,8 +200,16 @@ class _GPU:
     provider: Provider
     vendor: str
     resource_class: str | None
-    address: str | None = None
-    uuid: str | None = None
+    address: str | None
+    uuid: str | None
+
+    def slices(self, name: str) -> int:
+        """Return the number of slices of a class in the whole GPU, 0 if it has none."""
+        for share in self.provider.shares:
+            if (share.resource_class, share.of_class) == (self.resource_class, name):
+                return share.factor
+        inventory = self.provider.inventories[name] if self.resource_class is None else None
+        return inventory.total if isinstance(inventory, IntegerInventory) else 0
 
 
 def _gpu_variables(
@@ -263,11 +270,11 @@ def _unnamed_instance(
 ) -> tuple[int, str]:
     """Return the GPU of a MIG instance, and its profile with the placement, else its class."""
     name = allocation.resource_class
-    owners = {share.of for share in provider.shares if share.resource_class == name}
+    owners = {owner for owner, _, _ in _uses(provider, name)}
     numbers = [
         number
         for number, gpu in enumerate(gpus)
-        if gpu.vendor == CUDA and gpu.provider.name in (owners or {provider.name})
+        if gpu.vendor == CUDA and gpu.provider.name in owners
     ]
     if len(numbers) != 1:
         raise NotFound("device", consumer, f"{allocation}: no UUID, and its GPU is not determined")
@@ -340,32 +347,21 @@ def _gpu_parts(
             raise NotFound("device", consumer, reason)
         yield from ((number, Fraction(1)) for number in whole_gpus)
         return
-    uses = [
-        (share.of, share.of_class, share.factor)
-        for share in provider.shares
-        if share.resource_class == name
-    ] or [(provider.name, name, 1)]
-    for owner, shares in itertools.groupby(uses, key=lambda use: use[0]):
+    parts: dict[int, Fraction] = {}
+    for owner, slice_, factor in _uses(provider, name):
         numbers = [number for number, gpu in enumerate(gpus) if gpu.provider.name == owner]
-        if len(numbers) != 1:
-            continue
-        parts = [
-            Fraction(amount * factor, slices)
-            for _, slice_, factor in shares
-            if (slices := _slice_count(gpus[numbers[0]], slice_))
-        ]
-        if parts:  # the parts of compute and memory slices may differ: the larger one counts
-            yield numbers[0], max(parts)
+        if len(numbers) == 1 and (count := gpus[numbers[0]].slices(slice_)):
+            # the parts of compute and memory slices may differ: the larger one counts
+            part = Fraction(amount * factor, count)
+            parts[numbers[0]] = max(part, parts.get(numbers[0], part))
+    yield from parts.items()
 
 
-def _slice_count(gpu: _GPU, slice_: str) -> int:
-    """Return the number of slices in a GPU, 0 if it has no such slice."""
-    provider = gpu.provider
-    for share in provider.shares:
-        if (share.resource_class, share.of_class) == (gpu.resource_class, slice_):
-            return share.factor
-    inventory = provider.inventories[slice_] if gpu.resource_class is None else None
-    return inventory.total if isinstance(inventory, IntegerInventory) else 0
+def _uses(provider: Provider, name: str) -> list[tuple[str, str, int]]:
+    """Return the owners, classes and numbers of the slices that one unit of a class uses."""
+    shares = [share for share in provider.shares if share.resource_class == name]
+    uses = [(share.of, share.of_class, share.factor) for share in shares]
+    return uses or [(provider.name, name, 1)]
 
 
 def _uuid(name: str) -> str | None:
