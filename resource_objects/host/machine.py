@@ -374,10 +374,10 @@ class Machine(_Facts):
 
         :raises InvalidInput: if there is none
         """
-        by_id = {cell.id: cell for cell in self.cells}
-        expected = f"one of {', '.join(map(str, by_id)) or 'none'}"
-        _require(cell_id in by_id, "cell", cell_id, expected)
-        return by_id[cell_id]
+        ids = [cell.id for cell in self.cells]
+        expected = f"one of {', '.join(map(str, ids)) or 'none'}"
+        _require(cell_id in ids, "cell", cell_id, expected)
+        return self.cells[ids.index(cell_id)]
 
     def restrict(
         self, cpus: Collection[int] | None = None, cells: Collection[int] | None = None

@@ -155,6 +155,10 @@ def _is_of_pools(case: Case, found: Differing) -> bool:
     return "pci_stats" in json.dumps(case)
 
 
+def _is_rule_before_name(case: Case, found: Differing) -> bool:
+    return found.has("tree") and (found.before, found.now) == ("InvalidName", "InvalidRule")
+
+
 DIFFERENCES: list[Difference] = [
     Difference(
         "pools-of-devices",
@@ -193,6 +197,12 @@ DIFFERENCES: list[Difference] = [
         "a limit of a member by places leaves out hosts in no such place for this member alone; "
         "before, for all members of the gang.",
         _is_level_of_a_member,
+    ),
+    Difference(
+        "rules-before-the-host-name",
+        "an invalid device rule is refused when the settings of a host are constructed; before, a "
+        "machine without a host name was refused first.",
+        _is_rule_before_name,
     ),
 ]
 
