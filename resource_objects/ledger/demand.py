@@ -340,7 +340,7 @@ def merged_request(
     if joint is None:
         previous = dict(group.resources.by_name())
     else:
-        previous = {**joint.others, **joint.placed}
+        previous = {**joint.unplaced, **joint.placed}
     resources = added + Amounts(
         {
             name: amount

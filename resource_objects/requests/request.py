@@ -521,7 +521,7 @@ def _requested_counts(requested: Amounts) -> tuple[RequestedCount, ...]:
     parts = split_placed(requested)
     amounts: Iterable[tuple[str, Amount]] = requested.by_name()
     if parts is not None:  # of counts, those that placed amounts do not include
-        amounts = [*parts.others.items(), *parts.placed.items()]
+        amounts = [*parts.unplaced.items(), *parts.placed.items()]
     counts: dict[str, RequestedCount] = {}
     included: dict[str, RequestedCount] = {}
     for name, amount in amounts:

@@ -1,22 +1,22 @@
-"""What can be counted: resources, amounts and inventories of every kind. Pure: no I/O.
+"""Resources, amounts and inventories of every kind. Pure: no I/O.
 
 ==================  ===============================================================================
-``abstract``        Resource, Amount, Inventory: the three classes a kind derives from
+``abstract``        Resource, Amount, Inventory: the three classes that a kind derives from
 ``integer``         the integer kind: memory, disk, CPUs, anything that is only counted
-``context``         what else binds one decision: room, parts, host cells
-``placed``          what kinds over a tree of providers add; several of them decided at once
-``numa``            the NUMA kind: CPUs and memory that are near each other
-``pci``             the kind of PCI devices
-``catalog``         every resource class by name, standard, custom and from plug-ins
-``amounts``         Amounts (absent is zero) and Limits (absent is without bound)
-``inventories``     Inventories: several resources in one place, all or nothing
-``distances``       sets of host cells in the order of their distances
-``matching``        bipartite matchings
-``relaxations``     how an amount of a placed resource may request less
+``context``         further conditions of one decision: room, parts, host cells
+``placed``          placed resources, over a tree of providers; the joint decision over several
+``numa``            NUMA topologies
+``pci``             PCI devices
+``catalog``         every resource class by name, standard, custom and of plug-ins
+``amounts``         Amounts (absent is zero) and Limits (absent is unbounded)
+``inventories``     Inventories: several resources at one provider, all or nothing
+``relaxations``     relaxations of an amount, step by step
+``records``         the stored forms of inventories and amounts
 ``backtracking``    backtracking search within a budget of steps
-``records``         what is kept of an inventory and of an amount
+``matching``        bipartite matchings
+``distances``       sets of host cells, ordered by the distances between their cells
 ``text``            the text form
-``traits``          the traits that are known
+``traits``          the known traits
 ==================  ===============================================================================
 """
 

@@ -245,7 +245,7 @@ class Inventory(base.ResourceObject, abc.ABC):
         return super().update(**values)
 
     def without_allocation(self, assigned: Amount) -> Self:
-        """Return a copy in which an allocated amount had never been allocated."""
+        """Return a copy without an allocated amount, as if it had never been allocated."""
         result = self.obj_clone()
         result.apply(-assigned)
         return result
@@ -255,8 +255,9 @@ class Inventory(base.ResourceObject, abc.ABC):
         """Return the stored figures of this inventory, whose resource class must be set."""
 
     def describe(self) -> str | None:
-        """Return what the stored figures do not tell, as JSON text; None if they tell everything.
+        """Return the description of an inventory as JSON text, None if its figures are complete.
 
+        The description has all that :meth:`to_records` lacks;
         :meth:`Resource.inventory_from_storage` reads it.
         """
         return None
@@ -323,7 +324,7 @@ class Resource(base.ResourceObject, abc.ABC, frozen=True):
     ) -> Inventory:
         """Return the inventory of all its stored parts, a view of them (invariant 1).
 
-        :param room: what the host as a whole has left of the classes that it shares with its parts
+        :param room: the host's free counts of the classes that it shares with its parts
         """
         raise NotImplementedError(f"{type(self).__name__} is stored at one provider")
 

@@ -139,7 +139,7 @@ class Amounts(_AmountMapping):
         return Amounts({name: -amount for name, amount in self.by_name()})
 
     def _combine(
-        self, other: object, both: Callable[[Any, Any], Any], alone: Callable[[Any], Any]
+        self, other: object, both: Callable[[Any, Any], Any], single: Callable[[Any], Any]
     ) -> Amounts:
         """Combine two mappings class by class.
 
@@ -152,7 +152,7 @@ class Amounts(_AmountMapping):
             mine = combined.get(name)
             if mine is not None and mine.is_placed:
                 raise _invalid_kind_of_amount(name, theirs, "amounts that add up")
-            combined[name] = alone(theirs) if mine is None else both(mine, theirs)
+            combined[name] = single(theirs) if mine is None else both(mine, theirs)
         return Amounts(combined)
 
     @property
@@ -234,7 +234,7 @@ class PlacementSplit:
 
     placed: Mapping[str, Amount]
     stated_classes: frozenset[str]  #: classes that are placed, and stated as counts as well
-    others: Mapping[str, Amount]  #: all other amounts, and counts in excess of the placed ones
+    unplaced: Mapping[str, Amount]  #: all other amounts, and counts in excess of the placed ones
 
     def with_implied_counts(self) -> dict[str, Amount]:
         """Return all amounts by class, each count once (:meth:`Amounts.with_implied_counts`)."""
@@ -242,14 +242,14 @@ class PlacementSplit:
         for amount in self.placed.values():
             for name, count in amount.requested_host_usage.items():
                 total = IntegerAmount(-count if amount.is_negative else count)
-                excess = self.others.get(name)
+                excess = self.unplaced.get(name)
                 implied[name] = total + excess if isinstance(excess, IntegerAmount) else total
-        others = {name: amount for name, amount in self.others.items() if name not in implied}
+        counts = {name: amount for name, amount in self.unplaced.items() if name not in implied}
         placed = {
             name: amount.counting_separately(amount.requested_host_usage)
             for name, amount in self.placed.items()
         }
-        return {**implied, **others, **placed}
+        return {**implied, **counts, **placed}
 
 
 def split_placed(amounts: Amounts) -> PlacementSplit | None:
@@ -266,17 +266,17 @@ def split_placed(amounts: Amounts) -> PlacementSplit | None:
             if counted in placed_by:
                 raise _invalid_amount(counted, name, "to be placed by one amount only")
             placed_by[counted] = name
-    others: dict[str, Amount] = {}
+    unplaced: dict[str, Amount] = {}
     for name, amount in amounts.by_name():
         if name in placed_by:
             excess = _excess(name, amount, placed[placed_by[name]])
             if excess is None:
                 _check_agreement(name, amount, placed_by[name], placed[placed_by[name]])
             elif not excess.is_zero:
-                others[name] = excess
+                unplaced[name] = excess
         elif name not in placed:
-            others[name] = amount
-    return PlacementSplit(placed, frozenset(placed_by).intersection(amounts.names()), others)
+            unplaced[name] = amount
+    return PlacementSplit(placed, frozenset(placed_by).intersection(amounts.names()), unplaced)
 
 
 def _excess(name: str, count: Amount, placed: Amount) -> IntegerAmount | None:
@@ -287,8 +287,8 @@ def _excess(name: str, count: Amount, placed: Amount) -> IntegerAmount | None:
     """
     if name not in placed.counted_separately or not isinstance(count, IntegerAmount):
         return None
-    own = placed.requested_host_usage.get(name, 0)
-    excess = count - IntegerAmount(-own if placed.is_negative else own)
+    placed_count = placed.requested_host_usage.get(name, 0)
+    excess = count - IntegerAmount(-placed_count if placed.is_negative else placed_count)
     return excess if excess.is_zero or excess.is_negative is placed.is_negative else None
 
 

@@ -37,7 +37,7 @@ class Budget:
     >>> budget.spend()
     Traceback (most recent call last):
     resource_objects.exceptions.SearchLimitReached: cut short after 2 steps, 0 found: ...
-    >>> budget.spent, budget.left
+    >>> budget.spent, budget.remaining
     (2, 0)
     """
 
@@ -53,7 +53,7 @@ class Budget:
         return self._allowed
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """The number of steps that remain."""
         return self._allowed - self.spent
 
@@ -74,11 +74,11 @@ class Budget:
         >>> budget, other = Budget(10), Budget(0)
         >>> with budget.lend(other, 3):
         ...     other.spend(2)
-        >>> other.left, budget.left
+        >>> other.remaining, budget.remaining
         (0, 8)
         """
         before = other.spent
-        other._allowed = before + min(most, self.left)
+        other._allowed = before + min(most, self.remaining)
         try:
             yield
         finally:

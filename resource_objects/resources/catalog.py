@@ -1,14 +1,13 @@
 """The catalog: every resource class, with its type, units and description for people.
 
-Standard classes are those of os-resource-classes; a class of a newer release that this table does
-not describe yet is there all the same. ``CUSTOM_*`` classes need no entry: whoever names one gets
-it. Plug-ins (namespace ``resource_objects.resources``) describe their own, or bring a kind of
-their own; they are asked first for custom names and are imported only when their name is looked
-up.
+Standard classes are those of os-resource-classes, including those of a newer release that this
+table does not describe. Every ``CUSTOM_*`` name is a class and needs no entry. A plug-in (namespace
+``resource_objects.resources``) describes its own classes, or provides another kind of resource;
+plug-ins come first for custom names, and are imported when their name is looked up.
 
-:class:`ByResource` is what amounts, limits and inventories share: a mapping from resources, kept by
-name. Keys may be given as resources or as their names, and come out as resources. Inside, and on
-the wire, the key is the name.
+:class:`ByResource` is the base of amounts, limits and inventories: a mapping from resources. A key
+may be a resource or its name; iteration yields resources. Inside and on the wire the key is the
+name.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from resource_objects.resources.integer import IntegerResource
 _T = TypeVar("_T")
 PLUGIN_NAMESPACE = "resource_objects.resources"
 
-#: The type of resources of which each unit is a thing with an identity.
+#: The type of resources whose units have an identity.
 DEVICE = "device"
 
 #: ``name: (type, units, description)``
@@ -58,11 +57,11 @@ _STANDARD: dict[str, tuple[str, str, str]] = {
 
 
 def resource(name: str | Resource) -> Resource:
-    """Return the resource of a name (a resource returns itself).
+    """Return the resource of a name; a resource returns itself.
 
     Cost: a dict look-up after the first time.
 
-    :raises InvalidInput: for a name no class can have; for a name that is not standard, custom or a
+    :raises InvalidInput: for an invalid name; for a name that is neither standard nor custom nor a
         plug-in's
     :raises PluginError: if the plug-in that describes it cannot be loaded
 
@@ -72,7 +71,7 @@ def resource(name: str | Resource) -> Resource:
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidInput: resource class: got 'MEMORY', expected a ...
     """
-    if isinstance(name, str):  # asked first: of an abstract class it takes longer
+    if isinstance(name, str):  # first: isinstance of an abstract class takes longer
         return _by_name(name)
     return name if isinstance(name, Resource) else _by_name(names.resource_class_name(name))
 
@@ -87,7 +86,7 @@ def standard_resources() -> tuple[Resource, ...]:
 
 
 def is_device(name: str) -> bool:
-    """Return whether each unit of a class is a thing with an identity, such as a GPU.
+    """Return True if the units of a class have an identity, such as GPUs.
 
     >>> is_device("PGPU"), is_device("VCPU")
     (True, False)
@@ -95,7 +94,7 @@ def is_device(name: str) -> bool:
     return _by_name(name).type == DEVICE
 
 
-@functools.lru_cache(maxsize=4096)  # names come from outside: they must not pile up
+@functools.lru_cache(maxsize=4096)  # bounded, because callers choose the names
 def _by_name(name: str) -> Resource:
     name = names.resource_class_name(name)
     if name in os_resource_classes.STANDARDS:
@@ -116,15 +115,15 @@ def _from_plugin(name: str) -> Resource:
 
 
 def _unknown(name: str) -> InvalidInput:
-    known = [*os_resource_classes.STANDARDS, *plugins.names(PLUGIN_NAMESPACE)]
     custom = f"{names.CUSTOM_PREFIX}{name}"
-    close = difflib.get_close_matches(name, [*known, custom], n=2, cutoff=0.5) or [custom]
+    candidates = [*os_resource_classes.STANDARDS, *plugins.names(PLUGIN_NAMESPACE), custom]
+    close = difflib.get_close_matches(name, candidates, n=2, cutoff=0.5) or [custom]
     expected = names.such_as("a standard or CUSTOM_ class", close)
     return InvalidInput("unknown resource class", "resource class", name, expected)
 
 
 def forget() -> None:
-    """Forget plug-ins, for a process that installs one while it runs."""
+    """Look plug-ins up again, for a process that installs one while it runs."""
     global _generation
     plugins.forget()
     _by_name.cache_clear()
@@ -135,10 +134,7 @@ _generation = 0
 
 
 def generation() -> int:
-    """Return the version of the catalog, a part of the key of a cache of values that it decided.
-
-    It changes with :func:`forget`.
-    """
+    """Return the version of the catalog, for keys of caches. :func:`forget` changes it."""
     return _generation
 
 
@@ -146,33 +142,32 @@ def generation() -> int:
 
 
 def key_name(key: object) -> str | None:
-    """Return the name a key stands for, None if it is no key at all."""
+    """Return the name of a key, None for a value that is no key."""
     if isinstance(key, Resource):
         return key.name
     return key if isinstance(key, str) else None
 
 
 def by_name(
-    given: Mapping[Any, Any], make: Callable[[Resource, Any], _T], what: str
+    values: Mapping[Any, Any], make: Callable[[Resource, Any], _T], label: str
 ) -> dict[str, _T]:
-    """Return ``{name: make(resource, value)}``, each class once.
+    """Return ``{name: make(resource, value)}``.
 
-    :raises InvalidInput: for a name the catalog does not know; if a resource and its name are both
-        given
+    :raises InvalidInput: for an unknown name; for two keys of one class (a resource and its name)
     """
     result: dict[str, _T] = {}
-    for key, value in given.items():
+    for key, value in values.items():
         kind = resource(key)
         if kind.name in result:
-            raise InvalidInput("repetition", what, kind.name, "each resource once")
+            raise InvalidInput("repetition", label, kind.name, "each resource once")
         result[kind.name] = make(kind, value)
     return result
 
 
 def load_kinds(primitive: Mapping[str, Any]) -> None:
-    """Import the plug-ins that bring the kinds of the resource classes in a wire form.
+    """Import the plug-ins of the resource classes in a wire form.
 
-    A process that receives a plug-in's amount has perhaps never named its resource before.
+    A process that receives a plug-in's amount may not have looked up its resource before.
     """
     by_class = primitive[base.ResourceObject._obj_primitive_key("data")].get("by_class")
     for name in by_class if isinstance(by_class, dict) else ():
@@ -180,7 +175,7 @@ def load_kinds(primitive: Mapping[str, Any]) -> None:
 
 
 class ByResource(Mapping[Resource, _T]):
-    """A mapping whose storage is ``_obj_by_class``; iteration gives resources."""
+    """A mapping from resources, stored by name in ``_obj_by_class``."""
 
     _obj_by_class: Mapping[str, _T]
 

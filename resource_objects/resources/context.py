@@ -1,8 +1,8 @@
-"""What a decision about one amount has to respect besides the inventory: values, no kinds.
+"""The conditions of one decision besides the inventory: values, independent of kinds.
 
-An inventory alone says whether an amount fits. Where several inventories are decided at once, or
-over a tree of providers, more is known: what the host as a whole has left, which parts may be used,
-which host cells were chosen, what has to be near them. All of that is one frozen :class:`Context`.
+An inventory alone decides whether an amount fits. More conditions apply if several inventories, or
+a tree of providers, are decided at once: what the host as a whole has left, which parts may be
+used, which host cells were chosen, what has to be near them. A frozen :class:`Context` has them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NOTHING: Any = fields.FrozenDict()
 
 
 class CellMap(NamedTuple):
-    """The host cells there are, and how far apart they are."""
+    """The host cells of a host, their sockets and the distances between them."""
 
     sockets: Mapping[int, int | None]  #: socket by cell id
     distances: Mapping[int, Mapping[int, int]]  #: by cell id, then cell id
@@ -29,7 +29,7 @@ class CellMap(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ChosenCells:
-    """The host cells there are, and the ids of those that were chosen for who asks."""
+    """The host cells of a host, and the ids of those chosen for a request."""
 
     cells: CellMap
     ids: frozenset[int]
@@ -38,66 +38,56 @@ class ChosenCells:
         if not isinstance(cells, CellMap):
             raise _invalid_value("host cells", cells, "a CellMap")
         object.__setattr__(self, "cells", cells)
-        object.__setattr__(self, "ids", _ids("chosen", ids))
+        object.__setattr__(self, "ids", _id_set("chosen", ids))
 
     @property
     def sockets(self) -> frozenset[int | None]:
-        """The sockets of the chosen cells; none if the socket of any host cell is not known."""
-        known = self.cells.sockets
-        if None in known.values():
+        """The sockets of the chosen cells; none if the socket of any host cell is unknown."""
+        socket_of = self.cells.sockets
+        if None in socket_of.values():
             return frozenset()
-        return frozenset(known[cell] for cell in self.ids if cell in known)
+        return frozenset(socket_of[cell] for cell in self.ids if cell in socket_of)
 
 
 class AffinityConstraint(Protocol):
-    """What an amount needs of the host cells that are chosen for what is decided with it.
+    """A condition of an amount on the host cells chosen for another amount.
 
-    It is monotone: choosing more cells never breaks it.
+    It is monotone: further chosen cells never violate it.
     """
 
     @property
     def counts(self) -> Mapping[int, int]:
-        """How many devices that would do are at each host cell, by its id: used first."""
+        """The number of matching devices by the id of their host cell; more are preferred."""
 
     def is_met(self, cells: Collection[int]) -> bool:
-        """Return whether it can be had, were these cells chosen: more never make it false."""
+        """Return True if the amount fits near these cells."""
 
     def extensions(self, cells: Collection[int]) -> frozenset[int]:
-        """Return cells of which any larger set that meets it has at least one beside these.
+        """Return cells of which each larger set that satisfies the condition has at least one.
 
-        It is asked of cells that do not meet it. Empty: no set does.
+        The argument does not satisfy it. An empty result: no larger set does.
         """
 
     def symmetry_key(self, cell: int) -> Hashable:
-        """Return what is equal for cells that can stand for each other."""
-
-
-class CountedConstraint(AffinityConstraint, Protocol):
-    """An :class:`AffinityConstraint` that tells how many cells it takes: spares search steps."""
-
-    def needed(self, cells: Collection[int], among: Collection[int]) -> int:
-        """Return how many of ``among`` it takes at least beside cells that do not meet it.
-
-        More than there are: no number will do.
-        """
+        """Return a key that is equal for cells that are interchangeable."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class Context:
-    """What else binds one decision of :meth:`~.abstract.Inventory.fit`; each kind reads its part.
+    """The further conditions of one decision of :meth:`~.abstract.Inventory.fit`.
 
     ============  ==================================================================================
-    ``room``      units that the host as a whole has left, by class; absent: unbounded here
+    ``room``      units that the host as a whole has left, by class; an absent class is unbounded
     ``allowed``   ids of the parts that may be used (:meth:`~.placed.PlacedInventory.part_ids`),
                   None for all; an assigned amount is checked as it is
-    ``near``      constraints that the chosen host cells have to meet
-    ``chosen``    the host cells that were chosen, for what has to be near them; None: there are
+    ``near``      constraints that the chosen host cells have to satisfy
+    ``chosen``    the chosen host cells, for an amount that has to be near them; None if there are
                   none, and affinity has no meaning
-    ``spare``     free devices by host cell that are not asked for, to be left to others
-    ``pack``      whether host cells with the least free that will do are taken first, and not those
-                  with the most. Source: Nova's ``packing_host_numa_cells_allocation_strategy``
-    ``in_part``   whether only a part of a claim is counted here (D2): capacity and limit bind it,
-                  the rules of one claim (min_unit, max_unit, step_size) do not
+    ``spare``     free devices by host cell that are not requested: cells with few come first
+    ``pack``      True to prefer host cells with the least free, and not those with the most.
+                  Source: Nova's ``packing_host_numa_cells_allocation_strategy``
+    ``in_part``   True for a part of a claim (D2): capacity and limit bind it, the rules of one
+                  claim (min_unit, max_unit, step_size) do not
     ============  ==================================================================================
 
     :raises InvalidInput: for allowed parts or chosen cells that are no ids
@@ -116,20 +106,20 @@ class Context:
 
     def __post_init__(self) -> None:
         if self.allowed is not None:
-            object.__setattr__(self, "allowed", _ids("allowed", self.allowed))
+            object.__setattr__(self, "allowed", _id_set("allowed", self.allowed))
 
 
-#: Nothing else binds: the inventory alone decides.
+#: No further conditions.
 ANYWHERE = Context()
-#: Only a part of a claim is counted here.
+#: The context of a part of a claim.
 IN_PART = Context(in_part=True)
 
 
-def _ids(what: str, given: Any) -> frozenset[int]:
-    """Return ids as a set, refusing what is none: text, mappings, what may never end."""
-    if isinstance(given, frozenset):
-        return given
-    is_plain = isinstance(given, Collection) and not isinstance(given, str | bytes | Mapping)
-    if is_plain and all(type(one) is int for one in given):
-        return frozenset(given)
-    raise _invalid_value(what, given, "a collection of ids")
+def _id_set(label: str, ids: Any) -> frozenset[int]:
+    """Return ids as a set; text, mappings and iterators, which may be infinite, are rejected."""
+    if isinstance(ids, frozenset):
+        return ids
+    is_collection = isinstance(ids, Collection) and not isinstance(ids, str | bytes | Mapping)
+    if is_collection and all(type(number) is int for number in ids):
+        return frozenset(ids)
+    raise _invalid_value(label, ids, "a collection of ids")

@@ -1,4 +1,4 @@
-"""Sets of host cells in the order of the distances between their cells."""
+"""Sets of host cells, ordered by the total distance between their cells."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-#: The distance of each cell from each other cell, by their positions.
+#: The distance between each two cells, by their positions.
 DistanceTable: TypeAlias = tuple[tuple[int, ...], ...]
-#: The distance of two cells that no firmware table describes: farther than any other.
+#: The distance between cells that the firmware does not describe: larger than any other.
 _UNKNOWN = 1 << 32
-#: More sets than this are not sorted. Eight of sixteen cells are 12,870 sets.
+#: The maximum number of sets to sort. Eight of sixteen cells are 12,870 sets.
 _MOST_SETS = 1 << 14
 
 
 def distance_table(
     cells: Sequence[int], distances: Mapping[int, Mapping[int, int]]
 ) -> DistanceTable | None:
-    """Return the distances between cells, None if all pairs are equally far apart.
+    """Return the distances between cells, None if all are equal.
 
     A distance that is specified in one direction only is valid for both. Where the directions
     differ, the sum of both counts, so each entry is twice the mean. An unspecified distance counts
@@ -36,35 +36,35 @@ def distance_table(
     return _table(tuple(cells), tuple([tuple(distances.get(cell, {}).items()) for cell in cells]))
 
 
-@functools.lru_cache(maxsize=512)  # every fit asks, and the machines of a fleet are of few models
+@functools.lru_cache(maxsize=512)  # each fit calls it, for the few models of a fleet
 def _table(
-    cells: tuple[int, ...], given: tuple[tuple[tuple[int, int], ...], ...]
+    cells: tuple[int, ...], distances: tuple[tuple[tuple[int, int], ...], ...]
 ) -> DistanceTable | None:
-    rows = [dict(pairs) for pairs in given]
+    rows = [dict(pairs) for pairs in distances]
     if not any(rows):
         return None
-    known = [[row.get(cell) for cell in cells] for row in rows]
-    table = tuple(
-        tuple(0 if at == to else _both_ways(there, known[to][at]) for to, there in enumerate(row))
-        for at, row in enumerate(known)
-    )
-    between = {apart for at, row in enumerate(table) for apart in row[at + 1 :]}
-    return table if len(between) > 1 else None
 
+    def distance(source: int, target: int) -> int:
+        if source == target:
+            return 0
+        forth, back = rows[source].get(cells[target]), rows[target].get(cells[source])
+        if forth is None or back is None:
+            either = back if forth is None else forth
+            return 2 * (_UNKNOWN if either is None else either)
+        return forth + back
 
-def _both_ways(there: int | None, back: int | None) -> int:
-    if there is None or back is None:
-        one_way = back if there is None else there
-        return 2 * (_UNKNOWN if one_way is None else one_way)
-    return there + back
+    positions = range(len(cells))
+    table = tuple(tuple(distance(source, target) for target in positions) for source in positions)
+    distinct = {entry for source, row in enumerate(table) for entry in row[source + 1 :]}
+    return table if len(distinct) > 1 else None
 
 
 def total_distance(table: DistanceTable, positions: Sequence[int]) -> int:
     """Return the sum of the distances between each two of some cells."""
-    return sum(table[one][other] for one, other in itertools.combinations(positions, 2))
+    return sum(table[first][second] for first, second in itertools.combinations(positions, 2))
 
 
-@functools.lru_cache(maxsize=128)  # the machines of a fleet are of few models
+@functools.lru_cache(maxsize=128)  # for the few models of a fleet
 def sets_by_distance(
     table: DistanceTable, count: int
 ) -> tuple[tuple[int, tuple[tuple[int, ...], ...]], ...]:

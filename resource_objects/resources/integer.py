@@ -200,8 +200,8 @@ class IntegerInventory(abstract.Inventory):
         self._after_copy()
 
     def _contradiction(self, field: str, expected: str) -> InvalidInventory:
-        what = f"{self._obj_resource_class} {field}" if self._obj_resource_class else field
-        return InvalidInventory(what, getattr(self, field), expected)
+        label = f"{self._obj_resource_class} {field}" if self._obj_resource_class else field
+        return InvalidInventory(label, getattr(self, field), expected)
 
     def _after_copy(self) -> None:
         available = self._obj_total - self._obj_reserved
@@ -280,7 +280,7 @@ class IntegerInventory(abstract.Inventory):
         self._obj_used += assigned._obj_value  # type: ignore[attr-defined]
 
     def _broken_rule(self, requested: int, limit: int | None) -> Rule | None:
-        """Return the first rule that a requested amount breaks. Nothing else decides it."""
+        """Return the first rule that a requested amount breaks. All decisions call this method."""
         if requested <= 0:
             return Rule.USED_BELOW_ZERO if self._obj_used + requested < 0 else None
         if requested < self._obj_min_unit:
@@ -465,8 +465,8 @@ class IntegerResource(abstract.Resource):
         >>> IntegerResource("VCPU").parse_inventory("8:reserved=1:allocation_ratio=1.5").capacity
         10
         """
-        what = f"inventory of {self.name}"
-        total, options = text.total_and_options(text_form, what, _FIGURES)
+        label = f"inventory of {self.name}"
+        total, options = text.total_and_options(text_form, label, _FIGURES)
         figures: dict[str, Any] = {}
         for name, value in options.items():
             if name == "allocation_ratio":

@@ -214,14 +214,14 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
         """
         by_class: dict[str, Inventory] = {}
         for name, inventory in other.by_name():
-            own = self._obj_by_class.get(name)
-            if own is None or type(own) is not type(inventory):
-                own = inventory.obj_clone()
-            elif own is not inventory:
+            current = self._obj_by_class.get(name)
+            if current is None or type(current) is not type(inventory):
+                current = inventory.obj_clone()
+            elif current is not inventory:
                 for field, value in inventory._set_fields().items():
-                    object.__setattr__(own, f"_obj_{field}", value)
-                own._after_copy()
-            by_class[name] = own
+                    object.__setattr__(current, f"_obj_{field}", value)
+                current._after_copy()
+            by_class[name] = current
         self._set_all(by_class)
 
     # --- the decision ---
@@ -347,7 +347,7 @@ class _Decision:
                     capacity = inventory.capacity
                     if isinstance(limit, IntegerAmount):
                         capacity = min(capacity, int(limit))
-                    excess = split.others.get(name)
+                    excess = split.unplaced.get(name)
                     used = inventory.used + (
                         int(excess) if isinstance(excess, IntegerAmount) else 0
                     )
@@ -356,12 +356,12 @@ class _Decision:
             result = fit_together(placed, self._inventories, limits, room)
         except CapacityException as refusal:
             self.reasons += refusal.reasons
-            self.add_counts(split.others.items())
+            self.add_counts(split.unplaced.items())
             return
         for assigned in result.values():
             self._add_host_usage(assigned, split, counted)
         self.add_counts(
-            (name, amount) for name, amount in split.others.items() if name not in self.assigned
+            (name, amount) for name, amount in split.unplaced.items() if name not in self.assigned
         )
         self.assigned.update(result)
 

@@ -92,14 +92,14 @@ class Matching:
         wanted_by: dict[int, _Group] = {}  # by the provider's bit
         path = [(group, self._masks[group[0]])]  # each group with the providers still to try
         while path:
-            wanting, rest = path.pop()
-            rest &= ~seen
-            if not rest:
+            wanting, to_try = path.pop()
+            to_try &= ~seen
+            if not to_try:
                 continue
-            provider = rest & -rest
+            provider = to_try & -to_try
             seen |= provider
             wanted_by[provider] = wanting
-            path.append((wanting, rest ^ provider))
+            path.append((wanting, to_try ^ provider))
             owner = self._group_of.get(provider)
             if owner is not None:
                 path.append((owner, self._masks[owner[0]]))
@@ -162,10 +162,10 @@ def first_assignment(allowed: Sequence[int], hosts: int) -> list[int]:
     chosen: list[int] = []
     for guest in range(len(allowed)):
         for host in _bits(remaining[guest]):
-            rest = [mask & ~(1 << host) for mask in remaining[guest + 1 :]]
-            if is_complete(rest):
+            later = [mask & ~(1 << host) for mask in remaining[guest + 1 :]]
+            if is_complete(later):
                 chosen.append(host)
-                remaining[guest + 1 :] = rest
+                remaining[guest + 1 :] = later
                 break
     return chosen
 

@@ -84,7 +84,7 @@ class PlacedInventory(_Kind, Generic[_A]):
 
     @abc.abstractmethod
     def _fit(self, amount: Amount, limit: Amount | None, context: Context) -> _A:
-        """Return the assigned amount; ``context.room`` is what the host has left."""
+        """Return the assigned amount; ``context.room`` has the host's free counts."""
 
     @abc.abstractmethod
     def _apply(self, assigned: Amount) -> None:
@@ -95,7 +95,7 @@ class PlacedInventory(_Kind, Generic[_A]):
         object.__setattr__(self, "_counts", counts)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the state without links: whoever pickles the counts as well links them again."""
+        """Return the state without links; ``Inventories`` restores them."""
         return {**super().__getstate__(), "_counts": {}}
 
     if TYPE_CHECKING:
@@ -107,22 +107,22 @@ class PlacedInventory(_Kind, Generic[_A]):
     def fit(self, amount: Amount, limit: Amount | None = None, context: Context = ANYWHERE) -> _A:
         if not self._counts or not isinstance(amount, Amount):
             return self._fit(amount, limit, context)
-        # What is counted separately may have been consumed before: it is available to the amount.
+        # Separately counted amounts may be consumed already: their share is available here.
         requested = amount.requested_host_usage if amount.counted_separately else _NOTHING
-        own = {name: requested.get(name, 0) for name in amount.counted_separately}
+        separate = {name: requested.get(name, 0) for name in amount.counted_separately}
         if not amount.is_negative:
             room = dict(context.room)
             for name in amount.placed_counts:
                 count = self._counts.get(name)
                 if isinstance(count, IntegerInventory):
-                    left = count.free + own.get(name, 0)
-                    room[name] = min(left, room.get(name, left))
+                    free = count.free + separate.get(name, 0)
+                    room[name] = min(free, room.get(name, free))
             context = dataclasses.replace(context, room=room)
         try:
             assigned = self._fit(amount, limit, context)
         except CapacityException as refusal:
             raise CapacityException(
-                [self._with_host_figures(reason, own) for reason in refusal.reasons]
+                [self._with_host_figures(reason, separate) for reason in refusal.reasons]
             ) from refusal
         for count, usage in self._linked_usage(assigned):
             count.fit(usage, None, IN_PART)
@@ -141,27 +141,34 @@ class PlacedInventory(_Kind, Generic[_A]):
             if isinstance(count, IntegerInventory):
                 yield count, IntegerAmount(usage)
 
-    def _with_host_figures(self, reason: Reason, own: Mapping[str, int]) -> Reason:
+    def _with_host_figures(self, reason: Reason, separate: Mapping[str, int]) -> Reason:
         """Return a reason about the host's room with the total and usage of the linked count."""
         name = reason.resource or ""
         count = self._counts.get(name)
         is_room = reason.rule is Rule.CAPACITY and reason.cell is None and reason.used == 0
         if not is_room or not isinstance(count, IntegerInventory):
             return reason
-        if reason.bound not in (count.free, count.free + own.get(name, 0)):  # a limit was tighter
+        if reason.bound not in (
+            count.free,
+            count.free + separate.get(name, 0),
+        ):  # a limit was tighter
             return reason
         return dataclasses.replace(reason, bound=count.capacity, used=count.capacity - reason.bound)
 
-    def record_allocation(self, assigned: Amount) -> None:
-        """Record an allocation or release in the journal, if there is one, and change nothing else.
+    def record_allocation(self, assigned: Any) -> None:
+        """Record an allocation or release in the journal, if there is one, without any usage.
 
         An allocation and its release cancel each other.
         """
         if self.taken is None:
             return
-        for index, one in enumerate(self.taken):
-            is_opposite = one.is_negative != assigned.is_negative and one.placed == assigned.placed  # type: ignore[attr-defined]
-            if is_opposite and -one.counting_separately(()) == assigned.counting_separately(()):
+        for index, entry in enumerate(self.taken):
+            is_opposite = entry.is_negative != assigned.is_negative
+            if (  # the placements are compared first, because it is cheaper
+                is_opposite
+                and entry.placed == assigned.placed
+                and -entry.counting_separately(()) == assigned.counting_separately(())
+            ):
                 self._store("taken", (*self.taken[:index], *self.taken[index + 1 :]))
                 return
         self._store("taken", self._recorded_in_part(self.taken, assigned))
@@ -178,7 +185,7 @@ class PlacedInventory(_Kind, Generic[_A]):
 
     @abc.abstractmethod
     def parts(self) -> tuple[InventoryPart, ...]:
-        """Return what is stored at each provider below.
+        """Return the part of each provider below.
 
         :meth:`~.abstract.Resource.inventory_from_parts` is the inverse.
         """
@@ -227,7 +234,7 @@ class PlacedInventory(_Kind, Generic[_A]):
 
         :param before: the parts that this inventory was made of
         :param parts: the same parts now; the identical object where nothing changed
-        :param room: what the host as a whole has left of the classes that it shares with its parts
+        :param room: the host's free counts of the classes that it shares with its parts
         """
         return None
 
@@ -242,7 +249,7 @@ class PlacedInventory(_Kind, Generic[_A]):
     ) -> Self:
         """Return the inventory of stored parts.
 
-        :param room: what the host as a whole has left of the classes that it shares with its parts
+        :param room: the host's free counts of the classes that it shares with its parts
         :param has_allocations: whether the allocated units are known; if not, those that were
             removed from the host while allocated count as allocated
         :raises InvalidInventory: if a description is invalid, or contradicts its records
@@ -329,14 +336,14 @@ class HasNamedUnits(_Kind):
     def is_requested(self, amount: Amount, unit: str) -> bool:
         """Return False if no request of an amount matches a unit or the unit that it depends on.
 
-        Usage does not matter. A kind that cannot tell returns True.
+        Usage does not matter. A kind that does not know returns True.
         """
         return True
 
     def may_provide_all(self, requested: Iterable[PartialRequest]) -> bool:
-        """Return False if these amounts cannot all be provided at once, whatever their host cells.
+        """Return False if these amounts cannot all be provided at once, on any host cells.
 
-        A kind that cannot tell returns True.
+        A kind that does not know returns True.
         """
         return True
 
@@ -517,7 +524,7 @@ def fit_together(
     base = place.kind_with_cells()
     if base is None:
         return _all_fits({name: partial(place.fit, name) for name in amounts})
-    # 1. What each other amount requires of the host cells.
+    # 1. The constraints of the other amounts on the host cells.
     near = place.constraints(base)
     # 2. Host cells that satisfy all of these.
     try:
@@ -603,7 +610,10 @@ def _joint_reasons(
     near: Mapping[str, AffinityConstraint],
     refusal: CapacityException,
 ) -> Sequence[Reason]:
-    """Return why amounts do not fit together, given the refusal by the kind with host cells."""
+    """Return the reasons why amounts do not fit together.
+
+    :param refusal: the refusal by the kind with host cells
+    """
     is_by_affinity = all(reason.rule is Rule.AFFINITY for reason in refusal.reasons)
     fits: dict[str, Callable[[], Amount]] = {}
     for name in place.amounts:
@@ -620,13 +630,15 @@ def _joint_reasons(
     def is_refused(constraint: AffinityConstraint) -> bool:
         return bool(_try_all({base: partial(place.fit_cells, base, [constraint])})[1])
 
-    refused = [name for name, each in near.items() if len(near) == 1 or is_refused(each)]
-    every: Counter[int] = Counter()
+    refused = [
+        name for name, constraint in near.items() if len(near) == 1 or is_refused(constraint)
+    ]
+    all_counts: Counter[int] = Counter()
     for constraint in near.values():
-        every.update(constraint.counts)
+        all_counts.update(constraint.counts)
 
     def fit_attracted(name: str) -> Amount:
-        attraction = _Attraction(near[name].counts if refused else every)
+        attraction = _Attraction(near[name].counts if refused else all_counts)
         return place.fit_near(name, base, place.fit_cells(base, [attraction]))
 
     _, reasons, _ = _try_all({name: partial(fit_attracted, name) for name in refused or near})

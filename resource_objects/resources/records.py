@@ -38,7 +38,7 @@ class InventoryRecord:
     used: int = 0
 
     def definition(self) -> InventoryRecord:
-        """Return the record without usage: what a provider declares."""
+        """Return the record without usage: the declaration of a provider."""
         return self.using(0)
 
     def using(self, used: int) -> InventoryRecord:
@@ -143,7 +143,7 @@ def part_record(
 
 
 @contextlib.contextmanager
-def parsed_description(what: str, description: str | None) -> Iterator[Any]:
+def parsed_description(label: str, description: str | None) -> Iterator[Any]:
     """Yield the parsed JSON description of a part to the block that reads it.
 
     :raises InvalidInventory: if it is no JSON, or the block cannot read it
@@ -157,7 +157,7 @@ def parsed_description(what: str, description: str | None) -> Iterator[Any]:
         yield json.loads(description or "")
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise InvalidInventory(
-            f"description of {what}", description, f"one that describe() made ({error})"
+            f"description of {label}", description, f"one that describe() made ({error})"
         ) from error
 
 

@@ -67,5 +67,5 @@ def replaced_fields(
     amount: Any, subject: str, *steps: tuple[str, dict[str, Any]]
 ) -> RelaxationLadder[Any]:
     """Return the ladder of a policy whose steps replace fields of an amount."""
-    made = [(description, partial(amount.replace, **fields)) for description, fields in steps]
-    return listed_steps("policy", subject, *made)
+    makers = [(description, partial(amount.replace, **fields)) for description, fields in steps]
+    return listed_steps("policy", subject, *makers)

@@ -1,8 +1,8 @@
 """The text form of amounts and inventories: ``VCPU=2,MEMORY_MB=4096``.
 
-One syntax for the command, tests, logs and documentation: pairs of a resource class and what its
-kind reads, separated by commas; spaces around either do not count. A class named twice is refused
-(Placement's query string silently takes the last).
+One syntax for the command, tests, logs and documentation: pairs of a resource class and a text that
+its kind parses, separated by commas. Spaces around either are ignored. A class that is named twice
+is rejected (Placement's query string silently takes the last).
 """
 
 from __future__ import annotations
@@ -19,49 +19,49 @@ from resource_objects.fields import MAX_AMOUNT
 _invalid_text = functools.partial(InvalidInput, "text")
 _invalid_repetition = functools.partial(InvalidInput, "repetition")
 
-#: No text form is longer; what is longer is not one.
+#: The maximum length of a text form.
 MAX_LENGTH = 65536
 
 _INTEGER = re.compile(r"[+-]?[0-9]+\Z", re.ASCII)
 
 
-def pairs(text: object, what: str) -> dict[str, str]:
-    """Return ``{resource class: text after =}`` in the order given.
+def pairs(text: object, label: str) -> dict[str, str]:
+    """Return ``{resource class: text after =}`` in the order of the text.
 
     >>> pairs("VCPU=2, MEMORY_MB=4096", "amounts")
     {'VCPU': '2', 'MEMORY_MB': '4096'}
     """
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
-        raise _invalid_text(what, text, "text such as VCPU=2,MEMORY_MB=4096")
-    found: dict[str, str] = {}
+        raise _invalid_text(label, text, "text such as VCPU=2,MEMORY_MB=4096")
+    result: dict[str, str] = {}
     if not text.strip():
-        return found
+        return result
     for item in text.split(","):
         name, equals, value = (part.strip() for part in item.partition("="))
         if not equals or not value:
-            raise _invalid_text(what, item, "NAME=VALUE such as VCPU=2")
+            raise _invalid_text(label, item, "NAME=VALUE such as VCPU=2")
         name = names.resource_class_name(name)
-        if name in found:
-            raise _invalid_repetition(what, name, "each resource class once")
-        found[name] = value
-    return found
+        if name in result:
+            raise _invalid_repetition(label, name, "each resource class once")
+        result[name] = value
+    return result
 
 
-def integer(text: object, what: str) -> int:
+def integer(text: object, label: str) -> int:
     """Return the integer of decimal digits with an optional sign.
 
     >>> integer("-3", "amount")
     -3
     """
     if not isinstance(text, str) or not _INTEGER.match(text):
-        raise _invalid_text(what, text, "a whole number in decimal digits")
+        raise _invalid_text(label, text, "a whole number in decimal digits")
     if len(text.lstrip("+-")) > len(str(MAX_AMOUNT)):
-        raise _invalid_text(what, text, f"a whole number within ±{MAX_AMOUNT}")
+        raise _invalid_text(label, text, f"a whole number within ±{MAX_AMOUNT}")
     return int(text)
 
 
 def total_and_options(
-    text: object, what: str, known: Collection[str]
+    text: object, label: str, option_names: Collection[str]
 ) -> tuple[str, dict[str, str]]:
     """Return the parts of ``TOTAL[:option=value]...``.
 
@@ -69,39 +69,39 @@ def total_and_options(
     ('8', {'reserved': '1'})
     """
     if not isinstance(text, str) or len(text) > MAX_LENGTH:
-        raise _invalid_text(what, text, "text such as 8:reserved=1")
-    total, *rest = (part.strip() for part in text.split(":"))
+        raise _invalid_text(label, text, "text such as 8:reserved=1")
+    total, *items = (part.strip() for part in text.split(":"))
     options: dict[str, str] = {}
-    for item in rest:
+    for item in items:
         name, equals, value = (part.strip() for part in item.partition("="))
-        if not equals or name not in known:
-            raise _invalid_text(what, item, f"option=value, options: {', '.join(known)}")
+        if not equals or name not in option_names:
+            raise _invalid_text(label, item, f"option=value, options: {', '.join(option_names)}")
         if name in options:
-            raise _invalid_repetition(what, name, "each option once")
+            raise _invalid_repetition(label, name, "each option once")
         options[name] = value
     return total, options
 
 
-def flag(text: str, what: str) -> bool:
-    """Return whether a word says yes.
+def flag(text: str, label: str) -> bool:
+    """Return True for ``yes``, False for ``no``.
 
-    :raises InvalidInput: if it is neither ``yes`` nor ``no``
+    :raises InvalidInput: for any other text
     """
     if text not in ("yes", "no"):
-        raise _invalid_text(what, text, "yes or no")
+        raise _invalid_text(label, text, "yes or no")
     return text == "yes"
 
 
-#: What text forms give a meaning to; a kind may give one to more.
+#: The characters with a meaning in text forms; a kind may have more.
 _MARKS = "%,;=+/>|"
 
 
 def quoted(name: str, also: str = "") -> str:
-    """Return a name without what means something to a text form; :func:`unquoted` reads it back.
+    """Return a name with special characters percent-encoded; :func:`unquoted` is the inverse.
 
-    Marks and what is invisible are said as in URLs.
+    Characters with a meaning in text forms, and unprintable ones, are encoded as in URLs.
 
-    :param also: further characters that mean something
+    :param also: further characters to encode
 
     >>> quoted("net>1"), unquoted("net%3E1", "name")
     ('net%3E1', 'net>1')
@@ -114,12 +114,12 @@ def quoted(name: str, also: str = "") -> str:
     )
 
 
-def unquoted(text: str, what: str) -> str:
-    """Return the name that :func:`quoted` made.
+def unquoted(text: str, label: str) -> str:
+    """Return the name of a text made by :func:`quoted`.
 
-    :raises InvalidInput: for codes of no letter
+    :raises InvalidInput: for an invalid percent-encoding
     """
     try:
         return parse.unquote(text, errors="surrogatepass")
     except UnicodeDecodeError as error:
-        raise _invalid_text(what, text, "codes of letters in UTF-8") from error
+        raise _invalid_text(label, text, "codes of letters in UTF-8") from error

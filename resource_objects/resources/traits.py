@@ -1,4 +1,4 @@
-"""Which traits there are: the standard ones of os-traits, and any ``CUSTOM_`` name."""
+"""Known traits: the standard ones of os-traits, and any ``CUSTOM_`` name."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ def standard_traits() -> frozenset[str]:
     return frozenset(os_traits.get_traits())  # type: ignore[no-untyped-call]
 
 
-def known_traits(given: Iterable[str]) -> frozenset[str]:
-    """Return the traits as a set, or raise for one that does not exist.
+def known_traits(traits: Iterable[str]) -> frozenset[str]:
+    """Return traits as a set.
 
-    :raises InvalidInput: for a name no trait can have; for a name that is neither standard nor
-        custom
+    :raises InvalidInput: for an invalid name; for a name that is neither standard nor custom
 
     >>> sorted(known_traits(["CUSTOM_SSD", "HW_CPU_X86_AVX2"]))
     ['CUSTOM_SSD', 'HW_CPU_X86_AVX2']
@@ -30,9 +29,9 @@ def known_traits(given: Iterable[str]) -> frozenset[str]:
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidInput: trait: got 'HW_CPU_X86_AVX9', expected a ...
     """
-    if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
-        raise InvalidInput("trait", "traits", given, "a list of trait names")
-    checked = frozenset(names.trait_name(trait) for trait in given)
+    if isinstance(traits, str | bytes | Mapping) or not isinstance(traits, Iterable):
+        raise InvalidInput("trait", "traits", traits, "a list of trait names")
+    checked = frozenset(names.trait_name(trait) for trait in traits)
     for trait in checked:
         if not trait.startswith(names.CUSTOM_PREFIX) and trait not in standard_traits():
             close = difflib.get_close_matches(trait, sorted(standard_traits()), n=2, cutoff=0.6)

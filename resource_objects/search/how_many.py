@@ -259,7 +259,7 @@ class _HowManySearch:
             total,
             by_host=self._by_host,
             of_member=self._of_member,
-            cut_short=not self.budget.left or any(c.is_cut_short for c in self.components),
+            cut_short=not self.budget.remaining or any(c.is_cut_short for c in self.components),
         )
 
     def _of_member(self) -> Mapping[str, Sequence[Candidate]]:
@@ -396,7 +396,7 @@ class _HowManySearch:
         trial, lent = search.trial, search.budget
         try:
             while open_hosts and placed < MOST_SEARCHED:
-                with self.budget.lend(lent, self.budget.left):
+                with self.budget.lend(lent, self.budget.remaining):
                     problem, successful = trial.problem(0), []
                 for component, tree in open_hosts:
                     if component.at_least >= component.at_most:
@@ -405,7 +405,7 @@ class _HowManySearch:
                         try:
                             candidate = next(trial.candidates(problem, tree), None)
                         except SearchLimitReached:
-                            component.is_cut_short |= not lent.left
+                            component.is_cut_short |= not lent.remaining
                             continue  # it is unknown whether the host has room
                     if candidate is not None and trial.allocate(candidate):
                         component.candidates[0].append(candidate)
@@ -422,11 +422,11 @@ class _HowManySearch:
         """Narrow the bounds of components, each with an equal part of the remaining budget."""
         most = MOST_SEARCHED // sum(self.ratio)
         wide = [c for c in components if c.at_least < min(c.at_most, most)]
-        if not wide or not budget.left:
+        if not wide or not budget.remaining:
             return
         search, lent = self._gang_search(min(most, max(c.at_most for c in wide))), Budget(0)
         for number, component in enumerate(wide):
-            with budget.lend(lent, budget.left // (len(wide) - number)):
+            with budget.lend(lent, budget.remaining // (len(wide) - number)):
                 self._bisect(search, component, lent, most)
 
     def _bisect(self, search: GangSearch, component: _Component, budget: Budget, most: int) -> None:
@@ -435,16 +435,16 @@ class _HowManySearch:
         :param most: the maximum number that is searched
         """
         high = min(component.at_most, most)
-        while component.at_least < high and budget.left:
+        while component.at_least < high and budget.remaining:
             middle = (component.at_least + high + 1) // 2
             need = tuple(middle * count for count in self.ratio)
             # of a mix each search may spend half: the first of them may be hopeless
-            steps = (budget.left + 1) // 2 if self.is_mix else budget.left
+            steps = (budget.remaining + 1) // 2 if self.is_mix else budget.remaining
             with budget.lend(search.budget, steps):
                 try:
                     candidates = search.place(need, component.trees)
                 except SearchLimitReached:  # spent, or unknown: fewer may be certain
-                    component.is_cut_short |= not search.budget.left
+                    component.is_cut_short |= not search.budget.remaining
                     high = middle - 1
                     continue
             if candidates is not None:

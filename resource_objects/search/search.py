@@ -199,7 +199,7 @@ class _Turns:
                 if by_arrays.is_only is not None and not self._has_one_each:
                     self._further += [] if by_arrays.is_only[turn.tree] else [turn]
                 yield turn, turn.tree
-            elif not self._budget.left:
+            elif not self._budget.remaining:
                 self._undecided += [turn, *turns]
                 return
             elif not self._allowance(turn):
@@ -212,7 +212,7 @@ class _Turns:
     def _allowance(self, turn: _Turn) -> int:
         """Return the steps that a tree may take: some are reserved for the search without few."""
         reserve = self._reserve if turn.domains < UNCONSTRAINED else 0
-        return max(0, self._budget.left - reserve)
+        return max(0, self._budget.remaining - reserve)
 
     def _searched(self, turn: _Turn, most: int | None) -> Candidate | None:
         """Return the first candidate of a tree, None if there is none or it is not known yet."""
@@ -262,9 +262,9 @@ class _Turns:
                 if search is None:
                     search = TreeSearch(self._problem, turn.tree, self._preference)
                     search.exclude(self._parts_by_arrays(turn.tree))
-                result = self._next(search, self._budget.left)
+                result = self._next(search, self._budget.remaining)
                 while isinstance(result, Wider):
-                    result = self._next(search, self._budget.left)
+                    result = self._next(search, self._budget.remaining)
             except SearchLimitReached:
                 self._may_have_more = True
                 continue

@@ -90,9 +90,9 @@ class TreeSearch:
 
         :raises SearchLimitReached: if the budget runs out first
         """
-        result = self.next(budget, budget.left)
+        result = self.next(budget, budget.remaining)
         while isinstance(result, Wider):
-            result = self.next(budget, budget.left)
+            result = self.next(budget, budget.remaining)
         return result
 
     def _search(self, domains: int, parts: Sequence[int] | None) -> Iterator[TreeCandidate | Wider]:

@@ -160,7 +160,7 @@ def test_a_budget_is_never_overdrawn():
     budget.spend(7)
     with pytest.raises(SearchLimitReached):
         budget.spend(4)
-    assert (budget.spent, budget.left) == (10, 0)
+    assert (budget.spent, budget.remaining) == (10, 0)
 
 
 def test_what_candidates_hold_is_paid_for():

@@ -61,7 +61,7 @@ def _as_devices(request):
     if split is None:
         located, others = {}, dict(group.resources.by_name())
     else:
-        located, others = dict(split.placed), dict(split.others)
+        located, others = dict(split.placed), dict(split.unplaced)
     wanted = located.pop(DEVICES, None)
     plain = {}
     for name, amount in others.items():
@@ -98,7 +98,7 @@ def test_search_claim_and_inventories_decide_the_same(start):
         ledger, request = fleet(seed, traits=False)
         (group,) = request.groups
         split = amounts.split_placed(group.resources)
-        if split is None or any(name not in ("VCPU", "PCPU") for name in split.others):
+        if split is None or any(name not in ("VCPU", "PCPU") for name in split.unplaced):
             continue
         for host in ledger.snapshot().hosts:
             here = ledger.snapshot(host).candidates(request)

@@ -294,7 +294,7 @@ def _order_of(
     assert state is not None, "it is stored or created"
     split = split_placed(consumer.amounts)
     placed: Mapping[str, Amount] = {} if split is None else split.placed
-    counts = consumer.amounts if split is None else Amounts(split.others)
+    counts = consumer.amounts if split is None else Amounts(split.unplaced)
     views = LocatedViews(columns).of_host(columns.index.roots[state.number])
     missing = [absent(kind, placed[kind].item_count, host) for kind in placed if kind not in views]
     if missing:

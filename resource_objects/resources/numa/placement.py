@@ -646,7 +646,7 @@ def socket_reasons(states: Iterable[CellState], requested: int, most: int) -> It
 # - Named cells are collected until they meet every condition. The collected groups are disjoint,
 #   and S contains a cell of each. More groups than remaining guest cells mean that there is no
 #   placement; so does a condition that names no cells.
-# - A condition may know the minimum number of further cells (``CountedConstraint``).
+# - A condition may know the minimum number of further cells (``needed``).
 #
 # The search is polynomial without conditions, for one guest cell, and for a constant number of
 # kinds of equal cells. In general it is a cover problem.
