@@ -263,13 +263,13 @@ class FlavorExtraSpecs:
 
     def flavor(self, name: str) -> str:
         """Return the text of ``hw:NAME`` of the flavor, ``""`` if it is absent."""
-        key = f"hw:{name}"
-        return option_text(key, self.extra_specs[key]) if key in self.extra_specs else ""
+        value = self.extra_specs.get(f"hw:{name}", "")
+        return value if type(value) is str else option_text(f"hw:{name}", value)
 
     def image(self, name: str) -> str:
         """Return the text of ``hw_NAME`` of the image, ``""`` if it is absent."""
-        key = f"hw_{name}"
-        return option_text(key, self.properties[key]) if key in self.properties else ""
+        value = self.properties.get(f"hw_{name}", "")
+        return value if type(value) is str else option_text(f"hw_{name}", value)
 
 
 _GROUPED: Final = ("resource", "trait")
@@ -512,17 +512,25 @@ def _topology(vcpus: int, memory_mb: int, specs: FlavorExtraSpecs) -> FlavorTopo
 
 # --- policies ---
 
-_CPU_POLICIES = (SHARED, DEDICATED, MIXED)
 #: ``{policy of the flavor: policies an image may not request}``. Under dedicated an image may
 #: request any policy, and it has no effect.
 _FORBIDDEN = {SHARED: (DEDICATED, MIXED), MIXED: (DEDICATED,), DEDICATED: ()}
 
 
+def _policies(
+    specs: FlavorExtraSpecs, name: str, policies: Collection[str], rule: NovaRule
+) -> tuple[str, str]:
+    """Return the policies of the flavor and of the image, ``""`` for none."""
+    flavor, image = specs.flavor(name), specs.image(name)
+    for key, policy in ((f"hw:{name}", flavor), (f"hw_{name}", image)):
+        if policy and policy not in policies:
+            raise rule.error(key, policy, _one_of(policies))
+    return flavor, image
+
+
 def _cpu_policy(specs: FlavorExtraSpecs) -> str:
-    flavor, image = specs.flavor("cpu_policy"), specs.image("cpu_policy")
-    for key, policy in (("hw:cpu_policy", flavor), ("hw_cpu_policy", image)):
-        if policy and policy not in _CPU_POLICIES:
-            raise NovaRule.INVALID_CPU_POLICY.error(key, policy, _one_of(_CPU_POLICIES))
+    rule = NovaRule.INVALID_CPU_POLICY
+    flavor, image = _policies(specs, "cpu_policy", (SHARED, DEDICATED, MIXED), rule)
     if image in _FORBIDDEN.get(flavor, ()):
         expected = f"none or {flavor}, for hw:cpu_policy of the flavor is {flavor}"
         raise NovaRule.CPU_POLICY_CONFLICT.error("hw_cpu_policy", image, expected)
@@ -530,12 +538,9 @@ def _cpu_policy(specs: FlavorExtraSpecs) -> str:
 
 
 def _thread_policy(specs: FlavorExtraSpecs) -> str | None:
-    # under prefer of the flavor, an image may request any policy, and it has no effect
-    flavor, image = specs.flavor("cpu_thread_policy"), specs.image("cpu_thread_policy")
-    for key, policy in (("hw:cpu_thread_policy", flavor), ("hw_cpu_thread_policy", image)):
-        if policy and policy not in THREAD_POLICIES:
-            raise NovaRule.INVALID_THREAD_POLICY.error(key, policy, _one_of(THREAD_POLICIES))
-    if flavor in ("", PREFER):
+    rule = NovaRule.INVALID_THREAD_POLICY
+    flavor, image = _policies(specs, "cpu_thread_policy", THREAD_POLICIES, rule)
+    if flavor in ("", PREFER):  # under prefer an image may request any policy, without effect
         return flavor or image or None
     if image and image != flavor:
         expected = f"none or {flavor}, for hw:cpu_thread_policy of the flavor is {flavor}"
@@ -544,11 +549,10 @@ def _thread_policy(specs: FlavorExtraSpecs) -> str | None:
 
 
 def _emulator_policy(specs: FlavorExtraSpecs) -> str | None:
-    policy = specs.flavor("emulator_threads_policy")
+    policy = specs.flavor("emulator_threads_policy")  # an image has no such property
     if policy and policy not in EMULATOR_POLICIES:
-        raise NovaRule.INVALID_EMULATOR_POLICY.error(
-            "hw:emulator_threads_policy", policy, _one_of(EMULATOR_POLICIES)
-        )
+        key, expected = "hw:emulator_threads_policy", _one_of(EMULATOR_POLICIES)
+        raise NovaRule.INVALID_EMULATOR_POLICY.error(key, policy, expected)
     return policy or None
 
 

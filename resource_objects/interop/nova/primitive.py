@@ -575,7 +575,7 @@ def flavor_data(source: Any) -> dict[Any, Any] | None:
 def _parse_words(source: Any, path: str) -> Any:
     """Return the value of a document; text that is not a JSON object is returned as is."""
     is_other_text = isinstance(source, str) and not source.lstrip().startswith("{")
-    return source if is_other_text else parse_document(source, path)
+    return source if is_other_text or isinstance(source, dict) else parse_document(source, path)
 
 
 def image_properties(source: Any) -> Any:
