@@ -186,15 +186,9 @@ class HostClaims:
                     )
                     candidate = candidate.replace(allocations=tuple(allocations), generations=())
             request = dataclasses.replace(request, candidate=candidate)
+        chosen, state = request.chosen.candidate, ClaimState.PLANNED
         return HostClaim(
-            self,
-            host,
-            name,
-            request.chosen.candidate.amounts,
-            ClaimState.PLANNED,
-            candidate=request.chosen.candidate,
-            _request=request,
-            _limits=within,
+            self, host, name, chosen.amounts, state, None, chosen, _request=request, _limits=within
         )
 
     def claim(self, consumer: str, host: str, value: Any, options: ClaimOptions) -> HostClaim:

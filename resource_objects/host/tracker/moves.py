@@ -330,7 +330,8 @@ class Moves:
                 now = read()
                 if now.move is not None:
                     return now.move
-                if _generation(now.claim) != _generation(stored.claim):
+                before, after = (claim and claim.generation for claim in (stored.claim, now.claim))
+                if before != after:
                     detail = "another process wrote it while the move began"
                     raise exceptions.Stale("consumer", consumer, detail) from refusal
                 raise
@@ -831,10 +832,6 @@ def _written(outcome: Outcome | None) -> dict[str, Claim]:
     """Return the claims that an operation wrote, by consumer."""
     records = () if outcome is None else outcome.claims
     return {record.consumer: written_claim_of(record) for record in records}
-
-
-def _generation(claim: Claim | None) -> int | None:
-    return None if claim is None else claim.generation
 
 
 def _kind_of(source: Claim | None) -> MigrationKind | None:
