@@ -143,7 +143,9 @@ class ProviderConfiguration:
             raise InvalidInput(
                 _KIND, subject, error.strerror, "a readable folder or file"
             ) from error
-        return cls._of(entry for text, file in texts for entry in _Reader(file).entries(text))
+        return cls._of(
+            entry for text, file in texts for entry in _Reader(file, _KIND).entries(text)
+        )
 
     @classmethod
     def parse(cls, text: str | bytes, *, file: str = "provider.yaml") -> Self:
@@ -152,7 +154,7 @@ class ProviderConfiguration:
         :param file: the name of the file in errors
         :raises InvalidInput: for an invalid file, with file and line
         """
-        return cls._of(_Reader(file).entries(text))
+        return cls._of(_Reader(file, _KIND).entries(text))
 
     @classmethod
     def _of(cls, entries: Iterable[ProviderEntry]) -> Self:
@@ -380,77 +382,76 @@ def _ratio(
     return getattr(stored, field, None) or settings.initial_ratios.get(name, ratio)
 
 
-class _Reader:
+class _Reader(NodeReader):
     """Reads the entries of one file."""
-
-    def __init__(self, file: str) -> None:
-        self._file = file
-        self._nodes = NodeReader(file, _KIND)
 
     def entries(self, text: str | bytes) -> Iterator[ProviderEntry]:
         """Yield the entries of a file, also those that add nothing."""
         top = read_nodes(text, self._file, _KIND)
         sections = self._mapping(top, "meta and providers")
         if "__source_file" in sections:
-            raise self._nodes.fault(sections["__source_file"], "key", "__source_file", "another")
+            raise self.fault(sections["__source_file"], "key", "__source_file", "another")
         meta = self._required(top, sections, "meta")
         version = self._required(meta, self._mapping(meta, "schema_version"), "schema_version")
-        if not _VERSION.fullmatch(self._nodes.text(version)):
+        if not _VERSION.fullmatch(self.text(version)):
             expected = "1.0, or a later minor version of 1"
-            raise self._nodes.fault(version, "schema_version", version.value, expected)
+            raise self.fault(version, "schema_version", version.value, expected)
         if "providers" in sections:
             expected = "a list of providers"
-            for node in self._nodes.items(sections["providers"], "providers", expected):
+            for node in self.items(sections["providers"], "providers", expected):
                 yield self._entry(node)
 
     def _entry(self, node: Node) -> ProviderEntry:
         sections = self._mapping(node, "identification, inventories, traits")
         identification = self._required(node, sections, "identification")
         key, value = self._identification(identification)
-        additional = {
+        added = {
             section: self._mapping(sections[section], "additional").get("additional")
             for section in ("inventories", "traits")
             if section in sections
         }
-        inventories, traits = additional.get("inventories"), additional.get("traits")
+        inventories, traits = added.get("inventories"), added.get("traits")
+        trait_names: tuple[str, ...] = ()
+        if traits is not None:
+            trait_names = self.words(
+                traits, "traits", "CUSTOM_RACK_7", _custom_trait, is_once=False
+            )
         return ProviderEntry(
             key,
             value,
             "" if inventories is None else self._inventories(inventories),
-            ()
-            if traits is None
-            else self._nodes.words(traits, "traits", "CUSTOM_RACK_7", _custom_trait, is_once=False),
-            location=f"{self._file}, line {identification.start_mark.line + 1}",
+            trait_names,
+            f"{self._file}, line {identification.start_mark.line + 1}",
         )
 
     def _identification(self, node: Node) -> tuple[str, str]:
-        pairs = self._nodes.pairs(node, "uuid or name")
+        pairs = self.pairs(node, "uuid or name")
         if len(pairs) != 1 or pairs[0][0].value not in ("uuid", "name"):
             keys = ", ".join(str(key.value) for key, _ in pairs)
-            raise self._nodes.fault(node, "identification", keys, "either uuid or name")
+            raise self.fault(node, "identification", keys, "either uuid or name")
         ((key, value),) = pairs
-        text = self._nodes.text(value)
+        text = self.text(value)
         if is_empty(value):
-            raise self._nodes.fault(value, str(key.value), value.value or None, "text")
+            raise self.fault(value, str(key.value), value.value or None, "text")
         if key.value == "uuid" and text == COMPUTE_NODE:
             return "uuid", text
         check = names.uuid_text if key.value == "uuid" else names.provider_name
-        return key.value, self._nodes.checked(key.value, value, lambda _: check(text))
+        return key.value, self.checked(key.value, value, lambda _: check(text))
 
     def _inventories(self, node: Node) -> str:
         texts: dict[str, str] = {}
-        for item in self._nodes.items(node, "additional", "a list of classes with their figures"):
-            for key, value in self._nodes.pairs(item, "a class with its figures"):
+        for item in self.items(node, "additional", "a list of classes with their figures"):
+            for key, value in self.pairs(item, "a class with its figures"):
                 if value.id != "mapping":
-                    raise self._nodes.fault(value, "inventory", value.value, "a mapping of figures")
-                text = f"{key.value}={self._nodes.figures(value, self._figure)}"
+                    raise self.fault(value, "inventory", value.value, "a mapping of figures")
+                text = f"{key.value}={self.figures(value, self._figure)}"
                 read = functools.partial(_custom_inventory, key.value, text)
-                texts[key.value] = self._nodes.checked("", key, read)
+                texts[key.value] = self.checked("", key, read)
         return ",".join(texts[name] for name in sorted(texts) if texts[name])
 
     def _figure(self, node: Node) -> str:
         """Return a number of YAML as text, ``4`` for ``4.0``; other text unchanged."""
-        text = self._nodes.text(node)
+        text = self.text(node)
         number: object = text
         if is_plain(node):
             with contextlib.suppress(yaml.YAMLError, ValueError):
@@ -460,12 +461,12 @@ class _Reader:
         return str(number) if type(number) is int else text
 
     def _mapping(self, node: Node, expected: str) -> dict[str, Node]:
-        return {key.value: value for key, value in self._nodes.pairs(node, expected)}
+        return {key.value: value for key, value in self.pairs(node, expected)}
 
     def _required(self, node: Node, mapping: dict[str, Node], key: str) -> Node:
         if key not in mapping:
             present = ", ".join(mapping) or "nothing"
-            raise self._nodes.fault(node, "keys", present, f"{key} among them")
+            raise self.fault(node, "keys", present, f"{key} among them")
         return mapping[key]
 
 
