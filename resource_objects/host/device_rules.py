@@ -51,8 +51,8 @@ import dataclasses
 import fnmatch
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 import os_resource_classes
 
@@ -78,6 +78,8 @@ __all__ = [
     "partition_device",
     "read_rules",
 ]
+
+_T = TypeVar("_T")
 
 #: Any vendor, any product.
 ANY = "*"
@@ -485,13 +487,17 @@ def _invalid(part: str, value: object, expected: str) -> InvalidInput:
     return InvalidInput("device rule", f"{part} of a device rule", value, expected)
 
 
+def _checked(part: str, check: Callable[[Any], _T], value: Any) -> _T:
+    try:
+        return check(value)
+    except InvalidInput as error:
+        raise _invalid(part, error.value, error.expected) from error
+
+
 def _check_resource_class(name: object) -> None:
     if not isinstance(name, str):
         raise _invalid("resource class", name, "the name of a resource class such as PGPU")
-    try:
-        kind = resource(name)
-    except InvalidInput as error:
-        raise _invalid("resource class", name, error.expected) from error
+    kind = _checked("resource class", resource, name)
     _require(not kind.is_placed, "resource class", name, "one that is counted, such as PGPU")
     # a request for CPUs or disk space of the host would otherwise get a device
     is_of_devices = name not in os_resource_classes.STANDARDS or is_device(name)
@@ -502,10 +508,7 @@ def _check_resource_class(name: object) -> None:
 def _check_traits(traits: object) -> None:
     if not isinstance(traits, tuple):
         raise _invalid("trait", traits, "a tuple of trait names")
-    try:
-        known_traits(traits)
-    except InvalidInput as error:
-        raise _invalid("trait", error.value, error.expected) from error
+    _checked("trait", known_traits, traits)
     _check_unique("trait", traits)
 
 
@@ -522,9 +525,6 @@ def _checked_tags(tags: object) -> FrozenDict:
         _require(is_name, "tag", name, "a name such as physnet")
         is_free = name not in PROPERTIES and name not in PARTITIONINGS
         _require(is_free, "tag", name, "no name of a property or partitioning")
-        try:
-            text = names.label(value)
-        except InvalidInput as error:
-            raise _invalid(f"tag {name}", value, error.expected) from error
+        text = _checked(f"tag {name}", names.label, value)
         _require(";" not in text, f"tag {name}", value, "a value without ;")
     return FrozenDict(sorted(tags.items()))
