@@ -34,7 +34,7 @@ import dataclasses
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from resource_objects.exceptions import InUse, InvalidInput, InvalidTree, NotFound
+from resource_objects.exceptions import InvalidInput, InvalidTree, NotFound
 from resource_objects.findings import Finding
 from resource_objects.host.holdings import DeviceStatus, HostDevices, read_devices
 from resource_objects.providers import Provider
@@ -50,12 +50,10 @@ from resource_objects.resources.pci.device import (
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger, SyncResult
+    from resource_objects.ledger.definitions import Difference
     from resource_objects.providers import Share
 
 __all__ = ["HostSync", "RetainedTree", "retain_devices", "retained_tree", "sync_host"]
-
-#: The maximum number of tries if devices are allocated while they are about to be removed.
-_MAX_TRIES = 5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -104,16 +102,16 @@ def sync_host(ledger: Ledger, tree: Provider, *, reset: Collection[str] = ()) ->
     + box/0000:3b:00.0
     0000:3b:00.0: retained: no longer offered, reserved until its release; allocated to job-1
     """
-    before: RetainedTree | None = None
-    for _ in range(_MAX_TRIES):
-        retained = retained_tree(ledger, tree, reset)
-        try:
-            return HostSync(ledger.sync(retained.tree), retained.findings)
-        except InUse:
-            if retained == before:
-                raise  # no device was allocated in between: something else is in use
-            before = retained
-    return HostSync(ledger.sync(retained.tree), retained.findings)
+    retained = RetainedTree(tree)
+
+    def compare() -> Difference:
+        nonlocal retained
+        retained = retained_tree(ledger, tree, reset)  # read again at each try
+        difference = ledger.definitions.compare([retained.tree])
+        return dataclasses.replace(difference, follows_use=True)
+
+    result = ledger.definitions.write("define", tree.name, None, compare)
+    return HostSync(result, retained.findings)
 
 
 def retained_tree(
