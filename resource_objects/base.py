@@ -305,9 +305,10 @@ class ResourceObject(ovo.VersionedObject):
             _VERSION: version,
             _DATA: data,
         }
-        changed = self.obj_what_changed()
-        if changed and (changes := [name for name in self.fields if name in changed & data.keys()]):
-            primitive[_CHANGES] = changes
+        if cls.obj_what_changed is not ResourceObject.obj_what_changed:
+            changed = self.obj_what_changed() & data.keys()
+            if changed:
+                primitive[_CHANGES] = [name for name in self.fields if name in changed]
         return primitive
 
     def _check_target(self, target_version: str) -> None:
@@ -543,7 +544,10 @@ def _reader(attributes: list[str]) -> Any:
     """Return a function that reads some attributes of an object at once, as a tuple."""
     if len(attributes) > 1:
         return operator.attrgetter(*attributes)
-    return staticmethod(lambda self: tuple([getattr(self, name) for name in attributes]))
+    if not attributes:
+        return staticmethod(lambda self: ())
+    read = operator.attrgetter(*attributes)
+    return staticmethod(lambda self: (read(self),))
 
 
 def _property(cls: type[ResourceObject], name: str) -> property:

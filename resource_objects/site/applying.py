@@ -24,7 +24,7 @@ from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.plan import Plan
 from resource_objects.site.parts import Outage
 from resource_objects.site.patterns import Pattern
-from resource_objects.site.site import Machine, Site
+from resource_objects.site.site import Site, SiteMachine
 from resource_objects.site.writing import Writer
 from resource_objects.yaml_nodes import fault_at
 
@@ -241,20 +241,20 @@ class _Comparer:
                 expected = f"1 or more: a prune would remove {removed} of {stored} providers"
                 raise InvalidInput("site file", f"{site.file}, machines", 0, expected)
 
-    def pattern(self, machine: Machine) -> Pattern:
+    def pattern(self, machine: SiteMachine) -> Pattern:
         """Return the pattern of a machine; machines of one entry share it."""
         key = id(machine.part), machine.is_pool
         if key not in self._patterns:
             self._patterns[key] = Pattern(machine.part, machine.is_pool)
         return self._patterns[key]
 
-    def write(self, machines: Sequence[Machine]) -> SyncResult:
+    def write(self, machines: Sequence[SiteMachine]) -> SyncResult:
         """Write a batch; compare again if a machine was changed in between."""
         subject = subject_of_roots([machine.name for machine in machines])
         write = self._ledger.definitions.write
         return write("define", subject, None, lambda: self.compare(machines))
 
-    def compare(self, machines: Sequence[Machine]) -> Difference:
+    def compare(self, machines: Sequence[SiteMachine]) -> Difference:
         """Compare some machines with the stored ones."""
         keys = [names.provider_key(machine.name) for machine in machines]
         columns = self._ledger.backend.read(*keys, allocations=False) if keys else Columns()
@@ -289,7 +289,7 @@ class _Comparer:
                 state = "it is not there" if name not in now else f"it is at {now[name]}"
                 raise Stale("provider", name, f"{state}, not at {generation}")
 
-    def _check_uuids(self, machines: Iterable[Machine]) -> None:
+    def _check_uuids(self, machines: Iterable[SiteMachine]) -> None:
         """Raise if a name in the file is the uuid of a provider with another name.
 
         A file identifies providers by name. If a uuid matched here, applying would rename.
@@ -312,7 +312,7 @@ class _Comparer:
                 raise fault_at(self._site.file, machine.part.line, error, location)
 
     @contextlib.contextmanager
-    def _naming_line(self, machine: Machine) -> Iterator[None]:
+    def _naming_line(self, machine: SiteMachine) -> Iterator[None]:
         """Name the line of the entry in errors about a machine."""
         try:
             yield
@@ -321,7 +321,7 @@ class _Comparer:
 
     def _disabling(
         self,
-        machines: Iterable[Machine],
+        machines: Iterable[SiteMachine],
         columns: Columns,
         stored: StoredDefinitions,
         changes: Iterable[DefinitionChanges],

@@ -23,7 +23,7 @@ PROGRESS_STEP = 500
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Machine:
+class SiteMachine:
     """A machine or a pool of a file, with its entry."""
 
     name: str
@@ -110,12 +110,12 @@ class Site:
         """The names of all machines and pools."""
         return tuple(machine.name for machine in self.each_machine())
 
-    def each_machine(self) -> Iterator[Machine]:
+    def each_machine(self) -> Iterator[SiteMachine]:
         """Yield all machines, then all pools."""
         for parts, is_pool in ((self.machines, False), (self.pools, True)):
             for part in parts:
                 for name in expand(part.name):
-                    yield Machine(name, part, is_pool)
+                    yield SiteMachine(name, part, is_pool)
 
     def __str__(self) -> str:
         data = self._to_dict(is_short=True)

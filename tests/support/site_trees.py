@@ -10,10 +10,10 @@ from resource_objects.providers.pools import SHARES
 from resource_objects.providers.provider import Share
 from resource_objects.site.parts import ITSELF, MACHINE, PARENT, SitePart
 from resource_objects.site.ranges import expand
-from resource_objects.site.site import Machine
+from resource_objects.site.site import SiteMachine
 
 
-def tree_of(machine: Machine, stored: Provider | None, prune: bool) -> Provider:
+def tree_of(machine: SiteMachine, stored: Provider | None, prune: bool) -> Provider:
     """Return the tree that a machine shall have, next to what is stored of it."""
     known = {} if stored is None else {one.name: one for one in stored.walk()}
     named = {machine.name, *_names_below(machine.part, machine.name)}
