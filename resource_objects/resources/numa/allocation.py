@@ -105,7 +105,7 @@ def with_current_cpus(
 # --- checks ---------------------------------------------------------------------------------------
 
 
-def check(
+def check_assigned(
     states: Sequence[CellState],
     room: Mapping[str, int] | None,
     amount: NUMATopologyAmount,
@@ -233,7 +233,7 @@ def apply_allocation(
 ) -> tuple[dict[int, CellState], Mapping[str, int] | None]:
     """Return the cells that an assigned amount changes, by index, and the new room of the host.
 
-    The caller has called :func:`check`.
+    The caller has called :func:`check_assigned`.
     """
     sign = -1 if amount.gives_back else 1
     changed: dict[int, CellState] = {}

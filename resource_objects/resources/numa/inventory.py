@@ -13,7 +13,11 @@ from resource_objects.exceptions import CapacityException, InvalidInput, Invalid
 from resource_objects.resources import abstract
 from resource_objects.resources.context import ANYWHERE, CellMap, Context
 from resource_objects.resources.numa import storage
-from resource_objects.resources.numa.allocation import apply_allocation, check, with_current_cpus
+from resource_objects.resources.numa.allocation import (
+    apply_allocation,
+    check_assigned,
+    with_current_cpus,
+)
 from resource_objects.resources.numa.amount import (
     ISOLATE,
     NUMATopologyAmount,
@@ -196,7 +200,7 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
                 room[name] = min(count, room[name])
         if amount.placed:
             assigned = with_current_cpus(self._states, amount)
-            check(self._states, room, assigned, limit, context.allowed)
+            check_assigned(self._states, room, assigned, limit, context.allowed)
             met = sum(constraint.is_met(assigned.host_cells) for constraint in context.near)
             if met < len(context.near):
                 raise CapacityException([affinity_reason(context.near, met)])

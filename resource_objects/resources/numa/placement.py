@@ -81,18 +81,11 @@ def place_cells(
     """
     search = _Search(states, amount, limit, room, context)
     hosts = search.find()
-    if hosts is None:
-        if context.near:
-            search.near = ()
-            try:
-                is_too_far = search.find() is not None
-            except SearchLimitReached:
-                is_too_far = True
-            search.near = context.near
-            if is_too_far:
-                raise CapacityException([affinity_reason(context.near, 0)])
-        raise CapacityException(search.reasons())
-    return search.assign(search.closest(hosts))
+    if hosts is not None:
+        return search.assign(search.closest(hosts))
+    if context.near and search.may_fit_without_affinity():
+        raise CapacityException([affinity_reason(context.near, 0)])
+    raise CapacityException(search.reasons())
 
 
 def assign_cell(
@@ -235,6 +228,16 @@ class _Search:
             if hosts is not None:
                 return hosts
         return None
+
+    def may_fit_without_affinity(self) -> bool:
+        """Return False if there is no placement even without the affinity constraints."""
+        near, self.near = self.near, ()
+        try:
+            return self.find() is not None
+        except SearchLimitReached:
+            return True
+        finally:
+            self.near = near
 
     def _find_within(self, part: int, budget: Budget) -> list[int] | None:
         """Return the first placement on some host cells, None if there is none."""
