@@ -12,7 +12,7 @@ from resource_objects.resources.pci.device import SOCKET
 from resource_objects.resources.pci.device_index import DeviceIndex
 from resource_objects.resources.pci.fit import (
     DeviceProblem,
-    affinity_tiers,
+    affinity_tier,
     build_problem,
     demands_of,
     solve,
@@ -178,7 +178,7 @@ class AssignedDevices:
 
     def _far(self, cells: Collection[int]) -> list[tuple[str, int | None]]:
         chosen = ChosenCells(self._cells, frozenset(cells))
-        far = [need for need in self._needs if affinity_tiers(need[0], chosen)(need[1]) is None]
+        far = [need for need in self._needs if affinity_tier(*need, chosen) is None]
         return sorted(far, key=lambda need: (need[0], -1 if need[1] is None else need[1]))
 
 

@@ -32,7 +32,7 @@ TYPES = (PCI, PF, VF, VDPA)
 #: Types that are split off a physical function.
 PARTS = (VF, VDPA)
 
-#: The distance of a device to the host cells of its request; see :func:`.fit.affinity_tiers`.
+#: The distance of a device to the host cells of its request; see :func:`.fit.affinity_tier`.
 LEGACY, PREFERRED, REQUIRED, SOCKET = "legacy", "preferred", "required", "socket"
 AFFINITIES = (LEGACY, PREFERRED, REQUIRED, SOCKET)
 

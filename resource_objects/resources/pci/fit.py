@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects.exceptions import CapacityException, ForeignAmount, SearchLimitReached
@@ -23,7 +23,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.backtracking import DECISION, Budget, Solution, solutions
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.pci.amount import DeviceRequest, DeviceSpec, PCIAmount, PlacedDevice
-from resource_objects.resources.pci.device import LEGACY, PF, PREFERRED, REQUIRED, SOCKET, Device
+from resource_objects.resources.pci.device import LEGACY, PF, PREFERRED, SOCKET, Device
 from resource_objects.resources.pci.device_index import DeviceIndex, DeviceLimit
 
 #: The resource that a reason names if its request names no class.
@@ -150,11 +150,11 @@ def match_requests(
     counts = [demand.needed for demand in demands]
     choices: list[list[int]] = []
     for demand in demands:
-        tier_of = affinity_tiers(demand.request.affinity, cells)
+        affinity = demand.request.affinity
         keys = {
             group: (tier, index.groups[group].cost)
             for group in set(groups).intersection(demand.groups)
-            if (tier := tier_of(index.groups[group].node)) is not None
+            if (tier := affinity_tier(affinity, index.groups[group].node, cells)) is not None
         }
         places = [place for place, group in enumerate(groups) if group in keys]
         choices.append(sorted(places, key=lambda place: keys[groups[place]]))
@@ -272,14 +272,14 @@ def _rank_groups(
     split no unsplit card; the group with the fewest devices that suffice, else the group with the
     most, so that the fewest cards are split; the address.
     """
-    tier_of = None if cells is None else affinity_tiers(demand.request.affinity, cells)
+    affinity = demand.request.affinity
     ranked: list[tuple[Any, ...]] = []
     for number in demand.groups:
         addresses = free[number]
         if not addresses:
             continue
         group = index.groups[number]
-        tier = (0, 0) if tier_of is None else tier_of(group.node)
+        tier = (0, 0) if cells is None else affinity_tier(affinity, group.node, cells)
         if tier is None:
             continue
         split = 0, 0, 0
@@ -505,10 +505,10 @@ class MaxFlow:
 # --- affinity -------------------------------------------------------------------------------------
 
 
-def affinity_tiers(
-    affinity: str, cells: ChosenCells | None
-) -> Callable[[int | None], tuple[int, int] | None]:
-    """Return a function from a device's node to (tier, distance), None if it is too far.
+def affinity_tier(
+    affinity: str, node: int | None, cells: ChosenCells | None
+) -> tuple[int, int] | None:
+    """Return the (tier, distance) of a device from host cells, None if it is too far.
 
     ================  ==============================================================================
     ``required``      devices of the chosen host cells alone
@@ -521,34 +521,22 @@ def affinity_tiers(
     Without host cells every device is near enough. A device of a farther tier is only used if the
     nearer tiers lack devices, device by device. Source: Nova's ``hw:pci_numa_affinity_policy``,
     which goes to the next tier for a whole request at once.
+
+    :param node: the host cell that the device is next to, None if unknown
+    :param cells: the host cells, and the chosen ones; None if affinity has no meaning
     """
-    if cells is None:
-        return lambda node: (0, 0)
-    chosen, table = cells.ids, cells.cells.distances
-
-    def distance(node: int | None) -> int:
-        return min((table.get(cell, {}).get(node, _FAR) for cell in chosen), default=_FAR)  # type: ignore[arg-type]  # None is in no table
-
-    def required(node: int | None) -> tuple[int, int] | None:
-        return (0, 0) if node in chosen else None
-
-    def legacy(node: int | None) -> tuple[int, int] | None:
-        return (1, 0) if node is None else required(node)
-
-    def preferred(node: int | None) -> tuple[int, int]:
-        return legacy(node) or (2, distance(node))
-
-    def socket(node: int | None) -> tuple[int, int] | None:
-        is_near = node is not None and cells.cells.sockets.get(node) in cells.sockets
-        return required(node) or ((1, distance(node)) if is_near else None)
-
-    by_name: Mapping[str, Callable[[int | None], tuple[int, int] | None]] = {
-        REQUIRED: required,
-        LEGACY: legacy,
-        PREFERRED: preferred,
-        SOCKET: socket,
-    }
-    return by_name[affinity]
+    if cells is None or node in cells.ids:
+        return 0, 0
+    if node is None:
+        return (1, 0) if affinity in (LEGACY, PREFERRED) else None
+    if affinity == PREFERRED:
+        tier = 2
+    elif affinity == SOCKET and cells.cells.sockets.get(node) in cells.sockets:
+        tier = 1
+    else:
+        return None
+    table = cells.cells.distances
+    return tier, min((table.get(cell, {}).get(node, _FAR) for cell in cells.ids), default=_FAR)
 
 
 # --- reasons --------------------------------------------------------------------------------------
@@ -579,11 +567,10 @@ def explain(problem: DeviceProblem, cells: ChosenCells | None) -> tuple[Reason, 
     return (combined, *_explain_by_limits(problem, demands, cells))
 
 
-def _beyond(limit: DeviceLimit, needed: int, unit: str | None = None) -> list[Reason]:
+def _beyond(limit: DeviceLimit, needed: int) -> list[Reason]:
     if needed <= limit.remaining:
         return []
-    name = limit.resource_class
-    return [Reason(Rule.LIMIT, needed, limit.limit, limit.used, name, unit=unit)]
+    return [Reason(Rule.LIMIT, needed, limit.limit, limit.used, limit.resource_class)]
 
 
 def _explain_by_limits(
@@ -642,11 +629,11 @@ def _explain_demand(
         figures = usable - lost, usable - len(free)
         yield from _explain_limits(problem, demand, limits, figures, kinds)
         return
-    tier_of = affinity_tiers(demand.request.affinity, cells)
+    affinity = demand.request.affinity
     near = sum(
         len(problem.free[group])
         for group in demand.groups
-        if tier_of(index.groups[group].node) is not None
+        if affinity_tier(affinity, index.groups[group].node, cells) is not None
     )
     if near < needed:
         yield Reason(Rule.AFFINITY, needed, near, 0, name, unit=kinds)

@@ -53,7 +53,7 @@ from resource_objects.resources.pci.device_index import (
 )
 from resource_objects.resources.pci.fit import (
     ANY_CLASS,
-    affinity_tiers,
+    affinity_tier,
     assign_devices,
     match_requests,
     may_meet_all,
@@ -647,9 +647,9 @@ def _reasons_against(
         if count > limit.remaining:
             yield Reason(Rule.LIMIT, count, limit.limit, limit.used, limit.resource_class)
     for number, request in enumerate(amount.requests):
-        tier_of = affinity_tiers(request.affinity, cells)
         placed = [device for device in amount.placed if device.request == number]
-        near = [device for device in placed if tier_of(device.numa_node) is not None]
+        tiers = [affinity_tier(request.affinity, d.numa_node, cells) for d in placed]
+        near = [tier for tier in tiers if tier is not None]
         if len(near) < len(placed):
             yield Reason(Rule.AFFINITY, len(placed), len(near), 0, placed[0].resource_class)
     for device in amount.placed if allowed is not None else ():
