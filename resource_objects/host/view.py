@@ -11,8 +11,8 @@ A :class:`HostView` reads a host, and its ``inventories`` are allocated from lik
   are written only with a new host: otherwise ``ledger.sync`` changes them;
 * **adoption** of the usage that a record reports, once (:mod:`resource_objects.host.adoption`).
 
-Adoption and usage of the *unattributed* consumer are two orders of one consumer, so they are two
-writes. Both are rehearsed before the first one.
+Capacity does not bind a write that adopts usage, so adoption and usage are two writes. Both are
+rehearsed before the first one.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from resource_objects.host.columns import (
 from resource_objects.host.columns import units as units_of
 from resource_objects.providers import Claim, DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import Columns, stored_definitions
-from resource_objects.providers.composite import ShapeCache, fit_together
+from resource_objects.providers.composite import LocatedView, ShapeCache, fit_together
 from resource_objects.providers.definition import edited, to_records
 from resource_objects.providers.holders import unattributed, with_holders
 from resource_objects.providers.orders import (
@@ -172,8 +172,8 @@ class _Change:
     """A plan of a save, made on the rows ``before`` it: of one host, none of which may exist.
 
     ``required`` are the definitions of the cells and devices of its usage. ``later`` is the order
-    for usage if it has to follow in a write of its own, because the plan adopts usage for the same
-    consumer.
+    for usage if the plan adopts usage. It follows in a write of its own: capacity does not bind the
+    inventories of which a write adopts usage.
     """
 
     before: Columns
@@ -492,7 +492,7 @@ class HostView:
         return SaveResult(
             claims.get(self.consumer) if has_usage else None,
             plan.definitions,
-            None if has_usage and self.is_aggregate else claims.get(unattributed(name)),
+            None if has_usage else claims.get(unattributed(name)),
         )
 
     def _settle(self, pending: Pending) -> None:
@@ -540,19 +540,17 @@ class HostView:
         adoption = (
             None if record is None else adoption_order(host, record, stored.get(unattributed(name)))
         )
-        orders = [] if adoption is None else [adoption]
+        orders = () if adoption is None else (adoption,)
+        plan = dataclasses.replace(plan, orders=orders)
         if not pending:
-            return _Change(before, dataclasses.replace(plan, orders=tuple(orders)))
+            return _Change(before, plan)
         if adoption is not None:
             host = host.allocating(adoption.uses)
         usage, required = self._usage(host, pending, stored.get(self.consumer))
-        if usage is not None and adoption is not None and adoption.consumer == usage.consumer:
-            return _Change(before, dataclasses.replace(plan, orders=(adoption,)), later=usage)
-        if usage is not None:
-            orders.append(usage)
+        if usage is None or adoption is not None:
+            return _Change(before, plan, later=usage)
         required = tuple({pair for pair in required if pair[0] in before.index.numbers})
-        plan = dataclasses.replace(plan, orders=tuple(orders))
-        return _Change(before, plan, usage is not None, required)
+        return _Change(before, dataclasses.replace(plan, orders=(usage,)), True, required)
 
     def _read_consumers(self, pending: Pending) -> Mapping[str, ConsumerRecord]:
         """Return the consumers that the plan depends on, by name.
@@ -649,7 +647,10 @@ class HostView:
         if pending.placed and not self.is_aggregate:
             together, released = self._requested(host, pending, counts)
             retained = self._retained(host, together, released, stored) if together else {}
-            fields["request"] = _merged_request(together, counts, released, stored)
+            counted = Counter({name: count for name, count in counts.items() if count > 0})
+            for kind in pending.placed.keys() & host.placed.keys() - together.keys():
+                counted += _allocated_counts(host.placed[kind], pending.placed[kind])
+            fields["request"] = _merged_request(together, counted, released, stored)
             fields["generation"] = None if stored is None else stored.generation
         required = tuple(_add_placed(changes, host, pending, together, retained))
         uses = tuple([change.use(*key) for key, change in changes.items() if change])
@@ -889,6 +890,18 @@ def _allocate(
         inventories[kind].taken = amounts
 
 
+def _allocated_counts(view: LocatedView, amounts: Iterable[Amount]) -> Counter[str]:
+    """Return the counts that placed amounts allocate of their parts, less those they release."""
+    changes: Counter[Key] = Counter()
+    for amount in amounts:
+        for part, record in view.records(amount.counting_separately(())):
+            changes[part.uuid, record.resource_class] += record.amount
+    counts: Counter[str] = Counter()
+    for (_, name), count in changes.items():
+        counts[name] += max(0, count)
+    return counts
+
+
 def _merged_request(
     requested: Mapping[str, Amount],
     counts: Mapping[str, int],
@@ -901,11 +914,7 @@ def _merged_request(
     if not requested:
         return None
     located = {name for amount in requested.values() for name in amount.placed_counts}
-    further = {
-        name: IntegerAmount(count)
-        for name, count in counts.items()
-        if count > 0 and name not in located
-    }
+    further = {n: IntegerAmount(count) for n, count in counts.items() if n not in located}
     before = None if stored is None or stored.request is None else stored.request.request
     return StoredRequest(merged_request(before, Request({**requested, **further}), released))
 
