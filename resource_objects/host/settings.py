@@ -123,7 +123,7 @@ class HostSettings:
 
         :raises InvalidInventory: for a CPU that is not online, or is in both sets
 
-        >>> from resource_objects.host.machine import Core
+        >>> from resource_objects.host.machine import Core, Machine
         >>> machine = Machine(cpus=(0, 1, 2, 3), memory_bytes=0, offline_cpus=(4,),
         ...                   cores=tuple(Core(0, number, (number,)) for number in range(4)))
         >>> HostSettings().cpu_sets(machine)
