@@ -9,6 +9,7 @@ import sys
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from resource_objects import exceptions
 from resource_objects.resources import Amounts
@@ -261,3 +262,21 @@ def test_lists_of_cpus_that_are_written_are_read_back(amount: NUMATopologyAmount
     for cell in amount.cells:
         if cell.vcpus:
             assert CPUSet.parse(str(CPUSet(cell.vcpus))) == cell.vcpus
+
+
+@given(st.sets(st.integers(0, 200)), st.sets(st.integers(0, 200)))
+def test_a_set_of_cpus_is_a_set_a_mask_and_a_text(some: set[int], more: set[int]) -> None:
+    cpus, others = CPUSet(some), CPUSet(more)
+    assert cpus == tuple(sorted(some)) and CPUSet.from_mask(cpus.mask) == cpus
+    assert CPUSet.parse(str(cpus), allow_empty=True) == cpus
+    assert (cpus | others, cpus & others) == (CPUSet(some | more), CPUSet(some & more))
+    assert cpus - others == CPUSet(some - more)
+    assert CPUSet.parse_mask(f"{cpus.mask:x}"[-8:]) == CPUSet(cpu for cpu in some if cpu < 32)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "0x1", "g", "1,1,", "00000001,0000000", "1" + ",00000000" * 2048]
+)
+def test_what_is_no_mask_of_cpus_is_refused(text: str) -> None:
+    with pytest.raises(exceptions.InvalidInput, match="CPU mask"):
+        CPUSet.parse_mask(text)
