@@ -108,8 +108,8 @@ class ResourceObject(ovo.VersionedObject):
     WIRE_PREFIX: ClassVar[str] = NAMESPACE
     #: Whether instances are values: the class or one of its bases is declared ``frozen=True``.
     FROZEN: ClassVar[bool] = False
-    #: Fields of earlier wire forms that were removed, with the values that are readable: without
-    #: the removed feature.
+    #: ``{removed field: value}``: an older wire form with this value of the field can be read,
+    #: because it does not use the removed feature.
     REMOVED_FIELDS: ClassVar[Mapping[str, Any]] = {}
     #: Whether fields may be left unset, as in a record of which some columns were read.
     PARTIAL: ClassVar[bool] = False

@@ -24,8 +24,8 @@ _before: list[tuple[int, int, int]] = []
 def fewer_collections() -> Iterator[None]:
     """Raise the thresholds of the collector in the whole process, then restore them.
 
-    Contexts may overlap: the last one that ends restores the thresholds before the first one.
-    Thresholds that are already as high, and a collector that is switched off, stay as they are.
+    Contexts may overlap: the last context restores the thresholds before the first context. Higher
+    thresholds, and a collector that is switched off, are not changed.
 
     >>> with fewer_collections():
     ...     gc.get_threshold()[0]

@@ -140,8 +140,8 @@ def make(namespace: str, name: str, kind: type[_T], options: dict[str, Any], *, 
             signature.bind(**options)
         except TypeError as error:
             expected = f"{', '.join(signature.parameters) or 'none'}; {error}"
-            what = f"options of {noun} {name}"
-            raise InvalidInput("value", what, options, expected) from error
+            subject = f"options of {noun} {name}"
+            raise InvalidInput("value", subject, options, expected) from error
     result = factory(**options)
     if not isinstance(result, kind):
         cause = f"it returned a {type(result).__name__}, no {kind.__name__}"
