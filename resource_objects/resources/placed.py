@@ -20,7 +20,6 @@ import abc
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 from resource_objects import fields
@@ -523,7 +522,7 @@ def fit_together(
     place = _Place(amounts, inventories, limits, room, within)
     base = place.kind_with_cells()
     if base is None:
-        return _all_fits({name: partial(place.fit, name) for name in amounts})
+        return place.fit_all()
     # 1. The constraints of the other amounts on the host cells.
     near = place.constraints(base)
     # 2. Host cells that satisfy all of these.
@@ -532,20 +531,12 @@ def fit_together(
     except CapacityException as refusal:
         raise CapacityException(_joint_reasons(place, base, near, refusal)) from refusal
     except SearchLimitReached:
-        _, reasons, _ = _try_all({name: partial(place.fit, name) for name in amounts})
+        reasons = [reason for name in amounts for reason in _reasons(place.fit, name)]
         if reasons:  # an amount that is refused individually is refused in any case
             raise CapacityException(reasons) from None
         raise
     # 3. The other amounts, near the chosen cells.
-    fits: dict[str, Callable[[], Amount]] = {}
-    for name in amounts:
-        if name == base:
-            fits[name] = partial(_same, on_cells)
-        elif name in near:
-            fits[name] = partial(place.fit_near, name, base, on_cells)
-        else:
-            fits[name] = partial(place.fit, name)
-    return _all_fits(fits)
+    return place.fit_all(base, on_cells, near)
 
 
 class _Place(NamedTuple):
@@ -598,6 +589,31 @@ class _Place(NamedTuple):
     def fit_near(self, name: str, base: str, on_cells: Amount) -> Amount:
         return self.fit(name, chosen=ChosenCells(self._cells(base), on_cells.host_cells))
 
+    def fit_all(
+        self, base: str = "", on_cells: Amount | None = None, near: Collection[str] = ()
+    ) -> dict[str, Amount]:
+        """Return all assigned amounts; a refusal precedes a search that was cut short."""
+        assigned: dict[str, Amount] = {}
+        reasons: list[Reason] = []
+        cut_short: SearchLimitReached | None = None
+        for name in self.amounts:
+            try:
+                if on_cells is None or name not in (base, *near):
+                    assigned[name] = self.fit(name)
+                elif name == base:
+                    assigned[name] = on_cells
+                else:
+                    assigned[name] = self.fit_near(name, base, on_cells)
+            except CapacityException as refusal:
+                reasons += refusal.reasons
+            except SearchLimitReached as error:
+                cut_short = error
+        if reasons:
+            raise CapacityException(reasons)
+        if cut_short is not None:
+            raise cut_short
+        return assigned
+
     def _cells(self, base: str) -> CellMap:
         cells = cell_map_of(self.inventories[base])
         assert cells is not None
@@ -615,23 +631,20 @@ def _joint_reasons(
     :param refusal: the refusal by the kind with host cells
     """
     is_by_affinity = all(reason.rule is Rule.AFFINITY for reason in refusal.reasons)
-    fits: dict[str, Callable[[], Amount]] = {}
+    reasons: list[Reason] = []
     for name in place.amounts:
         if name != base:
-            fits[name] = partial(place.fit, name)
+            reasons += _reasons(place.fit, name)
         elif not is_by_affinity:
-            fits[name] = partial(_raise, refusal)
-    _, reasons, _ = _try_all(fits)
+            reasons += refusal.reasons
     if reasons:
         return reasons
-
     # Each amount fits individually. Name those that are too far from the cells, with the figures of
     # the cells that are near most of the devices that would do.
-    def is_refused(constraint: AffinityConstraint) -> bool:
-        return bool(_try_all({base: partial(place.fit_cells, base, [constraint])})[1])
-
     refused = [
-        name for name, constraint in near.items() if len(near) == 1 or is_refused(constraint)
+        name
+        for name, constraint in near.items()
+        if len(near) == 1 or _reasons(place.fit_cells, base, [constraint])
     ]
     all_counts: Counter[int] = Counter()
     for constraint in near.values():
@@ -641,16 +654,20 @@ def _joint_reasons(
         attraction = _Attraction(near[name].counts if refused else all_counts)
         return place.fit_near(name, base, place.fit_cells(base, [attraction]))
 
-    _, reasons, _ = _try_all({name: partial(fit_attracted, name) for name in refused or near})
+    for name in refused or near:
+        reasons += _reasons(fit_attracted, name)
     return reasons or refusal.reasons
 
 
-def _same(assigned: Amount) -> Amount:
-    return assigned
-
-
-def _raise(error: Exception) -> Amount:
-    raise error
+def _reasons(fit: Callable[..., Amount], *args: Any) -> Sequence[Reason]:
+    """Return the reasons of a refusal, () if the amount fits or its search is cut short."""
+    try:
+        fit(*args)
+    except CapacityException as refusal:
+        return refusal.reasons
+    except SearchLimitReached:
+        pass
+    return ()
 
 
 class _Attraction(NamedTuple):
@@ -666,30 +683,3 @@ class _Attraction(NamedTuple):
 
     def symmetry_key(self, cell: int) -> Hashable:
         return None
-
-
-def _try_all(
-    fits: Mapping[str, Callable[[], Amount]],
-) -> tuple[dict[str, Amount], list[Reason], SearchLimitReached | None]:
-    """Return the assigned amounts, the reasons of all refusals, and the last search cut short."""
-    assigned: dict[str, Amount] = {}
-    reasons: list[Reason] = []
-    cut_short: SearchLimitReached | None = None
-    for name, fit in fits.items():
-        try:
-            assigned[name] = fit()
-        except CapacityException as refusal:
-            reasons += refusal.reasons
-        except SearchLimitReached as error:
-            cut_short = error
-    return assigned, reasons, cut_short
-
-
-def _all_fits(fits: Mapping[str, Callable[[], Amount]]) -> dict[str, Amount]:
-    """Return all assigned amounts; a refusal counts more than a search that was cut short."""
-    assigned, reasons, cut_short = _try_all(fits)
-    if reasons:
-        raise CapacityException(reasons)
-    if cut_short is not None:
-        raise cut_short
-    return assigned
