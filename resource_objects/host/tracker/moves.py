@@ -124,30 +124,15 @@ class _Step(enum.StrEnum):
     REVERT = "revert"
 
 
-class _Position(enum.Enum):
-    """The position of a move that is in progress."""
-
-    SOURCE = enum.auto()  #: the source is allocated to the migration
-    UNSHELVED = enum.auto()  #: the consumer is at the destination of its unshelving
-    MOVED_ON = enum.auto()  #: the unshelved consumer has been moved to another host since
-
-
-class _End(enum.Enum):
-    """The writes that end a move."""
-
-    RELEASE_SOURCE = enum.auto()
-    RESTORE_SOURCE = enum.auto()
-    CONFIRM_CLAIM = enum.auto()
-    RELEASE_CLAIM = enum.auto()
-
-
+#: The write that ends a move, by its position and the step. The source is allocated to the
+#: migration; or the consumer is at the destination of its unshelving, or has moved on since.
 _ENDS = {
-    (_Position.SOURCE, _Step.CONFIRM): _End.RELEASE_SOURCE,
-    (_Position.SOURCE, _Step.REVERT): _End.RESTORE_SOURCE,
-    (_Position.UNSHELVED, _Step.CONFIRM): _End.CONFIRM_CLAIM,
-    (_Position.UNSHELVED, _Step.REVERT): _End.RELEASE_CLAIM,
-    (_Position.MOVED_ON, _Step.CONFIRM): _End.CONFIRM_CLAIM,
-    (_Position.MOVED_ON, _Step.REVERT): _End.CONFIRM_CLAIM,
+    ("source", _Step.CONFIRM): "release source",
+    ("source", _Step.REVERT): "restore source",
+    ("unshelved", _Step.CONFIRM): "confirm claim",
+    ("unshelved", _Step.REVERT): "release claim",
+    ("moved on", _Step.CONFIRM): "confirm claim",
+    ("moved on", _Step.REVERT): "confirm claim",
 }
 
 #: Errors by which another process may have begun the same move meanwhile.
@@ -477,16 +462,16 @@ class Moves:
 
     def _write_end(self, move: Migration, claim: Claim | None, step: _Step) -> Migration:
         """Write the row of the table for the position of a move and a step."""
-        position = _Position.SOURCE
+        position = "source"
         if move.source is None:
-            position = _Position.UNSHELVED if move.destination else _Position.MOVED_ON
+            position = "moved on" if move.destination is None else "unshelved"
         end = _ENDS[position, step]
-        if end is _End.RELEASE_SOURCE:
+        if end == "release source":
             assert move.source is not None
             self._apply(move.id, step, _release(move.source))
             return dataclasses.replace(move, state=MigrationState.CONFIRMED, source=None)
         assert claim is not None, "a move without a source has a claim; a revert checks it"
-        if end is _End.CONFIRM_CLAIM:
+        if end == "confirm claim":
             confirmed = self._ledger.confirm(
                 move.consumer,
                 claim=claim.id,
@@ -497,7 +482,7 @@ class Moves:
             state = MigrationState.CONFIRMED
             return dataclasses.replace(move, state=state, source=None, destination=destination)
         source = None
-        if end is _End.RELEASE_CLAIM:
+        if end == "release claim":
             self._apply(move.id, step, _release(claim))
         else:
             assert move.source is not None
