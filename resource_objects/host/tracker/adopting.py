@@ -182,7 +182,9 @@ class Adopter:
             if allocations:
                 rehearsal.backend.commit(Write(Operation(), "adopt", host, orders=allocations))
             orders = tuple(
-                dataclasses.replace(order, expect=Expect.ANY) if order.generation else order
+                dataclasses.replace(order, expect=Expect.ANY)
+                if order.generation is not None
+                else order
                 for order in plan.orders
             )
             rehearsal.apply(dataclasses.replace(plan, orders=orders))
