@@ -122,4 +122,4 @@ def unquoted(text: str, label: str) -> str:
     try:
         return parse.unquote(text, errors="surrogatepass")
     except UnicodeDecodeError as error:
-        raise _invalid_text(label, text, "codes of letters in UTF-8") from error
+        raise _invalid_text(label, text, "percent-encoded UTF-8") from error
