@@ -487,7 +487,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         )
 
     def parts(self) -> tuple[InventoryPart, ...]:
-        reserved = storage.reserved_uses(self.usage)
+        reserved = {use.address: use for use in self.usage if use.gone or use.state == SPENT}
         parts: list[InventoryPart] = []
         for members in self._divided[0]:
             usage = [reserved[d.address] for d in members if d.address in reserved]

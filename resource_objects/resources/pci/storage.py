@@ -65,11 +65,6 @@ def _reserved_because(use: DeviceUse | None) -> str | None:
     return _GONE if use.gone else _SPENT if use.state == SPENT else None
 
 
-def reserved_uses(usage: Iterable[DeviceUse]) -> dict[str, DeviceUse]:
-    """Return the use of devices that are not allocatable after a release, by address."""
-    return {use.address: use for use in usage if _reserved_because(use)}
-
-
 def uses_within(devices: Sequence[Device]) -> tuple[tuple[str, int, str], ...]:
     """Return the usage by a physical function of its parts: ``(class, factor, class)``."""
     counts = Counter(device.resource_class for device in devices if device.is_part)
