@@ -71,7 +71,7 @@ def kinds(ledger: ro.Ledger) -> list[FindingKind]:
 def test_parts_that_contradict_each_other_are_refused(
     ledger: ro.Ledger, wrong: Callable[[], ro.Provider]
 ) -> None:
-    with pytest.raises(exceptions.InvalidTree, match="kept by one provider"):
+    with pytest.raises(exceptions.InvalidTree, match="stored by one provider"):
         ledger.sync(wrong())
     assert list(ledger.trees()) == []
 

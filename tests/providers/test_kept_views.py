@@ -250,7 +250,7 @@ def test_devices_that_do_not_go_together_any_more_are_refused_as_they_are_anew()
     taken = dataclasses.replace(spent, records=(*figures,), units={"PGPU": (whole.address,)})
     first: Any = resource(DEVICES).inventory_from_parts([spent])
     assert first.with_use([spent], [taken], {}) is None
-    with pytest.raises(exceptions.InvalidInventory, match="such as go together"):
+    with pytest.raises(exceptions.InvalidInventory, match="agree with each other"):
         resource(DEVICES).inventory_from_parts([taken])
 
 

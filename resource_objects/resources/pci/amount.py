@@ -443,7 +443,7 @@ class PCIAmount(abstract.Amount):
 
 def _unassigned_release() -> InvalidInput:
     return _invalid_unassigned_amount(
-        "devices", "ones that are not assigned", "assigned ones: these are given back"
+        "devices", "ones that are not assigned", "assigned ones, to release them"
     )
 
 

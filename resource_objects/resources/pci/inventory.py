@@ -360,7 +360,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         except InvalidInput as error:
             names = sorted(storage.by_part(stored.devices))
             raise InvalidInventory(
-                "devices of providers", names, f"such as go together ({error})"
+                "devices of providers", names, f"devices that agree with each other ({error})"
             ) from error
         if stored.reserved != NOTHING_RESERVED:
             object.__setattr__(result, "_reserved", stored.reserved)
@@ -445,7 +445,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
             return request
         unknown = sorted(units.difference(index.devices))
         if unknown:
-            raise ForeignAmount("devices that are held", unknown, "some of these devices")
+            raise ForeignAmount("allocated devices", unknown, "some of these devices")
         devices = [index.devices[unit] for unit in sorted(units)]
         cards = [device for device in devices if device.parent not in units]
         requested = request.unassigned()

@@ -214,20 +214,21 @@ def from_parts(parts: Sequence[StoredPart]) -> StoredDevices:
             raise InvalidInventory(
                 "devices of a provider",
                 sorted(part_names),
-                "those of one function, kept by one provider",
+                "functions of one card, stored by one provider",
             )
         names |= part_names
         devices += _devices_of(part, members)
         uses = _uses_of(part, members, reserved, taken)
         usage += uses.values()
         if part is not limited:
-            part_classes = {item.resource_class for item in {*limited.records} - {*part.records}}
+            # a limit on the class itself changes its record; another one is on a class it uses up
+            own_limit = {record.resource_class for record in {*limited.records} - {*part.records}}
             free = Counter(item.resource_class for item in members if _is_free(item, uses))
             for name, count in free.items():
                 kept_free = count - _count_left(limited, name, count)
                 if kept_free:
                     spare[part_name(members[0]), name] = kept_free
-                    if name not in part_classes:
+                    if name not in own_limit:
                         shared.add((part_name(members[0]), name))
     disabled = frozenset[str]().union(*(part.unavailable for part in parts if part.unavailable))
     reserved_devices = ReservedDevices(disabled, FrozenDict(spare), frozenset(shared))
@@ -243,7 +244,7 @@ def _devices_of(part: StoredPart, devices: Sequence[Device]) -> Sequence[Device]
     totals = {record.resource_class: record.total for record in part.records}
     if any(totals.get(name) != count for name, count in counts.items()):
         raise InvalidInventory(
-            f"figures of {devices[0].address}", totals, f"as many as described: {dict(counts)}"
+            f"figures of {devices[0].address}", totals, f"the described devices: {dict(counts)}"
         )
     described = frozenset[str]().union(*(device.traits for device in devices))
     if part.traits is None or part.traits == described:

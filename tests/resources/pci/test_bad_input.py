@@ -258,7 +258,7 @@ AMOUNTS = [
     case(
         "NotAssigned",
         lambda: -devices("PGPU"),
-        "assigned ones: these are given back",
+        "assigned ones, to release them",
         "giving back",
     ),
     case(
@@ -268,7 +268,7 @@ AMOUNTS = [
     case(
         "NotAssigned",
         lambda: PCIAmount(devices("PGPU").requests, gives_back=True),
-        "assigned ones: these are given back",
+        "assigned ones, to release them",
         "gives back what is nowhere",
     ),
 ]
