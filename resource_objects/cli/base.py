@@ -14,7 +14,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import cliff.command
 import cliff.lister
@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from resource_objects.reasons import Reason
     from resource_objects.resources import Inventories
     from resource_objects.resources.records import InventoryRecord
+
+
+#: The columns and rows of a list.
+Table: TypeAlias = tuple[Sequence[str], Iterable[Sequence[Any]]]
 
 
 class Refused(Exception):
@@ -98,17 +102,33 @@ class Command(cliff.command.Command):
     columns_with: ClassVar[Mapping[str, tuple[str, ...]]] = {}
 
     def get_epilog(self) -> str:
-        """Return what stands at the end of the help: the columns.
+        """Return the end of the help: the columns.
 
-        cliff's own looks through everything that is installed, which takes a fifth of a second.
+        cliff's own version searches all installed distributions, which takes a fifth of a second.
         """
-        told = {"": self.columns, **{f" with {o}": some for o, some in self.columns_with.items()}}
-        return " ".join(f"Columns{o}: {', '.join(some)}." for o, some in told.items() if some)
+        columns_by_option = {
+            "": self.columns,
+            **{f" with {o}": columns for o, columns in self.columns_with.items()},
+        }
+        return " ".join(
+            f"Columns{o}: {', '.join(columns)}."
+            for o, columns in columns_by_option.items()
+            if columns
+        )
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        self.add_arguments(parser)
+        return parser
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of the command; by default none."""
 
     def open_ledger(self, actor: str | None = None) -> Ledger:
-        """Open the ledger the user chose.
+        """Open the ledger of the options.
 
-        :param actor: who writes, as the change feed shall tell it; None: who is logged in
+        :param actor: the actor of writes in the change feed; None: the logged-in user
         """
         must_exist = self.cmd_name in COMMANDS_THAT_NEED_A_FILE
         return open_ledger(self.app.options.database, actor=actor or login(), must_exist=must_exist)
@@ -125,9 +145,9 @@ class Command(cliff.command.Command):
         from resource_objects.host.discovery import discover
 
         root = getattr(parsed_args, "root", "/")
-        found = discover(root=root, strict=parsed_args.strict)
-        self.tell_findings(found)
-        return found
+        machine = discover(root=root, strict=parsed_args.strict)
+        self.tell_findings(machine)
+        return machine
 
     def tell_findings(self, machine: Machine) -> None:
         """Print the parts of a machine that could not be read."""
@@ -163,7 +183,7 @@ def add_name(
 
 
 def add_actor(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add the option that says who does it: the user, unless it is given."""
+    """Add the option of the actor; the default is the user."""
     parser.add_argument(
         "--actor", metavar="NAME", default=login(), help="the operator (default: your user name)"
     )
@@ -179,13 +199,13 @@ def login() -> str | None:
 
 
 def read_input(name: str) -> bytes:
-    """Return what a file says, or the standard input for ``-``; a byte too many if it is too long.
+    """Return the content of a file, or of the standard input for ``-``.
 
-    Whoever parses it refuses more than
+    The result of a too long file is one byte too long: the parser refuses more than
     :data:`~resource_objects.providers.serialization.MAX_LENGTH` characters.
 
-    :raises Misused: if it cannot be read, and for what is no regular file, such as a device without
-        an end or a pipe into which nobody writes
+    :raises Misused: if it cannot be read, or is not a regular file, such as a device without an
+        end or a pipe without a writer
     """
     from resource_objects.providers.serialization import MAX_LENGTH
 
@@ -206,7 +226,7 @@ def read_input(name: str) -> bytes:
 
 def records_of(inventories: Inventories) -> list[InventoryRecord]:
     """Return the figures of inventories, used included, one record for each class."""
-    return [record for _, one in inventories.by_name() for record in one.to_records()]
+    return [record for _, inventory in inventories.by_name() for record in inventory.to_records()]
 
 
 class Text(tuple[str, ...]):
@@ -231,11 +251,11 @@ def _fit(command: Any, parsed_args: argparse.Namespace) -> None:
     if parsed_args.formatter == "table":
         from resource_objects.cli.fitting import FittingTable
 
-        said = parsed_args.max_width
+        max_width = parsed_args.max_width
         command.formatter = FittingTable(
             shutil.get_terminal_size().columns
-            if parsed_args.fit_width and said <= 0
-            else command.width(said)
+            if parsed_args.fit_width and max_width <= 0
+            else command.width(max_width)
         )
 
 
@@ -273,7 +293,7 @@ class Lister(Command, cliff.lister.Lister):
         column_names: Sequence[str],
         data: Iterable[Sequence[Any]],
     ) -> int:
-        """Print the list in the format that was asked for; or a text, if there is one instead."""
+        """Print the list in the requested format; or a text, if there is one instead."""
         if isinstance(data, Drawing):
             from resource_objects.cli.fitting import cut
 
@@ -298,7 +318,7 @@ class ShowOne(Command, cliff.show.ShowOne):
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
     ) -> int:
-        """Print it in the format that was asked for."""
+        """Print the row in the requested format."""
         shown = cells(data, parsed_args.formatter)
         _fit(self, parsed_args)
         status: int = super().produce_output(parsed_args, column_names, shown)
@@ -324,7 +344,7 @@ def cells(row: Iterable[Any], formatter: str) -> tuple[Any, ...]:
     """
     if formatter in _OF_DATA:
         return tuple(row)
-    return tuple(_cell(one, formatter) for one in row)
+    return tuple(_cell(value, formatter) for value in row)
 
 
 def _cell(value: Any, formatter: str) -> Any:
@@ -368,12 +388,12 @@ class Dicts(FormattableColumn[list[dict[str, Any]]]):
 
     def human_readable(self) -> str:
         """Return the values of each record, one record per line; lists by commas."""
-        return "\n".join(" ".join(map(_said, record.values())) for record in self._value)
+        return "\n".join(" ".join(map(_as_text, record.values())) for record in self._value)
 
 
-def _said(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if isinstance(value, dict):
-        return ", ".join(f"{name} {one}" for name, one in value.items())
+        return ", ".join(f"{name} {item}" for name, item in value.items())
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
@@ -410,8 +430,8 @@ class Ago(Age):
 
     def human_readable(self) -> str:
         """Return the time since then, as people say it."""
-        said = super().human_readable()
-        return said and f"{said} ago"
+        age = super().human_readable()
+        return age and f"{age} ago"
 
 
 class Expiry(Age):
@@ -501,9 +521,9 @@ def default_path(environ: Mapping[str, str]) -> pathlib.Path:
 
     :raises DatabaseError: if the user has no home
     """
-    given = environ.get("XDG_DATA_HOME", "")
-    if os.path.isabs(given):  # the specification has relative ones ignored
-        return pathlib.Path(given, "resource_objects", "ledger.db")
+    data_home = environ.get("XDG_DATA_HOME", "")
+    if os.path.isabs(data_home):  # the specification has relative ones ignored
+        return pathlib.Path(data_home, "resource_objects", "ledger.db")
     try:
         home = pathlib.Path(environ["HOME"]) if environ.get("HOME") else pathlib.Path.home()
     except RuntimeError as error:
@@ -527,25 +547,25 @@ def database_url(option: str | None, environ: Mapping[str, str]) -> str:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _check_owned(path.parent)
         # SQLite gives its further files the mode of this one; O_NOFOLLOW refuses a planted link
-        made = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
         try:
-            if not stat.S_ISREG(os.fstat(made).st_mode):
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                 raise exceptions.DatabaseError("unavailable", str(path), f"no file; {_HOW_ELSE}")
         finally:
-            os.close(made)
+            os.close(descriptor)
     except OSError as error:
-        where = path.parent if error.errno not in (errno.ELOOP, errno.EISDIR) else path
+        culprit = path.parent if error.errno not in (errno.ELOOP, errno.EISDIR) else path
         reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
         raise exceptions.DatabaseError(
-            "unavailable", str(where), f"{reason}; {_HOW_ELSE}"
+            "unavailable", str(culprit), f"{reason}; {_HOW_ELSE}"
         ) from error
     return f"sqlite:///{path}"
 
 
 def _check_owned(directory: pathlib.Path) -> None:
     """Refuse a directory to which others can write: they could put a file of theirs in place."""
-    found = directory.stat()
-    if found.st_uid not in (os.geteuid(), 0) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    status = directory.stat()
+    if status.st_uid not in (os.geteuid(), 0) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         reason = f"others can write to it; {_HOW_ELSE}"
         raise exceptions.DatabaseError("unavailable", str(directory), reason)
 
@@ -568,9 +588,9 @@ def open_ledger(
     ledger = connect(url) if actor is None else connect(url, actor=actor)
     if must_exist and ledger.backend.is_missing():
         ledger.close()
-        where = url.removeprefix("sqlite:///")
+        path = url.removeprefix("sqlite:///")
         reason = "there is no such file; `db upgrade` and commands that write create it"
-        raise exceptions.DatabaseError("unavailable", where, reason)
+        raise exceptions.DatabaseError("unavailable", path, reason)
     return ledger
 
 
@@ -583,17 +603,17 @@ _LONGEST = 10 * 365 * 86400
 
 
 def duration(text: str) -> datetime.timedelta:
-    """Return a length of time: ``90`` or ``90s``, ``10m``, ``1h30m``, ``2d``.
+    """Return a duration: ``90`` or ``90s``, ``10m``, ``1h30m``, ``2d``.
 
-    :raises argparse.ArgumentTypeError: naming what was said, if it is none, not above 0, or longer
-        than ten years
+    :raises argparse.ArgumentTypeError: naming the text, if it is not a duration above 0 of at most
+        ten years
 
     >>> print(duration("1h30m"), duration("0.5"))
     1:30:00 0:00:00.500000
     """
-    found = _DURATION.match(text)
-    parts = [float(part or 0) for part in found.groups()] if found and len(text) <= 32 else [0.0]
-    seconds = sum(part * each for part, each in zip(parts, _IN_SECONDS, strict=False))
+    match = _DURATION.match(text)
+    parts = [float(part or 0) for part in match.groups()] if match and len(text) <= 32 else [0.0]
+    seconds = sum(part * unit for part, unit in zip(parts, _IN_SECONDS, strict=False))
     if not 0 < seconds <= _LONGEST:
         expected = "a time above 0 such as 90s, 10m, 1h30m or 2d, of at most ten years"
         raise argparse.ArgumentTypeError(f"got {text!r}, expected {expected}")

@@ -15,6 +15,7 @@ from resource_objects.cli.base import (
     Many,
     Refused,
     SearchCutShort,
+    Table,
     Text,
     expired_lines,
     misused,
@@ -47,9 +48,7 @@ class ListCandidates(Lister):
 
     columns = (*_COLUMNS, *_SOMETIMES)
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         arguments.add_request(parser)
         arguments.add_search(parser)
         parser.add_argument(
@@ -61,7 +60,6 @@ class ListCandidates(Lister):
         parser.add_argument(
             "--json", action="store_true", help="the whole answer as one document, for programs"
         )
-        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """List the candidates. The status of a document is 0 if there is a candidate."""
@@ -69,9 +67,7 @@ class ListCandidates(Lister):
         super().run(parsed_args)
         return self._status
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Search, and claim if that is requested."""
         with misused():
             parsed = arguments.parse_request(parsed_args)
@@ -79,18 +75,18 @@ class ListCandidates(Lister):
         with self.open_ledger() as ledger:
             snapshot = ledger.snapshot(parsed_args.at)
             with misused():
-                found = snapshot.candidates(parsed.request, **options)
-            listed = _listed(found)
-            self._check(ledger, found, listed, parsed_args)
+                candidates = snapshot.candidates(parsed.request, **options)
+            listed = _listed(candidates)
+            self._check(ledger, candidates, listed, parsed_args)
             claim = None
             if parsed_args.claim is not None and listed:
                 try:
-                    claim = ledger.claim(parsed_args.claim, found)
+                    claim = ledger.claim(parsed_args.claim, candidates)
                 except exceptions.CapacityException as refusal:
-                    raise refused(ledger, parsed_args.claim, found, refusal) from refusal
-            self._note(found, listed, parsed_args)
+                    raise refused(ledger, parsed_args.claim, candidates, refusal) from refusal
+            self._note(candidates, listed, parsed_args)
             if parsed_args.json:
-                answer = _document(ledger, found, listed, claim, parsed_args.explain)
+                answer = _document(ledger, candidates, listed, claim, parsed_args.explain)
                 indent = None if parsed_args.noindent else 2
                 return (), Text.of(json.dumps(answer, indent=indent))
             if claim is not None:
@@ -100,53 +96,55 @@ class ListCandidates(Lister):
     def _check(
         self,
         ledger: Ledger,
-        found: Candidates,
+        candidates: Candidates,
         listed: Sequence[Candidate],
-        said: argparse.Namespace,
+        parsed_args: argparse.Namespace,
     ) -> None:
-        """Raise if nobody was found, or keep the status where the answer is one document."""
+        """Raise an error if there is no candidate; for a document only set the exit status."""
         if listed:
             return
-        kind: type[Refused] = SearchCutShort if found.cut_short else Refused
-        if kind is Refused and said.claim is not None and ledger.is_satisfiable(found):
+        kind: type[Refused] = SearchCutShort if candidates.cut_short else Refused
+        if kind is Refused and parsed_args.claim is not None and ledger.is_satisfiable(candidates):
             kind = Busy
         self._status = kind.status
-        if said.json:
+        if parsed_args.json:
             return
-        whose = f"{said.claim} " if said.claim is not None else ""
-        answer = f"no capacity for {whose}{found.request}"
-        if found.cut_short:
-            answer = f"the budget of {found.budget} steps ran out on {whose}{found.request}"
-        why = found.explain()
+        consumer = f"{parsed_args.claim} " if parsed_args.claim is not None else ""
+        answer = f"no capacity for {consumer}{candidates.request}"
+        if candidates.cut_short:
+            answer = (
+                f"the budget of {candidates.budget} steps ran out on {consumer}{candidates.request}"
+            )
+        why = candidates.explain()
         expired = expired_lines(ledger, why.reasons)
         raise kind(answer, [*str(why).splitlines(), *expired])
 
     def _note(
-        self, found: Candidates, listed: Sequence[Candidate], said: argparse.Namespace
+        self, candidates: Candidates, listed: Sequence[Candidate], parsed_args: argparse.Namespace
     ) -> None:
-        """Tell people what the list does not show."""
-        if said.json or not listed:
+        """Print a note about candidates that the list does not contain."""
+        if parsed_args.json or not listed:
             return
-        if found.cut_short:
-            self.app.stderr.write(f"cut short after {found.steps} steps: there may be more\n")
-        if said.explain:
-            self.app.stderr.write(f"{found.explain()}\n")
+        if candidates.cut_short:
+            self.app.stderr.write(f"cut short after {candidates.steps} steps: there may be more\n")
+        if parsed_args.explain:
+            self.app.stderr.write(f"{candidates.explain()}\n")
 
 
-def _listed(found: Candidates) -> tuple[Candidate, ...]:
+def _listed(candidates: Candidates) -> tuple[Candidate, ...]:
     """Return the candidates, none if the budget ran out before there was one."""
     try:
-        return tuple(found)
+        return tuple(candidates)
     except exceptions.SearchLimitReached:
         return ()
 
 
 def _providers(ledger: Ledger, listed: Iterable[Candidate]) -> dict[str, ListedProvider]:
     """Return the providers of candidates in the ledger, by name."""
-    named = {name: None for one in listed for name in _giving(one)}
+    named = {name: None for entry in listed for name in _giving(entry)}
     names = list(named)
     pages = [names[start : start + _PAGE] for start in range(0, len(names), _PAGE)]
-    return {one.name: one for page in pages for one in ledger.providers(name=page)}
+    return {entry.name: entry for page in pages for entry in ledger.providers(name=page)}
 
 
 def _giving(candidate: Candidate) -> dict[str, str]:
@@ -161,39 +159,41 @@ def _giving(candidate: Candidate) -> dict[str, str]:
 # --- for people ---------------------------------------------------------------------------------
 
 
-def _table(
-    listed: Sequence[Candidate], kept: Mapping[str, ListedProvider]
-) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+def _table(listed: Sequence[Candidate], providers: Mapping[str, ListedProvider]) -> Table:
     """Return a row for each candidate and provider; groups and units only where there are some."""
-    has_groups = any(suffix for one in listed for suffix in one.mappings)
-    has_units = any(taken.units for one in listed for taken in one.allocations)
+    has_groups = any(suffix for candidate in listed for suffix in candidate.mappings)
+    has_units = any(taken.units for candidate in listed for taken in candidate.allocations)
     columns = (*_COLUMNS, *(["groups"] if has_groups else []), *(["units"] if has_units else []))
-    found = []
-    for number, one in enumerate(listed, 1):
-        units = _units(one.allocations)
-        for name, amounts in _giving(one).items():
-            row: list[Any] = [number, amounts, name, *_summary(kept.get(name))]
+    rows = []
+    for number, candidate in enumerate(listed, 1):
+        units = _units(candidate.allocations)
+        for name, amounts in _giving(candidate).items():
+            row: list[Any] = [number, amounts, name, *_summary(providers.get(name))]
             if has_groups:
-                row.append(Many([s for s, names in one.mappings.items() if s and name in names]))
+                row.append(
+                    Many([s for s, names in candidate.mappings.items() if s and name in names])
+                )
             if has_units:
                 row.append(Many(units.get(name, [])))
-            found.append(row)
-    return columns, found
+            rows.append(row)
+    return columns, rows
 
 
-def _summary(kept: ListedProvider | None) -> tuple[str, Many]:
+def _summary(provider: ListedProvider | None) -> tuple[str, Many]:
     """Return the usage and traits of a provider; empty if it was removed in the meantime."""
-    if kept is None:
+    if provider is None:
         return "", Many([])
-    used = [f"{one.resource_class}={one.used}/{one.capacity}" for one in kept.records]
-    return ",".join(used), Many(sorted(kept.traits))
+    used = [
+        f"{record.resource_class}={record.used}/{record.capacity}" for record in provider.records
+    ]
+    return ",".join(used), Many(sorted(provider.traits))
 
 
 def _units(allocations: Iterable[Allocation]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for one in allocations:
-        found.setdefault(one.provider, []).extend(one.units)
-    return found
+    units: dict[str, list[str]] = {}
+    for allocation in allocations:
+        units.setdefault(allocation.provider, []).extend(allocation.units)
+    return units
 
 
 # --- for programs -------------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def _units(allocations: Iterable[Allocation]) -> dict[str, list[str]]:
 
 def _document(
     ledger: Ledger,
-    found: Candidates,
+    candidates: Candidates,
     listed: Sequence[Candidate],
     claim: Claim | None,
     is_explained: bool,
@@ -209,13 +209,13 @@ def _document(
     """Return the answer as plain data."""
     explained = is_explained or not listed
     return {
-        "request": str(found.request),
-        "candidates": [one.to_dict() for one in listed],
+        "request": str(candidates.request),
+        "candidates": [entry.to_dict() for entry in listed],
         "providers": {
-            name: one.to_dict() for name, one in sorted(_providers(ledger, listed).items())
+            name: entry.to_dict() for name, entry in sorted(_providers(ledger, listed).items())
         },
-        "cut_short": found.cut_short,
-        "steps": found.steps,
-        "explanation": found.explain().to_dict() if explained else None,
+        "cut_short": candidates.cut_short,
+        "steps": candidates.steps,
+        "explanation": candidates.explain().to_dict() if explained else None,
         "claim": None if claim is None else claim.to_dict(),
     }

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cliff.columns import FormattableColumn
@@ -21,10 +21,11 @@ from resource_objects.cli.base import (
     Refused,
     SearchCutShort,
     ShowOne,
+    Table,
     misused,
 )
 from resource_objects.cli.schedule import read_gangs
-from resource_objects.cli.what_if import add_changes, read_changes, tried
+from resource_objects.cli.what_if import add_changes, read_changes, scenario_of
 
 if TYPE_CHECKING:
     from resource_objects.requests import Gang
@@ -48,9 +49,7 @@ class HowMany(Lister):
     columns_with = {"--placements": ("#", "member", "allocation", "resource provider")}
     nothing = "none fits"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         arguments.add_request(parser)
         _add_mix(parser, "how many times all members fit")
         add = parser.add_argument
@@ -58,31 +57,30 @@ class HowMany(Lister):
         add("--placements", action="store_true", help="list who would take what instead")
         arguments.add_bounds(parser)
         add_changes(parser)
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Count."""
         with misused():
-            asked = _asked(parsed_args)
+            requests = _requests(parsed_args)
             options = arguments.parse_bounds(parsed_args)
             changes = read_changes(parsed_args)
             if parsed_args.hosts and parsed_args.placements:
                 raise Misused("--placements: not together with --hosts")
         with self.open_ledger() as ledger:
-            scenario = tried(self, ledger, changes)
+            scenario = scenario_of(self, ledger, changes)
         with misused():
-            found = scenario.snapshot.how_many(asked, **options)
-        if found.cut_short:
+            fits = scenario.snapshot.how_many(requests, **options)
+        if fits.cut_short:
             self.app.stderr.write("cut short: more than the minimum may fit\n")
-            if not found.at_least:
+            if not fits.at_least:
                 raise SearchCutShort("the budget ran out before one was placed", ())
         if parsed_args.placements:
-            return self.columns_with["--placements"], list(_placements(found))
-        rows = [(EVERYWHERE, found.at_least, found.at_most)]
+            return self.columns_with["--placements"], list(_placements(fits))
+        rows = [(EVERYWHERE, fits.at_least, fits.at_most)]
         if parsed_args.hosts:
-            rows += [(host, one.at_least, one.at_most) for host, one in found.by_host.items()]
+            rows += [
+                (host, bounds.at_least, bounds.at_most) for host, bounds in fits.by_host.items()
+            ]
         return self.columns, rows
 
 
@@ -100,9 +98,7 @@ class Report(Lister):
         *("stranded", "fragmented"),
     )
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         arguments.add_request(parser)
         _add_mix(parser, "usual requests; counts are their weights")
         parser.add_argument(
@@ -112,42 +108,40 @@ class Report(Lister):
             "--budget", metavar="STEPS", type=int, help="the maximum number of steps of each search"
         )
         add_changes(parser)
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Report."""
-        said = parsed_args
         with misused():
-            asked = _asked(said, may_be_none=True)
-            changes = read_changes(said)
+            requests = _requests(parsed_args, may_be_none=True)
+            changes = read_changes(parsed_args)
         with self.open_ledger() as ledger:
             levels: Mapping[str, Sequence[str]] = {}
-            if said.by not in ("class", "host"):
+            if parsed_args.by not in ("class", "host"):
                 from resource_objects.scheduler.gangs import levels_of
 
                 levels = levels_of(ledger)
-                if said.by not in levels:
-                    told = ", ".join(["class", "host", *levels])
-                    raise Misused(f"--by: got {said.by!r}, expected one of {told}")
-                levels = {said.by: levels[said.by]}
-            options = {} if said.budget is None else {"budget": said.budget}
-            scenario = tried(self, ledger, changes)
+                if parsed_args.by not in levels:
+                    expected = ", ".join(["class", "host", *levels])
+                    raise Misused(f"--by: got {parsed_args.by!r}, expected one of {expected}")
+                levels = {parsed_args.by: levels[parsed_args.by]}
+            options = {} if parsed_args.budget is None else {"budget": parsed_args.budget}
+            scenario = scenario_of(self, ledger, changes)
         with misused():
-            report = scenario.snapshot.report(asked, levels=levels, **options)
+            report = scenario.snapshot.report(requests, levels=levels, **options)
         for name, count in report.whole.fits.items():
             self.app.stderr.write(f"fits: {count} of {name}\n")
-        every: Mapping[str, Capacity] = {EVERYWHERE: report.whole}
-        if said.by != "class":
-            every = report.hosts if said.by == "host" else report.levels[said.by]
-        for name, one in every.items():
-            for figures in one.classes.values():
+        capacities: Mapping[str, Capacity] = {EVERYWHERE: report.whole}
+        if parsed_args.by != "class":
+            capacities = report.hosts if parsed_args.by == "host" else report.levels[parsed_args.by]
+        for name, capacity in capacities.items():
+            for figures in capacity.classes.values():
                 if figures.largest < figures.largest_at_most:
                     largest = f"{figures.largest} to {figures.largest_at_most}"
-                    told = f"cut short: {name}: largest {figures.resource_class} {largest}"
-                    self.app.stderr.write(f"{told}\n")
-        return self.columns, [row for name, one in every.items() for row in _rows(name, one)]
+                    expected = f"cut short: {name}: largest {figures.resource_class} {largest}"
+                    self.app.stderr.write(f"{expected}\n")
+        return self.columns, [
+            row for name, capacity in capacities.items() for row in _rows(name, capacity)
+        ]
 
 
 class When(ShowOne):
@@ -161,13 +155,10 @@ class When(ShowOne):
 
     columns = ("at", "host", "allocation", "because")
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         arguments.add_request(parser)
         arguments.add_bounds(parser)
         add_changes(parser)
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Look for it."""
@@ -176,59 +167,66 @@ class When(ShowOne):
             options = arguments.parse_bounds(parsed_args)
             changes = read_changes(parsed_args)
         with self.open_ledger() as ledger:
-            snapshot = tried(self, ledger, changes).snapshot
+            snapshot = scenario_of(self, ledger, changes).snapshot
             with misused():
-                found = ledger.earliest_start(request, snapshot=snapshot, **options)
-        if found.cut_short:
-            raise SearchCutShort(str(found), ())
-        if not found or found.candidate is None:
-            raise Refused(f"{request} does not fit by the end of claims", found.why)
-        at = "now" if found.at is None else _moment(found.at)
-        because = [{"consumer": one.consumer, "ends": _moment(one.at)} for one in found.because]
-        return self.columns, (at, found.candidate.host, str(found.candidate), Dicts(because))
+                start = ledger.earliest_start(request, snapshot=snapshot, **options)
+        if start.cut_short:
+            raise SearchCutShort(str(start), ())
+        if not start or start.candidate is None:
+            raise Refused(f"{request} does not fit by the end of claims", start.why)
+        at = "now" if start.at is None else _moment(start.at)
+        because = [{"consumer": end.consumer, "ends": _moment(end.at)} for end in start.because]
+        return self.columns, (at, start.candidate.host, str(start.candidate), Dicts(because))
 
 
 def _moment(at: datetime.datetime) -> str:
     return at.isoformat(timespec="seconds")
 
 
-def _placements(found: Fits) -> Iterator[Sequence[Any]]:
+def _placements(fits: Fits) -> Iterator[Sequence[Any]]:
     """Yield a row for each provider of each placement."""
-    every = ((name, one) for name, some in found.of_member.items() for one in some)
-    for number, (member, one) in enumerate(every, 1):
-        for provider, amounts in one.by_provider().items():
+    placements = (
+        (name, candidate) for name, candidates in fits.of_member.items() for candidate in candidates
+    )
+    for number, (member, candidate) in enumerate(placements, 1):
+        for provider, amounts in candidate.by_provider().items():
             yield number, member, str(amounts), provider
 
 
-def _add_mix(parser: argparse.ArgumentParser, told: str) -> None:
+def _add_mix(parser: argparse.ArgumentParser, text: str) -> None:
     parser.add_argument(
         "--mix",
         metavar="FILE",
-        help=f"members with counts, in YAML, instead of a request: {told}; - is standard input",
+        help=f"members with counts, in YAML, instead of a request: {text}; - is standard input",
     )
 
 
-def _asked(said: argparse.Namespace, *, may_be_none: bool = False) -> Any:
+def _requests(parsed_args: argparse.Namespace, *, may_be_none: bool = False) -> Any:
     """Return the mix of a file, or the request.
 
     :raises Misused: for both, or neither where there has to be one
     """
-    if said.mix is not None:
-        arguments.refuse_words(said, "--mix")
-        mixes: list[Gang] = read_gangs(said.mix)
+    if parsed_args.mix is not None:
+        arguments.refuse_words(parsed_args, "--mix")
+        mixes: list[Gang] = read_gangs(parsed_args.mix)
         if len(mixes) != 1:
             raise Misused("--mix: one mix, without alternatives")
         return mixes[0]
-    if may_be_none and said.amounts is None and not said.groups and said.query is None:
+    if (
+        may_be_none
+        and parsed_args.amounts is None
+        and not parsed_args.groups
+        and parsed_args.query is None
+    ):
         return None
-    return arguments.parse_request(said).request
+    return arguments.parse_request(parsed_args).request
 
 
-def _rows(where: str, one: Capacity) -> Iterator[tuple[Any, ...]]:
-    for figures in one.classes.values():
+def _rows(name: str, capacity: Capacity) -> Iterator[tuple[Any, ...]]:
+    for figures in capacity.classes.values():
         lost = figures.fragmentation
         yield (
-            where,
+            name,
             figures.resource_class,
             *(figures.capacity, figures.used, figures.free, figures.disabled),
             *(figures.overcommit, figures.largest),

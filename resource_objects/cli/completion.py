@@ -1,8 +1,8 @@
-"""What a shell completes: commands, options, and the names that a ledger keeps.
+"""Shell completion of commands, options and names of the ledger.
 
-`argcomplete <https://pypi.org/project/argcomplete/>`_ speaks with the shells and knows what the
-arguments of a parser may be. Ours is what is asked of it: a parser for each command, which is made
-when the command has been typed, and names by what the help calls an argument (``CONSUMER``).
+`argcomplete <https://pypi.org/project/argcomplete/>`_ communicates with the shells and completes
+the arguments of a parser. This module provides the parser of the typed command, and the names of
+the ledger by the metavariable of an argument (``CONSUMER``).
 """
 
 from __future__ import annotations
@@ -50,11 +50,8 @@ class PrintCompletion(Command):
     completed and no error is printed.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Print it."""
@@ -75,12 +72,12 @@ def complete(program: cliff.app.App) -> None:
 class Finder(CompletionFinder):
     """Finds what may follow on a command line."""
 
-    def __init__(self, program: Any = None, *said: Any, **options: Any) -> None:
+    def __init__(self, program: Any = None, *arguments: Any, **options: Any) -> None:
         # argcomplete calls it again with a parser
         if not isinstance(program, argparse.ArgumentParser):
             self._program: cliff.app.App = program
             program = program.parser
-        super().__init__(program, *said, **options)
+        super().__init__(program, *arguments, **options)
 
     def _get_completions(
         self,
@@ -89,19 +86,19 @@ class Finder(CompletionFinder):
         cword_prequote: str,
         last_wordbreak_pos: int | None,
     ) -> list[str]:
-        """Return the completions of a word, given those before it."""
-        own = list(itertools.takewhile(lambda word: word != "--", comp_words[1:]))
-        after = comp_words[len(own) + 1 :]  # -- and the words after it
+        """Return the completions of the last word of a line."""
+        before = list(itertools.takewhile(lambda word: word != "--", comp_words[1:]))
+        after = comp_words[len(before) + 1 :]  # -- and the words after it
         try:
-            options, words = self._program.parser.parse_known_args(own)
+            options, words = self._program.parser.parse_known_args(before)
         except SystemExit:  # the value of --database is typed
             return []
         self._program.options = options
         manager = cast("_Commands", self._program.command_manager)
-        rest = words
+        remaining = words
         self._words = manager.next_words(words, cword_prefix)
         try:
-            factory, name, rest = manager.find_command(words)
+            factory, name, remaining = manager.find_command(words)
         except ValueError:
             if words:
                 self._parser = argparse.ArgumentParser(add_help=False)
@@ -110,15 +107,15 @@ class Finder(CompletionFinder):
             self._parser = command.get_parser(name)
             if after and getattr(command, "takes_program", False):
                 self._words = list(FilesCompleter()(cword_prefix))
-                self._parser, rest, after = argparse.ArgumentParser(add_help=False), [], []
+                self._parser, remaining, after = argparse.ArgumentParser(add_help=False), [], []
             elif after:
                 self._words = []
         self._takes_hyphens = bool(after)
-        self.default_completer = _OfArgument(_kept(options.database or ""))
-        found: list[str] = super()._get_completions(  # type: ignore[no-untyped-call]
-            [comp_words[0], *rest, *after], cword_prefix, cword_prequote, last_wordbreak_pos
+        self.default_completer = _OfArgument(_ledger_names(options.database or ""))
+        completions: list[str] = super()._get_completions(  # type: ignore[no-untyped-call]
+            [comp_words[0], *remaining, *after], cword_prefix, cword_prequote, last_wordbreak_pos
         )
-        return found
+        return completions
 
     def collect_completions(
         self, active_parsers: Any, parsed_args: argparse.Namespace, cword_prefix: str
@@ -131,43 +128,43 @@ class Finder(CompletionFinder):
         parser = active_parsers[-1]
         if self._takes_hyphens:
             parser.prefix_chars = ""  # the parser is not used for anything else
-        found = super().collect_completions(active_parsers, parsed_args, cword_prefix)
+        completions = super().collect_completions(active_parsers, parsed_args, cword_prefix)
         self._display_completions.update(dict.fromkeys(self._words, ""))
         takes = self._takes_hyphens or (cword_prefix[:1] == "-" and "=" in cword_prefix)
         return [
             *self._words,
             *(
-                one
-                for one in found
-                if one.isprintable()
-                and (takes or one[:1] != "-" or one in parser._option_string_actions)
+                completion
+                for completion in completions
+                if completion.isprintable()
+                and (takes or completion[:1] != "-" or completion in parser._option_string_actions)
             ),
         ]
 
     def quote_completions(
         self, completions: list[str], cword_prequote: str, last_wordbreak_pos: int | None
     ) -> list[str]:
-        """Return completions as a shell takes them; fish makes that of them by itself.
+        """Return completions quoted for the shell; fish quotes them itself.
 
-        Beside what argcomplete quotes: ``#`` begins a comment (for argcomplete, which reads the
-        line, within a word too), and in zsh a word that begins with ``=`` is a program.
+        In addition to argcomplete's own quotes: ``#`` begins a comment (argcomplete reads the line,
+        and within a word too), and in zsh a word that begins with ``=`` is a program.
         """
-        found = super().quote_completions(completions, cword_prequote, last_wordbreak_pos)
+        quoted = super().quote_completions(completions, cword_prequote, last_wordbreak_pos)
         if cword_prequote or os.environ.get("_ARGCOMPLETE_SHELL") == "fish":
-            return found
-        for place, one in enumerate(found):
-            quoted = one.replace("#", "\\#")
-            quoted = f"\\{quoted}" if quoted[:1] == "=" else quoted
-            self._display_completions[quoted] = self._display_completions.get(one, "")
-            found[place] = quoted
-        return found
+            return quoted
+        for place, completion in enumerate(quoted):
+            escaped = completion.replace("#", "\\#")
+            escaped = f"\\{escaped}" if escaped[:1] == "=" else escaped
+            self._display_completions[escaped] = self._display_completions.get(completion, "")
+            quoted[place] = escaped
+        return quoted
 
 
 # --- what an argument may be ----------------------------------------------------------------------
 
 
-def _kept(option: str) -> _Names:
-    """Return what looks names up in the ledger that would be opened; never makes one."""
+def _ledger_names(option: str) -> _Names:
+    """Return a function that looks up names in the ledger, without creating it."""
 
     def names(kind: str, prefix: str) -> list[str]:
         try:
@@ -180,7 +177,7 @@ def _kept(option: str) -> _Names:
 
 
 class _OfArgument(BaseCompleter):
-    """Completes an argument by what the help calls it."""
+    """Completes an argument by its metavariable."""
 
     def __init__(self, names: _Names) -> None:
         self._names = names
@@ -193,17 +190,17 @@ class _OfArgument(BaseCompleter):
         parser: argparse.ArgumentParser,
         parsed_args: argparse.Namespace,
     ) -> Iterable[str]:
-        """Return what a word may become."""
+        """Return the completions of a prefix."""
         make = _COMPLETERS.get(action.metavar) if isinstance(action.metavar, str) else None
         return () if make is None else make(self._names)(prefix)
 
 
-def _one(kind: str) -> Callable[[_Names], _Completer]:
+def _single(kind: str) -> Callable[[_Names], _Completer]:
     return lambda names: functools.partial(names, kind)
 
 
 def _listed(kind: str, ends: str = "") -> Callable[[_Names], _Completer]:
-    """Return what completes the last of several names with commas between.
+    """Return a completer of the last name in a list with commas.
 
     >>> keep = lambda kind, prefix: [prefix + "GPU"]
     >>> _listed("class", "=")(keep)("VCPU=2,P"), _listed("class", "=")(keep)("VCPU=2")
@@ -226,7 +223,7 @@ def _listed(kind: str, ends: str = "") -> Callable[[_Names], _Completer]:
 
 
 def _limits(names: _Names) -> _Completer:
-    """Return what completes ``PROVIDER:AMOUNTS``; a provider's name may have colons itself.
+    """Return a completer of ``PROVIDER:AMOUNTS``; a name of a provider may contain colons.
 
     >>> keep = lambda kind, prefix: [{"provider": "host0", "class": "VCPU"}[kind]]
     >>> _limits(keep)("ho"), _limits(keep)("host0:V")
@@ -235,26 +232,26 @@ def _limits(names: _Names) -> _Completer:
     classes = _listed("class", "=")(names)
 
     def completed(prefix: str) -> list[str]:
-        found = [f"{name}:" for name in names("provider", prefix)]
+        providers = [f"{name}:" for name in names("provider", prefix)]
         provider, colon, last = prefix.rpartition(":")
-        return [*found, *(f"{provider}:{one}" for one in classes(last) if colon)]
+        return [*providers, *(f"{provider}:{amount}" for amount in classes(last) if colon)]
 
     return completed
 
 
 #: By the name of an argument in the help.
 _COMPLETERS: dict[str, Callable[[_Names], _Completer]] = {
-    **dict.fromkeys(("PROVIDER", "HOST/ADDRESS", "TREE"), _one("provider")),
-    **dict.fromkeys(("HOST", "POOL"), _one("host")),
-    "CONSUMER": _one("consumer"),
-    "CLASS": _one("class"),
+    **dict.fromkeys(("PROVIDER", "HOST/ADDRESS", "TREE"), _single("provider")),
+    **dict.fromkeys(("HOST", "POOL"), _single("host")),
+    "CONSUMER": _single("consumer"),
+    "CLASS": _single("class"),
     **dict.fromkeys(("AMOUNTS", "INVENTORIES", "CLASS=NUMBER"), _listed("class", "=")),
     "PROVIDER:AMOUNTS": _limits,
     "TRAIT": _listed("trait"),
     "TRAITS": _listed("trait"),
-    "TRAIT[=NUMBER]": _one("trait"),
-    "AGGREGATE": _one("aggregate"),
-    "STATISTIC": _one("statistic"),
+    "TRAIT[=NUMBER]": _single("trait"),
+    "AGGREGATE": _single("aggregate"),
+    "STATISTIC": _single("statistic"),
     "AGGREGATES": _listed("aggregate"),
     "FILE": lambda names: FilesCompleter(),
     "DIR": lambda names: DirectoriesCompleter(),

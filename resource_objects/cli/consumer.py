@@ -24,6 +24,7 @@ from resource_objects.cli.base import (
     Pairs,
     Refused,
     ShowOne,
+    Table,
     Text,
     add_actor,
     add_name,
@@ -45,17 +46,17 @@ if TYPE_CHECKING:
     from resource_objects.search import Candidates
 
 
-def add_whose(parser: argparse.ArgumentParser, said: str) -> None:
+def add_whose(parser: argparse.ArgumentParser, template: str) -> None:
     """Add the options about a consumer's project, user, type and server group."""
     for name in ("project", "user", "consumer-type", "server-group"):
-        told = said.format(name.replace("-", " "))
-        parser.add_argument(f"--{name}", metavar="NAME", help=told)
+        text = template.format(name.replace("-", " "))
+        parser.add_argument(f"--{name}", metavar="NAME", help=text)
 
 
-def whose(parsed_args: argparse.Namespace) -> dict[str, Any]:
+def owner_of(parsed_args: argparse.Namespace) -> dict[str, Any]:
     """Return the values of those options."""
-    found = {name: getattr(parsed_args, name) for name in ("project", "user", "consumer_type")}
-    return {**found, "group": parsed_args.server_group}
+    owner = {name: getattr(parsed_args, name) for name in ("project", "user", "consumer_type")}
+    return {**owner, "group": parsed_args.server_group}
 
 
 class ListConsumers(Lister):
@@ -64,9 +65,7 @@ class ListConsumers(Lister):
     columns = ("consumer", "project", "user", "type", "state", "since", "expires", "holds")
     nothing = "no consumer matches"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add_whose(parser, "of this {}")
         add = parser.add_argument
         add("--provider", metavar="PROVIDER", help="that hold something there")
@@ -74,17 +73,14 @@ class ListConsumers(Lister):
         add("--older-than", metavar="SECONDS", type=float, help="since longer than this")
         add("--state", choices=("held", "confirmed"), help="consumers with a claim in this state")
         add("--expired", action="store_true", help="consumers with an expired claim")
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read them, page by page."""
         age = parsed_args.older_than
         with self.open_ledger() as ledger:
-            found = list(
+            consumers = list(
                 ledger.consumers(
-                    **whose(parsed_args),
+                    **owner_of(parsed_args),
                     provider=parsed_args.provider,
                     tree=parsed_args.tree,
                     older_than=None if age is None else datetime.timedelta(seconds=age),
@@ -94,19 +90,19 @@ class ListConsumers(Lister):
             now = ledger.now()
             if parsed_args.expired:
                 over = {claim.consumer for claim in ledger.expired()}
-                found = [one for one in found if one.name in over]
+                consumers = [consumer for consumer in consumers if consumer.name in over]
         return self.columns, [
             (
-                one.name,
-                Maybe(one.project),
-                Maybe(one.user),
-                Maybe(one.consumer_type),
-                one.state,
-                Age((one.created_at, now)),
-                Expiry((one.expires_at, now)),
-                str(one.claim.amounts),
+                consumer.name,
+                Maybe(consumer.project),
+                Maybe(consumer.user),
+                Maybe(consumer.consumer_type),
+                consumer.state,
+                Age((consumer.created_at, now)),
+                Expiry((consumer.expires_at, now)),
+                str(consumer.claim.amounts),
             )
-            for one in found
+            for consumer in consumers
         ]
 
 
@@ -130,12 +126,9 @@ class ShowConsumer(ShowOne):
         "assigned",
     )
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="CONSUMER", help="of the consumer")
         add_environment(parser)
-        return parser
 
     def produce_output(
         self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
@@ -154,25 +147,27 @@ class ShowConsumer(ShowOne):
             from resource_objects.cli.environment import export_lines, read_environment
 
             with self.open_ledger() as ledger:
-                found = read_environment(ledger, parsed_args.name, host=parsed_args.host)
-            return (), Text([export_lines(found)])
+                variables = read_environment(ledger, parsed_args.name, host=parsed_args.host)
+            return (), Text([export_lines(variables)])
         with self.open_ledger() as ledger:
-            held = ledger.get_claim(parsed_args.name)
+            claim = ledger.get_claim(parsed_args.name)
             assigned = ledger.assigned_amounts(parsed_args.name)
         shown = {
-            "consumer": held.consumer,
-            "uuid": held.consumer_uuid,
-            "claim": held.id,
-            "state": held.state,
-            "generation": held.generation,
-            "project": Maybe(held.project),
-            "user": Maybe(held.user),
-            "type": Maybe(held.consumer_type),
-            "group": Maybe(held.group),
-            "since": held.created_at.isoformat(timespec="seconds"),
-            "expires": Maybe(held.expires_at and held.expires_at.isoformat(timespec="seconds")),
-            "total": str(held.amounts),
-            "allocations": Dicts([row for each in held.allocations for row in _records(each)]),
+            "consumer": claim.consumer,
+            "uuid": claim.consumer_uuid,
+            "claim": claim.id,
+            "state": claim.state,
+            "generation": claim.generation,
+            "project": Maybe(claim.project),
+            "user": Maybe(claim.user),
+            "type": Maybe(claim.consumer_type),
+            "group": Maybe(claim.group),
+            "since": claim.created_at.isoformat(timespec="seconds"),
+            "expires": Maybe(claim.expires_at and claim.expires_at.isoformat(timespec="seconds")),
+            "total": str(claim.amounts),
+            "allocations": Dicts(
+                [row for allocation in claim.allocations for row in _records(allocation)]
+            ),
             "assigned": Dicts(
                 [
                     {"host": host, "resource_class": name, "amount": str(amount)}
@@ -184,15 +179,15 @@ class ShowConsumer(ShowOne):
         return tuple(shown), tuple(shown.values())
 
 
-def _records(held: Allocation) -> Iterator[dict[str, Any]]:
+def _records(allocation: Allocation) -> Iterator[dict[str, Any]]:
     """Yield the allocations from a provider as plain data, with units if there are any."""
-    for record in held.amount.to_records(held.resource_class):
+    for record in allocation.amount.to_records(allocation.resource_class):
         row = {
-            "provider": held.provider,
+            "provider": allocation.provider,
             "resource_class": record.resource_class,
             "amount": record.amount,
         }
-        yield row | ({"units": list(held.units)} if held.units else {})
+        yield row | ({"units": list(allocation.units)} if allocation.units else {})
 
 
 COLUMNS = ("consumer", "provider", "resource_class", "amount", "units")
@@ -201,9 +196,15 @@ COLUMNS = ("consumer", "provider", "resource_class", "amount", "units")
 def allocation_rows(consumer: str, allocations: Iterable[Allocation]) -> list[tuple[Any, ...]]:
     """Return a row for each allocation of a consumer."""
     return [
-        (consumer, each.provider, record.resource_class, record.amount, Many(list(each.units)))
-        for each in allocations
-        for record in each.amount.to_records(each.resource_class)
+        (
+            consumer,
+            allocation.provider,
+            record.resource_class,
+            record.amount,
+            Many(list(allocation.units)),
+        )
+        for allocation in allocations
+        for record in allocation.amount.to_records(allocation.resource_class)
     ]
 
 
@@ -213,9 +214,7 @@ class SetAllocations(Lister):
     columns = COLUMNS
     nothing = "it holds nothing"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add("consumer", metavar="CONSUMER", help="any name")
         add(
@@ -229,35 +228,34 @@ class SetAllocations(Lister):
         add_release_expired(parser)
         add_override(parser, "allocate from disabled providers too")
         add_whose(parser, "its {}")
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Replace what it holds."""
         from resource_objects.resources import Amounts
 
-        wanted: dict[str, Amounts] = {}
-        for given in parsed_args.allocation:
-            name, _, amounts = given.removeprefix("rp=").partition(",")
+        amounts_by_provider: dict[str, Amounts] = {}
+        for text in parsed_args.allocation:
+            name, _, amounts = text.removeprefix("rp=").partition(",")
             if not amounts:
                 raise exceptions.InvalidInput(
-                    "text", "allocation", given, "rp=PROVIDER,CLASS=AMOUNT,..."
+                    "text", "allocation", text, "rp=PROVIDER,CLASS=AMOUNT,..."
                 )
             more = Amounts.from_value(amounts)
-            wanted[name] = wanted[name] + more if name in wanted else more
+            amounts_by_provider[name] = (
+                amounts_by_provider[name] + more if name in amounts_by_provider else more
+            )
         overrides = parsed_args.override_disabled
         with self.open_ledger(parsed_args.actor) as ledger:
             if parsed_args.release_expired:
-                for name in wanted:
+                for name in amounts_by_provider:
                     ledger.release_expired(tree=name, excluding=parsed_args.consumer)
             try:
                 claim = ledger.replace(
                     parsed_args.consumer,
-                    wanted,
+                    amounts_by_provider,
                     generation=parsed_args.generation,
                     ignore_maintenance=overrides,
-                    **whose(parsed_args),
+                    **owner_of(parsed_args),
                 )
             except exceptions.CapacityException as refusal:
                 option = "" if parsed_args.release_expired else "--release-expired"
@@ -273,23 +271,18 @@ class ShowAllocations(Lister):
     columns = (*COLUMNS, "group")
     nothing = "it holds nothing"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("consumer", metavar="CONSUMER", help="of the consumer")
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read its claim."""
         with self.open_ledger() as ledger:
-            held = ledger.get_claim(parsed_args.consumer)
-        rows = allocation_rows(held.consumer, held.allocations)
+            claim = ledger.get_claim(parsed_args.consumer)
+        rows = allocation_rows(claim.consumer, claim.allocations)
         is_drawn = parsed_args.formatter == "table" and "group" not in parsed_args.columns
-        if held.group is None and is_drawn:  # lines are short; programs get all columns always
+        if claim.group is None and is_drawn:  # lines are short; programs get all columns always
             return COLUMNS, rows
-        return self.columns, [(*row, Maybe(held.group)) for row in rows]
+        return self.columns, [(*row, Maybe(claim.group)) for row in rows]
 
 
 class ListAllocations(Lister):
@@ -298,28 +291,34 @@ class ListAllocations(Lister):
     columns = COLUMNS
     nothing = "no consumer has allocations there"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="PROVIDER", help="name or uuid")
         parser.add_argument("--tree", action="store_true", help="in its whole tree")
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read the consumers, page by page."""
         name = parsed_args.name
         with self.open_ledger() as ledger:
             here = {one.uuid for one in ledger.providers(tree=name)}
             if not parsed_args.tree:
                 here &= {ledger.provider(name).uuid or ""}
-            where = {"tree" if parsed_args.tree else "provider": name}
-            found = [
-                (one.name, [each for each in one.allocations if each.provider_uuid in here])
-                for one in ledger.consumers(**where)
+            condition = {"tree" if parsed_args.tree else "provider": name}
+            allocations_by_consumer = [
+                (
+                    one.name,
+                    [
+                        allocation
+                        for allocation in one.allocations
+                        if allocation.provider_uuid in here
+                    ],
+                )
+                for one in ledger.consumers(**condition)
             ]
-        return COLUMNS, [row for consumer, held in found for row in allocation_rows(consumer, held)]
+        return COLUMNS, [
+            row
+            for consumer, allocations in allocations_by_consumer
+            for row in allocation_rows(consumer, allocations)
+        ]
 
 
 class MoveConsumer(Lister):
@@ -328,9 +327,7 @@ class MoveConsumer(Lister):
     columns = COLUMNS
     nothing = "it holds nothing"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add("consumer", metavar="CONSUMER")
         add("--to", metavar="PROVIDER", required=True, help="at this one or what is below it")
@@ -341,11 +338,8 @@ class MoveConsumer(Lister):
         )
         add_release_expired(parser)
         add_override(parser)
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Search a new host and move the consumer."""
         from resource_objects.providers.disabled import TRAIT
 
@@ -360,16 +354,16 @@ class MoveConsumer(Lister):
             refused = f"{parsed_args.to} cannot give {consumer} {request}"
             if release_expired:
                 ledger.release_expired(tree=parsed_args.to, excluding=consumer)
-            found = ledger.snapshot(parsed_args.to).candidates(request)
-            if not found:
-                why = found.explain()
+            candidates = ledger.snapshot(parsed_args.to).candidates(request)
+            if not candidates:
+                why = candidates.explain()
                 option = "" if release_expired else "--release-expired"
                 expired = expired_lines(ledger, why.reasons, option)
                 raise Refused(refused, [*str(why).splitlines(), *expired])
             try:
                 claim = ledger.move(
                     consumer,
-                    found,
+                    candidates,
                     source_consumer=parsed_args.leaving,
                     ignore_maintenance=overrides,
                 )
@@ -381,12 +375,9 @@ class MoveConsumer(Lister):
 class SwapConsumers(Command):
     """Let two consumers exchange all that they hold."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("first", metavar="CONSUMER")
         parser.add_argument("second", metavar="CONSUMER")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Swap them."""
@@ -406,19 +397,14 @@ class ShowUsage(Lister):
 
     columns = _USAGE
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "tree", metavar="TREE", nargs="?", help="a provider; its whole tree is shown"
         )
         parser.add_argument("--tree", dest="draw", action="store_true", help="draw it, with bars")
         add_user(parser)
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read the usage."""
         with self.open_ledger() as ledger, Bar("usage", is_told=False):
             usage = in_natural_order(ledger.usage(parsed_args.tree))
@@ -455,16 +441,18 @@ class _HoldersOf(FormattableColumn[Any]):
         reason.
         """
         use = self._value
-        told = [f"{name} {amount}" for name, amount in use.holders]
+        consumers = [f"{name} {amount}" for name, amount in use.holders]
         if use.disabled is not None:
-            told.append(f"disabled: {use.disabled.reason}" if use.disabled.reason else "disabled")
-        return ", ".join(told)
+            consumers.append(
+                f"disabled: {use.disabled.reason}" if use.disabled.reason else "disabled"
+            )
+        return ", ".join(consumers)
 
 
 def in_natural_order(usage: Usage) -> Usage:
     """Return the same usage with the trees in natural order."""
     roots = sorted(usage.providers, key=lambda root: natural_order(root.name))
-    place = {one.name: number for number, root in enumerate(roots) for one in root.walk()}
+    place = {provider.name: number for number, root in enumerate(roots) for provider in root.walk()}
     uses = sorted(usage.uses, key=lambda use: place[use.provider])
     return dataclasses.replace(usage, providers=tuple(roots), uses=tuple(uses))
 
@@ -477,10 +465,10 @@ def held_by(usage: Usage, consumers: frozenset[str]) -> Usage:
         dataclasses.replace(use, holders=tuple(one for one in use.holders if one[0] in consumers))
         for use in usage.uses
     ]
-    kept = [use for use in mine if use.holders]
-    places = {use.provider for use in kept}
+    uses = [use for use in mine if use.holders]
+    places = {use.provider for use in uses}
     roots = [r for r in usage.providers if any(one.name in places for one in r.walk())]
-    return dataclasses.replace(usage, providers=tuple(roots), uses=tuple(kept))
+    return dataclasses.replace(usage, providers=tuple(roots), uses=tuple(uses))
 
 
 class ShowProviderUsage(Lister):
@@ -489,13 +477,10 @@ class ShowProviderUsage(Lister):
     columns = ("resource_class", "used", "capacity", "free")
     nothing = "it has no inventories"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return add_name(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_name(parser)
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read its inventories."""
         with self.open_ledger() as ledger:
             records = records_of(ledger.provider(parsed_args.name).inventories)
@@ -515,9 +500,7 @@ class ShowTotals(Lister):
     columns = ("group", "resource_class", "used", "consumers", "free", "total")
     nothing = "nothing is used"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add(
             "--by",
@@ -530,25 +513,24 @@ class ShowTotals(Lister):
         add_whose(parser, "only of this {}")
         add("--provider", metavar="PROVIDER", help="only there")
         add("--tree", metavar="PROVIDER", help="only in its tree")
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask for the sums."""
         with self.open_ledger() as ledger, Bar("usage total", is_told=False):
-            found = ledger.totals(
+            totals = ledger.totals(
                 parsed_args.by,
-                **whose(parsed_args),
+                **owner_of(parsed_args),
                 provider=parsed_args.provider,
                 tree=parsed_args.tree,
             )
-            rows = [(one.group, one.resource_class, one.used, one.consumers) for one in found]
+            rows = [
+                (total.group, total.resource_class, total.used, total.consumers) for total in totals
+            ]
             bounds = _bounds(ledger, parsed_args)
         columns = self.columns[:4]
         if bounds is None:
             return columns, [(Maybe(group), *figures) for group, *figures in rows]
-        if not any(whose(parsed_args).values()):  # unused inventories are listed too
+        if not any(owner_of(parsed_args).values()):  # unused inventories are listed too
             used = {row[:2] for row in rows}
             rows += [(*key, 0, 0) for key in bounds if key not in used]
         rows.sort(key=lambda row: (natural_order(row[0] or ""), resource_class_order(row[1])))
@@ -567,10 +549,13 @@ def _bounds(
         return None
     at = here if tree is None else tree
     root = None if at is None else ledger.usage(at).providers[0].name
-    kept = ledger.snapshot(root)
+    snapshot = ledger.snapshot(root)
     if here is None and by == "resource_class":
-        return {(None, name): (kept.free(name), kept.capacity(name)) for name in kept.classes}
-    provider, fleet = None if here is None else ledger.provider(here).name, kept.fleet
+        return {
+            (None, name): (snapshot.free(name), snapshot.capacity(name))
+            for name in snapshot.classes
+        }
+    provider, fleet = None if here is None else ledger.provider(here).name, snapshot.fleet
     free = {
         (fleet.names[place], name): amount
         for name, rows in fleet.classes.items()
@@ -606,10 +591,10 @@ def add_release_expired(parser: argparse.ArgumentParser) -> None:
 
 def add_override(
     parser: argparse.ArgumentParser,
-    what: str = "allocate from disabled providers only",
+    text: str = "allocate from disabled providers only",
 ) -> None:
     """Add the options to allocate from disabled providers, with the actor."""
-    parser.add_argument("--override-disabled", action="store_true", help=what)
+    parser.add_argument("--override-disabled", action="store_true", help=text)
     add_actor(parser)
 
 
@@ -626,41 +611,40 @@ def claim_at(
     consumer: str,
     request: Request,
     at: str | None = None,
-    **whose: Any,
+    **owner_of: Any,
 ) -> Claim | Candidates:
-    """Place a request for a consumer; return its claim, or the search that found nobody.
+    """Claim a request for a consumer; return the claim, or the search without candidates.
 
-    :param whose: the consumer's project, user, consumer_type and group
-
-    :raises CapacityException: if others were faster every time, or nobody can give it although
-        expired claims may be released
+    :param owner: the consumer's project, user, consumer_type and group
+    :raises CapacityException: if concurrent claims were faster each time, or there is no capacity
+        even after the release of expired claims
     """
-    found = search_at(ledger, request, at)
-    if not found:
-        return found
+    candidates = search_at(ledger, request, at)
+    if not candidates:
+        return candidates
     return ledger.claim(
         consumer,
-        found,
-        **whose,
+        candidates,
+        **owner_of,
     )
 
 
 def request_again(ledger: Ledger, consumer: str) -> Request:
-    """Return a request for what a consumer holds: the one its claim was made for, if that is it.
+    """Return a request for the allocations of a consumer: that of its claim, if it fits them.
 
-    :raises NotFound: if it holds nothing
-    :raises Refused: if it holds units that a request cannot say
+    :raises NotFound: if the consumer has no allocations
+    :raises Refused: if it has units that a request cannot specify
     """
     from resource_objects.requests import Request
     from resource_objects.resources import Amounts
 
     claim, assigned = ledger.get_claim(consumer), ledger.assigned_amounts(consumer)
-    told = _units_taken(ledger, assigned)
+    units = _units_taken(ledger, assigned)
     lost = [
-        f"{one.provider}: {one.resource_class} {unit}"
-        for one in claim.allocations
-        for unit in one.units
-        if unit not in told
+        f"{allocation.provider}: {allocation.resource_class} {unit}"
+        for allocation in claim.allocations
+        for unit in allocation.units
+        if unit not in units
     ]
     if lost:
         raise Refused(f"{consumer} holds units that a search cannot ask for again", lost)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from cliff.columns import FormattableColumn
 
 from resource_objects import exceptions
-from resource_objects.cli.base import Command, Dicts, Many, Maybe, Pairs, Refused
+from resource_objects.cli.base import Command, Dicts, Many, Maybe, Pairs, Refused, Table
 from resource_objects.cli.device_columns import FACTS, KEPT, SEEN_FACTS, SEEN_KEPT
 from resource_objects.exceptions import DiscoveryError
 from resource_objects.host.device_rules import machine_devices, match_rules, read_rules
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from resource_objects.cli.base import Command
     from resource_objects.host.machine import Machine, PCIDevice
 
-Table = tuple[Sequence[str], Iterable[Sequence[Any]]]
-
 
 # --- this machine -------------------------------------------------------------------------------
 
@@ -34,33 +32,33 @@ def functions(command: Command, machine: Machine, rules: Iterable[str], *, is_br
     :param is_brief: whether only the most important columns are listed
     """
     read = read_rules(rules)
-    found = machine_devices(machine, read)
-    taken = {device.address: device.resource_class for device in found.devices}
+    devices = machine_devices(machine, read)
+    taken = {device.address: device.resource_class for device in devices.devices}
     rule_of = {device.address: rule for device, rule in match_rules(read, machine.devices)}
-    skipped = {each.subject: each.detail for each in found.skipped}
+    skipped = {function.subject: function.detail for function in devices.skipped}
     names = DeviceNames(command)
     rows = []
-    for each in sorted(
-        machine.devices, key=lambda one: family_order(one.address, one.parent_address)
+    for function in sorted(
+        machine.devices, key=lambda device: family_order(device.address, device.parent_address)
     ):
-        address, why = each.address, skipped.get(each.address)
-        id_ = f"{each.vendor_id}:{each.product_id}"
-        name = names.of(each.vendor_id, each.product_id)
-        said = f"skipped: {why}" if why and is_brief else taken.get(address)
+        address, why = function.address, skipped.get(function.address)
+        id_ = f"{function.vendor_id}:{function.product_id}"
+        name = names.of(function.vendor_id, function.product_id)
+        use = f"skipped: {why}" if why and is_brief else taken.get(address)
         rows.append(
             (
-                NestedName((address, each.kind.is_part)),
+                NestedName((address, function.kind.is_part)),
                 id_,
                 name or id_ if is_brief else Maybe(name),
-                each.class_id,
-                each.kind.value,
-                Maybe(each.parent_address),
-                Maybe(each.sriov_numvfs),
-                Maybe(each.sriov_totalvfs),
-                Maybe(each.numa_node),
-                Maybe(each.driver),
-                *_made(each),
-                Maybe(said),
+                function.class_id,
+                function.kind.value,
+                Maybe(function.parent_address),
+                Maybe(function.sriov_numvfs),
+                Maybe(function.sriov_totalvfs),
+                Maybe(function.numa_node),
+                Maybe(function.driver),
+                *_cells_of(function),
+                Maybe(use),
                 Maybe(None if address not in rule_of else str(rule_of[address])),
                 Maybe(why),
             )
@@ -68,18 +66,18 @@ def functions(command: Command, machine: Machine, rules: Iterable[str], *, is_br
     return (SEEN_FACTS, _chosen(rows, FACTS, SEEN_FACTS)) if is_brief else (FACTS, rows)
 
 
-def _made(device: PCIDevice) -> Iterator[Any]:
+def _cells_of(device: PCIDevice) -> Iterator[Any]:
     """Yield the facts that the kernel shows of a function."""
-    yield Dicts([dataclasses.asdict(each) for each in device.interfaces])
+    yield Dicts([dataclasses.asdict(item) for item in device.interfaces])
     yield Many(list(device.vdpa))
-    yield Dicts([dataclasses.asdict(each) for each in device.mediated_types])
+    yield Dicts([dataclasses.asdict(item) for item in device.mediated_types])
     yield Maybe(device.uuid)
 
 
 # --- a host of the ledger -------------------------------------------------------------------------
 
 
-def kept(command: Command, parsed_args: argparse.Namespace, *, is_brief: bool) -> Table:
+def stored_devices(command: Command, parsed_args: argparse.Namespace, *, is_brief: bool) -> Table:
     """Return the devices of a host of the ledger.
 
     :raises InvalidInput: if a setting is specified, which only this machine has
@@ -96,15 +94,15 @@ def kept(command: Command, parsed_args: argparse.Namespace, *, is_brief: bool) -
                 f"nothing, for {host} is shown as the ledger has it",
             )
     with command.open_ledger() as ledger:
-        (found,) = read_devices(ledger, host)
-    if not found.devices:
+        (host_devices,) = read_devices(ledger, host)
+    if not host_devices.devices:
         raise Refused(
             f"{host} has no devices in the ledger", ["host sync --rule makes them takeable"]
         )
-    return kept_table(command, found.devices, "address", is_brief=is_brief)
+    return stored_table(command, host_devices.devices, "address", is_brief=is_brief)
 
 
-def kept_table(
+def stored_table(
     command: Command, devices: Iterable[DeviceStatus], first: str, *, is_brief: bool
 ) -> Table:
     """Return devices of the ledger by host and address, virtual functions below their card.
@@ -115,30 +113,30 @@ def kept_table(
     names = DeviceNames(command)
     in_order = sorted(
         devices,
-        key=lambda one: (
-            natural_order(one.host),
-            family_order(one.device.address, one.device.parent),
+        key=lambda device: (
+            natural_order(device.host),
+            family_order(device.device.address, device.device.parent),
         ),
     )
-    told = {one.name for one in in_order}
+    listed = {device.name for device in in_order}
     rows = [
         (
             NestedName(
                 (
-                    one.name if first == "device" else one.device.address,
-                    f"{one.host}/{one.device.parent}" in told,
+                    device.name if first == "device" else device.device.address,
+                    f"{device.host}/{device.device.parent}" in listed,
                 )
             ),
-            *_kept_row(one, names),
+            *_kept_row(device, names),
         )
-        for one in in_order
+        for device in in_order
     ]
     columns, seen = (first, *KEPT), (first, *SEEN_KEPT)
     return (seen, _chosen(rows, columns, seen)) if is_brief else (columns, rows)
 
 
-def _kept_row(one: DeviceStatus, names: DeviceNames) -> Iterator[Any]:
-    device = one.device
+def _kept_row(device_status: DeviceStatus, names: DeviceNames) -> Iterator[Any]:
+    device = device_status.device
     yield f"{device.vendor_id}:{device.product_id}"
     yield Maybe(names.of(device.vendor_id, device.product_id))
     yield device.resource_class
@@ -147,18 +145,20 @@ def _kept_row(one: DeviceStatus, names: DeviceNames) -> Iterator[Any]:
     yield device.type
     yield Maybe(device.parent)
     yield Maybe(device.numa_node)
-    yield one.provider
-    yield DeviceState((one.state, one.is_withdrawn, one.disabled is not None))
-    yield one.is_withdrawn
-    yield Maybe(one.disabled and str(one.disabled))
-    yield Many(list(one.holders))
+    yield device_status.provider
+    yield DeviceState(
+        (device_status.state, device_status.is_withdrawn, device_status.disabled is not None)
+    )
+    yield device_status.is_withdrawn
+    yield Maybe(device_status.disabled and str(device_status.disabled))
+    yield Many(list(device_status.holders))
 
 
 class NestedName(FormattableColumn[Any]):
     """The name of a device: as it is for programs; for people, parts stand below their whole."""
 
     def human_readable(self) -> str:
-        """Return the name, to the right if it stands below another."""
+        """Return the name, indented if it is below another one."""
         name, is_below = self._value
         return f"  {name}" if is_below else name
 
@@ -214,12 +214,12 @@ class DeviceNames:
 
 
 def _chosen(
-    rows: Iterable[Sequence[Any]], columns: Sequence[str], wanted: Sequence[str]
+    rows: Iterable[Sequence[Any]], columns: Sequence[str], selected: Sequence[str]
 ) -> list[Sequence[Any]]:
     """Return rows with only some of their columns.
 
     >>> _chosen([(1, 2, 3)], ("a", "b", "c"), ("c", "a"))
     [(3, 1)]
     """
-    places = [columns.index(name) for name in wanted]
+    places = [columns.index(name) for name in selected]
     return [tuple(row[place] for place in places) for row in rows]

@@ -1,8 +1,8 @@
-"""The NUMA cells of a host as a drawing: cores, memory, pages, and who uses them. Pure.
+"""The NUMA cells of a host as a drawing: cores, memory, pages and consumers. Pure.
 
-Each cell is a box. Its CPUs stand core by core, threads side by side, with a mark below each: a
-capital letter for the consumer that has it, or a small one for what it is (:data:`FREE` ...). Bars
-tell how much of the rest is used. What the letters mean stands below.
+Each cell is a box. Its CPUs are listed core by core, threads side by side, with a mark below each:
+a capital letter for its consumer, or a small one for its state (:data:`FREE` ...). Bars show the
+usage of the other resources. A legend explains the letters.
 """
 
 from __future__ import annotations
@@ -184,18 +184,18 @@ class _Drawing:
         column = cell.threads_per_core * (wide + 1) - 1 + len(between)
         room = self.inner - len(_labelled("", "")) + len(between)
         for row in _rows(cores, max(1, room // column)):
-            for label, said in (("CPUs", str), ("", marks.__getitem__)):
-                texts = (" ".join(said(cpu).rjust(wide) for cpu in core) for core in row)
+            for label, text_of in (("CPUs", str), ("", marks.__getitem__)):
+                texts = (" ".join(text_of(cpu).rjust(wide) for cpu in core) for core in row)
                 yield _labelled(label, between.join(texts))
 
     def _counts(
         self, cell: HostCell, figures: CellFigures, holders: Sequence[CellUser]
     ) -> Iterator[str]:
         if cell.shared:
-            by = {one.consumer: one.vcpus for one in holders}
+            by = {user.consumer: user.vcpus for user in holders}
             yield self._bar("shared", figures.shared_used, figures.shared_capacity, "vCPUs", by)
         if cell.dedicated:
-            by = {one.consumer: len(one.cpus) + len(one.idle) + one.loose for one in holders}
+            by = {user.consumer: len(user.cpus) + len(user.idle) + user.loose for user in holders}
             yield self._bar("dedicated", figures.dedicated_used, figures.dedicated, "CPUs", by)
 
     def _memory(
@@ -204,44 +204,44 @@ class _Drawing:
         if not cell.memory_mb:
             yield _labelled("memory", "none")
             return
-        by = {one.consumer: one.memory_mb for one in holders}
+        by = {user.consumer: user.memory_mb for user in holders}
         yield self._bar("memory", figures.memory_used_mb, figures.memory_capacity_mb, "MiB", by)
         for pool in figures.pages:
-            by = {one.consumer: dict(one.pages).get(pool.size_kib, 0) for one in holders}
-            there = pool.total - pool.reserved
-            kept = f"pages ({pool.reserved} kept)" if pool.reserved else "pages"
-            yield self._bar(show_kib(pool.size_kib), pool.used, there, kept, by)
+            by = {user.consumer: dict(user.pages).get(pool.size_kib, 0) for user in holders}
+            available = pool.total - pool.reserved
+            title = f"pages ({pool.reserved} kept)" if pool.reserved else "pages"
+            yield self._bar(show_kib(pool.size_kib), pool.used, available, title, by)
 
     def _near(self, cell: HostCell) -> Iterator[str]:
         at: dict[int, list[int]] = {}
         for other, far in cell.distances:
             if other != cell.id:
                 at.setdefault(far, []).append(other)
-        others = [f"{far} to {CPUSet(at[far])}" for far in sorted(at)]
+        distances = [f"{far} to {CPUSet(at[far])}" for far in sorted(at)]
         networks = [*sorted(cell.physnets), *(["tunnels"] if cell.tunneled else [])]
-        for label, said in (("distance", others), ("networks", networks)):
-            lines = textwrap.wrap(", ".join(said), self.inner - _LABEL - 2)
+        for label, texts in (("distance", distances), ("networks", networks)):
+            lines = textwrap.wrap(", ".join(texts), self.inner - _LABEL - 2)
             for number, line in enumerate(lines):
                 yield _labelled("" if number else label, line)
 
     def _bar(self, label: str, used: int, capacity: int, unit: str, by: Mapping[str, int]) -> str:
         drawn = bar(used, capacity, self.glyphs, _BAR)
         line = _labelled(label, f"{drawn}  {used} of {capacity} {unit}")
-        held = Counter({self.letters[name]: amount for name, amount in by.items() if amount})
-        return line + _fitting(held, self.inner - len(line))
+        amounts = Counter({self.letters[name]: amount for name, amount in by.items() if amount})
+        return line + _fitting(amounts, self.inner - len(line))
 
 
 def _labelled(label: str, text: str) -> str:
     return f"{label:<{_LABEL}}  {text}"
 
 
-def _fitting(held: Mapping[str, int], room: int) -> str:
+def _fitting(amounts: Mapping[str, int], room: int) -> str:
     """Return the largest holders that there is room for, and how many more there are."""
-    ordered = sorted(held.items(), key=lambda one: (-one[1], len(one[0]), one[0]))
+    ordered = sorted(amounts.items(), key=lambda item: (-item[1], len(item[0]), item[0]))
     for count in range(len(ordered), -1, -1):
-        left = len(ordered) - count
-        said = [f"{letter} {amount}" for letter, amount in ordered[:count]]
-        text = "  " + ", ".join([*said, *([f"{left} more"] if left else [])])
+        remaining = len(ordered) - count
+        parts = [f"{letter} {amount}" for letter, amount in ordered[:count]]
+        text = "  " + ", ".join([*parts, *([f"{remaining} more"] if remaining else [])])
         if ordered and len(text) <= room:
             return text
     return ""
@@ -262,8 +262,8 @@ def _cpu_marks(
     marks = dict.fromkeys(cell.cpus, OWN)
     marks |= dict.fromkeys(cell.shared, SHARED) | dict.fromkeys(cell.dedicated, FREE)
     marks |= dict.fromkeys(used.pinned, TAKEN)
-    for one in holders:
-        marks |= dict.fromkeys(one.cpus, letters[one.consumer]) | dict.fromkeys(one.idle, IDLE)
+    for user in holders:
+        marks |= dict.fromkeys(user.cpus, letters[user.consumer]) | dict.fromkeys(user.idle, IDLE)
     return marks
 
 
@@ -280,11 +280,11 @@ def letters_of(host: HostCells) -> dict[str, str]:
     >>> list(letters_of(HostCells("box", cells, ((),), outside_cells=many_jobs)).values())[24:]
     ['Y', 'Z', 'AA', 'AB']
     """
-    cells = [one for holders in host.holders for one in holders]
-    pinned = {one.consumer for one in cells if one.cpus or one.idle}
-    inside = {one.consumer for one in cells}
-    every = inside.union(name for name, _ in host.outside_cells)
-    ordered = sorted(every, key=lambda name: (name not in pinned, name not in inside, name))
+    cells = [user for holders in host.holders for user in holders]
+    pinned = {user.consumer for user in cells if user.cpus or user.idle}
+    inside = {user.consumer for user in cells}
+    consumers = inside.union(name for name, _ in host.outside_cells)
+    ordered = sorted(consumers, key=lambda name: (name not in pinned, name not in inside, name))
     return {name: _letter(number) for number, name in enumerate(ordered)}
 
 
@@ -297,36 +297,36 @@ def consumer_lines(host: HostCells, letters: Mapping[str, str]) -> Iterator[str]
     """Yield a line for each consumer: its letter, its name, and what it holds of the host."""
     elsewhere = dict(host.outside_cells)
     for name, letter in letters.items():
-        held = [one for holders in host.holders for one in holders if one.consumer == name]
-        parts = list(held_parts(held))
+        users = [user for holders in host.holders for user in holders if user.consumer == name]
+        parts = list(held_parts(users))
         if name in elsewhere:
             amounts = ", ".join(f"{kind} {amount}" for kind, amount in elsewhere[name].items())
             parts.append(f"of the host, in no cell: {amounts}")
         yield f"{letter}  {name}: {'; '.join(parts)}"
 
 
-def held_parts(held: Sequence[CellUser]) -> Iterator[str]:
-    """Yield what a consumer holds of some cells, together.
+def held_parts(users: Sequence[CellUser]) -> Iterator[str]:
+    """Yield the allocations of a consumer in some cells, summed.
 
     >>> first, second = CellUser("job-1", cpus=(4,), idle=(12,)), CellUser("job-1", cpus=(5,))
     >>> list(held_parts([first, second]))
     ['CPUs 4-5', '12 left empty']
     """
-    cpus = [cpu for one in held for cpu in one.cpus]
+    cpus = [cpu for user in users for cpu in user.cpus]
     if cpus:
         yield f"{'CPU' if len(cpus) == 1 else 'CPUs'} {CPUSet(cpus).text(', ')}"
-    idle = [cpu for one in held for cpu in one.idle]
+    idle = [cpu for user in users for cpu in user.idle]
     if idle:
         yield f"{CPUSet(idle).text(', ')} left empty"
     pages = Counter[int]()
-    for one in held:
-        pages.update(dict(one.pages))
+    for user in users:
+        pages.update(dict(user.pages))
     counts = {
-        "dedicated CPU": sum(one.loose for one in held),
-        "shared vCPU": sum(one.vcpus for one in held),
+        "dedicated CPU": sum(user.loose for user in users),
+        "shared vCPU": sum(user.vcpus for user in users),
     }
     yield from (many(count, word) for word, count in counts.items() if count)
-    memory = sum(one.memory_mb for one in held)
+    memory = sum(user.memory_mb for user in users)
     if memory:
         yield f"{memory} MiB"
     yield from (
@@ -343,11 +343,13 @@ class CellHolders(FormattableColumn[Any]):
 
     def human_readable(self) -> str:
         """Return a line for each consumer."""
-        return "\n".join(f"{one.consumer}: {'; '.join(held_parts([one]))}" for one in self._value)
+        return "\n".join(
+            f"{user.consumer}: {'; '.join(held_parts([user]))}" for user in self._value
+        )
 
     def machine_readable(self) -> list[dict[str, Any]]:
         """Return the consumers as plain data."""
-        return [one.to_dict() for one in self._value]
+        return [user.to_dict() for user in self._value]
 
 
 class Cores(FormattableColumn[list[list[int]]]):
@@ -362,12 +364,12 @@ class HugePages(FormattableColumn[Any]):
     """Huge pages by size: mappings of figures for programs, one line each for people."""
 
     def human_readable(self) -> str:
-        """Return how many there are, and of these how many are used or reserved."""
+        """Return the number of pages, and of used and reserved ones."""
         return "\n".join(map(_pages, self._value))
 
     def machine_readable(self) -> list[dict[str, int]]:
         """Return the figures, as plain data."""
-        return [dataclasses.asdict(one) for one in self._value]
+        return [dataclasses.asdict(pool) for pool in self._value]
 
 
 def _pages(figures: PageFigures) -> str:
@@ -377,9 +379,9 @@ def _pages(figures: PageFigures) -> str:
     '1024 pages of 2 MiB: 24 reserved, 1 used'
     """
     counts = {"reserved": figures.reserved, "used": figures.used}
-    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    counted = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
     text = f"{many(figures.total, 'page')} of {show_kib(figures.size_kib)}"
-    return f"{text}: {said}" if said else text
+    return f"{text}: {counted}" if counted else text
 
 
 # --- which host ---------------------------------------------------------------------------------
@@ -422,9 +424,9 @@ def cells_here(command: Command, parsed_args: argparse.Namespace) -> tuple[HostC
     options = _settings(parsed_args)
     settings = HostSettings(**options)
     if options:
-        return _found(machine, settings), "host sync --numa would store this."
+        return _discovered_cells(machine, settings), "host sync --numa would store this."
     if parsed_args.root != "/":
-        return _found(machine, settings), "These are facts."
+        return _discovered_cells(machine, settings), "These are facts."
     note = "These are facts; host sync --numa adds them."
     if machine.hostname and _has_ledger(command.app.options.database):
         cells, is_kept = _as_kept(command, machine.hostname)
@@ -432,7 +434,7 @@ def cells_here(command: Command, parsed_args: argparse.Namespace) -> tuple[HostC
             return cells, ""
         if is_kept:
             note = "These are facts; the ledger does not have them: host sync --numa adds them."
-    return _found(machine, settings), note
+    return _discovered_cells(machine, settings), note
 
 
 def _has_ledger(option: str | None, environ: Mapping[str, str] = os.environ) -> bool:
@@ -458,7 +460,7 @@ def _as_kept(command: Command, host: str) -> tuple[HostCells | None, bool]:
             return None, False
 
 
-def _found(machine: Machine, settings: HostSettings) -> HostCells | None:
+def _discovered_cells(machine: Machine, settings: HostSettings) -> HostCells | None:
     inventory = numa_inventory(machine, settings)
     return None if inventory is None else HostCells.unused(machine.hostname or "host", inventory)
 

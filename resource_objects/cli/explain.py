@@ -17,6 +17,7 @@ from resource_objects.cli.base import (
     Maybe,
     Pairs,
     SearchCutShort,
+    Table,
     Text,
     expired_lines,
     misused,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from resource_objects.search import Candidates, Explanation, Snapshot
     from resource_objects.search.explain import HostExplanation
 
-#: What an outlook is called.
+#: The words of outlooks.
 _OUTLOOKS = {"not_now": "not now", "never": "never", "unknown": "not known"}
 
 
@@ -49,9 +50,7 @@ class Explain(Lister):
     in_brief = True
     nothing = "no host was left out"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         arguments.add_request(parser)
         arguments.add_search(parser)
         parser.add_argument(
@@ -63,11 +62,8 @@ class Explain(Lister):
         parser.add_argument(
             "--json", action="store_true", help="the whole answer as one document, for programs"
         )
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Search and print the explanation."""
         with misused():
             parsed = arguments.parse_request(parsed_args)
@@ -75,46 +71,46 @@ class Explain(Lister):
         with self.open_ledger() as ledger:
             snapshot = ledger.snapshot(parsed_args.at)
             with misused():
-                found = snapshot.candidates(parsed.request, **options)
-                told = found.explain()
-                nearest = told.nearest(parsed_args.nearest)
-            self._check(found, told)
+                candidates = snapshot.candidates(parsed.request, **options)
+                explanation = candidates.explain()
+                nearest = explanation.nearest(parsed_args.nearest)
+            self._check(candidates, explanation)
             if parsed_args.json:
-                answer = {"request": str(found.request), **told.to_dict()}
-                answer["nearest"] = [one.to_dict() for one in nearest]
-                answer["helps"] = [str(one) for one in _helps(snapshot, found)]
+                answer = {"request": str(candidates.request), **explanation.to_dict()}
+                answer["nearest"] = [item.to_dict() for item in nearest]
+                answer["helps"] = [str(item) for item in _helps(snapshot, candidates)]
                 indent = None if parsed_args.noindent else 2
                 return (), Text.of(json.dumps(answer, indent=indent))
             if parsed_args.tree:
-                return (), Drawing.of("\n".join(self._drawn(ledger, told, nearest)))
+                return (), Drawing.of("\n".join(self._drawn(ledger, explanation, nearest)))
             if self.is_brief:
-                lines = _brief(told, nearest, _helps(snapshot, found))
-                expired = expired_lines(ledger, told.reasons)
+                lines = _brief(explanation, nearest, _helps(snapshot, candidates))
+                expired = expired_lines(ledger, explanation.reasons)
                 return (), Text.of("\n".join([*lines, *([""] if expired else []), *expired]))
-            return self.columns, list(_rows(told))
+            return self.columns, list(_rows(explanation))
 
-    def _check(self, found: Candidates, told: Explanation) -> None:
-        """Raise if nothing is known: the budget ran out, and of no host the answer is yes.
+    def _check(self, candidates: Candidates, explanation: Explanation) -> None:
+        """Raise an error if the budget was exhausted before the answer of any host was known.
 
-        :raises SearchCutShort: with what is known so far
+        :raises SearchCutShort: with the partial explanation
         """
-        if not found.cut_short:
+        if not candidates.cut_short:
             return
         try:
-            bool(found)
+            bool(candidates)
         except exceptions.SearchLimitReached as error:
-            raise SearchCutShort(told.answer, str(told).splitlines()) from error
+            raise SearchCutShort(explanation.answer, str(explanation).splitlines()) from error
 
     def _drawn(
-        self, ledger: Ledger, told: Explanation, nearest: Iterable[HostExplanation]
+        self, ledger: Ledger, explanation: Explanation, nearest: Iterable[HostExplanation]
     ) -> Iterator[str]:
         from resource_objects.cli import render
 
-        yield told.answer
-        for one in nearest:
+        yield explanation.answer
+        for host in nearest:
             yield ""
-            usage = ledger.usage(one.host)
-            marks = {key: tuple(some) for key, some in marks_of(one, usage).items()}
+            usage = ledger.usage(host.host)
+            marks = {key: tuple(texts) for key, texts in marks_of(host, usage).items()}
             yield render.usage_tree(usage, self.glyphs, marks)
 
 
@@ -122,65 +118,65 @@ class Explain(Lister):
 
 
 def _brief(
-    told: Explanation, nearest: Sequence[HostExplanation], helps: Iterable[Any]
+    explanation: Explanation, nearest: Sequence[HostExplanation], helps: Iterable[Any]
 ) -> Iterator[str]:
     """Yield the answer, then figures, then what would help."""
-    yield told.answer
-    stages = [one for one in told.stages if one.before > one.after]
+    yield explanation.answer
+    stages = [item for item in explanation.stages if item.before > item.after]
     if stages:
         yield ""
         yield "conditions that exclude hosts:"
-        yield from (f"  {one}" for one in stages)
+        yield from (f"  {item}" for item in stages)
     if nearest:
         yield ""
         yield "nearest:" if len(nearest) > 1 else "nearest, and the only one left out:"
-        yield from (f"  {one} [{_OUTLOOKS[one.outlook.value]}]" for one in nearest)
+        yield from (f"  {item} [{_OUTLOOKS[item.outlook.value]}]" for item in nearest)
     told_helps = list(map(str, helps))
     if told_helps:
         yield ""
         yield "what would help:"
-        yield from (f"  {one}" for one in told_helps)
+        yield from (f"  {item}" for item in told_helps)
 
 
-def _helps(snapshot: Snapshot, found: Candidates) -> Iterable[Any]:
+def _helps(snapshot: Snapshot, candidates: Candidates) -> Iterable[Any]:
     """Return the smallest changes after which the request fits, if it does not fit now.
 
     None under limits, which the changes do not consider.
     """
-    if found or found.options.limits:
+    if candidates or candidates.options.limits:
         return ()
     try:
-        return snapshot.relaxations(found.request)
+        return snapshot.relaxations(candidates.request)
     except exceptions.SearchLimitReached:  # the reasons are known, but not what would help
         return ()
 
 
-def marks_of(one: HostExplanation, usage: Usage) -> dict[tuple[str, str], list[str]]:
+def marks_of(host: HostExplanation, usage: Usage) -> dict[tuple[str, str], list[str]]:
     """Return the marks of the providers of a host, by provider and class.
 
     A reason about one provider is its mark. A reason about several providers marks those without
     free capacity of the class, or else each of them. Other reasons mark the host.
     """
-    found: dict[tuple[str, str], list[str]] = {(one.host, ""): [_OUTLOOKS[one.outlook.value]]}
-    for reason in one.reasons:
-        for provider, name in _places(one.host, reason, usage):
-            found.setdefault((provider, name), []).append(_remark(reason, name))
-    return found
+    marks: dict[tuple[str, str], list[str]] = {(host.host, ""): [_OUTLOOKS[host.outlook.value]]}
+    for reason in host.reasons:
+        for provider, name in _places(host.host, reason, usage):
+            marks.setdefault((provider, name), []).append(_remark(reason, name))
+    return marks
 
 
 def _places(host: str, reason: Reason, usage: Usage) -> list[tuple[str, str]]:
     """Return which inventories a reason is about."""
-    where = reason.where or host
-    every = [use for use in usage if use.resource_class == reason.resource]
+    place = reason.where or host
+    uses = [use for use in usage if use.resource_class == reason.resource]
     if reason.cell is not None:
-        every = [use for use in every if _is_cell(use.provider, reason.cell)]
-    there = [use for use in every if use.provider == where]
-    if not there and where == host:
-        there = [use for use in every if use.free <= 0] or every
-    known = {root.name for root in usage.providers}
-    known.update(use.provider for use in usage)
-    at = where if where in known else host
-    return [(use.provider, use.resource_class) for use in there] or [(at, "")]
+        uses = [use for use in uses if _is_cell(use.provider, reason.cell)]
+    at_place = [use for use in uses if use.provider == place]
+    if not at_place and place == host:
+        at_place = [use for use in uses if use.free <= 0] or uses
+    roots = {root.name for root in usage.providers}
+    roots.update(use.provider for use in usage)
+    at = place if place in roots else host
+    return [(use.provider, use.resource_class) for use in at_place] or [(at, "")]
 
 
 def _is_cell(provider: str, cell: int) -> bool:
@@ -196,21 +192,21 @@ def _remark(reason: Reason, name: str) -> str:
 # --- for programs -------------------------------------------------------------------------------
 
 
-def _rows(told: Explanation) -> Iterator[Sequence[Any]]:
+def _rows(explanation: Explanation) -> Iterator[Sequence[Any]]:
     """Yield a row for each reason."""
-    outlooks = told.outlooks
-    for host, reasons in told.by_host():
-        for one in reasons:
+    outlooks = explanation.outlooks
+    for host, reasons in explanation.by_host():
+        for reason in reasons:
             yield (
                 host,
                 outlooks[host].value,
-                Maybe(one.group),
-                one.rule.value,
-                Maybe(one.resource),
-                Figure(one.requested),
-                Figure(one.bound),
-                Figure(one.used),
-                Maybe(one.where),
-                Pairs(dict(one.holders)),
-                str(one),
+                Maybe(reason.group),
+                reason.rule.value,
+                Maybe(reason.resource),
+                Figure(reason.requested),
+                Figure(reason.bound),
+                Figure(reason.used),
+                Maybe(reason.where),
+                Pairs(dict(reason.holders)),
+                str(reason),
             )

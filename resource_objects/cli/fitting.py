@@ -24,9 +24,9 @@ CUT = "..."
 
 
 class FittingTable(TableFormatter):
-    """cliff's table; what is wider than there is room is wrapped, or told in blocks.
+    """cliff's table, wrapped to a width, or printed in blocks.
 
-    :param width: how many columns there are; None for any number
+    :param width: the number of columns; None for any number
     """
 
     def __init__(self, width: int | None) -> None:
@@ -55,7 +55,7 @@ class FittingTable(TableFormatter):
     def add_rows(
         self, table: Any, column_names: Sequence[str], data: Iterable[Sequence[Any]]
     ) -> None:
-        """Add rows; figures go to the right, as cliff does it with plain numbers."""
+        """Add rows; figures are right-aligned, as cliff does it with plain numbers."""
         super().add_rows(table, column_names, data)
         for name in self._figures:
             table.align[name] = "r"
@@ -81,8 +81,8 @@ class FittingTable(TableFormatter):
     ) -> Sequence[Sequence[str]] | None:
         if self._width is None:
             return rows
-        found = wrapped([names, *rows], self._width)
-        return None if found is None else found[1:]
+        cells = wrapped([names, *rows], self._width)
+        return None if cells is None else cells[1:]
 
     def _write_blocks(
         self, names: Sequence[str], rows: Sequence[Sequence[str]], stdout: TextIO
@@ -95,13 +95,13 @@ def _text(value: Any) -> str:
 
 
 def _shown(value: Any, fitted: str) -> Any:
-    """Return a cell as cliff takes it: a figure as it is, so that it goes to the right."""
+    """Return a cell for cliff: a figure unchanged, so that it is right-aligned."""
     return fitted if isinstance(value, str | FormattableColumn) else value
 
 
-def _any_width(said: argparse.Namespace) -> argparse.Namespace:
+def _any_width(parsed_args: argparse.Namespace) -> argparse.Namespace:
     """Return the arguments with a width at which cliff leaves the table alone."""
-    return argparse.Namespace(**{**vars(said), "max_width": 1_000_000})
+    return argparse.Namespace(**{**vars(parsed_args), "max_width": 1_000_000})
 
 
 # --- pure -----------------------------------------------------------------------------------------
@@ -120,20 +120,20 @@ def wrapped(rows: Sequence[Sequence[str]], width: int) -> list[list[str]] | None
     """
     columns = list(zip(*rows, strict=True))
     room = width - _AROUND - _BETWEEN * len(columns)
-    wanted = [max(map(_widest_line, cells)) for cells in columns]
-    if sum(wanted) <= room:
+    ideal = [max(map(_widest_line, cells)) for cells in columns]
+    if sum(ideal) <= room:
         return [list(row) for row in rows]
     least = [
         max(len(cells[0]), *(len(word) for cell in cells for word in _words(cell)))
         for cells in columns
     ]
-    widths = _shared(wanted, least, room)
+    widths = _shared(ideal, least, room)
     if widths is None:
         return None
     return [list(map(_wrap, row, widths)) for row in rows]
 
 
-def _shared(wanted: Sequence[int], least: Sequence[int], room: int) -> list[int] | None:
+def _shared(ideal: Sequence[int], least: Sequence[int], room: int) -> list[int] | None:
     """Return widths that are together no more than there is, None if even the least are.
 
     >>> _shared([5, 30, 40], [5, 10, 10], 45), _shared([5, 30], [5, 10], 14)
@@ -142,14 +142,14 @@ def _shared(wanted: Sequence[int], least: Sequence[int], room: int) -> list[int]
     if sum(least) > room:
         return None
     widths = list(least)
-    left = room - sum(widths)
-    while left > 0:
-        short = [place for place, one in enumerate(widths) if one < wanted[place]]
+    remaining = room - sum(widths)
+    while remaining > 0:
+        short = [place for place, width in enumerate(widths) if width < ideal[place]]
         if not short:
             break
         narrowest = min(short, key=lambda place: widths[place])
         widths[narrowest] += 1
-        left -= 1
+        remaining -= 1
     return widths
 
 
@@ -207,9 +207,9 @@ def _wrap(cell: str, width: int) -> str:
     if len(cell) <= width:
         return cell
     lines = []
-    for given in cell.split("\n"):
+    for paragraph in cell.split("\n"):
         line = ""
-        for word in filter(None, _WORDS.findall(given)):
+        for word in filter(None, _WORDS.findall(paragraph)):
             if line.strip() and len((line + word).rstrip()) > width:
                 lines.append(line.rstrip())
                 line = ""

@@ -17,6 +17,7 @@ from resource_objects.cli.base import (
     Pairs,
     Refused,
     ShowOne,
+    Table,
     Text,
     many,
     misused,
@@ -108,33 +109,28 @@ class ShowHost(Lister):
     columns = _RESOURCE
     columns_with = {"--numa": _CELL, "--pci": FACTS, "--pci HOST": ("address", *KEPT)}
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--root", metavar="DIR", default="/", help="where /proc and /sys of a captured one are"
         )
         _add_settings(parser)
-        which = parser.add_mutually_exclusive_group()
-        which.add_argument(
+        selection = parser.add_mutually_exclusive_group()
+        selection.add_argument(
             "--numa",
             metavar="HOST",
             nargs="?",
             const=_THIS,
             help="draw the NUMA cells, of this machine or of a host of the ledger (name or uuid)",
         )
-        which.add_argument(
+        selection.add_argument(
             "--pci",
             metavar="HOST",
             nargs="?",
             const=_THIS,
             help="list the PCI devices, of this machine or of a host of the ledger (name or uuid)",
         )
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read the machine, or the host of the ledger."""
         if parsed_args.numa is not None:
             return self._numa(parsed_args)
@@ -153,15 +149,13 @@ class ShowHost(Lister):
         )
         tree = provider_tree(machine, settings, name=machine.hostname or "host")
         sets = settings.cpu_sets(machine)
-        found = machine_devices(machine, parsed_args.rule)
-        facts = [*_facts(machine, len(found.skipped))]
+        devices = machine_devices(machine, parsed_args.rule)
+        facts = [*_facts(machine, len(devices.skipped))]
         if parsed_args.formatter == "json":
             facts.append(_all_of(shown_machine(machine, parsed_args)))
-        return _RESOURCE, [*_host(machine, tree, sets), *_takeable(found.devices), *facts]
+        return _RESOURCE, [*_host(machine, tree, sets), *_takeable(devices.devices), *facts]
 
-    def _numa(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def _numa(self, parsed_args: argparse.Namespace) -> Table:
         from resource_objects.cli import drawing
 
         cells: HostCells | None
@@ -173,13 +167,11 @@ class ShowHost(Lister):
             return _CELL, list(drawing.cell_rows(cells))
         return (), Text.of(drawing.terminal_drawing(cells, note, self.glyphs))
 
-    def _pci(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def _pci(self, parsed_args: argparse.Namespace) -> Table:
         from resource_objects.cli import device_table
 
         if parsed_args.pci != _THIS:
-            return device_table.kept(self, parsed_args, is_brief=self.is_brief)
+            return device_table.stored_devices(self, parsed_args, is_brief=self.is_brief)
         machine = self.machine(parsed_args)
         return device_table.functions(self, machine, parsed_args.rule, is_brief=self.is_brief)
 
@@ -197,9 +189,7 @@ class SyncHost(Command):
     -`. Rules and CPUs are those of that command, unless they are specified here.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add("--name", metavar="NAME", help="of the host (default: its host name)")
         add(
@@ -231,7 +221,6 @@ class SyncHost(Command):
             default=[],
             help="a device for one use to offer again; may be repeated",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read the machine, write what changed, and say it."""
@@ -240,26 +229,26 @@ class SyncHost(Command):
         from resource_objects.host.sync import sync_host
         from resource_objects.host.tree import provider_tree
 
-        said = self._said(parsed_args)
+        shown = self._read_machine(parsed_args)
         settings = HostSettings(
-            shared=said.shared,
-            dedicated=said.dedicated,
+            shared=shown.shared,
+            dedicated=shown.dedicated,
             reserved=parsed_args.reserved,
             ratios=parsed_args.ratio,
             reserved_pages=parsed_args.reserved_pages,
-            device_rules=said.rules,
+            device_rules=shown.rules,
         )
-        tree = provider_tree(said.machine, settings, name=parsed_args.name, numa=parsed_args.numa)
+        tree = provider_tree(shown.machine, settings, name=parsed_args.name, numa=parsed_args.numa)
         with self.open_ledger() as ledger:
             try:
                 done = sync_host(ledger, tree, reset=parsed_args.reset)
             except exceptions.InUse as error:  # the lines name the consumers
                 refused = exceptions.InUse(error.subject, error.name, error.detail)
                 raise Refused(str(refused), _in_the_way(ledger, error)) from error
-        skipped = machine_devices(said.machine, said.rules).skipped
+        skipped = machine_devices(shown.machine, shown.rules).skipped
         self.say("\n".join(map(str, (done, *skipped))))
 
-    def _said(self, parsed_args: argparse.Namespace) -> ShownMachine:
+    def _read_machine(self, parsed_args: argparse.Namespace) -> ShownMachine:
         """Return the machine, this one or one that was shown, with how it is to be shared out."""
         if parsed_args.shown is None:
             return shown_machine(self.machine(parsed_args), parsed_args)
@@ -296,10 +285,10 @@ class ShownMachine:
 
     @classmethod
     def parse(cls, text: str | bytes) -> Self:
-        """Return the machine of what ``host show -f json`` printed.
+        """Return the machine of a document of ``host show -f json``.
 
-        :raises InvalidInput: naming the value that is not valid
-        :raises UnsupportedVersion: if another version of the library printed it
+        :raises InvalidInput: naming the invalid value
+        :raises UnsupportedVersion: if another version of the library wrote it
         """
         from resource_objects.providers import serialization
 
@@ -347,11 +336,11 @@ def _in_the_way(ledger: Ledger, error: exceptions.LedgerError) -> Iterator[str]:
 def _host(machine: Machine, tree: Provider, sets: tuple[CPUSet, CPUSet]) -> Iterator[Sequence[Any]]:
     """Yield the resources of the host itself, by class."""
     pages = ", ".join(map(_pages, machine.huge_pages))
-    every = f"{many(machine.physical_cores, 'core')}, {many(machine.packages, 'socket')}"
+    processors = f"{many(machine.physical_cores, 'core')}, {many(machine.packages, 'socket')}"
     details = {
-        "VCPU": every if sets[0] == machine.cpus else f"CPUs {runs_text(sets[0])}",
+        "VCPU": processors if sets[0] == machine.cpus else f"CPUs {runs_text(sets[0])}",
         "PCPU": f"CPUs {runs_text(sets[1])}",
-        "MEMORY_MB": f"reserved: {pages}" if any(each.total for each in machine.huge_pages) else "",
+        "MEMORY_MB": f"reserved: {pages}" if any(pool.total for pool in machine.huge_pages) else "",
         "DISK_GB": f"file system of {machine.disk.path}" if machine.disk else "",
     }
     for kind, inventory in tree.inventories.items():
@@ -364,10 +353,10 @@ def _takeable(devices: Iterable[Device]) -> Iterator[Sequence[Any]]:
     """Yield the devices that can be taken, by resource class."""
     from resource_objects.resources import resource
 
-    found: dict[str, list[str]] = {}
+    by_class: dict[str, list[str]] = {}
     for device in devices:
-        found.setdefault(device.resource_class, []).append(device.address)
-    for name, addresses in found.items():
+        by_class.setdefault(device.resource_class, []).append(device.address)
+    for name, addresses in by_class.items():
         more = len(addresses) - _NAMED
         named = [*addresses[:_NAMED], *([f"{more} more"] if more > 0 else [])]
         yield "resource", name, len(addresses), 0, resource(name).units, ", ".join(named)
@@ -450,42 +439,37 @@ class ListDevices(Lister):
     columns = ("device", *KEPT)
     nothing = "no device matches"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "hosts", metavar="HOST", nargs="*", help="name or uuid (default: all hosts)"
         )
         parser.add_argument(
             "--class", dest="resource_class", metavar="CLASS", help="those taken as this, as PGPU"
         )
-        which = parser.add_mutually_exclusive_group()
-        which.add_argument("--free", action="store_true", help="available devices")
-        which.add_argument("--held", action="store_true", help="allocated devices")
-        return parser
+        selection = parser.add_mutually_exclusive_group()
+        selection.add_argument("--free", action="store_true", help="available devices")
+        selection.add_argument("--held", action="store_true", help="allocated devices")
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read them."""
-        from resource_objects.cli.device_table import kept_table
+        from resource_objects.cli.device_table import stored_table
         from resource_objects.host.holdings import read_devices
         from resource_objects.resources import resource
 
-        wanted = parsed_args.resource_class
-        if wanted is not None:
-            wanted = resource(wanted).name
+        resource_class = parsed_args.resource_class
+        if resource_class is not None:
+            resource_class = resource(resource_class).name
         with self.open_ledger() as ledger:
-            found = read_devices(ledger, *parsed_args.hosts)
-        return kept_table(
+            hosts = read_devices(ledger, *parsed_args.hosts)
+        return stored_table(
             self,
             [
-                one
-                for host in found
-                for one in host.devices
-                if wanted in (None, one.device.resource_class)
-                and (not parsed_args.free or one.is_free)
-                and (not parsed_args.held or one.is_allocated)
+                device
+                for host in hosts
+                for device in host.devices
+                if resource_class in (None, device.device.resource_class)
+                and (not parsed_args.free or device.is_free)
+                and (not parsed_args.held or device.is_allocated)
             ],
             "device",
             is_brief=self.is_brief,
@@ -499,11 +483,8 @@ class ShowDevice(ShowOne):
 
     columns = _SHOWN
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("device", metavar="HOST/ADDRESS", help="such as host0/0000:3b:00.0")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Read it."""
@@ -516,15 +497,17 @@ class ShowDevice(ShowOne):
             raise exceptions.InvalidInput("value", "device", parsed_args.device, "HOST/ADDRESS")
         parse_address(address)
         with self.open_ledger() as ledger:
-            (found,) = read_devices(ledger, host)
-        return _SHOWN, tuple(_device_shown(found, found.find(address), DeviceNames(self)))
+            (host_devices,) = read_devices(ledger, host)
+        return _SHOWN, tuple(
+            _device_shown(host_devices, host_devices.find(address), DeviceNames(self))
+        )
 
 
-def _device_shown(host: HostDevices, one: DeviceStatus, names: Any) -> Iterator[Any]:
-    device = one.device
-    yield one.name
-    yield one.host
-    yield one.provider
+def _device_shown(host: HostDevices, device_status: DeviceStatus, names: Any) -> Iterator[Any]:
+    device = device_status.device
+    yield device_status.name
+    yield device_status.host
+    yield device_status.provider
     yield f"{device.vendor_id}:{device.product_id}"
     yield Maybe(names.of(device.vendor_id, device.product_id))
     yield device.resource_class
@@ -538,15 +521,18 @@ def _device_shown(host: HostDevices, one: DeviceStatus, names: Any) -> Iterator[
     yield Maybe(device.live_migratable)
     yield device.one_time_use
     yield Pairs(dict(device.facts))
-    yield one.state
-    yield one.is_withdrawn
-    yield Maybe(one.disabled and str(one.disabled))
-    yield Many(list(one.holders))
+    yield device_status.state
+    yield device_status.is_withdrawn
+    yield Maybe(device_status.disabled and str(device_status.disabled))
+    yield Many(list(device_status.holders))
     yield Dicts(
-        [dict(zip(_RELATIVE, _relative(each), strict=True)) for each in host.relatives(device)]
+        [
+            dict(zip(_RELATIVE, _relative(relative), strict=True))
+            for relative in host.relatives(device)
+        ]
     )
 
 
-def _relative(one: DeviceStatus) -> tuple[Any, ...]:
-    device = one.device
-    return device.address, device.resource_class, device.type, one.state, list(one.holders)
+def _relative(status: DeviceStatus) -> tuple[Any, ...]:
+    device = status.device
+    return device.address, device.resource_class, device.type, status.state, list(status.holders)

@@ -38,8 +38,10 @@ def word(resource_class: str) -> str:
     >>> word("PGPU"), word("CUSTOM_FPGA_CARD"), word("NUMA_CORE")
     ('GPU', 'FPGA_CARD', 'NUMA_CORE')
     """
-    found = WORDS.get(resource_class)
-    return resource_class.removeprefix(names.CUSTOM_PREFIX) if found is None else found
+    abbreviation = WORDS.get(resource_class)
+    return (
+        resource_class.removeprefix(names.CUSTOM_PREFIX) if abbreviation is None else abbreviation
+    )
 
 
 def words_of(classes: Iterable[str]) -> dict[str, str]:
@@ -48,9 +50,9 @@ def words_of(classes: Iterable[str]) -> dict[str, str]:
     >>> words_of(["PGPU", "VCPU", "PCPU"])
     {'PGPU': 'GPU', 'VCPU': 'VCPU', 'PCPU': 'PCPU'}
     """
-    told = {name: word(name) for name in classes}
-    count = Counter(told.values())
-    return {name: said if count[said] == 1 else name for name, said in told.items()}
+    words = {name: word(name) for name in classes}
+    count = Counter(words.values())
+    return {name: text if count[text] == 1 else name for name, text in words.items()}
 
 
 def amount_text(amount: int | Fraction) -> str:
@@ -63,15 +65,15 @@ def amount_text(amount: int | Fraction) -> str:
     """
     if isinstance(amount, int):  # nearly all; fractions would take half of the time of a list
         return str(amount)
-    whole, rest = divmod(amount, 1)
-    if not rest:
-        return str(whole)
-    if rest.denominator <= _MOST_PARTS:
-        return f"{whole} {rest}" if whole else str(rest)
-    thousandths = rest.numerator * 1000 // rest.denominator
-    if not thousandths and not whole:
+    integer, fraction = divmod(amount, 1)
+    if not fraction:
+        return str(integer)
+    if fraction.denominator <= _MOST_PARTS:
+        return f"{integer} {fraction}" if integer else str(fraction)
+    thousandths = fraction.numerator * 1000 // fraction.denominator
+    if not thousandths and not integer:
         return "<0.001"
-    return f"{whole}.{thousandths:03}"
+    return f"{integer}.{thousandths:03}"
 
 
 def figures_text(resource_class: str, *figures: int | Fraction) -> str:
@@ -83,25 +85,25 @@ def figures_text(resource_class: str, *figures: int | Fraction) -> str:
     scale, sign = _SCALES.get(resource_class, (1, ""))
     if scale == 1:
         return "/".join(map(amount_text, figures)) + sign
-    return "/".join(f"{float(one / scale):.1f}".removesuffix(".0") for one in figures) + sign
+    return "/".join(f"{float(figure / scale):.1f}".removesuffix(".0") for figure in figures) + sign
 
 
-def class_text(use: ClassUsage, said: str) -> str:
-    """Return what is used of a class and what of it is free, where that is no difference.
+def class_text(use: ClassUsage, label: str) -> str:
+    """Return the usage of a class, and its free amount if that is not the difference.
 
     >>> class_text(ClassUsage("PGPU", 8, 5, 3, (Fraction(1, 2),), True), "GPU")
     'GPU 5/8 (3 whole, 1 half free)'
     >>> class_text(ClassUsage("VCPU", 64, 40, 24), "CPU")
     'CPU 40/64'
     """
-    told = f"{said} {figures_text(use.resource_class, use.used, use.capacity)}"
+    text = f"{label} {figures_text(use.resource_class, use.used, use.capacity)}"
     if not use.parts and use.free == use.capacity - use.used:
-        return told
+        return text
     parts = [_parts(part, count) for part, count in Counter(use.parts).items()]
     free = figures_text(use.resource_class, use.free)
     if use.is_device:
         parts = [f"{free} whole", *parts]
-    return f"{told} ({', '.join(parts or [free])} free)"
+    return f"{text} ({', '.join(parts or [free])} free)"
 
 
 def _parts(part: Fraction, count: int) -> str:
@@ -112,7 +114,7 @@ def _parts(part: Fraction, count: int) -> str:
 
 def words_of_host(host: HostUsage) -> dict[str, str]:
     """Return the word of each class of a host."""
-    return _words_of(tuple(one.resource_class for one in host.classes))
+    return _words_of(tuple(use.resource_class for use in host.classes))
 
 
 #: Hosts are mostly of few sorts.
@@ -120,7 +122,9 @@ _words_of = functools.lru_cache(maxsize=256)(words_of)
 
 
 def amounts_text(
-    amounts: Iterable[tuple[str, int | Fraction]], said: Mapping[str, str], first: str | None = None
+    amounts: Iterable[tuple[str, int | Fraction]],
+    labels: Mapping[str, str],
+    first: str | None = None,
 ) -> str:
     """Return amounts of classes with their words; of a first class without it.
 
@@ -128,67 +132,77 @@ def amounts_text(
     '4 GPU + 1 VF'
     """
     return " + ".join(
-        figures_text(name, amount) + ("" if name == first else f" {said.get(name, name)}")
+        figures_text(name, amount) + ("" if name == first else f" {labels.get(name, name)}")
         for name, amount in amounts
     )
 
 
-def holder_text(holder: HostHolder, classes: Sequence[ClassUsage], said: Mapping[str, str]) -> str:
+def holder_text(
+    holder: HostHolder, classes: Sequence[ClassUsage], labels: Mapping[str, str]
+) -> str:
     """Return the amounts of a consumer: the first class without its name; its devices, otherwise
     one class.
     """
-    devices = {one.resource_class for one in classes if one.is_device}
+    devices = {use.resource_class for use in classes if use.is_device}
     first = classes[0].resource_class if classes else None
-    shown = [one for one in holder.shown if one[0] in devices] or holder.shown[:1]
-    return f"{_plain(holder.consumer)} {amounts_text(shown, said, first)}"
+    shown = [use for use in holder.shown if use[0] in devices] or holder.shown[:1]
+    return f"{_plain(holder.consumer)} {amounts_text(shown, labels, first)}"
 
 
 def host_lines(
     hosts: Sequence[HostUsage], width: int | None = None, notes: Mapping[str, str] = {}
 ) -> list[str]:
-    """Return a line for each host: what is used of each class, and who holds how much.
+    """Return a line for each host: the usage of each class, and the amounts of each consumer.
 
-    What is used of a class stands below each other, if there is room for that. A line that is too
-    wide loses classes after the first that is not of devices, then the holders of least.
+    The usage of a class is aligned, if there is space for it. A line that is too wide omits classes
+    after the first one that is not of devices, then the smallest consumers.
 
-    :param width: columns that there are; None for any number
-    :param notes: what else is said of some hosts
+    :param width: the number of columns; None for any number
+    :param notes: further text of some hosts
     """
-    told = [(host, words_of_host(host)) for host in hosts]
+    labelled_hosts = [(host, words_of_host(host)) for host in hosts]
     labels = [_label(host, notes.get(host.host)) for host in hosts]
     label = max(map(len, labels), default=0)
     if width is not None and label > width // 2:
         label = 0  # else no figure would be seen
     cells = [
         {
-            said[one.resource_class]: class_text(one, said[one.resource_class])
-            for one in host.classes
+            labels_of_host[item.resource_class]: class_text(
+                item, labels_of_host[item.resource_class]
+            )
+            for item in host.classes
         }
-        for host, said in told
+        for host, labels_of_host in labelled_hosts
     ]
     widths: dict[str, int] = {}
-    every = {one.resource_class: one.is_device for host in hosts for one in host.classes}
-    ordered = sorted(every, key=lambda name: (not every[name], names.resource_class_order(name)))
+    is_device = {item.resource_class: item.is_device for host in hosts for item in host.classes}
+    ordered = sorted(
+        is_device, key=lambda name: (not is_device[name], names.resource_class_order(name))
+    )
     for name in ordered:
-        for (_, said), row in zip(told, cells, strict=True):
-            if name in said:
-                widths[said[name]] = max(widths.get(said[name], 0), len(row[said[name]]))
-    is_aligned = width is None or label + sum(2 + one for one in widths.values()) <= width * 3 // 4
+        for (_, labels_of_host), row in zip(labelled_hosts, cells, strict=True):
+            if name in labels_of_host:
+                widths[labels_of_host[name]] = max(
+                    widths.get(labels_of_host[name], 0), len(row[labels_of_host[name]])
+                )
+    is_aligned = (
+        width is None or label + sum(2 + item for item in widths.values()) <= width * 3 // 4
+    )
     lines = []
-    for (one, said), start, row in zip(told, labels, cells, strict=True):
-        holders = [holder_text(held, one.classes, said) for held in one.holders]
+    for (item, labels_of_host), start, row in zip(labelled_hosts, labels, cells, strict=True):
+        holders = [holder_text(consumer, item.classes, labels_of_host) for consumer in item.holders]
         columns = [
             row.get(name, "").ljust(most) if is_aligned else row[name]
             for name, most in (widths.items() if is_aligned else dict.fromkeys(row, 0).items())
         ]
-        fixed = sum(use.is_device for use in one.classes) + 1
+        fixed = sum(use.is_device for use in item.classes) + 1
         lines.append(_line(start.ljust(label), columns, fixed, holders, width))
     return lines
 
 
 def _label(host: HostUsage, note: str | None) -> str:
-    said = ", ".join(filter(None, ("disabled" if host.is_disabled else None, note)))
-    return f"{_plain(host.host)} ({said})" if said else _plain(host.host)
+    notes = ", ".join(filter(None, ("disabled" if host.is_disabled else None, note)))
+    return f"{_plain(host.host)} ({notes})" if notes else _plain(host.host)
 
 
 def _plain(name: str) -> str:
@@ -200,8 +214,8 @@ def _line(label: str, columns: list[str], fixed: int, holders: list[str], width:
     line = "  ".join([label, *columns, ", ".join(holders)]).rstrip()
     if width is None or len(line) <= width:
         return line
-    for kept in range(len(columns) - 1, fixed - 1, -1):
-        line = "  ".join([label, *columns[:kept], CUT, ", ".join(holders)]).rstrip()
+    for count in range(len(columns) - 1, fixed - 1, -1):
+        line = "  ".join([label, *columns[:count], CUT, ", ".join(holders)]).rstrip()
         if len(line) <= width:
             return line
     head = "  ".join([label, *columns[:fixed], *([CUT] if len(columns) > fixed else [])])

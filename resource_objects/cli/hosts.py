@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from cliff.columns import FormattableColumn
@@ -16,6 +16,7 @@ from resource_objects.cli.base import (
     Expiry,
     Lister,
     Misused,
+    Table,
     Text,
     age_text,
     login,
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 def add_user(parser: argparse.ArgumentParser) -> None:
     """Add the options that say whose consumers are meant."""
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument("--user", metavar="NAME", help="only what consumers of this user hold")
-    which.add_argument("--mine", action="store_true", help="only what your own consumers hold")
+    selection = parser.add_mutually_exclusive_group()
+    selection.add_argument("--user", metavar="NAME", help="only what consumers of this user hold")
+    selection.add_argument("--mine", action="store_true", help="only what your own consumers hold")
 
 
 def user_of(parsed_args: argparse.Namespace) -> str | None:
@@ -49,7 +50,7 @@ def _own_name() -> str:
 
 def consumers_of(ledger: Ledger, user: str | None) -> list[str] | None:
     """Return the consumers of a user, by name; None for no user."""
-    return None if user is None else [one.name for one in ledger.consumers(user=user)]
+    return None if user is None else [consumer.name for consumer in ledger.consumers(user=user)]
 
 
 #: Agents report once a minute; the time of an older report is printed.
@@ -58,8 +59,12 @@ _LATE = datetime.timedelta(minutes=2)
 
 def _reported(ledger: Ledger, hosts: Sequence[str]) -> dict[str, datetime.datetime]:
     """Return the time of the last report by host, of hosts with reports. Cost: a list."""
-    found = ledger.providers(name=hosts, reported_before=_EVER) if hosts else ()
-    return {one.name: one.reported_at for one in found if one.reported_at is not None}
+    providers = ledger.providers(name=hosts, reported_before=_EVER) if hosts else ()
+    return {
+        provider.name: provider.reported_at
+        for provider in providers
+        if provider.reported_at is not None
+    }
 
 
 _EVER = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)
@@ -78,25 +83,20 @@ class ShowHostUsage(Lister):
     in_brief = True
     columns = ("host", "is_disabled", "reported", "classes", "holders")
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "hosts", metavar="HOST", nargs="*", help="only these, by name (default: all hosts)"
         )
         add_user(parser)
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read a snapshot of the ledger and print it."""
         with self.open_ledger() as ledger:
             user = user_of(parsed_args)
-            found = ledger.snapshot().host_usage(
+            usages = ledger.snapshot().host_usage(
                 *parsed_args.hosts, consumers=consumers_of(ledger, user)
             )
-            reported, now = _reported(ledger, [one.host for one in found]), ledger.now()
+            reported, now = _reported(ledger, [usage.host for usage in usages]), ledger.now()
         self.nothing = "the ledger has no hosts" if user is None else f"user {user} holds nothing"
         if self.is_brief:
             from resource_objects.cli.host_lines import host_lines
@@ -106,17 +106,17 @@ class ShowHostUsage(Lister):
                 for host, at in reported.items()
                 if now - at >= _LATE
             }
-            lines = host_lines(found, self.width(parsed_args.max_width), late)
+            lines = host_lines(usages, self.width(parsed_args.max_width), late)
             return (), Text(lines or [self.nothing])
         return self.columns, [
             (
-                one.host,
-                one.is_disabled,
-                Ago((reported.get(one.host), now)),
-                Dicts([each.to_dict() for each in one.classes]),
-                Dicts([each.to_dict() for each in one.holders]),
+                usage.host,
+                usage.is_disabled,
+                Ago((reported.get(usage.host), now)),
+                Dicts([item.to_dict() for item in usage.classes]),
+                Dicts([item.to_dict() for item in usage.holders]),
             )
-            for one in found
+            for usage in usages
         ]
 
 
@@ -129,32 +129,35 @@ class Mine(Lister):
 
     columns = ("consumer", "host", "holds", "since", "expires")
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--user", metavar="NAME", help="the user (default: the login name)")
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read the consumers of the user, and where they hold what."""
         from resource_objects.names import natural_order
 
         user = _own_name() if parsed_args.user is None else parsed_args.user
         with self.open_ledger() as ledger:
-            mine = sorted(ledger.consumers(user=user), key=lambda one: natural_order(one.name))
-            hosts = ledger.snapshot().host_usage(consumers=[one.name for one in mine])
+            mine = sorted(
+                ledger.consumers(user=user), key=lambda consumer: natural_order(consumer.name)
+            )
+            hosts = ledger.snapshot().host_usage(consumers=[consumer.name for consumer in mine])
             now = ledger.now()
         self.nothing = f"user {user} holds nothing"
-        on_hosts: dict[str, list[Any]] = {one.name: [] for one in mine}
+        on_hosts: dict[str, list[Any]] = {consumer.name: [] for consumer in mine}
         for host in hosts:
             for holder in host.holders:
                 on_hosts[holder.consumer].append((host.host, Holding((host, holder))))
         return self.columns, [
-            (one.name, host, held, Age((one.created_at, now)), Expiry((one.expires_at, now)))
-            for one in mine
-            for host, held in on_hosts[one.name] or [("", str(one.claim.amounts))]
+            (
+                consumer.name,
+                host,
+                amounts,
+                Age((consumer.created_at, now)),
+                Expiry((consumer.expires_at, now)),
+            )
+            for consumer in mine
+            for host, amounts in on_hosts[consumer.name] or [("", str(consumer.claim.amounts))]
         ]
 
 

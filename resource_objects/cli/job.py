@@ -25,6 +25,7 @@ from resource_objects.cli.base import (
     Maybe,
     Misused,
     Refused,
+    Table,
     Text,
     add_actor,
     duration,
@@ -38,8 +39,8 @@ from resource_objects.cli.consumer import (
     add_release_expired,
     add_whose,
     allocation_rows,
+    owner_of,
     request_again,
-    whose,
 )
 from resource_objects.names import is_uuid
 
@@ -68,36 +69,38 @@ def _add_claim(parser: argparse.ArgumentParser) -> None:
     add_whose(parser, "its {}")
 
 
-class _Asked:
-    """What is asked for whom: the request, how it is searched, how it is taken."""
+class _ClaimRequest:
+    """The request of a new claim, with the options of its search and of the claim."""
 
-    def __init__(self, said: argparse.Namespace, consumer: str) -> None:
+    def __init__(self, parsed_args: argparse.Namespace, consumer: str) -> None:
         from resource_objects.providers.disabled import TRAIT
 
         with misused():
             self.consumer = names.consumer_name(consumer)
-            if said.user is None and said.actor is not None:
-                said.user = names.label(said.actor, "actor")
+            if parsed_args.user is None and parsed_args.actor is not None:
+                parsed_args.user = names.label(parsed_args.actor, "actor")
             try:
-                parsed = arguments.parse_request(said)
+                parsed = arguments.parse_request(parsed_args)
             except Misused as error:
-                if not hasattr(said, "consumer"):
+                if not hasattr(parsed_args, "consumer"):
                     raise
                 expected = "CONSUMER and what it requests, such as job-1 VCPU=2"
                 raise Misused(f"got {consumer!r} alone, expected {expected}") from error
-            self.options = arguments.parse_search(said, parsed.limit)
+            self.options = arguments.parse_search(parsed_args, parsed.limit)
         self.request = parsed.request
-        if said.override_disabled:
+        if parsed_args.override_disabled:
             unnamed = self.request.unnamed
             required = unnamed.replace(required={*unnamed.required, TRAIT})
             self.request = self.request.replace(groups=(required, *self.request.named))
-        self.at: str | None = said.at
-        self.wait: datetime.timedelta | None = said.wait
-        self.described = whose(said)
-        self.override_disabled: bool = said.override_disabled
-        self.replaces: bool = getattr(said, "replace", False)
+        self.at: str | None = parsed_args.at
+        self.wait: datetime.timedelta | None = parsed_args.wait
+        self.described = owner_of(parsed_args)
+        self.override_disabled: bool = parsed_args.override_disabled
+        self.replaces: bool = getattr(parsed_args, "replace", False)
         #: expired claims block no job and no claim that waits
-        self.release_expired: bool = getattr(said, "release_expired", True) or said.wait is not None
+        self.release_expired: bool = (
+            getattr(parsed_args, "release_expired", True) or parsed_args.wait is not None
+        )
 
     def search(self, ledger: Ledger, snapshot: Snapshot) -> Candidates:
         """Return the candidates on the hosts that the server group allows."""
@@ -116,11 +119,11 @@ class _Asked:
             ledger.release_expired(tree=self.at, excluding=self.consumer)
 
     def take(self, ledger: Ledger, attempt: Callable[[], Claim]) -> Claim:
-        """Take it.
+        """Allocate the request.
 
-        :raises Busy: if others hold it, or waited for it before
-        :raises Refused: if nobody could give it, whoever gave back
-        :raises AlreadyExists: if who asks holds something else already
+        :raises Busy: if other consumers use the resources, or waited for them before
+        :raises Refused: if no host fits even when it is empty
+        :raises AlreadyExists: if the consumer has other allocations
         """
         try:
             with _ended_by_signals() if self.wait else contextlib.nullcontext():
@@ -128,9 +131,9 @@ class _Asked:
         except exceptions.CapacityException as refusal:
             if not self.replaces and next(ledger.consumers(name=self.consumer), None):
                 raise exceptions.AlreadyExists("consumer", self.consumer) from refusal
-            found = self.search(ledger, ledger.snapshot(self.at))
+            candidates = self.search(ledger, ledger.snapshot(self.at))
             option = "" if self.release_expired else "--release-expired"
-            raise refused(ledger, self.consumer, found, refusal, option) from refusal
+            raise refused(ledger, self.consumer, candidates, refusal, option) from refusal
 
 
 @contextlib.contextmanager
@@ -158,7 +161,7 @@ def _end(number: int, frame: object) -> None:
 def refused(
     ledger: Ledger,
     consumer: str,
-    found: Candidates,
+    candidates: Candidates,
     refusal: exceptions.CapacityException,
     option: str = "claim --release-expired",
 ) -> Refused:
@@ -166,18 +169,18 @@ def refused(
 
     :param option: the option that releases expired claims; empty if it was in use already
     """
-    answer, lines = f"no capacity for {consumer} {found.request}", []
+    answer, lines = f"no capacity for {consumer} {candidates.request}", []
     last: exceptions.CapacityException | None = refusal
     if isinstance(refusal, exceptions.WaitTimedOut):
-        answer = f"{consumer} waited in vain for {found.request}"
+        answer = f"{consumer} waited in vain for {candidates.request}"
         if refusal.ahead:
             lines.append(f"before it in the queue: {', '.join(refusal.ahead)}")
         last = refusal.refusal
     if last is not None:
-        told = last.explanation if isinstance(last, exceptions.NoCandidates) else last
-        lines += str(told).splitlines()
+        explanation = last.explanation if isinstance(last, exceptions.NoCandidates) else last
+        lines += str(explanation).splitlines()
         lines += expired_lines(ledger, last.reasons, option)
-    is_busy = isinstance(refusal, exceptions.WaitTimedOut) or ledger.is_satisfiable(found)
+    is_busy = isinstance(refusal, exceptions.WaitTimedOut) or ledger.is_satisfiable(candidates)
     return (Busy if is_busy else Refused)(answer, lines)
 
 
@@ -193,11 +196,9 @@ class MakeClaim(Lister):
     nothing = "requests nothing"
 
     #: the claim that this call made
-    _made: Claim | None = None
+    _unreported: Claim | None = None
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("consumer", metavar="CONSUMER", help="the consumer: any name")
         _add_claim(parser)
         add = parser.add_argument
@@ -215,7 +216,6 @@ class MakeClaim(Lister):
         )
         add_release_expired(parser)
         add_environment(parser)
-        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """Claim. A claim whose allocations were not printed is released again."""
@@ -223,41 +223,40 @@ class MakeClaim(Lister):
             status = super().run(parsed_args)
             self.app.stdout.flush()
         except OSError:
-            if self._made is not None:
+            if self._unreported is not None:
                 with self.open_ledger(parsed_args.actor) as ledger:
-                    _release(ledger, self._made)
+                    _release(ledger, self._unreported)
             raise
         return status
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Search and claim."""
-        said = parsed_args
-        if said.operation and not is_uuid(said.operation):
-            raise Misused(f"--operation: got {said.operation!r}, expected a uuid")
-        asked = _Asked(said, said.consumer)
-        with self.open_ledger(said.actor) as ledger:
-            if said.env and said.host is not None:
-                ledger.provider(said.host)  # an unknown host is refused before anything is claimed
-            done = asked.take(ledger, lambda: _claim(ledger, asked, said))
-            if said.operation:
-                _require_held(ledger, done, said.operation)
-            elif not said.replace:  # else it may be of an earlier call
-                self._made = done
-            if not said.env:
+        if parsed_args.operation and not is_uuid(parsed_args.operation):
+            raise Misused(f"--operation: got {parsed_args.operation!r}, expected a uuid")
+        claim_request = _ClaimRequest(parsed_args, parsed_args.consumer)
+        with self.open_ledger(parsed_args.actor) as ledger:
+            if parsed_args.env and parsed_args.host is not None:
+                ledger.provider(
+                    parsed_args.host
+                )  # an unknown host is refused before anything is claimed
+            done = claim_request.take(ledger, lambda: _claim(ledger, claim_request, parsed_args))
+            if parsed_args.operation:
+                _require_held(ledger, done, parsed_args.operation)
+            elif not parsed_args.replace:  # else it may be of an earlier call
+                self._unreported = done
+            if not parsed_args.env:
                 return COLUMNS, allocation_rows(done.consumer, done.allocations)
             from resource_objects.cli.environment import export_lines, read_environment
 
             try:
-                found = read_environment(ledger, done, host=said.host)
+                variables = read_environment(ledger, done, host=parsed_args.host)
             except exceptions.ResourceObjectsError:
-                if self._made is not None:
-                    _release(ledger, self._made)
+                if self._unreported is not None:
+                    _release(ledger, self._unreported)
                 else:
                     self.app.stderr.write(f"resource-objects: claimed all the same: {done}\n")
                 raise
-            return (), Text([export_lines(found)])
+            return (), Text([export_lines(variables)])
 
 
 def _require_held(ledger: Ledger, done: Claim, operation: str) -> None:
@@ -267,37 +266,45 @@ def _require_held(ledger: Ledger, done: Claim, operation: str) -> None:
 
     :raises NotFound: if the claim was released
     """
-    held = next(ledger.consumers(name=done.consumer), None)
-    if held is None or held.claim.id != done.id:
+    consumer = next(ledger.consumers(name=done.consumer), None)
+    if consumer is None or consumer.claim.id != done.id:
         detail = f"it gave back what {operation} claimed"
         raise exceptions.NotFound("consumer", done.consumer, detail)
 
 
-def _claim(ledger: Ledger, asked: _Asked, said: argparse.Namespace) -> Claim:
+def _claim(ledger: Ledger, claim_request: _ClaimRequest, parsed_args: argparse.Namespace) -> Claim:
     """Claim the requested resources, or return the claim of an earlier try."""
-    kept = next(ledger.consumers(name=asked.consumer), None) if said.replace else None
+    consumer = (
+        next(ledger.consumers(name=claim_request.consumer), None) if parsed_args.replace else None
+    )
     options = {
-        **asked.described,
-        "ignore_maintenance": asked.override_disabled,
-        "wait": asked.wait,
+        **claim_request.described,
+        "ignore_maintenance": claim_request.override_disabled,
+        "wait": claim_request.wait,
     }
-    asked.release_expired_claims(ledger)
-    if kept is None:
+    claim_request.release_expired_claims(ledger)
+    if consumer is None:
         return ledger.claim(
-            asked.consumer,
-            asked.search(ledger, ledger.snapshot(asked.at)),
-            expires_in=said.expires_in,
-            operation=said.operation,
+            claim_request.consumer,
+            claim_request.search(ledger, ledger.snapshot(claim_request.at)),
+            expires_in=parsed_args.expires_in,
+            operation=parsed_args.operation,
             **options,
         )
-    done = kept.claim
-    if not _is_held(ledger, asked):
+    done = consumer.claim
+    if not _is_held(ledger, claim_request):
         from resource_objects.ledger.feed import snapshot_in_place
 
-        found = asked.search(ledger, snapshot_in_place(ledger.backend, asked.consumer, asked.at))
-        done = ledger.replace(asked.consumer, found, generation=kept.generation, **options)
-    if said.expires_in is not None:
-        done = ledger.renew(asked.consumer, expires_in=said.expires_in, claim=done.id)
+        candidates = claim_request.search(
+            ledger, snapshot_in_place(ledger.backend, claim_request.consumer, claim_request.at)
+        )
+        done = ledger.replace(
+            claim_request.consumer, candidates, generation=consumer.generation, **options
+        )
+    if parsed_args.expires_in is not None:
+        done = ledger.renew(
+            claim_request.consumer, expires_in=parsed_args.expires_in, claim=done.id
+        )
     return done
 
 
@@ -310,17 +317,19 @@ def _release(ledger: Ledger, claim: Claim) -> None:
         ledger.release(claim.consumer)
 
 
-def _is_held(ledger: Ledger, asked: _Asked) -> bool:
+def _is_held(ledger: Ledger, claim_request: _ClaimRequest) -> bool:
     """Return True if a consumer has the requested amounts at the requested place."""
     try:
-        if request_again(ledger, asked.consumer) != asked.request:
+        if request_again(ledger, claim_request.consumer) != claim_request.request:
             return False
     except Refused:  # units that no request can say
         return False
-    if asked.at is None:
+    if claim_request.at is None:
         return True
-    here = {one.name for one in ledger.provider(asked.at).walk()}
-    return any(one.provider in here for one in ledger.get_claim(asked.consumer).allocations)
+    here = {entry.name for entry in ledger.provider(claim_request.at).walk()}
+    return any(
+        entry.provider in here for entry in ledger.get_claim(claim_request.consumer).allocations
+    )
 
 
 # --- waiting ------------------------------------------------------------------------------------
@@ -336,35 +345,39 @@ class ListWaiters(Lister):
     columns = ("#", "consumer", "waits for", "of", "since", "actor")
     nothing = "nobody waits"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--limit", metavar="N", type=int, help="the maximum number")
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read them in their order."""
         with self.open_ledger() as ledger, misused():
-            found = list(ledger.queue(limit=parsed_args.limit))
-            roots = {each.root_uuid for one in found for each in one.awaits if each.root_uuid}
-            named = {one.uuid: one.name for one in ledger.providers(uuid=sorted(roots))}
+            waiting = list(ledger.queue(limit=parsed_args.limit))
+            roots = {
+                awaited.root_uuid
+                for entry in waiting
+                for awaited in entry.awaits
+                if awaited.root_uuid
+            }
+            named = {entry.uuid: entry.name for entry in ledger.providers(uuid=sorted(roots))}
             now = ledger.now()
         return self.columns, [
             (
                 place,
-                one.consumer,
-                str(one.amounts),
+                entry.consumer,
+                str(entry.amounts),
                 Many(
                     sorted(
-                        {named[each.root_uuid] for each in one.awaits if each.root_uuid in named}
+                        {
+                            named[awaited.root_uuid]
+                            for awaited in entry.awaits
+                            if awaited.root_uuid in named
+                        }
                     )
                 ),
-                Age((one.since, now)),
-                Maybe(one.actor),
+                Age((entry.since, now)),
+                Maybe(entry.actor),
             )
-            for place, one in enumerate(found, 1)
+            for place, entry in enumerate(waiting, 1)
         ]
 
 
@@ -381,25 +394,21 @@ class ReleaseConsumers(Lister):
     columns = COLUMNS
     nothing = "nothing was held"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add("consumers", metavar="CONSUMER", nargs="*", help="who gives back")
         add("--user", metavar="NAME", help="all of this user, in place of names; none is no error")
         add("--expired", action="store_true", help="all whose time is over, in place of names")
         add("--force", action="store_true", help="also those of another user")
-        return add_actor(parser)
+        add_actor(parser)
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Release the consumers and list the released allocations."""
-        wanted = list(dict.fromkeys(parsed_args.consumers))
+        names = list(dict.fromkeys(parsed_args.consumers))
         user, me = parsed_args.user, parsed_args.actor
-        which = {"names of consumers": wanted, "--user": user is not None}
-        which["--expired"] = parsed_args.expired
-        chosen = [word for word, is_chosen in which.items() if is_chosen]
+        selections = {"names of consumers": names, "--user": user is not None}
+        selections["--expired"] = parsed_args.expired
+        chosen = [word for word, is_chosen in selections.items() if is_chosen]
         if len(chosen) != 1:
             got = f", got {' and '.join(chosen)}" if chosen else ""
             raise Misused(f"expected one of names of consumers, --user, --expired{got}")
@@ -407,16 +416,18 @@ class ReleaseConsumers(Lister):
             if parsed_args.expired:
                 return COLUMNS, [row for claim in _all_expired(ledger) for row in _rows(claim)]
             if user is not None:
-                found = list(ledger.consumers(user=user))
-                wanted = [one.name for one in found]
+                consumers = list(ledger.consumers(user=user))
+                names = [consumer.name for consumer in consumers]
             elif not parsed_args.force:
-                found = list(ledger.consumers(name=wanted))
-            others = [] if parsed_args.force else [
-                f"{one.name} is of {one.user}" for one in found if one.user not in (None, me)
-            ]  # fmt: skip
-            if others:
-                raise Refused("these are of another user, which needs --force", others)
-            done = ledger.release_all(wanted) if wanted else ()
+                consumers = list(ledger.consumers(name=names))
+            of_other_users = [
+                f"{consumer.name} is of {consumer.user}"
+                for consumer in ([] if parsed_args.force else consumers)
+                if consumer.user not in (None, me)
+            ]
+            if of_other_users:
+                raise Refused("these are of another user, which needs --force", of_other_users)
+            done = ledger.release_all(names) if names else ()
         return COLUMNS, [row for claim in done for row in _rows(claim)]
 
 
@@ -470,10 +481,8 @@ class RunJob(Command):
 
     takes_program = True
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
-        parser.usage = f"{prog_name} [options] AMOUNTS -- PROGRAM [arguments]"
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        parser.usage = f"{parser.prog} [options] AMOUNTS -- PROGRAM [arguments]"
         _add_claim(parser)
         add = parser.add_argument
         add(
@@ -493,33 +502,31 @@ class RunJob(Command):
             action="store_true",
             help="end the program if its claim is released; default: only report it",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Claim, run, release."""
         from resource_objects.cli.environment import read_environment
 
-        said = parsed_args
-        asked = _Asked(said, said.name or _made_up(said.actor))
-        with self.open_ledger(said.actor) as ledger:
-            if asked.at is None and not _is_in_a_tree(asked.request):
-                asked.at = _this_machine(ledger)
-            asked.release_expired_claims(ledger)
-            claim = asked.take(
+        claim_request = _ClaimRequest(parsed_args, parsed_args.name or _made_up(parsed_args.actor))
+        with self.open_ledger(parsed_args.actor) as ledger:
+            if claim_request.at is None and not _is_in_a_tree(claim_request.request):
+                claim_request.at = _this_machine(ledger)
+            claim_request.release_expired_claims(ledger)
+            claim = claim_request.take(
                 ledger,
                 lambda: ledger.claim(
-                    asked.consumer,
-                    asked.search(ledger, ledger.snapshot(asked.at)),
-                    expires_in=said.lease,
-                    ignore_maintenance=asked.override_disabled,
-                    wait=asked.wait,
-                    **asked.described,
+                    claim_request.consumer,
+                    claim_request.search(ledger, ledger.snapshot(claim_request.at)),
+                    expires_in=parsed_args.lease,
+                    ignore_maintenance=claim_request.override_disabled,
+                    wait=claim_request.wait,
+                    **claim_request.described,
                 ),
             )
-            keeper = _Keeper(self, ledger, claim, said)
+            keeper = _Keeper(self, ledger, claim, parsed_args)
             try:
                 variables = read_environment(ledger, claim)
-                return keeper.run(said.program, {**os.environ, **variables})
+                return keeper.run(parsed_args.program, {**os.environ, **variables})
             finally:
                 keeper.release()
 
@@ -539,9 +546,9 @@ def _this_machine(ledger: Ledger) -> str:
     :raises Misused: if the ledger has no provider of its name
     """
     name = os.uname().nodename
-    for known in dict.fromkeys((name, name.partition(".")[0])):
-        if next(ledger.providers(name=known), None) is not None:
-            return known
+    for candidate in dict.fromkeys((name, name.partition(".")[0])):
+        if next(ledger.providers(name=candidate), None) is not None:
+            return candidate
     raise Misused(f"this machine, {name}, is no provider of the ledger; say --at PROVIDER")
 
 
@@ -549,12 +556,12 @@ class _Keeper:
     """Renews a claim while a program runs."""
 
     def __init__(
-        self, command: Command, ledger: Ledger, claim: Claim, said: argparse.Namespace
+        self, command: Command, ledger: Ledger, claim: Claim, parsed_args: argparse.Namespace
     ) -> None:
         self._command = command
         self._ledger = ledger
         self._claim = claim
-        self._said = said
+        self._parsed_args = parsed_args
         self._is_lost = False
         self._child: subprocess.Popen[bytes] | None = None
         self._ended = threading.Event()
@@ -563,7 +570,7 @@ class _Keeper:
         """Run a program with its lease renewed; return its status."""
         from resource_objects.ledger.lease import Lease
 
-        expires_in = self._said.lease
+        expires_in = self._parsed_args.lease
         with _Signals() as signals:
             try:
                 self._child = child = signals.start(program, environ)
@@ -591,11 +598,13 @@ class _Keeper:
             if error.matches("ConsumerNotFound"):
                 self._tell(f"the claim of {self._claim.consumer} was released by another user")
             else:
-                self._tell(f"not released, others may have it after {self._said.lease}: {error}")
+                self._tell(
+                    f"not released, others may have it after {self._parsed_args.lease}: {error}"
+                )
 
     def _on_lost(self, error: exceptions.ResourceObjectsError) -> None:
         self._is_lost = True
-        ends = self._said.end_when_lost
+        ends = self._parsed_args.end_when_lost
         then = "the program is ended" if ends else "others may take what the program uses"
         self._tell(f"the claim is lost, {then}: {error}")
         if ends:
@@ -622,12 +631,12 @@ def _kill_group(group: int, number: int) -> None:
 
 
 class _Signals:
-    """Starts a program in a process group of its own, and hands signals on to that.
+    """Starts a program in its own process group, and forwards signals to it.
 
-    They are blocked here and fetched one by one (sigwaitinfo), so none interrupts a write to the
-    ledger, and none is lost between the claim and the start of the program. Where there is a
-    terminal the program gets it, as a shell would give it, and what is typed goes to the program
-    alone; if it is stopped (Ctrl-Z), so is this process, and both go on together.
+    Signals are blocked in this process and fetched one at a time (sigwaitinfo), so that none
+    interrupts a write to the ledger or is lost between the claim and the start of the program. The
+    program gets the terminal, if there is one, as from a shell, and all input. If the program is
+    stopped (Ctrl-Z), this process stops too, and both continue together.
     """
 
     def __init__(self) -> None:

@@ -13,6 +13,7 @@ from resource_objects.cli.base import (
     Many,
     Maybe,
     ShowOne,
+    Table,
     database_url,
     read_input,
 )
@@ -30,26 +31,21 @@ class ListChanges(Lister):
     columns = ("at", "kind", "subject", "actor", "consumers", "disabled", "operation")
     nothing = "nothing was written since"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add(
             "--after", metavar="CURSOR", help="where an earlier list ended; else from the beginning"
         )
         add("--limit", metavar="N", type=int, default=1000, help="the maximum number (1000)")
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read a page."""
         from resource_objects.providers.feed import SHARDS, Cursor
 
         after = parsed_args.after or Cursor((0,) * SHARDS)
         with self.open_ledger() as ledger:
-            found = ledger.feed.changes(after, parsed_args.limit)
-        self.app.stderr.write(f"cursor: {found.cursor}\n")
+            changes = ledger.feed.changes(after, parsed_args.limit)
+        self.app.stderr.write(f"cursor: {changes.cursor}\n")
         return self.columns, [
             (
                 change.at.isoformat(timespec="seconds"),
@@ -60,7 +56,7 @@ class ListChanges(Lister):
                 Maybe(_disabled(change)),
                 change.operation,
             )
-            for change in found
+            for change in changes
         ]
 
 
@@ -68,7 +64,7 @@ def _disabled(change: FeedEntry) -> str | None:
     """Return the providers that were disabled or enabled, or used although they were disabled."""
     if change.overrides:
         return "overridden"
-    return "; ".join(str(one.disabled or "enabled") for one in change.disabled) or None
+    return "; ".join(str(entry.disabled or "enabled") for entry in change.disabled) or None
 
 
 class ListFindings(Lister):
@@ -77,13 +73,11 @@ class ListFindings(Lister):
     columns = ("kind", "finding")
     nothing = "nothing is wrong"
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read everything and look through it."""
         with self.open_ledger() as ledger, Bar("audit", is_told=False):
-            found = list(ledger.audit())
-        return self.columns, [(str(one.kind), str(one)) for one in found]
+            findings = list(ledger.audit())
+        return self.columns, [(str(finding.kind), str(finding)) for finding in findings]
 
 
 class ApplyReshape(Command):
@@ -93,16 +87,13 @@ class ApplyReshape(Command):
     stopped: a running agent reshapes its hosts itself.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("plan", metavar="FILE", help="the plan, in YAML or JSON; - reads it")
         parser.add_argument(
             "--dry-run",
             action="store_true",
             help="only say what it would do, and draw the trees before and after",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read the file, carry it out, and say what was done."""
@@ -111,14 +102,14 @@ class ApplyReshape(Command):
         name = parsed_args.plan
         text = read_input(name)
         if text.lstrip()[:1] in (b"{", b"["):
-            wanted = Plan.from_json(text)
+            plan = Plan.from_json(text)
         else:
             from resource_objects.yaml_nodes import read_data
 
-            wanted = Plan.from_dict(read_data(text, "standard input" if name == "-" else name))
+            plan = Plan.from_dict(read_data(text, "standard input" if name == "-" else name))
         with self.open_ledger() as ledger:
             with Bar("reshape", is_told=False):
-                done = ledger.reshape(wanted, dry_run=parsed_args.dry_run)
+                done = ledger.reshape(plan, dry_run=parsed_args.dry_run)
             self.say(str(done))
             if parsed_args.dry_run and done.definitions is not None:
                 self._draw(ledger, done.definitions)
@@ -128,9 +119,9 @@ class ApplyReshape(Command):
         from resource_objects.cli import render
         from resource_objects.providers.dry_run import trees_after
 
-        kept = [one.definition.uuid for one in changes.updates]
-        kept += [one.uuid for one in changes.removals]
-        before = list(ledger.trees(*kept)) if kept else []
+        uuids = [update.definition.uuid for update in changes.updates]
+        uuids += [update.uuid for update in changes.removals]
+        before = list(ledger.trees(*uuids)) if uuids else []
         for word, roots in (("before", before), ("after", trees_after(before, changes))):
             self.say(f"\n{word}:\n{render.provider_tree(roots, self.glyphs)}".rstrip("\n"))
 

@@ -2,18 +2,18 @@
 
 ======  ===========================================================================================
 0       done
-1       refused: it cannot be, also after others gave back; one line on the standard error output
-        says why, and which name or value is wrong
-2       the arguments are no command, or say what cannot be
-3       cut short: the budget of a search ran out, so the answer is neither yes nor no
-70      broken: the ledger cannot be used, or something went wrong that nobody expected
-75      busy: others hold what is asked for, so it may be had later
+1       refused: impossible even on empty hosts, or an invalid name or value; one line on the
+        standard error output has the reason
+2       invalid arguments
+3       cut short: the budget of a search was exhausted, so the answer is unknown
+70      the ledger cannot be used, or an unexpected error occurred
+75      busy: other consumers use the resources, so the request may fit later
 130     interrupted (Ctrl-C)
-141     nobody reads the output any more
+141     the reader of the output has closed it
 ======  ===========================================================================================
 
-The commands and the output formats are cliff's; running them is not, because cliff logs an error
-where we say it in one line, starts a shell where we show the help, and imports every command
+Commands and output formats are cliff's. This module runs the commands itself, because cliff logs
+errors with a traceback, starts a shell where this program shows the help, and imports every command
 before it runs one.
 """
 
@@ -102,11 +102,11 @@ class Program(cliff.app.App):
 
     def run(self, argv: list[str]) -> int:
         """Run one command and return its exit status. Every error becomes one line."""
-        own = list(itertools.takewhile(lambda argument: argument != "--", argv))
-        self.options = argparse.Namespace(debug="--debug" in own)
+        options = list(itertools.takewhile(lambda argument: argument != "--", argv))
+        self.options = argparse.Namespace(debug="--debug" in options)
         try:
-            self.options, words = self.parser.parse_known_args(own)
-            words += argv[len(own) :]  # words after -- are not options
+            self.options, words = self.parser.parse_known_args(options)
+            words += argv[len(options) :]  # words after -- are not options
             self.configure_logging()
             if not words or self.options.deferred_help:
                 words = ["help", *itertools.takewhile(_is_word, words)]
@@ -135,22 +135,22 @@ class Program(cliff.app.App):
     def run_subcommand(self, argv: list[str]) -> int:
         """Run the command that ``argv`` begins with."""
         try:
-            factory, name, rest = self.command_manager.find_command(argv)
+            factory, name, arguments = self.command_manager.find_command(argv)
         except ValueError:
             return self.no_command(argv)
         command = factory(self, self.options, cmd_name=name)
         parser = command.get_parser(f"{PROGRAM} {name}")
         if not getattr(command, "takes_program", False):
-            return command.run(_parsed(parser, rest))
-        own = list(itertools.takewhile(lambda argument: argument != "--", rest))
-        said = _parsed(parser, own)
-        said.program = rest[len(own) + 1 :]
-        if not said.program:
+            return command.run(_parsed(parser, arguments))
+        options = list(itertools.takewhile(lambda argument: argument != "--", arguments))
+        parsed = _parsed(parser, options)
+        parsed.program = arguments[len(options) + 1 :]
+        if not parsed.program:
             parser.error("expected -- and the program to run")
-        return command.run(said)
+        return command.run(parsed)
 
     def configure_logging(self) -> None:
-        """Show what libraries log only when asked: what matters is raised, and said once."""
+        """Print log messages of libraries only if requested: errors are raised and printed once."""
         root = logging.getLogger()
         if self.options.verbose:
             level = logging.INFO if self.options.verbose == 1 else logging.DEBUG
@@ -160,24 +160,24 @@ class Program(cliff.app.App):
 
     def no_command(self, words: Sequence[str]) -> int:
         """Report an unknown command, with the commands of a similar name."""
-        said = " ".join(itertools.takewhile(_is_word, words))
-        if not said:
+        name = " ".join(itertools.takewhile(_is_word, words))
+        if not name:
             self.parser.error(f"unrecognized arguments: {' '.join(words)}")
-        known = [name for name, _ in self.command_manager]
-        begun = [name for name in known if name.startswith(words[0])]
-        close = begun or difflib.get_close_matches(said, known, n=2)
+        names = [name for name, _ in self.command_manager]
+        begun = [name for name in names if name.startswith(words[0])]
+        close = begun or difflib.get_close_matches(name, names, n=2)
         hint = f"there is {', '.join(close)}" if close else f"see {PROGRAM} --help"
-        self.complain(f"{said!r} is no command; {hint}")
+        self.complain(f"{name!r} is no command; {hint}")
         return NO_COMMAND
 
     def fail(self, error: Exception, status: int = FAILED) -> int:
         """Say an error in one line; with ``--debug`` where it comes from, too."""
         if self.options.debug:
             traceback.print_exception(error, file=self.stderr)
-        said = str(error)
-        if not isinstance(error, _EXPECTED) or not said:
-            said = f"{type(error).__name__}: {said} (unexpected; --debug shows where)"
-        self.complain("; ".join(filter(None, map(str.strip, said.splitlines()))))
+        message = str(error)
+        if not isinstance(error, _EXPECTED) or not message:
+            message = f"{type(error).__name__}: {message} (unexpected; --debug shows where)"
+        self.complain("; ".join(filter(None, map(str.strip, message.splitlines()))))
         return status
 
     def complain(self, line: str) -> None:
@@ -217,11 +217,8 @@ def _is_word(argument: str) -> bool:
 class Help(Command):
     """Show the commands, or the help of one."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("words", nargs="*", metavar="COMMAND", help="a command")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """Print the help."""
@@ -241,8 +238,8 @@ class Help(Command):
     def _summary(self) -> str:
         import textwrap
 
-        known = list(self.app.command_manager)
-        widest = max(len(name) for name, _ in known)
+        commands = list(self.app.command_manager)
+        widest = max(len(name) for name, _ in commands)
         width = shutil.get_terminal_size().columns  # argparse uses it too, also in a pipe
         if width < 2 * widest:
             widest = 0
@@ -250,7 +247,7 @@ class Help(Command):
             max(width, 20), subsequent_indent=" " * (widest + 4), break_long_words=False
         )
         return "\n".join(
-            wrapper.fill(f"  {name:<{widest}}  {_one_line(entry)}") for name, entry in known
+            wrapper.fill(f"  {name:<{widest}}  {_one_line(entry)}") for name, entry in commands
         )
 
 
@@ -273,14 +270,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     out = cast("TextIO", Printable(sys.stdout))
     err = cast("TextIO", Printable(sys.stderr))
     program = Program(out, err)
-    said = list(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         with (
             contextlib.redirect_stdout(out),  # argparse writes there
             contextlib.redirect_stderr(err),
             collector.fewer_collections(),  # a command builds something, prints it and ends
         ):
-            status = program.run(said)
+            status = program.run(arguments)
         if status == INTERRUPTED:
             _give_up(sys.stdout)  # the reader has closed the output
         sys.stdout.flush()
@@ -305,10 +302,10 @@ _OBEYED = re.compile(
 
 
 class Printable(io.TextIOBase):
-    """A stream that shows what a terminal would obey: names and rows may be somebody else's.
+    """A stream that escapes control characters: names and rows may come from other users.
 
-    >>> _ = Printable(sys.stdout).write("job-\\x1b[31m1")
-    job-\\x1b[31m1
+    >>> _ = Printable(sys.stdout).write("job-\x1b[31m1")
+    job-\x1b[31m1
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -319,7 +316,7 @@ class Printable(io.TextIOBase):
         return self._stream.write(_OBEYED.sub(_escaped, text))
 
     def flush(self) -> None:
-        """Flush the stream; one that is closed has nothing left, and is let go with this one."""
+        """Flush the stream. A closed stream has nothing left to flush."""
         if not self._stream.closed:
             self._stream.flush()
 
@@ -337,12 +334,12 @@ class Printable(io.TextIOBase):
         return self._stream.encoding
 
 
-def _escaped(found: re.Match[str]) -> str:
-    return found[0].encode("unicode_escape").decode("ascii")
+def _escaped(match: re.Match[str]) -> str:
+    return match[0].encode("unicode_escape").decode("ascii")
 
 
 def _prepare_streams() -> None:
-    """Make the streams take any text, whatever their encoding; closed ones lead nowhere."""
+    """Make the streams accept any text, whatever their encoding, and replace closed streams."""
     sys.stdout = sys.stdout or io.StringIO()
     sys.stderr = sys.stderr or io.StringIO()
     for stream in (sys.stdout, sys.stderr):
@@ -502,7 +499,7 @@ class Plugin(EntryPointWrapper):
 
     @property
     def value(self) -> str:
-        """Where it is from."""
+        """The module and name of the plug-in."""
         return f"{NAMESPACE}:{self.entry}"
 
 

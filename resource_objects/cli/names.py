@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
-from resource_objects.cli.base import Command, Lister, Maybe
-
-Listed = tuple[Sequence[str], Iterable[Sequence[Any]]]
-
+from resource_objects.cli.base import Command, Lister, Maybe, Table
 
 # --- lists --------------------------------------------------------------------------------------
 
@@ -20,11 +17,10 @@ class ListClasses(Lister):
     columns = ("name",)
     nothing = "there are none"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return _add_custom(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_custom(parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Listed:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read them, page by page."""
         with self.open_ledger() as ledger:
             return _listed(ledger.names.classes.list(), parsed_args)
@@ -36,11 +32,10 @@ class ListTraits(Lister):
     columns = ("name",)
     nothing = "there are none"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return _add_custom(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_custom(parser)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Listed:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read them, page by page."""
         with self.open_ledger() as ledger:
             return _listed(ledger.names.traits.list(), parsed_args)
@@ -52,11 +47,11 @@ class ListAggregates(Lister):
     columns = ("name", "level")
     nothing = "there are no aggregates"
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Listed:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read them, page by page."""
         with self.open_ledger() as ledger:
-            found = list(ledger.names.aggregates.list())
-        return self.columns, [(one.name, Maybe(one.level)) for one in found]
+            aggregates = list(ledger.names.aggregates.list())
+        return self.columns, [(aggregate.name, Maybe(aggregate.level)) for aggregate in aggregates]
 
 
 def _add_custom(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
@@ -64,8 +59,10 @@ def _add_custom(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
     return parser
 
 
-def _listed(found: Iterable[Any], parsed_args: argparse.Namespace) -> Listed:
-    return ("name",), [(one.name,) for one in found if one.is_custom or not parsed_args.custom]
+def _listed(entries: Iterable[Any], parsed_args: argparse.Namespace) -> Table:
+    return ("name",), [
+        (entry.name,) for entry in entries if entry.is_custom or not parsed_args.custom
+    ]
 
 
 # --- one name -----------------------------------------------------------------------------------
@@ -76,9 +73,8 @@ class _Create(Command):
 
     kind: ClassVar[str]
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return _add_name(super().get_parser(prog_name), self.kind)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_name(parser, self.kind)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Create it."""
@@ -91,11 +87,9 @@ class _Rename(Command):
 
     kind: ClassVar[str]
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = _add_name(super().get_parser(prog_name), self.kind)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_name(parser, self.kind)
         parser.add_argument("--name", dest="new", metavar="NEW", required=True, help="its new name")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Rename it."""
@@ -108,9 +102,8 @@ class _Delete(Command):
 
     kind: ClassVar[str]
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return _add_name(super().get_parser(prog_name), self.kind)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_name(parser, self.kind)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Remove it."""
@@ -165,11 +158,9 @@ class DeleteTrait(_Delete):
 class CreateAggregate(Command):
     """Create an aggregate, unless it is there."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = _add_name(super().get_parser(prog_name), "aggregates")
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_name(parser, "aggregates")
         parser.add_argument("--level", metavar="LEVEL", help="the level, such as rack or room")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Create it."""

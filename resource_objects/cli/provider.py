@@ -15,6 +15,7 @@ from resource_objects.cli.base import (
     Many,
     Maybe,
     ShowOne,
+    Table,
     add_name,
     misused,
     records_of,
@@ -48,9 +49,7 @@ class ListProviders(Lister):
     )
     nothing = "no provider matches"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add("--name", metavar="PROVIDER", action="append", help="of this name")
         add("--uuid", metavar="UUID", action="append", help="of this uuid")
@@ -77,29 +76,26 @@ class ListProviders(Lister):
             metavar="WHEN",
             help=f"its agent or owner reported last before: {WHEN}. One that never did is left out",
         )
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read them, page by page."""
         from resource_objects.cli import render
 
-        members = [given for given in parsed_args.member_of if not given.startswith("!")]
-        others = [given[1:] for given in parsed_args.member_of if given.startswith("!")]
+        members = [text for text in parsed_args.member_of if not text.startswith("!")]
+        excluded = [text[1:] for text in parsed_args.member_of if text.startswith("!")]
         with self.open_ledger() as ledger, Bar("provider list", is_told=False):
             now, before = ledger.now(), parsed_args.reported_before
             if before is not None:
                 with misused():
                     before = moment_of("--reported-before", before, now)
-            found = list(
+            providers = list(
                 ledger.providers(
                     name=parsed_args.name,
                     uuid=parsed_args.uuid,
                     tree=parsed_args.in_tree,
-                    aggregates=[given.split(",") for given in members],
-                    forbidden_aggregates=others,
-                    any_of=[given.split(",") for given in parsed_args.required],
+                    aggregates=[text.split(",") for text in members],
+                    forbidden_aggregates=excluded,
+                    any_of=[text.split(",") for text in parsed_args.required],
                     forbidden=parsed_args.forbidden,
                     room=parsed_args.room,
                     over_capacity=parsed_args.over_capacity,
@@ -108,22 +104,22 @@ class ListProviders(Lister):
             )
         return self.columns, [
             (
-                one.name,
-                one.parent or "",
-                render.definition(one),
-                Many(sorted(one.traits)),
-                Many(sorted(one.aggregates)),
-                one.generation,
-                Maybe(one.disabled and str(one.disabled)),
-                Ago((one.reported_at, now)),
+                provider.name,
+                provider.parent or "",
+                render.definition(provider),
+                Many(sorted(provider.traits)),
+                Many(sorted(provider.aggregates)),
+                provider.generation,
+                Maybe(provider.disabled and str(provider.disabled)),
+                Ago((provider.reported_at, now)),
             )
-            for one in sorted(found, key=_in_order)
+            for provider in sorted(providers, key=_in_order)
         ]
 
 
-def _in_order(one: ListedProvider) -> tuple[Any, ...]:
+def _in_order(provider: ListedProvider) -> tuple[Any, ...]:
     """Sort providers as people list machines: in natural order, a root before what is below it."""
-    return natural_order(one.root), one.parent is not None, natural_order(one.name)
+    return natural_order(provider.root), provider.parent is not None, natural_order(provider.name)
 
 
 class ShowProvider(ShowOne):
@@ -142,9 +138,8 @@ class ShowProvider(ShowOne):
         "reported",
     )
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return add_name(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_name(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Read one provider."""
@@ -171,11 +166,8 @@ class ShowProvider(ShowOne):
 class TreeProvider(Command):
     """Draw what providers have, all of them or one and what is below it."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("name", metavar="PROVIDER", nargs="?", help="name or uuid")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read and draw."""
@@ -192,9 +184,7 @@ class TreeProvider(Command):
 class CreateProvider(Command):
     """Create a provider: a root, or a child of another provider."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add("name", metavar="NAME", help="any name that is not taken")
         add("inventories", metavar="INVENTORIES", nargs="?", help="such as VCPU=8,MEMORY_MB=16384")
@@ -202,13 +192,12 @@ class CreateProvider(Command):
         add("--parent-provider", metavar="PROVIDER", help="the provider it is below: name or uuid")
         add("--trait", metavar="TRAIT", action="append", default=[], help="may be repeated")
         add("--aggregate", metavar="AGGREGATE", action="append", default=[], help="may be repeated")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Create it."""
         from resource_objects.providers import Provider
 
-        made = Provider(
+        provider = Provider(
             parsed_args.name,
             parsed_args.inventories,
             traits=parsed_args.trait,
@@ -216,15 +205,15 @@ class CreateProvider(Command):
             aggregates=parsed_args.aggregate,
         )
         with self.open_ledger() as ledger:
-            for found in ledger.providers(name=made.name):
-                raise exceptions.AlreadyExists("provider", found.name)
+            for existing in ledger.providers(name=provider.name):
+                raise exceptions.AlreadyExists("provider", existing.name)
             if parsed_args.parent_provider is None:
-                done = ledger.sync(made)
+                done = ledger.sync(provider)
             else:
                 above = ledger.provider(parsed_args.parent_provider)
                 [root] = ledger.trees(parsed_args.parent_provider)
                 parent = root.find(above.name)
-                parent.update(children=(*parent.children, made))
+                parent.update(children=(*parent.children, provider))
                 done = ledger.sync(root)
         self.say(str(done))
 
@@ -232,14 +221,12 @@ class CreateProvider(Command):
 class SetProvider(Command):
     """Give a provider another name or parent."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = add_name(super().get_parser(prog_name), generation=True)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_name(parser, generation=True)
         parser.add_argument("--name", dest="new", metavar="NEW", help="its new name")
-        where = parser.add_mutually_exclusive_group()
-        where.add_argument("--parent-provider", metavar="PROVIDER", help="its new parent")
-        where.add_argument("--no-parent", action="store_true", help="make it a root")
-        return parser
+        parent = parser.add_mutually_exclusive_group()
+        parent.add_argument("--parent-provider", metavar="PROVIDER", help="its new parent")
+        parent.add_argument("--no-parent", action="store_true", help="make it a root")
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Move and rename it, in one write."""
@@ -257,9 +244,8 @@ class SetProvider(Command):
 class DeleteProvider(Command):
     """Remove a provider and all below it, if nothing of it is used."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return add_name(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_name(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Remove it."""
@@ -276,13 +262,10 @@ class ListInventories(Lister):
     columns = ("resource_class", *_FIGURES, "allocation_ratio", "capacity", "used")
     nothing = "it has no inventories"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return add_name(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_name(parser)
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read its inventories."""
         with self.open_ledger() as ledger:
             records = records_of(ledger.provider(parsed_args.name).inventories)
@@ -305,59 +288,63 @@ class SetInventories(Command):
     host.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = add_name(super().get_parser(prog_name), generation=True)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_name(parser, generation=True)
         parser.add_argument(
             "inventories", metavar="INVENTORIES", help="such as VCPU=8:reserved=1,MEMORY_MB=16384"
         )
         parser.add_argument("--amend", action="store_true", help="leave other classes as they are")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Set them."""
         from resource_objects.resources import Inventories
 
-        given = Inventories(parsed_args.inventories)
+        inventories = Inventories(parsed_args.inventories)
         generation = parsed_args.generation
         with self.open_ledger() as ledger:
             provider = ledger.provider(parsed_args.name)
             stays = dict(provider.inventories) if parsed_args.amend else _parts(provider)
-            _check_counts(provider, given)
+            _check_counts(provider, inventories)
             if stays:
-                given = Inventories(stays).amended(parsed_args.inventories)
+                inventories = Inventories(stays).amended(parsed_args.inventories)
                 generation = provider.generation if generation is None else generation
-            self.say(str(ledger.change(parsed_args.name, inventories=given, generation=generation)))
+            self.say(
+                str(ledger.change(parsed_args.name, inventories=inventories, generation=generation))
+            )
 
 
 class DeleteInventories(Command):
     """Remove unused classes of a provider; without classes, all of them."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = add_name(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_name(parser)
         parser.add_argument("--resource-class", metavar="CLASS", action="append", help="this one")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Keep the others."""
 
-        gone = parsed_args.resource_class
+        removed = parsed_args.resource_class
         with self.open_ledger() as ledger:
             provider = ledger.provider(parsed_args.name)
-            kept = dict(provider.inventories.by_name())
-            for name in gone or ():
-                if name not in kept:
+            by_class = dict(provider.inventories.by_name())
+            for name in removed or ():
+                if name not in by_class:
                     raise exceptions.InvalidInput(
-                        "name", "resource class", name, f"one of {sorted(kept)}"
+                        "name", "resource class", name, f"one of {sorted(by_class)}"
                     )
-            left = {name: one for name, one in kept.items() if gone and name not in gone}
+            remaining = {
+                name: inventory
+                for name, inventory in by_class.items()
+                if removed and name not in removed
+            }
             for part in _parts(provider):
-                if part.name not in left:
+                if part.name not in remaining:
                     raise exceptions.InvalidInventory(
                         f"{part.name} of {provider.name}", None, f"one, for it is a part: {_HOW}"
                     )
-            done = ledger.change(parsed_args.name, inventories=left, generation=provider.generation)
+            done = ledger.change(
+                parsed_args.name, inventories=remaining, generation=provider.generation
+            )
         self.say(str(done))
 
 
@@ -367,17 +354,14 @@ class ListProviderTraits(Lister):
     columns = ("name",)
     nothing = "it has no traits"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return add_name(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_name(parser)
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read them."""
         with self.open_ledger() as ledger:
-            found = ledger.provider(parsed_args.name).traits
-        return self.columns, [(name,) for name in sorted(found)]
+            traits = ledger.provider(parsed_args.name).traits
+        return self.columns, [(name,) for name in sorted(traits)]
 
 
 class ListProviderAggregates(Lister):
@@ -386,17 +370,14 @@ class ListProviderAggregates(Lister):
     columns = ("name",)
     nothing = "it is in no aggregate"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return add_name(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_name(parser)
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read them."""
         with self.open_ledger() as ledger:
-            found = ledger.provider(parsed_args.name).aggregates
-        return self.columns, [(name,) for name in sorted(found or ())]
+            aggregates = ledger.provider(parsed_args.name).aggregates
+        return self.columns, [(name,) for name in sorted(aggregates or ())]
 
 
 class _SetWords(Command):
@@ -404,9 +385,8 @@ class _SetWords(Command):
 
     word = ""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = add_name(super().get_parser(prog_name), generation=True)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_name(parser, generation=True)
         parser.add_argument(
             f"--{self.word}",
             dest="words",
@@ -415,13 +395,12 @@ class _SetWords(Command):
             default=[],
             help="this one; may be repeated",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Set them."""
         with self.open_ledger() as ledger:
-            given: dict[str, Any] = {f"{self.word}s": parsed_args.words}
-            done = ledger.change(parsed_args.name, generation=parsed_args.generation, **given)
+            fields: dict[str, Any] = {f"{self.word}s": parsed_args.words}
+            done = ledger.change(parsed_args.name, generation=parsed_args.generation, **fields)
         self.say(str(done))
 
 
@@ -445,18 +424,18 @@ _HOW = (
 
 def _parts(provider: Provider) -> dict[Resource, Inventory]:
     """Return the inventories of a provider that are parts of a placed resource."""
-    return {kind: one for kind, one in provider.inventories.items() if kind.is_placed}
+    return {kind: inventory for kind, inventory in provider.inventories.items() if kind.is_placed}
 
 
-def _check_counts(provider: Provider, wanted: Inventories) -> None:
+def _check_counts(provider: Provider, inventories: Inventories) -> None:
     """Raise for a class of its own that is counted within a part."""
     for kind, part in _parts(provider).items():
         within = {record.resource_class for record in part.to_records()}
-        for other, one in wanted.items():
+        for other, inventory in inventories.items():
             if other.name in within:
                 raise exceptions.InvalidInventory(
                     f"{other.name} of {provider.name}",
-                    other.format_inventory(one),
+                    other.format_inventory(inventory),
                     f"nothing: it is within {kind.name} of {provider.name}; {_HOW}",
                 )
 
@@ -467,22 +446,17 @@ class ListPools(Lister):
     columns = ("pool", "inventories", "members", "reported")
     nothing = "no pool matches"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--older-than", metavar="SECONDS", type=float, help="not reported for longer than this"
         )
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read them."""
-        given = parsed_args.older_than
-        age = None if given is None else datetime.timedelta(seconds=given)
+        older_than = parsed_args.older_than
+        age = None if older_than is None else datetime.timedelta(seconds=older_than)
         with self.open_ledger() as ledger:
-            found = list(ledger.pools.list(older_than=age))
+            pools = list(ledger.pools.list(older_than=age))
             now = ledger.now()
         return self.columns, [
             (
@@ -491,16 +465,14 @@ class ListPools(Lister):
                 Many(sorted(pool.members)),
                 Ago((pool.reported_at, now)),
             )
-            for pool in found
+            for pool in pools
         ]
 
 
 class SharePool(Command):
     """Let hosts use what a pool has."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add("pool", metavar="POOL", help="name or uuid")
         add("--with", dest="hosts", metavar="HOST", action="append", required=True, help="with it")
@@ -509,7 +481,6 @@ class SharePool(Command):
             metavar="AGGREGATE",
             help="the aggregate to share through; else of its name",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Share it."""
@@ -523,12 +494,9 @@ class SharePool(Command):
 class UnsharePool(Command):
     """Disconnect a pool from hosts, or from all hosts; allocations from it stay."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("pool", metavar="POOL", help="name or uuid")
         parser.add_argument("--with", dest="hosts", metavar="HOST", action="append", help="from it")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Take it away."""
@@ -539,12 +507,9 @@ class UnsharePool(Command):
 class ReportPool(Command):
     """Report the present inventories of a pool; its owner repeats this regularly."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("pool", metavar="POOL", help="name or uuid")
         parser.add_argument("inventories", metavar="INVENTORIES", help="such as DISK_GB=100000")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Report it."""

@@ -56,7 +56,7 @@ def glyphs_for(encoding: str | None) -> Glyphs:
 
 
 def bar(used: int, capacity: int, glyphs: Glyphs = UNICODE, width: int = BAR) -> str:
-    """Return how full something is. Only nothing shows as empty, and only full shows as full.
+    """Return a bar of the usage. Only zero is drawn as empty, and only full usage as full.
 
     >>> bar(1, 2, ASCII), bar(1, 1000, ASCII), bar(999, 1000, ASCII)
     ('##########..........', '#...................', '###################.')
@@ -76,7 +76,7 @@ _NO_MARKS: Marks = {}
 
 
 def usage_tree(usage: Usage, glyphs: Glyphs = UNICODE, marks: Marks = _NO_MARKS) -> str:
-    """Return who uses how much of what, tree by tree, one line per inventory.
+    """Return the usage and consumers of trees, one line per inventory.
 
     :param marks: remarks, at the end of the lines that they are about
 
@@ -121,8 +121,8 @@ def _usage_below(
     indent: str,
     marks: Marks,
 ) -> Iterator[tuple[str, InventoryUsage | None]]:
-    own: Sequence[InventoryUsage | Provider] = [*uses.get(provider.name, ()), *provider.children]
-    for item, edge, inner in _edges(own, glyphs, indent):
+    items: Sequence[InventoryUsage | Provider] = [*uses.get(provider.name, ()), *provider.children]
+    for item, edge, inner in _edges(items, glyphs, indent):
         if isinstance(item, InventoryUsage):
             yield f"{edge}{item.resource_class}", item
         else:
@@ -144,16 +144,16 @@ def _edges(items: Sequence[_T], glyphs: Glyphs, indent: str) -> Iterator[tuple[_
 
 def _usage_line(label: str, use: InventoryUsage, figures: int, glyphs: Glyphs) -> str:
     drawn = bar(use.used, use.capacity, glyphs)
-    held = "; ".join(filter(None, (_short(use), _holders(use.holders))))
-    return f"{label}  {drawn}  {_figures(use).rjust(figures)}  {held}".rstrip()
+    remarks = "; ".join(filter(None, (_short(use), _holders(use.holders))))
+    return f"{label}  {drawn}  {_figures(use).rjust(figures)}  {remarks}".rstrip()
 
 
 def _short(use: InventoryUsage) -> str:
     """Return the overuse, or that less is free than capacity minus usage."""
-    left = use.capacity - use.used
-    if left < 0:
-        return f"{-left} over"
-    return f"{max(0, use.free)} free" if use.free < left else ""
+    free = use.capacity - use.used
+    if free < 0:
+        return f"{-free} over"
+    return f"{max(0, use.free)} free" if use.free < free else ""
 
 
 def _figures(use: InventoryUsage) -> str:
@@ -166,14 +166,14 @@ def _holders(holders: Iterable[tuple[str, int]]) -> str:
     >>> _holders([("a", 1), ("b", 5), ("c", 1), ("d", 1)])
     'b 5, a 1, c 1, 1 more'
     """
-    ordered = sorted(holders, key=lambda held: (-held[1], natural_order(held[0])))
-    said = [f"{name} {amount}" for name, amount in ordered[:MOST_HOLDERS]]
-    left = len(ordered) - len(said)
-    return ", ".join([*said, *([f"{left} more"] if left else [])])
+    ordered = sorted(holders, key=lambda item: (-item[1], natural_order(item[0])))
+    parts = [f"{name} {amount}" for name, amount in ordered[:MOST_HOLDERS]]
+    remaining = len(ordered) - len(parts)
+    return ", ".join([*parts, *([f"{remaining} more"] if remaining else [])])
 
 
 def provider_tree(roots: Iterable[Provider], glyphs: Glyphs = UNICODE) -> str:
-    """Return what providers have, one line each; the roots in natural order.
+    """Return the definitions of providers, one line each; the roots in natural order.
 
     >>> host = Provider("box", "VCPU=4")
     >>> gpu = host.add("box/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
@@ -205,7 +205,8 @@ def _called(provider: Provider) -> str:
 
 
 def _counted(provider: Provider) -> str:
-    """Return what a provider has as text; of devices only how many, as a card may have many.
+    """Return the inventories of a provider as text; devices only as counts, since a card may have
+    many.
 
     >>> from resource_objects.resources.pci import Device, PCIInventory
     >>> gpu = Device("0000:3b:00.0", "10de", "2330", resource_class="PGPU")
@@ -215,18 +216,20 @@ def _counted(provider: Provider) -> str:
     devices = provider.inventories.get(DEVICES)
     if devices is None:
         return definition(provider)
-    rest = {n: one for n, one in provider.inventories.by_name() if n != DEVICES.name}
+    inventories = {
+        n: inventory for n, inventory in provider.inventories.by_name() if n != DEVICES.name
+    }
     counts = {
         record.resource_class: resource(record.resource_class).inventory_from_records(
             [record.definition()]
         )
         for record in devices.to_records()
     }
-    return ",".join(filter(None, (str(Inventories(rest)), str(Inventories(counts)))))
+    return ",".join(filter(None, (str(Inventories(inventories)), str(Inventories(counts)))))
 
 
 def definition(provider: Provider | ListedProvider) -> str:
-    """Return what a provider has as text, without what is used of it.
+    """Return the inventories of a provider as text, without their usage.
 
     >>> definition(Provider("box", "VCPU=4:reserved=1:used=2"))
     'VCPU=4:reserved=1'
@@ -235,9 +238,9 @@ def definition(provider: Provider | ListedProvider) -> str:
         Inventories(
             {
                 name: resource(name).inventory_from_storage(
-                    [record.definition() for record in kept.to_records()], kept.describe()
+                    [record.definition() for record in inventory.to_records()], inventory.describe()
                 )
-                for name, kept in provider.inventories.by_name()
+                for name, inventory in provider.inventories.by_name()
             }
         )
     )

@@ -58,7 +58,7 @@ class NameGroup(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Remember the name; a group of which nothing is said stands for a provider."""
+        """Record the name; a group without options is satisfied by any provider."""
         if not values:
             raise argparse.ArgumentError(self, "expected the name of a group, such as _GPU")
         namespace.group = str(values)
@@ -84,11 +84,11 @@ def add_request(parser: argparse.ArgumentParser) -> None:
         help="the following options apply to this group, of one provider; may be repeated",
     )
     add("--group-policy", choices=("none", "isolate"), help="isolate: no two by one provider")
-    for name, metavar, told in (
+    for name, metavar, text in (
         ("--same-subtree", "SUFFIXES", "one of the providers of these groups is above the others"),
         ("--root-required", "TRAIT", "a trait of the host itself; !TRAIT: not of it"),
     ):
-        add(name, metavar=metavar, action="append", default=[], help=f"{told}; may be repeated")
+        add(name, metavar=metavar, action="append", default=[], help=f"{text}; may be repeated")
     add(
         "--near",
         metavar="LEVEL",
@@ -109,7 +109,7 @@ def add_request(parser: argparse.ArgumentParser) -> None:
 
 def _add_group_words(parser: argparse.ArgumentParser) -> None:
     words = parser.add_argument_group("of a group", "each may be repeated, --in-tree excepted")
-    for name, metavar, told in (
+    for name, metavar, text in (
         ("--resource", "AMOUNTS", "such as VCPU=2"),
         ("--required", "TRAITS", "a trait; T1,T2 or in:T1,T2: one of them; !T: without it"),
         ("--forbidden", "TRAIT", "a trait that no provider may have"),
@@ -120,10 +120,10 @@ def _add_group_words(parser: argparse.ArgumentParser) -> None:
         ),
         ("--in-tree", "PROVIDER", "all of the group from the tree of this one (name or uuid)"),
     ):
-        words.add_argument(name, metavar=metavar, action=ToGroup, help=told)
+        words.add_argument(name, metavar=metavar, action=ToGroup, help=text)
 
 
-def parse_request(said: argparse.Namespace) -> ParsedQuery:
+def parse_request(parsed_args: argparse.Namespace) -> ParsedQuery:
     """Return the request, and the limit of candidates if the query has one.
 
     :raises InvalidInput: naming the option, its value and the expected values
@@ -131,36 +131,36 @@ def parse_request(said: argparse.Namespace) -> ParsedQuery:
     """
     from resource_objects.requests import query
 
-    if said.query is None:
-        if said.amounts is None and not said.groups:
+    if parsed_args.query is None:
+        if parsed_args.amounts is None and not parsed_args.groups:
             raise Misused("no request: expected AMOUNTS such as VCPU=2, --resource or --query")
-        return query.ParsedQuery(_request(said))
-    refuse_words(said, "--query", _OF_REQUEST)
-    parsed = query.parse(said.query)
-    if said.compatibility == _OURS:
+        return query.ParsedQuery(_request(parsed_args))
+    refuse_words(parsed_args, "--query", _OF_REQUEST)
+    parsed = query.parse(parsed_args.query)
+    if parsed_args.compatibility == _OURS:
         return query.ParsedQuery(parsed.request.replace(compatibility=None), parsed.limit)
     return parsed
 
 
-def refuse_words(said: argparse.Namespace, beside: str, words: Iterable[str] = ()) -> None:
+def refuse_words(parsed_args: argparse.Namespace, option: str, words: Iterable[str] = ()) -> None:
     """Raise an error for options of a request next to an option that specifies all of it.
 
     :param words: the refused options, as attributes; else all that :func:`add_request` adds
     :raises InvalidInput: naming the first of them
     """
     for name in words or (*_OF_REQUEST, "query", "compatibility"):
-        if getattr(said, name):
+        if getattr(parsed_args, name):
             expected = "no other option of the request"
             raise exceptions.InvalidInput(
-                "request", f"beside {beside}", _word(name, said), expected
+                "request", f"beside {option}", _word(name, parsed_args), expected
             )
 
 
-def _word(name: str, said: argparse.Namespace) -> str:
+def _word(name: str, parsed_args: argparse.Namespace) -> str:
     if name == "amounts":
-        return str(said.amounts)
+        return str(parsed_args.amounts)
     if name == "groups":
-        suffix, words = next(iter(said.groups.items()))
+        suffix, words = next(iter(parsed_args.groups.items()))
         return f"--group {suffix}" if suffix else f"--{_option(next(iter(words)))}"
     return f"--{_option(name)}"
 
@@ -169,33 +169,37 @@ def _option(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _request(said: argparse.Namespace) -> Request:
+def _request(parsed_args: argparse.Namespace) -> Request:
     from resource_objects.requests import Request
     from resource_objects.requests import query as values
 
-    groups: dict[str, Said] = dict(said.groups or {})
+    groups: dict[str, Said] = dict(parsed_args.groups or {})
     unnamed = groups.pop("", {})
-    if said.amounts is not None:
-        unnamed = {**unnamed, "resource": [said.amounts, *unnamed.get("resource", [])]}
-    root_required, root_forbidden, _ = _traits("--root-required", said.root_required, is_any=False)
+    if parsed_args.amounts is not None:
+        unnamed = {**unnamed, "resource": [parsed_args.amounts, *unnamed.get("resource", [])]}
+    root_required, root_forbidden, _ = _traits(
+        "--root-required", parsed_args.root_required, is_any=False
+    )
     return Request(
         _amounts("", unnamed),
         **_conditions("", unnamed),
-        groups=[_named(suffix, one) for suffix, one in groups.items()],
-        group_policy=said.group_policy,
-        same_subtree=[values.read_suffixes("--same-subtree", one) for one in said.same_subtree],
+        groups=[_named(suffix, value) for suffix, value in groups.items()],
+        group_policy=parsed_args.group_policy,
+        same_subtree=[
+            values.read_suffixes("--same-subtree", value) for value in parsed_args.same_subtree
+        ],
         root_required=root_required,
         root_forbidden=root_forbidden,
-        compatibility=_PLACEMENT if said.compatibility == _PLACEMENT else None,
-        near=said.near,
-        near_policy=said.near_policy,
+        compatibility=_PLACEMENT if parsed_args.compatibility == _PLACEMENT else None,
+        near=parsed_args.near,
+        near_policy=parsed_args.near_policy,
     )
 
 
-def _named(suffix: str, said: Said) -> RequestGroup:
+def _named(suffix: str, options: Said) -> RequestGroup:
     from resource_objects.requests import RequestGroup
 
-    return RequestGroup(_amounts(suffix, said), suffix=suffix, **_conditions(suffix, said))
+    return RequestGroup(_amounts(suffix, options), suffix=suffix, **_conditions(suffix, options))
 
 
 def _key(word: str, suffix: str) -> str:
@@ -203,36 +207,36 @@ def _key(word: str, suffix: str) -> str:
     return f"--{word} of group {suffix}" if suffix else f"--{word}"
 
 
-def _amounts(suffix: str, said: Said) -> Amounts:
+def _amounts(suffix: str, options: Said) -> Amounts:
     """Return the amounts of a group."""
     from resource_objects.requests.query import named_by
     from resource_objects.resources import Amounts
 
     key, total = _key("resource", suffix), Amounts()
-    for text in said.get("resource", ()):
+    for text in options.get("resource", ()):
         with named_by(key):
-            some = Amounts.parse(text)
-        if not some:
+            amounts = Amounts.parse(text)
+        if not amounts:
             raise exceptions.InvalidInput("text", key, text, "CLASS=AMOUNT, such as VCPU=2")
-        for name, _ in some.by_name():
+        for name, _ in amounts.by_name():
             if name in total:
                 raise exceptions.InvalidInput("repetition", key, name, "each class once")
-        total += some
+        total += amounts
     return total
 
 
-def _conditions(suffix: str, said: Said) -> dict[str, Any]:
+def _conditions(suffix: str, options: Said) -> dict[str, Any]:
     """Return the conditions of a group, as arguments of its constructor."""
     from resource_objects.requests import query as values
     from resource_objects.resources.traits import known_traits
 
-    required, forbidden, any_of = _traits(_key("required", suffix), said.get("required", ()))
+    required, forbidden, any_of = _traits(_key("required", suffix), options.get("required", ()))
     with values.named_by(_key("forbidden", suffix)):
-        forbidden |= known_traits(said.get("forbidden", ()))
-    trees = said.get("in_tree", [])
+        forbidden |= known_traits(options.get("forbidden", ()))
+    trees = options.get("in_tree", [])
     if len(trees) > 1:
         raise exceptions.InvalidInput("repetition", _key("in-tree", suffix), trees, "one provider")
-    member_of, not_member_of = _aggregates(_key("member-of", suffix), said.get("member_of", ()))
+    member_of, not_member_of = _aggregates(_key("member-of", suffix), options.get("member_of", ()))
     return {
         "required": required,
         "forbidden": forbidden,
@@ -244,17 +248,17 @@ def _conditions(suffix: str, said: Said) -> dict[str, Any]:
 
 
 def _traits(
-    key: str, said: Iterable[str], *, is_any: bool = True
+    key: str, texts: Iterable[str], *, is_any: bool = True
 ) -> tuple[frozenset[str], frozenset[str], list[frozenset[str]]]:
     """Return the traits that are required and forbidden, and sets of which one is enough."""
     from resource_objects.requests import query as values
 
     required, forbidden = frozenset[str](), frozenset[str]()
     any_of = []
-    for text in said:
+    for text in texts:
         if "," not in text and not text.startswith("in:"):
-            wanted, unwanted = values.read_traits(key, text)
-            required, forbidden = required | wanted, forbidden | unwanted
+            of_text, not_of_text = values.read_traits(key, text)
+            required, forbidden = required | of_text, forbidden | not_of_text
         elif is_any:
             any_of.append(values.read_any_trait(key, text))
         else:
@@ -262,22 +266,22 @@ def _traits(
     return required, forbidden, any_of
 
 
-def _aggregates(key: str, said: Iterable[str]) -> tuple[list[frozenset[str]], frozenset[str]]:
+def _aggregates(key: str, texts: Iterable[str]) -> tuple[list[frozenset[str]], frozenset[str]]:
     """Return sets of aggregates of which one is enough, and those that are excluded."""
     from resource_objects.requests import query as values
 
     member_of, not_member_of = [], frozenset[str]()
-    for text in said:
+    for text in texts:
         sign = "!" if text.startswith("!") else ""
         listed = text.removeprefix("!").removeprefix("in:")
         try:
-            some, is_excluded = values.read_aggregates(key, f"{sign}in:{listed}")
+            aggregates, is_excluded = values.read_aggregates(key, f"{sign}in:{listed}")
         except exceptions.InvalidInput as error:
             raise error.renamed(key, text) from error
         if is_excluded:
-            not_member_of |= some
+            not_member_of |= aggregates
         else:
-            member_of.append(some)
+            member_of.append(aggregates)
     return member_of, not_member_of
 
 
@@ -305,13 +309,13 @@ def add_bounds(parser: argparse.ArgumentParser) -> None:
     add("--limits", metavar="PROVIDER:AMOUNTS", action="append", default=[], help=limits)
 
 
-def parse_bounds(said: argparse.Namespace) -> dict[str, Any]:
+def parse_bounds(parsed_args: argparse.Namespace) -> dict[str, Any]:
     """Return the budget and the limits.
 
     :raises InvalidInput: naming the option, its value and the expected values
     """
-    given = {"budget": said.budget, "limits": _limits(said.limits) or None}
-    return {name: value for name, value in given.items() if value is not None}
+    options = {"budget": parsed_args.budget, "limits": _limits(parsed_args.limits) or None}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def add_order(words: argparse._ActionsContainer) -> None:
@@ -319,49 +323,49 @@ def add_order(words: argparse._ActionsContainer) -> None:
     add = words.add_argument
     add("--order", choices=("name", "pack", "spread", "random"), default="name",
         help="pack: the fullest host first; spread: the emptiest")  # fmt: skip
-    for name, metavar, told in (
+    for name, metavar, text in (
         ("--weight", "CLASS=NUMBER", "how much its fullness counts (default: 1)"),
         ("--prefer", "TRAIT[=NUMBER]", "hosts with it come first; below 0: last"),
     ):
-        add(name, metavar=metavar, action="append", default=[], help=f"{told}; may be repeated")
+        add(name, metavar=metavar, action="append", default=[], help=f"{text}; may be repeated")
     add("--among", metavar="N", type=int, help="with a seed: the number of shuffled hosts")
     add("--seed", metavar="N", type=int, help="the same seed gives the same order")
 
 
-def parse_search(said: argparse.Namespace, limit: int | None) -> dict[str, Any]:
+def parse_search(parsed_args: argparse.Namespace, limit: int | None) -> dict[str, Any]:
     """Return the options of the search.
 
     :raises InvalidInput: naming the option, its value and the expected values
     """
-    if limit is not None and said.limit is not None:
+    if limit is not None and parsed_args.limit is not None:
         raise exceptions.InvalidInput(
-            "repetition", "--limit", said.limit, "one limit: the query has one"
+            "repetition", "--limit", parsed_args.limit, "one limit: the query has one"
         )
-    given = {
-        "limit": said.limit if limit is None else limit,
-        "per_host": said.per_host,
-        "order": parse_order(said),
-        "seed": said.seed,
-        "budget": said.budget,
-        "limits": _limits(said.limits) or None,
+    options = {
+        "limit": parsed_args.limit if limit is None else limit,
+        "per_host": parsed_args.per_host,
+        "order": parse_order(parsed_args),
+        "seed": parsed_args.seed,
+        "budget": parsed_args.budget,
+        "limits": _limits(parsed_args.limits) or None,
     }
-    return {name: value for name, value in given.items() if value is not None}
+    return {name: value for name, value in options.items() if value is not None}
 
 
-def _limits(said: Iterable[str]) -> dict[str, str]:
+def _limits(texts: Iterable[str]) -> dict[str, str]:
     """Return limits by provider; its name may have colons, a count has none."""
-    found: dict[str, str] = {}
-    for text in said:
-        provider, _, limits = text.rpartition(":")
-        if not provider or "=" not in limits:
+    limits: dict[str, str] = {}
+    for text in texts:
+        provider, _, amounts = text.rpartition(":")
+        if not provider or "=" not in amounts:
             raise exceptions.InvalidInput("request", "--limits", text, "PROVIDER:AMOUNTS")
-        if provider in found:
+        if provider in limits:
             raise exceptions.InvalidInput("repetition", "--limits", provider, "each provider once")
-        found[provider] = limits
-    return found
+        limits[provider] = amounts
+    return limits
 
 
-def parse_order(said: argparse.Namespace) -> Order:
+def parse_order(parsed_args: argparse.Namespace) -> Order:
     """Return the order of hosts.
 
     :raises InvalidInput: naming the option, its value and the expected values
@@ -369,18 +373,18 @@ def parse_order(said: argparse.Namespace) -> Order:
     from resource_objects.search.order import Order
 
     return Order(
-        said.order,
-        weights=_figures("--weight", said.weight, None),
-        preferred=_figures("--prefer", said.prefer, 1.0),
-        among=said.among,
+        parsed_args.order,
+        weights=_figures("--weight", parsed_args.weight, None),
+        preferred=_figures("--prefer", parsed_args.prefer, 1.0),
+        among=parsed_args.among,
     )
 
 
-def _figures(word: str, said: Iterable[str], unsaid: float | None) -> dict[str, float]:
+def _figures(word: str, texts: Iterable[str], unsaid: float | None) -> dict[str, float]:
     """Return numbers by name; ``unsaid`` is that of a name without one, None if it must have it."""
 
-    found: dict[str, float] = {}
-    for text in said:
+    figures: dict[str, float] = {}
+    for text in texts:
         name, equals, number = text.partition("=")
         try:
             value = float(number) if equals else unsaid
@@ -389,7 +393,7 @@ def _figures(word: str, said: Iterable[str], unsaid: float | None) -> dict[str, 
         if value is None or not name:
             expected = f"{'CLASS' if unsaid is None else 'TRAIT'}=NUMBER"
             raise exceptions.InvalidInput("request", word, text, expected)
-        if name in found:
+        if name in figures:
             raise exceptions.InvalidInput("repetition", word, name, "each name once")
-        found[name] = value
-    return found
+        figures[name] = value
+    return figures

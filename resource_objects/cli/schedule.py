@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, plugins
@@ -13,6 +13,7 @@ from resource_objects.cli.base import (
     Many,
     Misused,
     Refused,
+    Table,
     expired_lines,
     misused,
     read_input,
@@ -35,9 +36,7 @@ class Schedule(Lister):
 
     columns = ("consumer", "host", "allocation", "alternates")
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         arguments.add_request(parser)
         add = parser.add_argument
         add(
@@ -66,7 +65,7 @@ class Schedule(Lister):
             help="the number of alternates of each",
         )
         words = parser.add_argument_group("the requester and its destination")
-        for name, metavar, told in (
+        for name, metavar, text in (
             ("--project", "PROJECT", "whose it is"),
             ("--user", "USER", "whose it is"),
             ("--zone", "ZONE", "the availability zone"),
@@ -74,8 +73,8 @@ class Schedule(Lister):
             ("--policy", "POLICY", "of --members: affinity, anti-affinity, soft-affinity or "
                 "soft-anti-affinity"),
         ):  # fmt: skip
-            words.add_argument(name, metavar=metavar, help=told)
-        for name, metavar, told in (
+            words.add_argument(name, metavar=metavar, help=text)
+        for name, metavar, text in (
             ("--only", "HOST", "a permitted host"),
             ("--force", "HOST", "a forced host, regardless of filters"),
             ("--ignore", "HOST", "a forbidden host"),
@@ -83,100 +82,108 @@ class Schedule(Lister):
             ("--extra-spec", "KEY=CONDITION", "such as capabilities:load='<= 3'"),
             ("--members", "CONSUMER", "the members of its group"),
         ):
-            help_ = f"{told}; may be repeated"
+            help_ = f"{text}; may be repeated"
             words.add_argument(name, metavar=metavar, action="append", default=[], help=help_)
         words = parser.add_argument_group("filters, weighers and the order")
         add_pipeline(words)
         arguments.add_order(words)
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Select hosts, and claim them with --claim."""
         from resource_objects.scheduler import Scheduler
 
-        said = parsed_args
-        if said.gang is not None:
-            return self.columns, self._gang(said)
+        if parsed_args.gang is not None:
+            return self.columns, self._gang(parsed_args)
         with misused():
-            spec, order = _spec(said), arguments.parse_order(said)
-            pipeline = pipeline_of(said)
-            consumers = _consumers(said)
+            spec, order = _spec(parsed_args), arguments.parse_order(parsed_args)
+            pipeline = pipeline_of(parsed_args)
+            consumers = _consumers(parsed_args)
         with self.open_ledger() as ledger:
             scheduler = Scheduler(ledger, pipeline=pipeline, order=order)
             try:
                 with misused():
-                    found = scheduler.select_destinations(
+                    destinations = scheduler.select_destinations(
                         spec,
-                        None if consumers else said.count,
+                        None if consumers else parsed_args.count,
                         consumers=consumers,
-                        alternates=said.alternates,
-                        at_least=said.at_least,
-                        seed=said.seed,
+                        alternates=parsed_args.alternates,
+                        at_least=parsed_args.at_least,
+                        seed=parsed_args.seed,
                     )
             except exceptions.NoCandidates as refusal:
                 answer, *reasons = str(refusal).splitlines()
-                what, _, first = answer.partition(": ")
+                subject, _, first = answer.partition(": ")
                 reasons += expired_lines(ledger, refusal.reasons)
-                raise Refused(what, [first, *reasons]) from refusal
-        for consumer in found.missing:
+                raise Refused(subject, [first, *reasons]) from refusal
+        for consumer in destinations.missing:
             self.app.stderr.write(f"no host for {consumer}\n")
-        for name, why in found.skipped.items():
+        for name, why in destinations.skipped.items():
             self.app.stderr.write(f"{name}: {why}\n")
-        return self.columns, [_row(one) for one in found]
+        return self.columns, [_row(destination) for destination in destinations]
 
-    def _gang(self, said: argparse.Namespace) -> list[tuple[Any, ...]]:
+    def _gang(self, parsed_args: argparse.Namespace) -> list[tuple[Any, ...]]:
         """Place a gang; a row for each member."""
         from resource_objects.scheduler import Scheduler
 
         for word in ("--count", "--at-least", "--alternates"):
-            if getattr(said, word.strip("-").replace("-", "_")):
+            if getattr(parsed_args, word.strip("-").replace("-", "_")):
                 raise Misused(f"{word} has no effect with --gang: members have their own requests")
         with misused():
-            arguments.refuse_words(said, "--gang")
-            gangs, order = read_gangs(said.gang), arguments.parse_order(said)
-            pipeline = pipeline_of(said)
-            words = _words(said)
+            arguments.refuse_words(parsed_args, "--gang")
+            gangs, order = read_gangs(parsed_args.gang), arguments.parse_order(parsed_args)
+            pipeline = pipeline_of(parsed_args)
+            words = _words(parsed_args)
         with self.open_ledger() as ledger:
             scheduler = Scheduler(ledger, pipeline=pipeline, order=order)
             try:
                 with misused():
-                    placed = scheduler.place_gang(gangs, said.claim, seed=said.seed, **words)
+                    placed = scheduler.place_gang(
+                        gangs, parsed_args.claim, seed=parsed_args.seed, **words
+                    )
             except exceptions.NoCandidates as refusal:
-                what, *reasons = str(refusal).splitlines()
+                subject, *reasons = str(refusal).splitlines()
                 reasons += expired_lines(ledger, refusal.reasons)
-                raise Refused(what.removesuffix(":"), reasons) from refusal
-        prefix = "" if said.claim is None else f"{said.claim}/"
+                raise Refused(subject.removesuffix(":"), reasons) from refusal
+        prefix = "" if parsed_args.claim is None else f"{parsed_args.claim}/"
         return [
-            (f"{prefix}{name}", one.host, ", ".join(map(str, one.allocations)), Many([]))
-            for name, one in placed.fit.candidates.items()
+            (
+                f"{prefix}{name}",
+                candidate.host,
+                ", ".join(map(str, candidate.allocations)),
+                Many([]),
+            )
+            for name, candidate in placed.fit.candidates.items()
         ]
 
 
-def _row(one: Destination) -> tuple[Any, ...]:
-    others = Many([other.host for other in one.alternates])
-    return one.consumer, one.host, ", ".join(map(str, one.allocations)), others
+def _row(destination: Destination) -> tuple[Any, ...]:
+    alternates = Many([other.host for other in destination.alternates])
+    return (
+        destination.consumer,
+        destination.host,
+        ", ".join(map(str, destination.allocations)),
+        alternates,
+    )
 
 
-def _spec(said: argparse.Namespace) -> RequestSpec:
+def _spec(parsed_args: argparse.Namespace) -> RequestSpec:
     from resource_objects.scheduler import RequestSpec
 
-    return RequestSpec(arguments.parse_request(said).request, **_words(said))
+    return RequestSpec(arguments.parse_request(parsed_args).request, **_words(parsed_args))
 
 
-def _words(said: argparse.Namespace) -> dict[str, Any]:
+def _words(parsed_args: argparse.Namespace) -> dict[str, Any]:
     """Return the conditions of a request specification."""
     return {
-        "project": said.project,
-        "user": said.user,
-        "zone": said.zone,
-        "only": said.only or None,
-        "forced": said.force,
-        "ignored": said.ignore,
-        "image_traits": said.image_trait,
-        "extra_specs": dict(_pair("--extra-spec", text) for text in said.extra_spec),
-        "group": _group(said),
+        "project": parsed_args.project,
+        "user": parsed_args.user,
+        "zone": parsed_args.zone,
+        "only": parsed_args.only or None,
+        "forced": parsed_args.force,
+        "ignored": parsed_args.ignore,
+        "image_traits": parsed_args.image_trait,
+        "extra_specs": dict(_pair("--extra-spec", text) for text in parsed_args.extra_spec),
+        "group": _group(parsed_args),
     }
 
 
@@ -185,7 +192,7 @@ def read_gangs(name: str) -> list[Gang]:
     nodes, top = _read(name)
     if top.id == "mapping" and [key.value for key, _ in top.value] == ["alternatives"]:
         top = top.value[0][1]
-    return [_gang_of(nodes, one) for one in (top.value if top.id == "sequence" else [top])]
+    return [_gang_of(nodes, node) for node in (top.value if top.id == "sequence" else [top])]
 
 
 def _gang_of(nodes: NodeReader, node: Node) -> Gang:
@@ -194,39 +201,41 @@ def _gang_of(nodes: NodeReader, node: Node) -> Gang:
 
     for key, value in nodes.pairs(node, "a gang: members, together, at_most"):
         if key.value == "members":
-            for name, asked in nodes.pairs(value, "{name: its request}"):
-                alone = {"members": {name.value: nodes.data(asked)}}
-                nodes.checked("", name, lambda _, alone=alone: Gang.from_dict(alone))  # type: ignore[misc]
+            for name, request in nodes.pairs(value, "{name: its request}"):
+                gang = {"members": {name.value: nodes.data(request)}}
+                nodes.checked("", name, lambda _, gang=gang: Gang.from_dict(gang))  # type: ignore[misc]
     return nodes.checked("", node, lambda _: Gang.from_dict(nodes.data(node)))
 
 
-def _group(said: argparse.Namespace) -> ServerGroup | str | None:
+def _group(parsed_args: argparse.Namespace) -> ServerGroup | str | None:
     from resource_objects.providers import ServerGroup
 
-    if said.server_group is not None:
-        if said.policy is not None or said.members:
+    if parsed_args.server_group is not None:
+        if parsed_args.policy is not None or parsed_args.members:
             raise Misused("--server-group: its --policy and --members are known")
-        group: str = said.server_group
+        group: str = parsed_args.server_group
         return group
-    if said.policy is None:
-        if said.members:
+    if parsed_args.policy is None:
+        if parsed_args.members:
             raise Misused("--members: say their --policy, too")
         return None
-    return ServerGroup("--members", said.policy, said.members)
+    return ServerGroup("--members", parsed_args.policy, parsed_args.members)
 
 
-def _consumers(said: argparse.Namespace) -> tuple[str, ...]:
-    if said.claim is None or said.count is None or said.count == 1:
-        return () if said.claim is None else (said.claim,)
-    if said.count < 1:
-        raise exceptions.InvalidInput("field", "--count", said.count, "an integer of 1 or more")
-    return tuple(f"{said.claim}-{number}" for number in range(1, said.count + 1))
+def _consumers(parsed_args: argparse.Namespace) -> tuple[str, ...]:
+    if parsed_args.claim is None or parsed_args.count is None or parsed_args.count == 1:
+        return () if parsed_args.claim is None else (parsed_args.claim,)
+    if parsed_args.count < 1:
+        raise exceptions.InvalidInput(
+            "field", "--count", parsed_args.count, "an integer of 1 or more"
+        )
+    return tuple(f"{parsed_args.claim}-{number}" for number in range(1, parsed_args.count + 1))
 
 
-def _pair(what: str, text: str) -> tuple[str, str]:
-    key, found, value = text.partition("=")
-    if not found or not key:
-        raise exceptions.InvalidInput("text", what, text, "KEY=VALUE")
+def _pair(option: str, text: str) -> tuple[str, str]:
+    key, separator, value = text.partition("=")
+    if not separator or not key:
+        raise exceptions.InvalidInput("text", option, text, "KEY=VALUE")
     return key, value
 
 
@@ -251,20 +260,22 @@ def add_pipeline(words: Any) -> None:
     )
 
 
-def pipeline_of(said: argparse.Namespace) -> Pipeline:
+def pipeline_of(parsed_args: argparse.Namespace) -> Pipeline:
     """Return the pipeline of a file and of further options."""
     from resource_objects.scheduler.pipeline import DEFAULT_FILTERS, DEFAULT_WEIGHERS, Pipeline
 
-    settings: dict[str, Any] = {} if said.settings is None else _settings(said.settings)
+    settings: dict[str, Any] = (
+        {} if parsed_args.settings is None else _settings(parsed_args.settings)
+    )
     filters = settings.get("filters", dict.fromkeys(DEFAULT_FILTERS))
     weighers = settings.get("weighers", dict.fromkeys(DEFAULT_WEIGHERS))
-    for name in said.filter or ():
+    for name in parsed_args.filter or ():
         filters.setdefault(name, None)
-    for text in said.weigh or ():
+    for text in parsed_args.weigh or ():
         name, _, multiplier = text.partition("=")
-        had = weighers.get(name)  # settings, or a multiplier alone
-        had = had if isinstance(had, dict) else {}
-        weighers[name] = {**had, "multiplier": _figure(text, multiplier)}
+        weigher = weighers.get(name)  # settings, or only a multiplier
+        weigher = weigher if isinstance(weigher, dict) else {}
+        weighers[name] = {**weigher, "multiplier": _figure(text, multiplier)}
     return Pipeline.of(filters, weighers, on_error=settings.get("on_error", "fail"))
 
 
@@ -280,20 +291,20 @@ def _settings(name: str) -> dict[str, Any]:
     from resource_objects.scheduler.pipeline import Pipeline
 
     nodes, top = _read(name)
-    said: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for key, value in nodes.pairs(top, "filters, weighers and on_error"):
         if key.value == "on_error":
-            said["on_error"] = nodes.text(value)
-            nodes.checked("", value, lambda _: Pipeline.of((), (), on_error=said["on_error"]))
+            settings["on_error"] = nodes.text(value)
+            nodes.checked("", value, lambda _: Pipeline.of((), (), on_error=settings["on_error"]))
         elif key.value in ("filters", "weighers"):
-            said[key.value] = entries = {}
+            settings[key.value] = entries = {}
             for entry, below in nodes.pairs(value, "names with settings below them"):
-                entries[entry.value] = alone = nodes.data(below)
-                one = {"filters": (), "weighers": (), key.value: {entry.value: alone}}
-                nodes.checked("", entry, lambda _, one=one: Pipeline.of(**one))  # type: ignore[misc]
+                entries[entry.value] = data = nodes.data(below)
+                single = {"filters": (), "weighers": (), key.value: {entry.value: data}}
+                nodes.checked("", entry, lambda _, single=single: Pipeline.of(**single))  # type: ignore[misc]
         else:
             raise nodes.fault(key, "key", key.value, "one of filters, weighers, on_error")
-    return said
+    return settings
 
 
 def _read(name: str) -> tuple[NodeReader, Node]:
@@ -313,15 +324,13 @@ class ListFilters(Lister):
 
     columns = ("name", "asked", "description", "without_settings", "problem")
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Load each filter individually."""
         from resource_objects.scheduler import pipeline
 
-        asked = dict.fromkeys(pipeline.DEFAULT_FILTERS, "default")
-        asked.update(dict.fromkeys(pipeline.ALWAYS, "always"))
-        return self.columns, _installed(pipeline.FILTERS, asked)
+        names = dict.fromkeys(pipeline.DEFAULT_FILTERS, "default")
+        names.update(dict.fromkeys(pipeline.ALWAYS, "always"))
+        return self.columns, _installed(pipeline.FILTERS, names)
 
 
 class ListWeighers(Lister):
@@ -332,26 +341,24 @@ class ListWeighers(Lister):
 
     columns = ("name", "asked", "description", "without_settings", "problem")
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Load each weigher individually."""
         from resource_objects.scheduler import pipeline
 
-        asked = dict.fromkeys(pipeline.DEFAULT_WEIGHERS, "default")
-        return self.columns, _installed(pipeline.WEIGHERS, asked)
+        names = dict.fromkeys(pipeline.DEFAULT_WEIGHERS, "default")
+        return self.columns, _installed(pipeline.WEIGHERS, names)
 
 
-def _installed(namespace: str, asked: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
+def _installed(namespace: str, names: Mapping[str, str]) -> Iterator[tuple[str, ...]]:
     for name in plugins.names(namespace):
-        told = without = problem = ""
+        summary = without = problem = ""
         try:
             kind = plugins.load(namespace, name)
-            told = (kind.__doc__ or "").strip().partition("\n")[0]
+            summary = (kind.__doc__ or "").strip().partition("\n")[0]
             without = _without_settings(namespace, name)
         except exceptions.PluginError as error:
             problem = error.reason
-        yield name, asked.get(name, ""), told, without, problem
+        yield name, names.get(name, ""), summary, without, problem
 
 
 def _without_settings(namespace: str, name: str) -> str:
@@ -359,7 +366,7 @@ def _without_settings(namespace: str, name: str) -> str:
     from resource_objects.scheduler.pipeline import FILTERS, Pipeline
 
     try:
-        made = Pipeline.of([name], ()) if namespace == FILTERS else Pipeline.of((), [name])
+        pipeline = Pipeline.of([name], ()) if namespace == FILTERS else Pipeline.of((), [name])
     except exceptions.InvalidInput:
         return "cannot be made"
-    return made.idle.get(name, "")
+    return pipeline.idle.get(name, "")

@@ -14,9 +14,7 @@ class Serve(Command):
     loopback address: for tests. GET /health reports whether the ledger answers.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add(
             "--bind",
@@ -71,7 +69,6 @@ class Serve(Command):
         )
         add("--cors-origin", action="append", default=[], metavar="URL", help="repeatable")
         add("--cors-header", action="append", default=[], metavar="NAME", help="repeatable")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Serve until a signal ends it."""
@@ -84,29 +81,28 @@ class Serve(Command):
                 f"{error}: pip install 'resource_objects[rest]' brings what it needs"
             ) from error
 
-        said = parsed_args
-        if said.auth != "keystone" and (said.keystone or said.keystone_file):
+        if parsed_args.auth != "keystone" and (parsed_args.keystone or parsed_args.keystone_file):
             raise Misused("--keystone: it needs --auth keystone, else every token is believed")
         with misused():
             serve(
                 database_url(self.app.options.database, os.environ),
-                said.bind,
-                workers=said.workers,
-                auth=said.auth,
-                password_file=said.password_file,
-                roles_file=said.roles_file,
-                policy=said.policy,
-                cors_allowed_origin=said.cors_origin,
-                cors_allow_headers=said.cors_header,
-                keystone=dict(_option(one) for one in said.keystone),
-                keystone_file=said.keystone_file,
-                metrics=said.metrics,
-                statsd=said.statsd,
+                parsed_args.bind,
+                workers=parsed_args.workers,
+                auth=parsed_args.auth,
+                password_file=parsed_args.password_file,
+                roles_file=parsed_args.roles_file,
+                policy=parsed_args.policy,
+                cors_allowed_origin=parsed_args.cors_origin,
+                cors_allow_headers=parsed_args.cors_header,
+                keystone=dict(_option(text) for text in parsed_args.keystone),
+                keystone_file=parsed_args.keystone_file,
+                metrics=parsed_args.metrics,
+                statsd=parsed_args.statsd,
             )
 
 
-def _option(given: str) -> tuple[str, str]:
-    key, equals, value = given.partition("=")
+def _option(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise Misused(f"--keystone: got {key!r}, expected KEY=VALUE")
     return key.strip(), value

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from resource_objects.cli.base import Command, Lister, Many, Maybe, ShowOne, misused
+from resource_objects.cli.base import Command, Lister, Many, Maybe, ShowOne, Table, misused
 from resource_objects.names import natural_order
 
 if TYPE_CHECKING:
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 class CreateServerGroup(Command):
     """Create a server group, unless it exists. Its policy never changes."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = _add_group(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_group(parser)
         parser.add_argument(
             "policy",
             metavar="POLICY",
@@ -32,13 +31,11 @@ class CreateServerGroup(Command):
             default=1,
             help="with anti-affinity: the maximum number of members on a host (default: 1)",
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Create it."""
-        said = parsed_args
         with self.open_ledger() as ledger, misused():
-            ledger.groups.ensure(said.name, said.policy, said.max_per_host)
+            ledger.groups.ensure(parsed_args.name, parsed_args.policy, parsed_args.max_per_host)
 
 
 class ListServerGroups(Lister):
@@ -47,15 +44,13 @@ class ListServerGroups(Lister):
     columns = ("name", "policy", "max_per_host", "members")
     nothing = "there are no server groups"
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read them, page by page."""
         with self.open_ledger() as ledger:
-            found = list(ledger.groups.list())
+            groups = list(ledger.groups.list())
         return self.columns, [
-            (one.name, one.policy, _most(one), Many(sorted(one.members, key=natural_order)))
-            for one in found
+            (group.name, group.policy, _most(group), Many(sorted(group.members, key=natural_order)))
+            for group in groups
         ]
 
 
@@ -64,29 +59,27 @@ class ShowServerGroup(ShowOne):
 
     columns = ("name", "uuid", "policy", "max_per_host", "generation", "members", "hosts")
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return _add_group(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_group(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
         """Read it, and where its members are."""
         with self.open_ledger() as ledger:
-            found = ledger.groups.get(parsed_args.name)
-            members = list(ledger.consumers(group=found.name)) if found.members else []
-            held = {each.provider for one in members for each in one.allocations}
-            roots = {one.root for one in ledger.providers(name=held)} if held else set()
-            hosts = roots.difference(one.name for one in ledger.pools.list())
-        names = Many(sorted(found.members, key=natural_order))
-        shown = (found.name, found.uuid, found.policy, _most(found), found.generation, names)
+            group = ledger.groups.get(parsed_args.name)
+            members = list(ledger.consumers(group=group.name)) if group.members else []
+            providers = {allocation.provider for item in members for allocation in item.allocations}
+            roots = {item.root for item in ledger.providers(name=providers)} if providers else set()
+            hosts = roots.difference(item.name for item in ledger.pools.list())
+        names = Many(sorted(group.members, key=natural_order))
+        shown = (group.name, group.uuid, group.policy, _most(group), group.generation, names)
         return self.columns, (*shown, Many(sorted(hosts, key=natural_order)))
 
 
 class DeleteServerGroup(Command):
     """Remove a server group that has no members."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return _add_group(super().get_parser(prog_name))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_group(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Remove it."""

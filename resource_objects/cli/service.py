@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 import datetime
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from resource_objects import exceptions
 from resource_objects.cli.base import (
@@ -17,6 +17,7 @@ from resource_objects.cli.base import (
     Misused,
     Refused,
     SearchCutShort,
+    Table,
     add_actor,
     add_name,
 )
@@ -31,7 +32,6 @@ from resource_objects.cli.what_if import (
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
 
-_Rows: TypeAlias = tuple[Sequence[str], Iterable[Sequence[Any]]]
 
 _UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 _WHEN = (
@@ -39,21 +39,21 @@ _WHEN = (
 )
 
 
-def _until(ledger: Ledger, said: str | None) -> datetime.datetime | None:
+def _until(ledger: Ledger, text: str | None) -> datetime.datetime | None:
     """Return the end of a disabled state. A duration is counted from the present time of the
     ledger.
     """
-    if said is None:
+    if text is None:
         return None
-    found = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", said)
-    if found is not None:
-        return ledger.backend.now() + datetime.timedelta(**{_UNITS[found[2]]: int(found[1])})
+    match = re.fullmatch(r"([1-9][0-9]{0,5})([mhd])", text)
+    if match is not None:
+        return ledger.backend.now() + datetime.timedelta(**{_UNITS[match[2]]: int(match[1])})
     try:
-        when = datetime.datetime.fromisoformat(said)
+        when = datetime.datetime.fromisoformat(text)
     except ValueError as error:
-        raise Misused(f"--until: got {said!r}, expected {_WHEN}") from error
+        raise Misused(f"--until: got {text!r}, expected {_WHEN}") from error
     if when.tzinfo is None:
-        raise Misused(f"--until: got {said!r}, expected {_WHEN}")
+        raise Misused(f"--until: got {text!r}, expected {_WHEN}")
     return when
 
 
@@ -82,12 +82,12 @@ def _device_of(ledger: Ledger, device: str) -> str:
         )
     if ledger.backend.uuids([device]):
         return device
-    (found,) = read_devices(ledger, host)
-    one = found.find(address)
-    if one.device.parent is not None:
-        expected = f"a whole device: a virtual function is disabled with its card {one.provider}"
+    (host_devices,) = read_devices(ledger, host)
+    status = host_devices.find(address)
+    if status.device.parent is not None:
+        expected = f"a whole device: a virtual function is disabled with its card {status.provider}"
         raise exceptions.InvalidInput("value", "device", device, expected)
-    return one.provider
+    return status.provider
 
 
 class _Maintained:
@@ -115,9 +115,8 @@ class DisableProvider(_Maintained, Command):
     changes the reason and the end.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return _add_why(self.add_name(super().get_parser(prog_name)), required=True)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_why(self.add_name(parser), required=True)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Disable it."""
@@ -133,9 +132,8 @@ class DisableProvider(_Maintained, Command):
 class EnableProvider(_Maintained, Command):
     """Put a host, or any other provider, into service again."""
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return add_actor(self.add_name(super().get_parser(prog_name)))
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        add_actor(self.add_name(parser))
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Enable it."""
@@ -156,9 +154,8 @@ class DrainProvider(_Maintained, Lister):
     columns = ("consumer", "since", "holds")
     nothing = "no consumer has allocations there"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = _add_why(self.add_name(super().get_parser(prog_name)), required=False)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_why(self.add_name(parser), required=False)
         add = parser.add_argument
         add(
             "--dry-run",
@@ -180,7 +177,6 @@ class DrainProvider(_Maintained, Lister):
         )
         add("--plan", metavar="FILE", help="with --dry-run: write it there, for plan apply")
         add_changes(parser)
-        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """List the consumers. The status of a dry run is 0 if each of them has a new host."""
@@ -188,7 +184,7 @@ class DrainProvider(_Maintained, Lister):
         super().run(parsed_args)
         return self._status
 
-    def take_action(self, parsed_args: argparse.Namespace) -> _Rows:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Disable it, and read who is there."""
         if not parsed_args.dry_run:
             for word in ("also", "tree", "plan", "change", "script"):
@@ -210,13 +206,13 @@ def _drained(
     command: Command,
     provider_of: Callable[[Ledger, str], str],
     parsed_args: argparse.Namespace,
-) -> _Rows:
+) -> Table:
     """Disable a provider, and return who is there."""
     with command.open_ledger(parsed_args.actor) as ledger:
         name = provider_of(ledger, parsed_args.name)
         reason, until = parsed_args.reason, _until(ledger, parsed_args.until)
         try:
-            found = ledger.drain(name, reason=reason, until=until)
+            status = ledger.drain(name, reason=reason, until=until)
         except exceptions.InvalidInput as error:
             if not error.is_about("field"):
                 raise
@@ -224,14 +220,16 @@ def _drained(
                 raise
             raise Misused(f"{parsed_args.name} is in service: say why with --reason") from error
         now = ledger.now()
-    command.app.stderr.write(f"{found.provider}: {found.disabled or 'enabled'}\n")
+    command.app.stderr.write(f"{status.provider}: {status.disabled or 'enabled'}\n")
     return command.columns, [
         (
-            one.name,
-            Age((one.claim.created_at, now)),
-            ", ".join(f"{amounts} of {name}" for name, amounts in one.claim.by_provider().items()),
+            consumer.name,
+            Age((consumer.claim.created_at, now)),
+            ", ".join(
+                f"{amounts} of {name}" for name, amounts in consumer.claim.by_provider().items()
+            ),
         )
-        for one in found
+        for consumer in status
     ]
 
 
@@ -257,10 +255,9 @@ class DrainDevice(_Maintained, Lister):
     columns = DrainProvider.columns
     nothing = "nobody holds it"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        return _add_why(self.add_name(super().get_parser(prog_name)), required=False)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        _add_why(self.add_name(parser), required=False)
 
-    def take_action(self, parsed_args: argparse.Namespace) -> _Rows:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Disable it, and read who holds it."""
         return _drained(self, self.provider_of, parsed_args)

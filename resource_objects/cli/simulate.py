@@ -27,9 +27,7 @@ class SimulateReplay(Lister):
 
     columns = ("Process", "Placed", "Refused", "Released", "Lost races", "Jobs per second")
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add("--hosts", metavar="CSV", help="hosts: sn, cpu_milli, memory_mib, gpu")
         add("--jobs", metavar="CSV", help=_JOBS)
@@ -40,7 +38,6 @@ class SimulateReplay(Lister):
         add("--name", help="of a replay that was interrupted, to continue it; else a new one")
         add_pipeline(parser.add_argument_group("filters and weighers, before the order"))
         add("--processes", type=int, default=1, help="the number of processes (1)")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[tuple[str, ...], Iterable[Any]]:
         """Replay the trace, and draw it."""
@@ -65,8 +62,15 @@ class SimulateReplay(Lister):
         if parsed_args.plot:
             replay.plot_replays({order: results[0]}, trace.gpu_parts, parsed_args.plot)
         return self.columns, [
-            (number, one.placed, one.refused, one.released, one.lost_races, f"{one.rate:.0f}")
-            for number, one in enumerate(results)
+            (
+                number,
+                result.placed,
+                result.refused,
+                result.released,
+                result.lost_races,
+                f"{result.rate:.0f}",
+            )
+            for number, result in enumerate(results)
         ]
 
 

@@ -24,13 +24,10 @@ class ExportSite(Command):
     The file does not contain allocations.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "hosts", metavar="HOST", nargs="*", help="only these (name or uuid); else all"
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read and write."""
@@ -52,16 +49,13 @@ class ApplySite(Command):
     of all providers.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = add_actor(parser).add_argument
         add("file", metavar="FILE", help="the site, in YAML; - reads it from standard input")
         add("--dry-run", action="store_true", help="only print the plan")
         add("--prune", action="store_true", help="remove what the file does not name")
         add("--yes", action="store_true", help=f"prune {_LARGE}% of all providers")
         add("--at-once", action="store_true", help="write all machines in one transaction")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Read the file, write, and say what was done."""
@@ -78,8 +72,8 @@ class ApplySite(Command):
                 removed, stored = count_pruned(ledger, site)
                 if removed > PRUNE_SHARE * stored:
                     reasons = ["--dry-run shows them", "--yes removes them"]
-                    said = f"--prune would remove {removed} of {stored} providers, {_LARGE}"
-                    raise Refused(said, reasons)
+                    message = f"--prune would remove {removed} of {stored} providers, {_LARGE}"
+                    raise Refused(message, reasons)
             try:
                 done = apply_site(
                     ledger,
@@ -91,18 +85,18 @@ class ApplySite(Command):
             except BaseException:
                 bar.close()
                 if bar.done:
-                    said = f"{bar.done} of {bar.total} machines are written; then:"
-                    self.app.stderr.write(f"resource-objects: {said}\n")
+                    message = f"{bar.done} of {bar.total} machines are written; then:"
+                    self.app.stderr.write(f"resource-objects: {message}\n")
                 raise
         self.say(str(done))
 
 
 class Bar:
-    """How far something is, on a terminal, if it takes longer than two seconds.
+    """A progress bar on a terminal, for work that takes longer than two seconds.
 
-    It is drawn by rich, which is imported then only.
+    rich draws it, and is imported when it is drawn.
 
-    :param is_told: whether :meth:`tell` says how far it is; else only that it goes on is shown
+    :param is_told: whether :meth:`tell` reports the progress; otherwise the bar only moves
     """
 
     def __init__(self, word: str, *, is_told: bool = True) -> None:

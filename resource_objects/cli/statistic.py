@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cliff.columns import FormattableColumn
 
-from resource_objects.cli.base import Ago, Command, Lister, Misused, many
+from resource_objects.cli.base import Ago, Command, Lister, Misused, Table, many
 
 if TYPE_CHECKING:
     from resource_objects.providers.statistics import Statistic
 
 
-def _add_which(parser: argparse.ArgumentParser, which: str) -> None:
-    parser.add_argument("hosts", metavar="HOST", nargs="*", help=f"name or uuid ({which})")
+def _add_which(parser: argparse.ArgumentParser, text: str) -> None:
+    parser.add_argument("hosts", metavar="HOST", nargs="*", help=f"name or uuid ({text})")
     parser.add_argument("--name", metavar="STATISTIC", action="append", help="only this one")
 
 
@@ -28,25 +27,20 @@ class ListStatistics(Lister):
     columns = ("host", "statistic", "value", "since", "source")
     nothing = "no host reports statistics"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         _add_which(parser, "default: all hosts")
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Read them."""
         from resource_objects.names import natural_order
 
         with self.open_ledger() as ledger:
-            found = ledger.statistics.read(*parsed_args.hosts, names=parsed_args.name)
+            by_host = ledger.statistics.read(*parsed_args.hosts, names=parsed_args.name)
             now = ledger.now()
         return self.columns, [
-            (host, one.name, Exact(one), Ago((one.since, now)), one.source)
-            for host, some in sorted(found.items(), key=lambda told: natural_order(told[0]))
-            for one in some.values()
+            (host, statistic.name, Exact(statistic), Ago((statistic.since, now)), statistic.source)
+            for host, statistics in sorted(by_host.items(), key=lambda item: natural_order(item[0]))
+            for statistic in statistics.values()
         ]
 
 
@@ -63,8 +57,8 @@ class Exact(FormattableColumn[Any]):
 
     @property
     def _statistic(self) -> Statistic:
-        found: Statistic = self._value
-        return found
+        statistic: Statistic = self._value
+        return statistic
 
 
 class ForgetStatistics(Command):
@@ -73,11 +67,8 @@ class ForgetStatistics(Command):
     An agent that still reports a statistic writes it again.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         _add_which(parser, "default: all hosts, of the statistics that are named")
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Forget them."""

@@ -89,7 +89,7 @@ class Guide:
     def tell(self) -> None:
         """Give the tour.
 
-        :raises ResourceObjectsError: if it cannot be given, or somebody else is faster
+        :raises ResourceObjectsError: if it is impossible, or another user is faster
         """
         self._say("A tour of resource_objects on this machine. It gives back all that it takes.")
         machine = self._look()
@@ -123,7 +123,7 @@ class Guide:
         return machine
 
     def _keep(self, machine: Provider) -> tuple[Ledger, Request]:
-        """Keep the machine; where it is kept already, or is full, leave it alone."""
+        """Store the machine, unless the ledger has it already or the database is full."""
         from resource_objects.ledger import connect
         from resource_objects.requests import Request
 
@@ -206,11 +206,11 @@ class Guide:
             "A third job requests the same. It is refused, with the reasons.",
             "print(ledger.snapshot().candidates(half).explain())",
         )
-        found = search_at(ledger, half, host)
-        if found:
+        candidates = search_at(ledger, half, host)
+        if candidates:
             self._tell("This time it would fit: another user released resources in the meantime.")
             return
-        for reason in found.explain().reasons:
+        for reason in candidates.explain().reasons:
             self._tell(str(reason))
 
     def _give_back(self, ledger: Ledger, host: str, jobs: tuple[str, str]) -> None:
@@ -233,9 +233,9 @@ class Guide:
             self._tell(f"{host} stays in the ledger: another user has allocations of it.")
 
     def _forget(self) -> None:
-        """Remove the machine, if the tour made it and it was not to stay.
+        """Remove the machine, if the tour created it and it is not to stay.
 
-        :raises InUse: if somebody else holds something of it
+        :raises InUse: if another user has allocations of it
         """
         if self._added is None:
             return
@@ -259,7 +259,7 @@ class Guide:
     def _draw(self, ledger: Ledger, host: str) -> None:
         from resource_objects.cli import render
 
-        self._tell(render.usage_tree(own(ledger.usage(host), host), self._glyphs))
+        self._tell(render.usage_tree(usage_of_host(ledger.usage(host), host), self._glyphs))
 
 
 def _without_password(url: str) -> str:
@@ -276,7 +276,7 @@ def _quoted(value: object) -> str:
 
 
 def _offers(machine: Provider) -> str:
-    """Return what a machine has, for people.
+    """Return the resources of a machine in words.
 
     >>> from resource_objects.providers import Provider
     >>> _offers(Provider("box", "VCPU=1,MEMORY_MB=2048,DISK_GB=9"))
@@ -287,10 +287,10 @@ def _offers(machine: Provider) -> str:
         for inventory in machine.inventories.values()
         for record in inventory.to_records()
     }
-    said = [f"{total} {_UNITS[kind]}" for kind, total in totals.items()]
+    parts = [f"{total} {_UNITS[kind]}" for kind, total in totals.items()]
     if totals.get("VCPU") == 1:
-        said[0] = said[0].removesuffix("s")
-    return " and ".join(filter(None, (", ".join(said[:-1]), said[-1])))
+        parts[0] = parts[0].removesuffix("s")
+    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
 
 
 def _free_names(ledger: Ledger) -> tuple[str, str]:
@@ -304,7 +304,7 @@ def _free_names(ledger: Ledger) -> tuple[str, str]:
 
 
 def half_of_free(host: Provider) -> dict[str, int] | None:
-    """Return ``{class: amount}``: about half of what is free of each class of a host itself.
+    """Return ``{class: amount}``: about half of the free amount of each class of the host itself.
 
     Twice that fits and three times does not; None if there is no such amount. A class that a
     provider below the host has too is left out.
@@ -315,7 +315,12 @@ def half_of_free(host: Provider) -> dict[str, int] | None:
     >>> half_of_free(Provider("box", "VCPU=1")) is None
     True
     """
-    below = {kind for child in host.children for each in child.walk() for kind in each.inventories}
+    below = {
+        kind
+        for child in host.children
+        for provider in child.walk()
+        for kind in provider.inventories
+    }
     parts = {
         record: _part(record)
         for kind, inventory in host.inventories.items()
@@ -340,14 +345,14 @@ def _part(record: InventoryRecord) -> int:
     return part if part >= record.min_unit else 0
 
 
-def own(usage: Usage, host: str) -> Usage:
+def usage_of_host(usage: Usage, host: str) -> Usage:
     """Return the usage of a host itself, without what is below it."""
     from resource_objects.providers import Provider
 
-    found = next(each for root in usage.providers for each in root.walk() if each.name == host)
+    provider = next(item for root in usage.providers for item in root.walk() if item.name == host)
     return dataclasses.replace(
         usage,
-        providers=(Provider(host, found.inventories),),
+        providers=(Provider(host, provider.inventories),),
         uses=tuple(use for use in usage if use.provider == host),
     )
 
@@ -357,29 +362,29 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @contextlib.contextmanager
 def stopped_once() -> Iterator[None]:
-    """Let Ctrl-C, SIGTERM and SIGHUP end the block by an exception, and be ignored from then on.
+    """Let Ctrl-C, SIGTERM and SIGHUP end the block by an exception, and ignore them from then on.
 
-    So the block's clean-up runs whatever ends it, and runs undisturbed. Signals that were ignored
-    before (``nohup``) stay so. Outside of the main thread nothing changes.
+    So the block's clean-up runs in any case, and without interruption. Signals that were ignored
+    before (``nohup``) stay ignored. Outside of the main thread nothing changes.
 
-    :raises KeyboardInterrupt: when it is interrupted
-    :raises SystemExit: with 128 and the number of another signal, as a shell would say it
+    :raises KeyboardInterrupt: after Ctrl-C
+    :raises SystemExit: with 128 and the number of another signal, as in a shell
     """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    heeded = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+    heeded = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
-        for each in heeded:
-            signal.signal(each, signal.SIG_IGN)
+        for heeded_number in heeded:
+            signal.signal(heeded_number, signal.SIG_IGN)
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         raise SystemExit(128 + number)
 
-    before = {each: signal.signal(each, stop) for each in heeded}
+    before = {number: signal.signal(number, stop) for number in heeded}
     try:
         yield
     finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
+        for number, handler in before.items():
+            signal.signal(number, handler)

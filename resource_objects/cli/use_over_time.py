@@ -9,7 +9,16 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
-from resource_objects.cli.base import Figure, Lister, Maybe, ShowOne, age_text, duration, misused
+from resource_objects.cli.base import (
+    Figure,
+    Lister,
+    Maybe,
+    ShowOne,
+    Table,
+    age_text,
+    duration,
+    misused,
+)
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -23,31 +32,31 @@ _MONTH = re.compile(r"(\d{4})-(\d{2})\Z", re.ASCII)
 _AGO = re.compile(r"\d+[dhm]", re.ASCII)
 
 
-def moment_of(what: str, said: str, now: datetime.datetime) -> datetime.datetime:
-    """Return the moment that somebody wrote. Days begin as the clock of this machine shows it.
+def moment_of(label: str, text: str, now: datetime.datetime) -> datetime.datetime:
+    """Return the time of a text. Days begin by the time zone of this machine.
 
     >>> now = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
     >>> print(moment_of("since", "2d", now), moment_of("since", "2026-11-01T08:00Z", now))
     2026-11-20 12:00:00+00:00 2026-11-01 08:00:00+00:00
 
     :param now: the time of the ledger
-    :raises InvalidInput: for what is no such moment
+    :raises InvalidInput: for another text
     """
-    if said == "now":
+    if text == "now":
         return now
     today = now.astimezone().date()
     days = {"today": today, "yesterday": today - datetime.timedelta(days=1)}
-    if said in days:
-        return _begin_of(days[said])
-    month = _MONTH.match(said)
+    if text in days:
+        return _begin_of(days[text])
+    month = _MONTH.match(text)
     try:
-        if _AGO.match(said):
-            return now - duration(said)
+        if _AGO.match(text):
+            return now - duration(text)
         if month is not None:
             return _begin_of(datetime.date(int(month[1]), int(month[2]), 1))
-        return datetime.datetime.fromisoformat(said).astimezone()
+        return datetime.datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError, argparse.ArgumentTypeError) as error:
-        raise exceptions.InvalidInput("field", what, said, WHEN) from error
+        raise exceptions.InvalidInput("field", label, text, WHEN) from error
 
 
 def _begin_of(day: datetime.date) -> datetime.datetime:
@@ -65,9 +74,7 @@ class ShowUsageBetween(Lister):
     columns = ("consumer", "user", "project", "resource_class", "seconds", "hours")
     nothing = "nothing was used"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         add = parser.add_argument
         add("since", metavar="SINCE", help=WHEN)
         add("until", metavar="UNTIL", nargs="?", help="the same; not included (default: now)")
@@ -81,24 +88,21 @@ class ShowUsageBetween(Lister):
         for name in ("consumer", "user", "project"):
             add(f"--{name}", metavar="NAME", help=f"only of this {name}")
         add("--class", metavar="CLASS", dest="resource_class", help="only of this resource class")
-        return parser
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask for the sums."""
         from resource_objects.ledger.use_over_time import summed_by
 
         with misused():
             by = summed_by([word for word in parsed_args.by.split(",") if word])
         with self.open_ledger() as ledger:
-            report = _asked(ledger, parsed_args, [one.value for one in by])
+            report = _report(ledger, parsed_args, [item.value for item in by])
         self._tell_what_is_missing(report)
         unit = "hours" if parsed_args.hours else "seconds"
         shown = Hours if parsed_args.hours else Seconds
-        return (*(one.value for one in by), "resource_class", unit), [
-            (*map(Maybe, one.group(by)), one.resource_class, shown(one.microseconds))
-            for one in report
+        return (*(item.value for item in by), "resource_class", unit), [
+            (*map(Maybe, item.group(by)), item.resource_class, shown(item.microseconds))
+            for item in report
         ]
 
     def _tell_what_is_missing(self, report: UseReport) -> None:
@@ -108,7 +112,7 @@ class ShowUsageBetween(Lister):
             self.app.stderr.write(f"resource-objects: only use since {since} is known\n")
 
 
-def _asked(ledger: Ledger, parsed_args: argparse.Namespace, by: Sequence[str]) -> UseReport:
+def _report(ledger: Ledger, parsed_args: argparse.Namespace, by: Sequence[str]) -> UseReport:
     now = ledger.now()
     until = parsed_args.until
     return ledger.use_over_time.between(
@@ -135,8 +139,8 @@ class Seconds(Figure):
 
     def machine_readable(self) -> int | float:
         """Return the seconds, exact where they are whole."""
-        whole, rest = divmod(self._value, 1_000_000)
-        return float(self._value / 1_000_000) if rest else int(whole)
+        seconds, microseconds = divmod(self._value, 1_000_000)
+        return float(self._value / 1_000_000) if microseconds else int(seconds)
 
 
 class Hours(Figure):
@@ -156,13 +160,10 @@ class RetainUsage(ShowOne):
 
     columns = ("kept_for",)
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument(
             "--keep", metavar="TIME", type=duration, required=True, help="a time such as 400d"
         )
-        return parser
 
     def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
         """Set the retention time, and print it."""

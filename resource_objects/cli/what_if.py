@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
@@ -17,6 +17,7 @@ from resource_objects.cli.base import (
     Misused,
     Refused,
     SearchCutShort,
+    Table,
     add_actor,
     misused,
     read_input,
@@ -54,34 +55,34 @@ def add_changes(parser: argparse.ArgumentParser) -> None:
     words.add_argument("--script", metavar="FILE", help="changes, a line each; - reads the input")
 
 
-def read_changes(said: argparse.Namespace) -> tuple[Change, ...]:
+def read_changes(parsed_args: argparse.Namespace) -> tuple[Change, ...]:
     """Return the changes of the options, those of the script first.
 
     :raises InvalidInput: for a malformed change
     """
-    if not said.change and not said.script:
+    if not parsed_args.change and not parsed_args.script:
         return ()
     from resource_objects.search.script import read_script
 
-    lines = read_input(said.script).decode() if said.script else ""
-    return (*read_script(lines), *read_script(said.change))
+    lines = read_input(parsed_args.script).decode() if parsed_args.script else ""
+    return (*read_script(lines), *read_script(parsed_args.change))
 
 
-def tried(
+def scenario_of(
     command: Command, ledger: Ledger, changes: Sequence[Change], at: str | None = None
 ) -> Scenario[Snapshot]:
-    """Return a scenario in which changes are made; what they come to is told where errors go.
+    """Return a scenario after changes; their effects are printed on the standard error output.
 
-    :param at: the provider that the picture is confined to
-    :raises Misused: for a change whose words are wrong
-    :raises ResourceObjectsError: for one that cannot be, which is told
+    :param at: the provider that the snapshot is limited to
+    :raises Misused: for a malformed change
+    :raises ResourceObjectsError: for an impossible one, which is printed
     """
     scenario = ledger.snapshot(at).fork()
     if not changes:
         return scenario
     from resource_objects.search.script import MOVING
 
-    requests = made_for(ledger) if any(one.verb in MOVING for one in changes) else {}
+    requests = made_for(ledger) if any(change.verb in MOVING for change in changes) else {}
     for number, change in enumerate(changes, 1):
         try:
             change.apply(scenario, requests)
@@ -96,7 +97,11 @@ def tried(
 
 def made_for(ledger: Ledger) -> Mapping[str, Request]:
     """Return the requests that consumers were made for. Cost: one read of consumers."""
-    return {one.name: one.request for one in ledger.consumers() if one.request is not None}
+    return {
+        consumer.name: consumer.request
+        for consumer in ledger.consumers()
+        if consumer.request is not None
+    }
 
 
 # --- the command ----------------------------------------------------------------------------------
@@ -116,9 +121,7 @@ class WhatIf(Lister):
     columns = (*_COLUMNS, *_RELAXED)
     nothing = "nothing was asked"
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         arguments.add_request(parser)
         arguments.add_search(parser)
         add_changes(parser)
@@ -142,72 +145,68 @@ class WhatIf(Lister):
             help="draw the hosts of the candidates, or the nearest hosts with marks at the "
             "failing providers",
         )
-        return parser
 
     def run(self, parsed_args: argparse.Namespace) -> int:
         """List the candidates. The status of a drawing is 0 if there is a candidate."""
         self._status = 0
         return super().run(parsed_args) or self._status
 
-    def take_action(
-        self, parsed_args: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+    def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Try, and ask."""
-        said = parsed_args
         with misused():
-            changes = read_changes(said)
-            is_asked = bool(said.amounts or said.groups or said.query)
-            parsed = arguments.parse_request(said) if is_asked else None
-            options = arguments.parse_search(said, None if parsed is None else parsed.limit)
+            changes = read_changes(parsed_args)
+            is_asked = bool(parsed_args.amounts or parsed_args.groups or parsed_args.query)
+            parsed = arguments.parse_request(parsed_args) if is_asked else None
+            options = arguments.parse_search(parsed_args, None if parsed is None else parsed.limit)
         if not changes and parsed is None:
             raise Misused("specify changes or a request")
         with self.open_ledger() as ledger:
-            scenario = tried(self, ledger, changes, said.at)
-        if said.plan:
-            _write(said.plan, scenario.diff().to_json())
+            scenario = scenario_of(self, ledger, changes, parsed_args.at)
+        if parsed_args.plan:
+            _write(parsed_args.plan, scenario.diff().to_json())
         if parsed is None:
             return _COLUMNS, ()
         snapshot = scenario.snapshot
         with misused():
-            found = snapshot.candidates(parsed.request, **options)
-            if said.bundle:
+            candidates = snapshot.candidates(parsed.request, **options)
+            if parsed_args.bundle:
                 bundle = snapshot.bundle(parsed.request, **options).answered().shrunk()
-                _write(said.bundle, bundle_text(bundle))
-        if not _is_some(found):
-            return self._refused(snapshot, found, said)
-        if said.tree:
-            return (), Drawing.of("\n".join(_given(snapshot, found, self.glyphs)))
+                _write(parsed_args.bundle, bundle_text(bundle))
+        if not _is_some(candidates):
+            return self._refused(snapshot, candidates, parsed_args)
+        if parsed_args.tree:
+            return (), Drawing.of("\n".join(_drawn_candidates(snapshot, candidates, self.glyphs)))
         return _COLUMNS, [
             (number, str(amounts), name)
-            for number, one in enumerate(found, 1)
-            for name, amounts in one.by_provider().items()
+            for number, candidate in enumerate(candidates, 1)
+            for name, amounts in candidate.by_provider().items()
         ]
 
     def _refused(
-        self, snapshot: Snapshot, found: Candidates, said: argparse.Namespace
-    ) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
+        self, snapshot: Snapshot, candidates: Candidates, parsed_args: argparse.Namespace
+    ) -> Table:
         """Return the changes that would help, or a drawing of the failures; or raise."""
-        if found.cut_short:
-            told = f"the budget of {found.budget} steps ran out on {found.request}"
-            raise SearchCutShort(told, str(found.explain()).splitlines())
-        if said.tree:
+        if candidates.cut_short:
+            reason = f"the budget of {candidates.budget} steps ran out on {candidates.request}"
+            raise SearchCutShort(reason, str(candidates.explain()).splitlines())
+        if parsed_args.tree:
             self._status = Refused.status
-            return (), Drawing.of("\n".join(failing(snapshot, found.explain(), self.glyphs)))
-        if said.relax is None:
-            told = f"nobody could give {found.request}"
-            raise Refused(told, str(found.explain()).splitlines())
+            return (), Drawing.of("\n".join(failing(snapshot, candidates.explain(), self.glyphs)))
+        if parsed_args.relax is None:
+            reason = f"nobody could give {candidates.request}"
+            raise Refused(reason, str(candidates.explain()).splitlines())
         with misused():
-            helps = snapshot.relaxations(found.request, said.relax)
+            helps = snapshot.relaxations(candidates.request, parsed_args.relax)
         if helps.cut_short:
             self.app.stderr.write(f"cut short after {helps.tries} tries: there may be others\n")
         if not helps:
             raise Refused(
-                f"no single change helps {found.request}",
-                str(found.explain()).splitlines(),
+                f"no single change helps {candidates.request}",
+                str(candidates.explain()).splitlines(),
             )
         return _RELAXED, [
-            (f"{float(one.cost):.3g}", one.kind, one.description, str(one.candidate))
-            for one in helps
+            (f"{float(change.cost):.3g}", change.kind, change.description, str(change.candidate))
+            for change in helps
         ]
 
 
@@ -218,14 +217,12 @@ class ApplyPlan(Command):
     1): a provider, what a consumer holds, who has the room.
     """
 
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("file", metavar="FILE", help="- reads the input")
         parser.add_argument(
             "--dry-run", action="store_true", help="only say what it is, and whether it could be"
         )
-        return add_actor(parser)
+        add_actor(parser)
 
     def take_action(self, parsed_args: argparse.Namespace) -> None:
         """Carry it out."""
@@ -249,9 +246,9 @@ def _write(path: str, text: str) -> None:
         raise Misused(f"{path} cannot be written: {error.strerror or error}") from error
 
 
-def _is_some(found: Candidates) -> bool:
+def _is_some(candidates: Candidates) -> bool:
     try:
-        return bool(found)
+        return bool(candidates)
     except exceptions.SearchLimitReached:
         return False
 
@@ -260,34 +257,34 @@ def _is_some(found: Candidates) -> bool:
 
 
 def failing(
-    snapshot: Snapshot, told: Explanation, glyphs: Glyphs, most: int = _DRAWN
+    snapshot: Snapshot, explanation: Explanation, glyphs: Glyphs, most: int = _DRAWN
 ) -> Iterator[str]:
     """Yield the answer in a line, and the nearest hosts as trees with the failing places marked."""
     from resource_objects.cli import render
     from resource_objects.cli.explain import marks_of
 
-    yield told.answer
-    for one in told.nearest(most):
+    yield explanation.answer
+    for host in explanation.nearest(most):
         yield ""
-        usage = snapshot.usage(one.host)
-        marks = {key: tuple(some) for key, some in marks_of(one, usage).items()}
+        usage = snapshot.usage(host.host)
+        marks = {key: tuple(texts) for key, texts in marks_of(host, usage).items()}
         yield render.usage_tree(usage, glyphs, marks)
 
 
-def _given(snapshot: Snapshot, found: Candidates, glyphs: Glyphs) -> Iterator[str]:
+def _drawn_candidates(snapshot: Snapshot, candidates: Candidates, glyphs: Glyphs) -> Iterator[str]:
     """Yield the hosts of candidates as trees, with the amounts of each candidate."""
     from resource_objects.cli import render
 
     fleet = snapshot.fleet
-    for number, one in enumerate(found, 1):
+    for number, candidate in enumerate(candidates, 1):
         marks: dict[tuple[str, str], tuple[str, ...]] = {}
         roots: dict[str, None] = {}
-        for part in one.allocations:
+        for part in candidate.allocations:
             units = f" ({', '.join(part.units)})" if part.units else ""
             marks[part.provider, part.resource_class] = (f"gives {part.amount}{units}",)
             tree = int(fleet.tree[fleet.place_by_key[part.provider]])
             roots[fleet.hosts[tree]] = None
-        yield f"{number}: {one}"
+        yield f"{number}: {candidate}"
         yield render.usage_tree(snapshot.usage(*roots), glyphs, marks)
         yield ""
 
@@ -296,12 +293,14 @@ def bundle_text(bundle: Bundle[Snapshot]) -> str:
     """Return a bundle as the text of a file, which begins with a drawing."""
     from resource_objects.cli import render
 
-    found = bundle.ask()
-    answer = [str(one) for one in found] if found else str(found.explain()).splitlines()
+    candidates = bundle.ask()
+    answer = (
+        [str(item) for item in candidates] if candidates else str(candidates.explain()).splitlines()
+    )
     drawn = render.usage_tree(bundle.snapshot().usage(), render.UNICODE)
-    said = ", ".join(f"{name} {value}" for name, value in sorted(bundle.options.items()))
-    asked = f"asked: {bundle.request}" + (f" ({said})" if said else "")
-    head = [asked, *(f"  {line}" for line in answer), "", *drawn.splitlines()]
+    options = ", ".join(f"{name} {value}" for name, value in sorted(bundle.options.items()))
+    question = f"asked: {bundle.request}" + (f" ({options})" if options else "")
+    head = [question, *(f"  {line}" for line in answer), "", *drawn.splitlines()]
     return "\n".join([*(f"# {line}".rstrip() for line in head), bundle.to_json()])
 
 
@@ -310,34 +309,38 @@ def bundle_text(bundle: Bundle[Snapshot]) -> str:
 REHEARSED = ("consumer", "holds", "goes to", "why not")
 
 
-def rehearsed(command: Command, ledger: Ledger, said: argparse.Namespace) -> Rehearsal:
+def rehearsed(command: Command, ledger: Ledger, parsed_args: argparse.Namespace) -> Rehearsal:
     """Return the result of a drain of some providers: the new host of each consumer, or the
     reasons.
     """
     with misused():
-        changes = read_changes(said)
-    scenario = tried(command, ledger, changes)
-    done: Rehearsal = scenario.rehearse_drain(said.name, *said.also, requests=made_for(ledger))
-    if said.plan:
-        _write(said.plan, done.scenario.diff(ledger.snapshot()).to_json())
+        changes = read_changes(parsed_args)
+    scenario = scenario_of(command, ledger, changes)
+    done: Rehearsal = scenario.rehearse_drain(
+        parsed_args.name, *parsed_args.also, requests=made_for(ledger)
+    )
+    if parsed_args.plan:
+        _write(parsed_args.plan, done.scenario.diff(ledger.snapshot()).to_json())
     return done
 
 
 def rehearsed_rows(done: Rehearsal) -> list[Sequence[Any]]:
     """Return a row for each consumer with its new host, and for each consumer without one."""
     rows: list[Sequence[Any]] = [
-        (one.consumer, one.allocated, str(one.candidate), Lines([])) for one in done.placed
+        (entry.consumer, entry.allocated, str(entry.candidate), Lines([])) for entry in done.placed
     ]
-    return rows + [(one.consumer, one.allocated, "", Lines(list(one.why))) for one in done.stuck]
+    return rows + [
+        (entry.consumer, entry.allocated, "", Lines(list(entry.why))) for entry in done.stuck
+    ]
 
 
 def rehearsed_trees(done: Rehearsal, glyphs: Glyphs) -> Iterator[str]:
     """Yield the drawings of moves, and of the nearest hosts of each consumer without a new one."""
     yield from map(str, done.placed)
-    for one in done.stuck:
-        yield f"{one.consumer}: {one.allocated} -> nowhere"
-        if one.explanation is None:
-            yield from (f"  {line}" for line in one.why)
+    for entry in done.stuck:
+        yield f"{entry.consumer}: {entry.allocated} -> nowhere"
+        if entry.explanation is None:
+            yield from (f"  {line}" for line in entry.why)
         else:
-            yield from failing(one.snapshot, one.explanation, glyphs)
+            yield from failing(entry.snapshot, entry.explanation, glyphs)
         yield ""

@@ -92,7 +92,7 @@ def test_own_usage_leaves_out_what_is_below_and_above():
     box.add("rack/box/gpu", "PGPU=1")
     with ro.connect("memory://") as ledger:
         ledger.sync(host)
-        usage = tour.own(ledger.usage("rack/box"), "rack/box")
+        usage = tour.usage_of_host(ledger.usage("rack/box"), "rack/box")
     assert [root.name for root in usage.providers] == ["rack/box"]
     assert usage.providers[0].children == ()
     assert str(usage) == "rack/box: VCPU 0 of 8"
