@@ -155,6 +155,17 @@ def _is_of_pools(case: Case, found: Differing) -> bool:
     return "pci_stats" in json.dumps(case)
 
 
+def _is_of_slots(case: Case, found: Differing) -> bool:
+    """Return whether the classes of wire forms differ by ``SlotResource`` alone."""
+    if case["kind"] != "wire" or not isinstance(found.before, dict):
+        return False
+    name = "resource_objects.SlotResource"
+    if name not in found.before or name in found.now:
+        return False
+    before = {key: value for key, value in found.before.items() if key != name}
+    return all(_is_of_pools(case, one) for one in differing(before, found.now))
+
+
 def _is_rule_before_name(case: Case, found: Differing) -> bool:
     return found.has("tree") and (found.before, found.now) == ("InvalidName", "InvalidRule")
 
@@ -166,6 +177,11 @@ DIFFERENCES: list[Difference] = [
         "inventory, nothing is allocated from it, and what it does not count is not adopted; "
         "before, its pools were an inventory of devices.",
         _is_of_pools,
+    ),
+    Difference(
+        "slots",
+        "a resource of slots is an ``IntegerResource``; before, it was a ``SlotResource``.",
+        _is_of_slots,
     ),
     Difference(
         "reasons-of-sums",
