@@ -70,10 +70,10 @@ def _from_text(inventories: Any) -> Inventories:
 class NewProvider:
     """A provider to create; ``parent`` None makes it a root.
 
-    ``inventories`` are its inventories (text, or any value for :meth:`Inventories.of`), in addition
-    to those that are moved to it. Resources without a text form, such as NUMA cells, are stored in
-    their wire form. A class that is moved to it can be declared here too, with its unit rules: the
-    total must be the total that is moved.
+    ``inventories`` are its inventories (text, or any value for :meth:`Inventories.from_value`), in
+    addition to those that are moved to it. Resources without a text form, such as NUMA cells, are
+    stored in their wire form. A class that is moved to it can be declared here too, with its unit
+    rules: the total must be the total that is moved.
 
     :raises InvalidInput: as :class:`Provider`
     """

@@ -10,8 +10,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from fractions import Fraction
-from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 _A_co = TypeVar("_A_co", covariant=True)
 
@@ -61,11 +60,3 @@ def listed_steps(
         return RelaxationStep(description, Fraction(1), make)
 
     return RelaxationLadder(kind, subject, len(steps), step)
-
-
-def replaced_fields(
-    amount: Any, subject: str, *steps: tuple[str, dict[str, Any]]
-) -> RelaxationLadder[Any]:
-    """Return the ladder of a policy whose steps replace fields of an amount."""
-    makers = [(description, partial(amount.replace, **fields)) for description, fields in steps]
-    return listed_steps("policy", subject, *makers)

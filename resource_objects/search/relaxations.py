@@ -1,9 +1,9 @@
 """Relaxations: the smallest single changes after which a request has a candidate.
 
 Changes of the request: a smaller amount, or one trait, aggregate, group or policy less; a placed
-amount is reduced in the ways of its resource (:meth:`.Resource.weaker`). Changes of the ledger: a
-consumer released or its claim ended, a larger allocation ratio, a provider enabled, or one more
-host like an existing one, which is the question of an autoscaler.
+amount is reduced in the ways of its resource (:meth:`.Resource.relaxations`). Changes of the
+ledger: a consumer released or its claim ended, a larger allocation ratio, a provider enabled, or
+one more host like an existing one, which is the question of an autoscaler.
 
 The cost of a change is the weight of its kind (:data:`COSTS`) times its size. The cheapest changes
 are tried first, each in a scenario, until nothing cheaper than the best can follow. Arrays exclude

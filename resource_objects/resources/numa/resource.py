@@ -28,12 +28,7 @@ from resource_objects.resources.numa.amount import (
 from resource_objects.resources.numa.cells import ANY, KIB, LARGE, SMALL, show_kib
 from resource_objects.resources.numa.inventory import NUMATopologyInventory
 from resource_objects.resources.placed import PlacedResource
-from resource_objects.resources.relaxations import (
-    RelaxationLadder,
-    RelaxationStep,
-    listed_steps,
-    replaced_fields,
-)
+from resource_objects.resources.relaxations import RelaxationLadder, RelaxationStep, listed_steps
 
 
 @base.register
@@ -160,9 +155,9 @@ def _fewer_units(amount: NUMATopologyAmount) -> Iterator[RelaxationLadder[NUMATo
 def _bounded(amount: NUMATopologyAmount, bounds: dict[str, int]) -> NUMATopologyAmount:
     """Return the amount with at most ``bounds`` of each class in each guest cell."""
     vcpu, pcpu = bounds.get("VCPU"), bounds.get("PCPU")
-    kept = [(cell.shared[:vcpu], cell.dedicated[:pcpu]) for cell in amount.cells]
+    kept_cpus = [(cell.shared[:vcpu], cell.dedicated[:pcpu]) for cell in amount.cells]
     # guest CPUs are numbered without gaps
-    old = sorted(cpu for shared, dedicated in kept for cpu in (*shared, *dedicated))
+    old = sorted(cpu for shared, dedicated in kept_cpus for cpu in (*shared, *dedicated))
     number_of = {cpu: number for number, cpu in enumerate(old)}
     cells = [
         GuestCell(
@@ -170,7 +165,7 @@ def _bounded(amount: NUMATopologyAmount, bounds: dict[str, int]) -> NUMATopology
             dedicated=[number_of[cpu] for cpu in dedicated],
             memory_mb=min(cell.memory_mb, bounds.get("MEMORY_MB", cell.memory_mb)),
         )
-        for cell, (shared, dedicated) in zip(amount.cells, kept, strict=True)
+        for cell, (shared, dedicated) in zip(amount.cells, kept_cpus, strict=True)
     ]
     return amount.replace(cells=cells)
 
@@ -178,7 +173,12 @@ def _bounded(amount: NUMATopologyAmount, bounds: dict[str, int]) -> NUMATopology
 def _dropped_policies(
     amount: NUMATopologyAmount,
 ) -> Iterator[RelaxationLadder[NUMATopologyAmount]]:
-    policy = partial(replaced_fields, amount)
+    def policy(
+        subject: str, *steps: tuple[str, dict[str, Any]]
+    ) -> RelaxationLadder[NUMATopologyAmount]:
+        makers = [(description, partial(amount.replace, **fields)) for description, fields in steps]
+        return listed_steps("policy", subject, *makers)
+
     if amount.page_size:
         size = amount.page_size
         size = show_kib(int(size)) if size.isdecimal() else size
@@ -216,10 +216,10 @@ def _other_cell_counts(
     divisor, count = gcd(shared, dedicated, memory), len(cells)
     if divisor % count or make(count).cells != amount.cells:
         return
-    others = [n for n in range(1, min(2 * count, MAX_GUEST_CELLS) + 1) if not divisor % n]
-    others.remove(count)
-    others.sort(key=lambda n: (abs(n - count), n))
-    if others:
+    cell_counts = [n for n in range(1, min(2 * count, MAX_GUEST_CELLS) + 1) if not divisor % n]
+    cell_counts.remove(count)
+    cell_counts.sort(key=lambda n: (abs(n - count), n))
+    if cell_counts:
         yield listed_steps(
             "topology",
             "guest cells",
@@ -228,6 +228,6 @@ def _other_cell_counts(
                     f"{n} guest cell{'s' * (n > 1)} instead of {count}",
                     partial(amount.replace, cells=make(n).cells),
                 )
-                for n in others
+                for n in cell_counts
             ),
         )

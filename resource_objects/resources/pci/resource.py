@@ -87,9 +87,11 @@ def device_relaxations(amount: PCIAmount) -> Iterator[RelaxationLadder[PCIAmount
         def fewer(
             number: int, name: str = name, count: int = count, make: Any = replaced
         ) -> RelaxationStep[PCIAmount]:
-            left = count - number
-            description = f"{name}={left} instead of {count}"
-            return RelaxationStep(description, Fraction(number, count), partial(make, count=left))
+            remaining = count - number
+            description = f"{name}={remaining} instead of {count}"
+            return RelaxationStep(
+                description, Fraction(number, count), partial(make, count=remaining)
+            )
 
         if not request.providers:
             yield RelaxationLadder("amount", name, count, fewer, is_ordered=True)
