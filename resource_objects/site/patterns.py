@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from resource_objects import names
-from resource_objects.exceptions import InvalidTree
+from resource_objects.exceptions import InvalidInput, InvalidTree
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
@@ -51,7 +52,7 @@ class Pattern:
 
     def __init__(self, part: SitePart, is_pool: bool) -> None:
         self._places: list[_Place] = []
-        self._is_checked = False
+        self._is_tried = self._is_checked = False
         self._add(part, _NAME, None, frozenset({SHARES} if is_pool else ()))
         self._names = [
             (name[0] == _NAME, name.removeprefix(_NAME))
@@ -111,10 +112,11 @@ class Pattern:
         called = self.names(machine)
         uuid_of = {name: entry.definition.uuid for name, entry in stored.items()}
         new = [name for name in called if name not in uuid_of]
-        uuid_of.update(zip(new, _new_uuids(len(new)), strict=True))
-        for name in (machine, *self.fixed_names):
-            if names.is_uuid(name) and name not in stored:
-                uuid_of[name] = names.uuid_text(name)
+        if new:
+            uuid_of.update(zip(new, _new_uuids(len(new)), strict=True))
+            for name in (machine, *self.fixed_names):
+                if names.is_uuid(name) and name not in stored:
+                    uuid_of[name] = names.uuid_text(name)
         target = [
             _definition(place, name, called, uuid_of, stored.get(name), prune)
             for place, name in zip(self._places, called, strict=True)
@@ -124,17 +126,43 @@ class Pattern:
                 _check(target, target)
                 self._is_checked = True
             return DefinitionChanges(machine, tuple(target))
-        same = {id(entry.definition) for entry in stored.values()}
-        changed = [definition for definition in target if id(definition) not in same]
-        named = frozenset(called)
-        unnamed = [entry.definition for name, entry in stored.items() if name not in named]
+        self._check_alone(machine)
+        changed = [
+            definition
+            for name, definition in zip(called, target, strict=True)
+            if name not in stored or definition is not stored[name].definition
+        ]
+        unnamed: list[ProviderDefinition] = []
+        if len(stored) + len(new) > len(called):
+            named = frozenset(called)
+            unnamed = [entry.definition for name, entry in stored.items() if name not in named]
         if not changed and not (unnamed and prune):
             return DefinitionChanges(machine)
+        keeps_shares = not prune and any(
+            definition.shares and not place.part.has_inventories
+            for place, definition in zip(self._places, target, strict=True)
+        )
+        is_moved = bool(new) or any(
+            stored[definition.name].definition.parent_uuid != definition.parent_uuid
+            for definition in changed
+        )
         if not prune:
             target += unnamed
-        _check(changed, target)
+            keeps_shares = keeps_shares or any(definition.shares for definition in unnamed)
+        if is_moved or keeps_shares or not self._is_checked:
+            _check(changed, target)
         by_uuid = {entry.definition.uuid: entry for entry in stored.values()}
         return changes_between(machine, by_uuid, target)
+
+    def _check_alone(self, machine: str) -> None:
+        """Check the pattern as a new machine, once.
+
+        If that is valid, only values that a stored machine keeps can break a rule.
+        """
+        if not self._is_tried:
+            self._is_tried = True
+            with contextlib.suppress(InvalidInput):
+                self.changes(machine, {}, False)
 
 
 def _definition(
@@ -178,7 +206,7 @@ def _shares(place: _Place, machine: str, uuid_of: Mapping[str, str]) -> tuple[Sh
     for resource_class, target, of_class, factor in place.shares:
         name = machine + target[1:] if target[0] == _NAME else target
         shares.append(ShareRecord(resource_class, uuid_of.get(name, name), of_class, factor))
-    return tuple(sorted(shares))
+    return tuple(sorted(shares) if len(shares) > 1 else shares)
 
 
 def _check(changed: Iterable[ProviderDefinition], tree: Collection[ProviderDefinition]) -> None:
