@@ -8,7 +8,6 @@ HTTP messages. The routes are a table of 30 paths, which needs no framework
 
 ======================  ===========================================================================
 ``wsgi``                the WSGI application: routes, log, errors
-``versions``            the microversion of a request
 ``request``             one request: version, body, query; and the response
 ``errors``              errors in Placement's form, with its codes
 ``auth``                authentication; ``policy``: authorization; ``watched_file``: files that both

@@ -20,7 +20,6 @@ from resource_objects.providers.orders import (
     Expect,
     Mode,
     Use,
-    Write,
     subject_of,
 )
 from resource_objects.reasons import Rule, sentences
@@ -117,9 +116,8 @@ def delete(request: ClientRequest) -> webob.Response:
     if not is_uuid(uuid):
         raise missing
     order = ConsumerOrder.release(uuid_text(uuid))
-    operation = translation.operation(request.ledger)
     try:
-        request.ledger.backend.commit(Write(operation, "release", order.consumer, orders=(order,)))
+        translation.commit(request.ledger, "release", order.consumer, orders=(order,))
     except exceptions.NotFound as error:
         raise missing from error
     return request.reply(204, cached=False)
@@ -146,12 +144,11 @@ def write(
         orders = tuple(_orders(request, bodies, new_records, unknown_class))
         if not orders and definitions is None:
             return
-        operation = translation.operation(request.ledger)
         if definitions is not None:
             kind, subject = "reshape", definitions.root
         else:
             kind, subject = "replace", subject_of(order.consumer for order in orders)
-        request.ledger.backend.commit(Write(operation, kind, subject, definitions, orders))
+        translation.commit(request.ledger, kind, subject, definitions, orders)
 
     repeated = () if request.since(28) else ("StaleConsumer", "ConsumerExists")
     try:
@@ -196,10 +193,7 @@ def _claim_new(request: ClientRequest, bodies: Bodies) -> bool:
         )
         if any(use.amount > schemas.MAX_INTEGER for order in orders for use in order.uses):
             return False  # the ledger's inventories may be larger
-        operation = translation.operation(request.ledger)
-        request.ledger.backend.commit(
-            Write(operation, "replace", subject_of(bodies), orders=orders)
-        )
+        translation.commit(request.ledger, "replace", subject_of(bodies), orders=orders)
     except exceptions.ResourceObjectsError as error:
         if error.matches(
             *(exceptions.CapacityException, exceptions.InvalidInput),
@@ -322,17 +316,15 @@ def _check_providers(
     }
     for use in uses:
         record = records.get(use.key)
-        if record is not None and not _meets_unit_rules(use.amount, record):
+        if record is None:
+            continue
+        max_unit = schemas.MAX_INTEGER if record.max_unit is None else record.max_unit
+        if not record.min_unit <= use.amount <= max_unit or use.amount % record.step_size:
             raise errors.conflict(
                 f"Unable to allocate inventory: Unable to create allocation for "
                 f"'{use.resource_class}' on resource provider '{use.provider_uuid}'. The requested "
                 "amount would violate inventory constraints."
             )
-
-
-def _meets_unit_rules(amount: int, record: InventoryRecord) -> bool:
-    max_unit = schemas.MAX_INTEGER if record.max_unit is None else record.max_unit
-    return record.min_unit <= amount <= max_unit and amount % record.step_size == 0
 
 
 def _refused(error: exceptions.CapacityException, uuids: Mapping[str, str]) -> errors.Refused:

@@ -49,8 +49,10 @@ def list_all(request: ClientRequest) -> webob.Response:
         search_limit = limit if request.since(29) else MAX_CANDIDATES
         candidates, explain = _search(snapshot, search_request, search_limit)
         assignments = [assignment_of(fleet, candidate) for candidate in candidates]
-        if not request.since(29):
-            assignments = [a for a in assignments if _has_one_provider_per_tree(fleet, a)]
+        if not request.since(29):  # at most one provider of each tree
+            trees = [{int(fleet.tree[place]) for place in a.amounts} for a in assignments]
+            pairs = zip(assignments, trees, strict=True)
+            assignments = [a for a, of_trees in pairs if len(of_trees) == len(a.amounts)]
         assignments = with_exchanges(fleet, search_request, assignments, search_limit)
     listed = assignments[:limit]
     body: dict[str, Any] = {
@@ -267,12 +269,6 @@ def _subtrees(query: Mapping[str, list[str]]) -> Iterator[frozenset[str]]:
 
 
 # --- the response ---
-
-
-def _has_one_provider_per_tree(fleet: Fleet, assignment: Assignment) -> bool:
-    """Return True if no two providers are of one tree, as before microversion 1.29."""
-    trees = {int(fleet.tree[place]) for place in assignment.amounts}
-    return len(trees) == len(assignment.amounts)
 
 
 def _to_json(request: ClientRequest, fleet: Fleet, assignment: Assignment) -> dict[str, Any]:

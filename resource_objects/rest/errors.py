@@ -109,8 +109,8 @@ def as_json(*, body: str, status: str, title: str, environ: dict[str, Any]) -> d
     version = environ.get(VERSION)
     code = environ.get(_CODE, UNDEFINED)
     if is_native(environ):
-        error |= {"detail": environ.get(_DETAIL) or error["detail"].strip()}
-        error |= _native_code(code, title)
+        error["detail"] = environ.get(_DETAIL) or error["detail"].strip()
+        error["code"] = title.replace(" ", "") if code == UNDEFINED else code
         return {"errors": [error | environ.get(_DATA, {})]}
     if version is not None and version.matches((1, 23)):
         error["code"] = code
@@ -124,15 +124,6 @@ def as_json(*, body: str, status: str, title: str, environ: dict[str, Any]) -> d
 def is_native(environ: Mapping[str, Any]) -> bool:
     """Return True if a request is for the native API."""
     return f"{environ.get('PATH_INFO') or ''}/".startswith(f"{NATIVE}/")
-
-
-def _native_code(code: str, title: str) -> dict[str, Any]:
-    """Return the code of an error of the native API; the default is the title of the status.
-
-    >>> _native_code(UNDEFINED, "Not Found")
-    {'code': 'NotFound'}
-    """
-    return {"code": title.replace(" ", "") if code == UNDEFINED else code}
 
 
 def unavailable(environ: dict[str, Any], error: ResourceObjectsError) -> webob.exc.HTTPException:

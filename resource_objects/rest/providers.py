@@ -93,7 +93,10 @@ def create(request: ClientRequest) -> webob.Response:
     try:
         translation.write_definitions(ledger, stored_name, creates=(definition,))
     except exceptions.AlreadyExists as error:
-        raise _already_exists(request, name, uuid) from error
+        is_uuid = translation.providers_by_uuid(ledger, [uuid])
+        conflicting = f"uuid: {uuid}" if is_uuid else f"name: {name}"
+        text = f"Conflicting resource provider {conflicting} already exists."
+        raise errors.conflict(text, errors.DUPLICATE_NAME) from error
     except exceptions.Stale as error:
         raise errors.bad(f"{context}: {_CREATE_FAILED}: {_NO_PARENT}") from error
     except exceptions.InvalidInput as error:
@@ -111,14 +114,6 @@ def _stored_name(name: str, uuid: str, context: str) -> str:
         return names.provider_name(translation.stored_name(name, uuid))
     except exceptions.InvalidInput as error:
         raise errors.bad(f"{context}: {error}") from error
-
-
-def _already_exists(request: ClientRequest, name: str, uuid: str) -> errors.Refused:
-    is_uuid = translation.providers_by_uuid(request.ledger, [uuid])
-    conflicting = f"uuid: {uuid}" if is_uuid else f"name: {name}"
-    return errors.conflict(
-        f"Conflicting resource provider {conflicting} already exists.", errors.DUPLICATE_NAME
-    )
 
 
 def put(request: ClientRequest) -> webob.Response:

@@ -66,7 +66,9 @@ def serve(
         raise _invalid_field("statsd", statsd, "an address, as 127.0.0.1:8125")
     if database_url.startswith("memory:"):
         raise _invalid_field("database", database_url, "one that processes share")
-    if auth == "noauth2" and not (reaches_only_itself(bind) and _binds_itself()):
+    # with this variable gunicorn uses sockets of systemd in place of the address
+    has_systemd_sockets = os.environ.get("LISTEN_PID") == str(os.getpid())
+    if auth == "noauth2" and (has_systemd_sockets or not reaches_only_itself(bind)):
         expected = "a loopback address, as noauth2 accepts every token: 127.0.0.1:8778"
         raise _invalid_field("bind", bind, expected)
     application(database_url, auth=auth, **options).close()  # reports errors before workers start
@@ -89,11 +91,6 @@ def reaches_only_itself(bind: str) -> bool:
     return bind.startswith("unix:") or is_loopback(bind.rpartition(":")[0].strip("[]"))
 
 
-def _binds_itself() -> bool:
-    """Return True if gunicorn will bind the address, and not use a socket of systemd."""
-    return os.environ.get("LISTEN_PID") != str(os.getpid())
-
-
 def _log_to_stderr() -> None:
     """Log requests and errors on standard error, in place of an earlier configuration."""
     form = "%(asctime)s %(process)d %(levelname)s %(name)s %(message)s"
@@ -103,12 +100,7 @@ def _log_to_stderr() -> None:
 
 class _Server(BaseApplication):
     def __init__(
-        self,
-        database_url: str,
-        bind: str,
-        workers: int,
-        statsd: str | None,
-        options: dict[str, Any],
+        self, database_url: str, bind: str, workers: int, statsd: str | None, options: Any
     ) -> None:
         self._database_url, self._options = database_url, options
         self._settings = {

@@ -45,9 +45,10 @@ UNKNOWN_TYPE = "unknown"
 INCOMPLETE = "00000000-0000-0000-0000-000000000000"
 
 
-def operation(ledger: Ledger) -> Operation:
-    """Return a new operation of the ledger's actor."""
-    return Operation(actor=ledger.actor)
+def commit(ledger: Ledger, kind: str, subject: str, *changes: Any, **more: Any) -> None:
+    """Write changes in a new operation of the ledger's actor; the arguments are those of Write."""
+    operation = Operation(actor=ledger.actor)
+    ledger.backend.commit(Write(operation, kind, subject, *changes, **more))
 
 
 # --- providers ---
@@ -77,11 +78,10 @@ def generation(provider: ListedProvider) -> int:
 def list_providers(ledger: Ledger, conditions: ProviderFilter) -> Iterator[ListedProvider]:
     """Yield the providers that meet conditions. Cost: a few statements for each 10,000."""
     read = partial(ledger.backend.list_providers, conditions)
-    for page in pages_of(lambda limit, after: read(limit, after or 0), _number, MOST_ROWS):
+    number = attrgetter("number")
+    for page in pages_of(lambda limit, after: read(limit, after or 0), number, MOST_ROWS):
         yield from page
 
-
-_number = attrgetter("number")
 
 #: Placement's message for an unknown provider; some routes put a prefix before it.
 NOT_FOUND = "No resource provider with uuid {uuid} found"
@@ -188,9 +188,7 @@ def move_provider(ledger: Ledger, uuid: str, parent: str | None, name: str) -> N
         changes, unchanged = edited(stored, {uuid: {"name": name, "parent_uuid": parent}})
         updates = tuple(dataclasses.replace(update, counts=0) for update in changes.updates)
         changes = dataclasses.replace(changes, updates=updates)
-        ledger.backend.commit(
-            Write(operation(ledger), "reparent", uuid, changes, unchanged=unchanged)
-        )
+        commit(ledger, "reparent", uuid, changes, unchanged=unchanged)
 
     ledger.retries.retry(attempt, "StaleDefinition")
 
@@ -200,9 +198,7 @@ def write_definitions(
 ) -> None:
     """Write definitions of providers."""
     definitions = DefinitionChanges(subject, **changes)
-    ledger.backend.commit(
-        Write(operation(ledger), "define", subject, definitions, disabling=disabling)
-    )
+    commit(ledger, "define", subject, definitions, disabling=disabling)
 
 
 def remove_provider(ledger: Ledger, provider: ListedProvider) -> None:

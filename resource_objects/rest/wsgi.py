@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import webob
 import webob.exc
+from microversion_parse.middleware import MicroversionMiddleware
 
 from resource_objects import clock
 from resource_objects.exceptions import DatabaseError, InvalidInput, Stale
@@ -37,7 +38,6 @@ from resource_objects.rest import auth as authentication
 from resource_objects.rest import metrics as request_metrics
 from resource_objects.rest.policy import Policy
 from resource_objects.rest.request import ClientRequest, accepts_json
-from resource_objects.rest.versions import Versioned
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication
@@ -110,7 +110,9 @@ def application(
     ledger = connect(database_url, actor="rest")
     try:
         service = Service(ledger, identify, rules)
-        layers: WSGIApplication = Versioned(service, "placement", VERSIONS)
+        layers: WSGIApplication = MicroversionMiddleware(
+            service, "placement", VERSIONS, json_error_formatter=errors.as_json
+        )
         layers = native.Dispatcher(layers, service, threads)
         if auth == "keystone":
             layers = authentication.BehindKeystone(layers, keystone, keystone_file)
@@ -177,14 +179,8 @@ class RequestLog:
         version = native.version_of(environ)
         LOG.info(
             '%s%s %s "%s %s" status: %s len: %s microversion: %s',
-            request_id,
-            _client_request_id(environ),
-            http.remote_addr,
-            http.method,
-            _printable_path(environ),
-            start.status,
-            start.length,
-            version or "-",
+            *(request_id, _client_request_id(environ), http.remote_addr, http.method),
+            *(_printable_path(environ), start.status, start.length, version or "-"),
         )
         if self._hook is not None:
             answered = request_metrics.Answered(

@@ -7,7 +7,7 @@ providers, and the change feed. Its version is ``resource-objects`` in the heade
 names of schemas. The same schemas validate bodies and make up ``/ro/openapi.json``.
 
 ===============  ==================================================================================
-``api``          calls, errors, and threads for requests that wait
+``api``          calls, errors, threads for requests that wait, and the selection of an API
 ``schemas``      JSON Schemas of bodies and answers
 ``document``     the OpenAPI document of all calls
 ``discovery``    ``/ro``: the versions
@@ -16,7 +16,6 @@ names of schemas. The same schemas validate bodies and make up ``/ro/openapi.jso
 ``definitions``  ``/ro/providers``, ``/ro/trees``
 ``service``      ``/ro/disabled``
 ``feed``         ``/ro/feed``
-``dispatch``     the layer that selects the API of a request
 ===============  ==================================================================================
 """
 
@@ -28,8 +27,8 @@ from typing import Any
 
 from resource_objects.rest.native import claims, definitions, discovery, feed, search, service
 from resource_objects.rest.native.api import DOCUMENT, PREFIX, Call, CheckedRequest
-from resource_objects.rest.native.dispatch import Dispatcher as Dispatcher
-from resource_objects.rest.native.dispatch import version_of as version_of
+from resource_objects.rest.native.api import Dispatcher as Dispatcher
+from resource_objects.rest.native.api import version_of as version_of
 from resource_objects.rest.native.document import document
 
 

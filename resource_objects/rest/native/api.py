@@ -10,17 +10,21 @@ import contextlib
 import dataclasses
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import webob
 from microversion_parse import extract_version, get_version
+from microversion_parse.middleware import MicroversionMiddleware
 
 from resource_objects import exceptions
 from resource_objects.ledger import Ledger
 from resource_objects.rest import errors
 from resource_objects.rest.native import schemas
 from resource_objects.rest.request import ClientRequest, validate
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import StartResponse, WSGIApplication
 
 #: The path of this API, its name in ``OpenStack-API-Version``, and the path of its document.
 PREFIX, SERVICE = errors.NATIVE, "resource-objects"
@@ -43,6 +47,12 @@ class Parameter:
 
     schema: Mapping[str, Any]
     description: str
+
+
+def limit(maximum: int, noun: str, default: int) -> Parameter:
+    """Return the parameter for the length of a list."""
+    schema = schemas.integer_from_1(maximum, "a number")
+    return Parameter(schema, f"the maximum number of {noun} ({default})")
 
 
 @dataclasses.dataclass(slots=True)
@@ -145,20 +155,16 @@ class Call:
             elif len(values) > 1:
                 raise exceptions.InvalidInput("repetition", "query", name, "once")
             else:
-                query[name] = _convert(values[0], parameter.schema.get("type"))
+                text, json_type = values[0], parameter.schema.get("type")
+                is_integer = json_type == "integer" and _INTEGER.fullmatch(text)
+                is_flag = json_type == "boolean" and text in ("true", "false")
+                query[name] = int(text) if is_integer else text == "true" if is_flag else text
         schema = {"properties": {name: p.schema for name, p in self.query.items()}}
         validate(query, schema, "Invalid query string parameters")
         return query
 
 
 _INTEGER = re.compile(r"-?[0-9]{1,19}", re.ASCII)
-_BOOLEANS = {"true": True, "false": False}
-
-
-def _convert(text: str, json_type: object) -> Any:
-    if json_type == "integer" and _INTEGER.fullmatch(text):
-        return int(text)
-    return _BOOLEANS.get(text, text) if json_type == "boolean" else text
 
 
 class WaitSlots:
@@ -182,6 +188,41 @@ class WaitSlots:
         finally:
             if is_free and self._free is not None:
                 self._free.release()
+
+
+# --- the selection of an API by the path ----------------------------------------------------------
+
+#: Responses of the native API have the headers of Placement's newest version.
+_NEWEST = extract_version({}, "placement", [errors.MAX_VERSION])
+
+
+def version_of(environ: Mapping[str, Any]) -> str | None:
+    """Return the version of a request; None before it is known."""
+    key = f"{SERVICE}.microversion" if errors.is_native(environ) else errors.VERSION
+    version = environ.get(key)
+    return None if version is None else str(version)
+
+
+class Dispatcher:
+    """An application that passes requests of the native API to one application, others to another.
+
+    :param threads: the number of threads of the server in this process; one fewer may wait
+    """
+
+    def __init__(self, placement: WSGIApplication, native: WSGIApplication, threads: int) -> None:
+        self._placement = placement
+        self._native = MicroversionMiddleware(
+            native, SERVICE, VERSIONS, json_error_formatter=errors.as_json
+        )
+        self._wait_slots = WaitSlots(threads - 1)
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        if not errors.is_native(environ):
+            return self._placement(environ, start_response)
+        environ[errors.VERSION] = _NEWEST
+        environ[WAIT_SLOTS] = self._wait_slots
+        body: Iterable[bytes] = self._native(environ, start_response)
+        return body
 
 
 def is_requested(client: ClientRequest) -> bool:

@@ -15,12 +15,19 @@ from resource_objects.providers import Allocation
 from resource_objects.requests import Request
 from resource_objects.rest import errors
 from resource_objects.rest.native import schemas
-from resource_objects.rest.native.api import PREFIX, RETRY_AFTER, Call, CheckedRequest, Parameter
+from resource_objects.rest.native.api import (
+    PREFIX,
+    RETRY_AFTER,
+    Call,
+    CheckedRequest,
+    Parameter,
+    limit,
+)
 from resource_objects.rest.native.search import search_candidates
 from resource_objects.search import Candidate
 from resource_objects.search.candidate import Chosen
 
-_ROOT = f"{PREFIX}/consumers"
+_CLAIMS, _ROOT = f"{PREFIX}/claims", f"{PREFIX}/consumers"
 _ITEM = f"{_ROOT}/{{consumer:path}}"
 _OWNER = ("project", "user", "consumer_type", "group")
 #: The number of consumers in a page, by default.
@@ -92,14 +99,14 @@ def show(request: CheckedRequest) -> dict[str, Any]:
 
 def list_(request: CheckedRequest) -> dict[str, Any]:
     """List consumers with their allocations, sorted by name, one page at a time."""
-    limit = request.query.get("limit", _PAGE)
+    count = request.query.get("limit", _PAGE)
     conditions = {name: value for name, value in request.query.items() if name != "limit"}
     consumers = [
-        consumer.claim.to_dict() for consumer in request.ledger.consumers(limit=limit, **conditions)
+        consumer.claim.to_dict() for consumer in request.ledger.consumers(limit=count, **conditions)
     ]
     return {
         "consumers": consumers,
-        "after": consumers[-1]["consumer"] if len(consumers) == limit else None,
+        "after": consumers[-1]["consumer"] if len(consumers) == count else None,
     }
 
 
@@ -186,10 +193,14 @@ def parse_time(name: str, text: str) -> datetime.datetime:
     return time
 
 
-#: The parameter of calls that may be repeated.
-OPERATION = Parameter(schemas.UUID, "an id: a repeated call with the same id happens once")
+#: The query of calls that may be repeated.
+REPEATABLE = {
+    "operation": Parameter(schemas.UUID, "an id: a repeated call with the same id happens once")
+}
+#: The errors of calls that may wait.
+_WAITING = 404, 408, 409
 
-_RULE = "resource_objects:consumers:"
+_RULE, _CREATE = "resource_objects:consumers:", "resource_objects:claims:create"
 _LIST = {
     **{
         name: Parameter(schemas.TEXT, f"consumers with this {name.replace('_', ' ')}")
@@ -198,42 +209,17 @@ _LIST = {
     "state": Parameter({"enum": ["held", "confirmed"]}, "consumers with a claim in this state"),
     "tree": Parameter(schemas.TEXT, "consumers with allocations in the tree of this provider"),
     "provider": Parameter(schemas.TEXT, "consumers with allocations at this provider"),
-    "limit": Parameter(
-        schemas.integer_from_1(1000, "a number"), "the maximum number of consumers (500)"
-    ),
+    "limit": limit(1000, "consumers", _PAGE),
     "after": Parameter(schemas.TEXT, "the last name of the previous page"),
 }
 
 CALLS = (
-    Call(
-        "POST",
-        f"{PREFIX}/claims",
-        "resource_objects:claims:create",
-        claim,
-        "Claim",
-        status=201,
-        body="NewClaim",
-        refusals=(404, 408, 409),
-    ),
+    Call("POST", _CLAIMS, _CREATE, claim, "Claim", status=201, body="NewClaim", refusals=_WAITING),
     Call("GET", _ROOT, _RULE + "list", list_, "Consumers", query=_LIST, refusals=(404,)),
     Call("GET", _ITEM, _RULE + "show", show, "Claim", refusals=(404,)),
-    Call(
-        "PUT",
-        _ITEM,
-        _RULE + "update",
-        replace,
-        "Claim",
-        body="Replacement",
-        refusals=(404, 408, 409),
-    ),
+    Call("PUT", _ITEM, _RULE + "update", replace, "Claim", body="Replacement", refusals=_WAITING),
     Call("PATCH", _ITEM, _RULE + "update", change, "Claim", body="Change", refusals=(404, 409)),
     Call(
-        "DELETE",
-        _ITEM,
-        _RULE + "delete",
-        release,
-        "Claim",
-        query={"operation": OPERATION},
-        refusals=(404, 409),
+        "DELETE", _ITEM, _RULE + "delete", release, "Claim", query=REPEATABLE, refusals=(404, 409)
     ),
 )

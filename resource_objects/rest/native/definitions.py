@@ -14,8 +14,8 @@ from resource_objects.exceptions import InvalidTree, NotFound
 from resource_objects.ledger import Ledger
 from resource_objects.providers.listing import ListedProvider
 from resource_objects.rest.native import schemas
-from resource_objects.rest.native.api import PREFIX, Call, CheckedRequest, Parameter
-from resource_objects.rest.native.claims import OPERATION
+from resource_objects.rest.native.api import PREFIX, Call, CheckedRequest, Parameter, limit
+from resource_objects.rest.native.claims import REPEATABLE
 from resource_objects.site import Site, apply_site, export_site, plan_site
 from resource_objects.site.ranges import escape
 from resource_objects.site.site import without_lines
@@ -28,12 +28,12 @@ _PAGE = 500
 
 def list_(request: CheckedRequest) -> dict[str, Any]:
     """List providers in the order of their creation, one page at a time."""
-    limit = request.query.get("limit", _PAGE)
+    count = request.query.get("limit", _PAGE)
     conditions = {name: value for name, value in request.query.items() if name != "limit"}
     providers = [
-        provider.to_dict() for provider in request.ledger.providers(limit=limit, **conditions)
+        provider.to_dict() for provider in request.ledger.providers(limit=count, **conditions)
     ]
-    after = providers[-1]["name"] if len(providers) == limit else None
+    after = providers[-1]["name"] if len(providers) == count else None
     return {"providers": providers, "after": after}
 
 
@@ -151,9 +151,7 @@ _LIST = {
     "forbidden_aggregates": Parameter(_NAMES, "not in this aggregate; may be repeated"),
     "room": Parameter(schemas.TEXT, "with these amounts free, such as VCPU=2"),
     "over_capacity": Parameter(schemas.FLAG, "with more usage than capacity"),
-    "limit": Parameter(
-        schemas.integer_from_1(1000, "a number"), "the maximum number of providers (500)"
-    ),
+    "limit": limit(1000, "providers", _PAGE),
     "after": Parameter(schemas.TEXT, "the last name of the previous page"),
 }
 
@@ -162,12 +160,6 @@ CALLS = (
     Call("GET", _ITEM, _RULE + "show", show, "Tree", refusals=(404,)),
     Call("PUT", _ITEM, _RULE + "update", put, "Tree", body="NewTree", refusals=(404, 409)),
     Call(
-        "DELETE",
-        _ITEM,
-        _RULE + "delete",
-        remove,
-        "Removed",
-        query={"operation": OPERATION},
-        refusals=(404, 409),
+        "DELETE", _ITEM, _RULE + "delete", remove, "Removed", query=REPEATABLE, refusals=(404, 409)
     ),
 )

@@ -14,6 +14,7 @@ from resource_objects.rest.native.api import (
     Call,
     CheckedRequest,
     Parameter,
+    limit,
     refusal,
 )
 
@@ -43,15 +44,15 @@ def changes(request: CheckedRequest) -> dict[str, Any]:
 
 def _changes(request: CheckedRequest, after: str) -> Changes:
     """Return the present changes, or the first ones within the time of the request."""
-    limit = request.query.get("limit", _LIMIT)
-    page = request.ledger.feed.changes(after, limit)
+    count = request.query.get("limit", _LIMIT)
+    page = request.ledger.feed.changes(after, count)
     seconds = request.query.get("wait", 0)
     if page or not seconds:
         return page
     with request.wait_slots.slot() as has_slot:
         if has_slot:
             wait = datetime.timedelta(seconds=seconds)
-            return request.waiting_ledger().feed.changes(after, limit, wait=wait)
+            return request.waiting_ledger().feed.changes(after, count, wait=wait)
     request.headers["Retry-After"] = str(RETRY_AFTER)
     return page
 
@@ -65,9 +66,7 @@ CALLS = (
         "Changes",
         query={
             "after": Parameter(schemas.TEXT, "a cursor of this call or of a search"),
-            "limit": Parameter(
-                schemas.integer_from_1(_LIMIT, "a number"), "the maximum number of changes (1000)"
-            ),
+            "limit": limit(_LIMIT, "changes", _LIMIT),
             "wait": Parameter(
                 {"type": "integer", "minimum": 0, "maximum": schemas.MAX_SECONDS},
                 "the seconds to wait for the first change (0)",

@@ -91,9 +91,7 @@ _CONDITIONS: dict[str, Schema] = {
     "required": _described(ref("Names"), "traits that the providers must have"),
     "forbidden": _described(ref("Names"), "traits that the providers must not have"),
     "any_of": _list(ref("Names"), "sets of traits: one of each is enough"),
-    "member_of": _list(
-        {"anyOf": [TEXT, ref("Names")]}, "aggregates, or lists of which one is enough"
-    ),
+    "member_of": _list({"anyOf": [TEXT, ref("Names")]}, "aggregates, or lists of alternatives"),
     "not_member_of": _described(ref("Names"), "aggregates that the providers must not be in"),
     "in_tree": _described(TEXT, "a provider, by name or uuid: all providers are in its tree"),
     "traits_of": _mapping(
@@ -111,15 +109,10 @@ _REQUEST: dict[str, Schema] = {
         "enum": list(POLICIES),
         "description": "isolate: no two groups on one provider",
     },
-    "same_subtree": _list(
-        _list(_NAME_OF_GROUP), "one of the providers of these groups is above the others"
-    ),
+    "same_subtree": _list(_list(_NAME_OF_GROUP), "one of their providers is above the others"),
     "root_required": _described(ref("Names"), "traits of the host itself"),
     "root_forbidden": _described(ref("Names"), "traits that the host itself must not have"),
-    "near": _described(
-        TEXT,
-        "numa, or the trait of a level: as few cells, or providers with the trait, as possible",
-    ),
+    "near": _described(TEXT, "a level, numa or a trait: as few of its domains as possible"),
     "near_policy": {
         "enum": list(NEAR_POLICIES),
         "description": "required: from one of them; preferred: the fewest first",
@@ -170,10 +163,7 @@ _OPTIONS: dict[str, Schema] = {
     "order": ref("Order"),
     "seed": _described(COUNT, "the same seed gives the same order"),
     "budget": integer_from_1(MAX_STEPS, "the maximum number of steps (30000)"),
-    "limits": _mapping(
-        {"anyOf": [TEXT, _mapping(COUNT)]},
-        "by provider, the maximum total usage, whatever its capacity",
-    ),
+    "limits": _mapping({"anyOf": [TEXT, _mapping(COUNT)]}, "by provider, the maximum total usage"),
 }
 _BODIES["Search"] = _body(
     "A search.",
@@ -192,9 +182,7 @@ _BODIES["Search"] = _body(
 _CLAIM: dict[str, Schema] = {
     "request": ref("Request"),
     **_OPTIONS,
-    "candidate": _described(
-        ref("Candidate"), "a candidate of a search; with the request that was searched"
-    ),
+    "candidate": _described(ref("Candidate"), "of a search; with the request that was searched"),
     "allocations": {
         "type": "array",
         "minItems": 1,
@@ -289,10 +277,7 @@ _BODIES |= {
                 "description": "the reason of a disabled provider; false: it is enabled",
                 "anyOf": [FLAG, TEXT, {"type": "object"}],
             },
-            "children": _mapping(
-                ref("Definition"),
-                "by name; a name that begins with / is appended to the parent's",
-            ),
+            "children": _mapping(ref("Definition"), "by name; /NAME is appended to the parent's"),
         },
         "additionalProperties": False,
     },
@@ -344,10 +329,7 @@ _ANSWERS: dict[str, Schema] = {
             "allocated parts of devices: [consumer, provider, parts, parts of the device]",
         ),
         filter=_or_null(TEXT),
-        demands=_list(
-            TEXT,
-            "the groups whose amounts are summed; empty: the unnamed group",
-        ),
+        demands=_list(TEXT, "the groups whose amounts are summed; empty: the unnamed group"),
         disabled=ref("Disabled"),
         text=TEXT,
     ),
@@ -367,10 +349,7 @@ _ANSWERS: dict[str, Schema] = {
         answer=_described(TEXT, "a summary in one line"),
         nearest=_described(ref("Names"), "the hosts that lack least"),
         refused=_mapping(_list(ref("Reason")), "by host"),
-        outlooks=_mapping(
-            {"enum": sorted(Outlook)},
-            "by host, whether it would fit if the host were empty",
-        ),
+        outlooks=_mapping({"enum": sorted(Outlook)}, "by host, whether an empty host would fit"),
         undecided=_described(ref("Names"), "the hosts with an exhausted budget: unknown"),
         stages=_list(ref("Stage"), "the conditions in order"),
         more=_described(COUNT, "the number of refused hosts without reasons"),
@@ -380,9 +359,7 @@ _ANSWERS: dict[str, Schema] = {
         ["allocation_requests", "provider_summaries"],
         allocation_requests=_list({"type": "object"}),
         provider_summaries=_mapping({"type": "object"}),
-        explanation=_described(
-            _or_null(ref("Explanation")), "null: no provider can ever satisfy the request"
-        ),
+        explanation=_described(_or_null(ref("Explanation")), "null: no provider ever fits"),
     ),
     "Allocation": _full_answer(
         "An allocation from one provider, of one class; CPUs and devices by name.",
@@ -475,9 +452,7 @@ _ANSWERS: dict[str, Schema] = {
                 capacity=NUMBER,
                 used=NUMBER,
                 free=NUMBER,
-                elsewhere=_described(
-                    _or_null(NUMBER), "the units that fit into the inventories that it shares"
-                ),
+                elsewhere=_described(_or_null(NUMBER), "units free in the inventories it shares"),
                 holders=_mapping(NUMBER, "by consumer"),
                 disabled=_or_null(ref("Disabled")),
             )

@@ -6,7 +6,7 @@ from typing import Any
 
 from resource_objects.rest.native import schemas
 from resource_objects.rest.native.api import PREFIX, Call, CheckedRequest, Parameter
-from resource_objects.rest.native.claims import OPERATION, parse_time
+from resource_objects.rest.native.claims import REPEATABLE, parse_time
 
 _ROOT = f"{PREFIX}/disabled"
 _ITEM = f"{_ROOT}/{{provider:path}}"
@@ -53,22 +53,8 @@ _TREE = Parameter(schemas.TEXT, "only providers of this provider's tree, by name
 
 CALLS = (
     Call("GET", _ROOT, _RULE + "list", list_, "DisabledList", query={"tree": _TREE}),
+    Call("PUT", _ITEM, _RULE + "update", disable, "Drained", body="Disable", refusals=(404, 409)),
     Call(
-        "PUT",
-        _ITEM,
-        _RULE + "update",
-        disable,
-        "Drained",
-        body="Disable",
-        refusals=(404, 409),
-    ),
-    Call(
-        "DELETE",
-        _ITEM,
-        _RULE + "delete",
-        enable,
-        "Provider",
-        query={"operation": OPERATION},
-        refusals=(404, 409),
+        "DELETE", _ITEM, _RULE + "delete", enable, "Provider", query=REPEATABLE, refusals=(404, 409)
     ),
 )
