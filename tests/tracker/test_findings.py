@@ -452,6 +452,29 @@ def test_a_device_that_is_gone_and_held_stays_for_its_holder(ledger: ro.Ledger) 
     assert len(ledger.provider("box").children) == 1
 
 
+def test_an_allocated_device_for_one_use_is_not_over_capacity(ledger: ro.Ledger) -> None:
+    gpu = ro.Device("0000:01:00.0", "10de", "2330", resource_class="PGPU", one_time_use=True)
+
+    def edit(tree: Provider) -> None:
+        tree.update(inventories=ro.Inventories(f"VCPU={cpus}"), children=[])
+        tree.add_parts("DEVICES", PCIInventory([gpu]))
+
+    cpus = 8
+    tracker = ResourceTracker(ledger, Agent(box=edit))
+    tracker.update_available_resource()
+    ledger.claim("vm", {"box": "DEVICES=PGPU"})
+    cpus = 9
+    report = tracker.update_available_resource()
+    assert report.changed == ("box",)
+    assert not report.findings
+    assert not tracker.update_available_resource()
+    ledger.release("vm")
+    cpus = 10
+    [finding] = tracker.update_available_resource().findings
+    assert finding.kind is K.DEVICE_RETAINED
+    assert "used once, reserved until it is reset" in str(finding)
+
+
 def test_a_host_replaced_under_its_name(ledger: ro.Ledger) -> None:
     driver = Agent(box="VCPU=8", lab="VCPU=1")
     driver.uuids["box"] = first = str(uuids.uuid4())

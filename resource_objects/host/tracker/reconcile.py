@@ -59,6 +59,7 @@ from resource_objects.providers.reshape import Move, merge_moves
 from resource_objects.providers.usage import InventoryUsage, usage_of
 from resource_objects.resources import IntegerInventory, Inventories
 from resource_objects.resources.pci import DEVICES, Device, PCIInventory
+from resource_objects.resources.pci.device import SPENT
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
@@ -515,7 +516,8 @@ class Reconciler:
     def _over_capacity(self, attempts: Sequence[Attempt]) -> dict[str, list[InventoryUsage]]:
         """Return the inventories whose usage exceeds the capacity, by host.
 
-        The inventories of retained devices are left out.
+        Providers of retained devices, and of used devices for one use, are left out: all of such a
+        device is reserved by design.
         """
         over: dict[str, list[InventoryUsage]] = {}
         if not attempts:
@@ -526,9 +528,12 @@ class Reconciler:
         retained = set()
         for attempt in attempts:
             addresses = {device.subject for device in attempt.retained_devices}
-            for child in attempt.tree.children if addresses else ():
-                if any(device.address in addresses for device in _devices(child)):
-                    retained.add(child.name)
+            for child in attempt.tree.children:
+                inventory = child.inventories.get(DEVICES)
+                if isinstance(inventory, PCIInventory):
+                    spent = {use.address for use in inventory.usage if use.state == SPENT}
+                    if any(device.address in addresses | spent for device in inventory.devices):
+                        retained.add(child.name)
         for use in usage.over_capacity:
             if use.provider not in retained:
                 over.setdefault(host_of[use.provider], []).append(use)
