@@ -241,8 +241,9 @@ ROOMS = [
 ]
 
 
-#: Modules that read and write Nova's formats: plug-ins of ``resource_objects.columns``.
-OF_NOVA = ("host/nova_columns.py", "host/rows.py")
+#: Modules that read and write Nova's formats, plug-ins of ``resource_objects.columns``: they may
+#: import ``interop``.
+OF_NOVA = ("host/nova_columns.py",)
 
 
 def room_of(module: str) -> str:
