@@ -11,7 +11,7 @@ from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.fields import FrozenDict
 from resource_objects.host.device_rules import DeviceRule, read_rules
 from resource_objects.ratio import to_ratio
-from resource_objects.resources import Amounts, text
+from resource_objects.resources import Amounts, Resource, text
 from resource_objects.resources.catalog import by_name
 from resource_objects.resources.numa.cells import parse_size_kib, show_kib
 from resource_objects.resources.numa.cpuset import CPUSet
@@ -38,11 +38,15 @@ class HostSettings:
     ``shared``            CPUs for shared vCPUs, counted as ``VCPU``
     ``dedicated``         CPUs that are allocated to one vCPU each, counted as ``PCPU``
     ``reserved``          :class:`~resource_objects.resources.Amounts` reserved for the host itself
-    ``ratios``            ``{class: allocation ratio}``; None: the ratio that is stored
-    ``initial_ratios``    ``{class: allocation ratio}`` of inventories that are not stored yet
+    ``ratios``            ``{class: allocation ratio}``; None: the stored ratio, for a tracker only
+    ``initial_ratios``    ``{class: allocation ratio}`` of inventories that are not stored yet, for
+                          a tracker only
     ``reserved_pages``    ``{cell: {size in KiB: count}}``: memory pages reserved for the host
     ``device_rules``      the devices that are offered, and their resource classes
     ====================  =========================================================================
+
+    A tracker is a :class:`~resource_objects.host.tracker.tracker.ResourceTracker`;
+    :func:`~resource_objects.host.tree.provider_tree` ignores what is for a tracker only.
 
     If neither CPU set is configured, all CPUs are shared. If one is, the CPUs in neither set are
     reserved for the host: its kernel, its agents, its emulator threads. Sources: Nova's
@@ -82,24 +86,20 @@ class HostSettings:
         :param shared: as ``"0-3"`` or as numbers; so is ``dedicated``
         :param reserved: as ``"MEMORY_MB=512"`` or as amounts; None if it is not known
         :param ratios: as ``"VCPU=16"`` or as ``{"VCPU": "1.5", "MEMORY_MB": None}``
-        :param initial_ratios: the same, without None
+        :param initial_ratios: the same; None as a ratio is refused
         :param reserved_pages: as ``"0:2MB=64"`` or as ``{0: {2048: 64}}``
         :param device_rules: as rules or their text; the first rule that matches a device applies
         :raises InvalidInput: for a value that does not parse, an empty set of CPUs, a negative
             amount, or a size that is named twice
-        :raises InvalidInventory: for a ratio of ``PCPU`` other than 1, a cell that is no number, or
-            a count of pages below 0
+        :raises InvalidInventory: for a ratio of ``PCPU`` other than 1, a cell that is no
+            number, or a count of pages below 0
         """
         values = {
             "shared": _cpus("shared CPUs", shared),
             "dedicated": _cpus("dedicated CPUs", dedicated),
             "reserved": None if reserved is None else Amounts.from_value(reserved),
             "ratios": _ratios("ratios", ratios),
-            "initial_ratios": FrozenDict(
-                (name, ratio)
-                for name, ratio in _ratios("initial_ratios", initial_ratios).items()
-                if ratio is not None
-            ),
+            "initial_ratios": _ratios("initial_ratios", initial_ratios, allow_none=False),
             "reserved_pages": _reserved_pages(reserved_pages),
             "device_rules": read_rules(device_rules),
         }
@@ -160,14 +160,24 @@ def _cpus(subject: str, value: Any) -> CPUSet | None:
     return CPUSet(numbers)
 
 
-def _ratios(subject: str, value: Any) -> FrozenDict:
+def _ratios(subject: str, value: Any, *, allow_none: bool = True) -> FrozenDict:
     pairs = (
         value if isinstance(value, Mapping) else text.pairs("" if value is None else value, subject)
     )
-    ratios = by_name(pairs, lambda _, ratio: None if ratio is None else to_ratio(ratio), subject)
-    if ratios.get("PCPU") not in (None, 1):
-        raise InvalidInventory(subject, "PCPU", "none: a dedicated CPU is allocated once")
-    return FrozenDict(ratios)
+
+    def read(kind: Resource, value: Any) -> Decimal | None:
+        name = f"{subject}: {kind.name}"
+        if value is None and allow_none:
+            return None
+        try:
+            ratio = to_ratio(value)
+        except InvalidInput as error:
+            raise error.renamed(name, value) from None
+        if kind.name == "PCPU" and ratio != 1:
+            raise InvalidInventory(name, value, "1: a dedicated CPU is allocated once")
+        return ratio
+
+    return FrozenDict(by_name(pairs, read, subject))
 
 
 def _reserved_pages(value: Any) -> FrozenDict:

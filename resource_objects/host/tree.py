@@ -61,7 +61,7 @@ def provider_tree(
     """Return the provider tree of a machine. Pure; O(devices x rules + CPUs).
 
     :param settings: CPU sets, reserved amounts and pages, ratios, device rules; where a ratio is
-        above 1, one consumer can allocate at most the total. A ratio of ``PCPU`` is refused
+        above 1, one consumer can allocate at most the total
     :param name: the name of the host, by default its host name
     :param numa: whether to add the NUMA cells; a machine without cells has none
     :param physnets: with ``numa``, as in :func:`numa_inventory`; so is ``tunneled``
@@ -176,10 +176,9 @@ def _configured_figures(
     for name, count in reserved.items():
         figures[name]["reserved"] = count
     for name, ratio in ratios.items():
-        if name == "PCPU":
-            raise InvalidInventory("ratios", name, "none: a dedicated CPU is allocated once")
-        # even with overcommit one consumer cannot use more than exists
-        figures[name].update(allocation_ratio=ratio, max_unit=totals[name])
+        if name != "PCPU":  # its ratio is 1, which the settings check
+            # even with overcommit one consumer cannot use more than exists
+            figures[name].update(allocation_ratio=ratio, max_unit=totals[name])
     return figures
 
 

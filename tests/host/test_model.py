@@ -238,8 +238,8 @@ def test_reserved_and_ratios_are_taken_as_text_mappings_or_amounts():
             "ratios: got 'PGPU', expected a class that the host offers: VCPU, MEMORY_MB",
         ),
         ({"reserved": "VCPU=-1"}, exceptions.InvalidInput, "got -1"),
-        ({"ratios": "VCPU=0"}, "InvalidRatio", "allocation_ratio: got '0'"),
-        ({"ratios": "VCPU=x"}, "InvalidRatio", "allocation_ratio: got 'x'"),
+        ({"ratios": "VCPU=0"}, "InvalidRatio", "ratios: VCPU: got '0'"),
+        ({"ratios": "VCPU=x"}, "InvalidRatio", "ratios: VCPU: got 'x'"),
         ({"ratios": "VCPU"}, "InvalidText", "ratios: got 'VCPU'"),
         (
             {"ratios": {"VCPU": 2, ro.VCPU: 4}},

@@ -123,6 +123,11 @@ def test_pages_that_are_kept_are_reserved_of_the_host_as_well():
     assert [pool.reserved for pool in cell.cells[0].pages] == [25600, 12]
 
 
+def test_a_ratio_of_dedicated_cpus_may_be_1():
+    settings = HostSettings(dedicated="1", ratios="PCPU=1")
+    assert provider_tree(box(), settings) == provider_tree(box(), HostSettings(dedicated="1"))
+
+
 def test_huge_pages_that_only_the_cells_know_are_reserved_of_the_host():
     assert provider_tree(box(huge_pages=())).inventories["MEMORY_MB"].reserved == 2048
     more = (Pages(2 * MIB, 1024, 0), Pages(GIB, 1, 1))
@@ -135,7 +140,7 @@ def test_huge_pages_that_only_the_cells_know_are_reserved_of_the_host():
         (
             {"ratios": "PCPU=2", "dedicated": "1"},
             exceptions.InvalidInventory,
-            "ratios: got 'PCPU', expected none: a dedicated CPU is allocated once",
+            "ratios: PCPU: got '2', expected 1: a dedicated CPU is allocated once",
         ),
         (
             {"ratios": "VCPU=2", "dedicated": "1"},

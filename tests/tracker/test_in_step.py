@@ -405,6 +405,7 @@ def test_ratios_are_those_of_the_cells_too(ledger: ro.Ledger) -> None:
         {"ratios": {"SPAGHETTI": 1}},
         {"ratios": 16},
         {"initial_ratios": "VCPU"},
+        {"initial_ratios": {"VCPU": None}},
         {"reserved": "MEMORY_MB=-1"},
         {"reserved": "MEMORY_MB=0.5"},
     ],
