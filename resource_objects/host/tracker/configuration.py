@@ -310,13 +310,14 @@ def apply_settings(
     ratio          replaces the one that the driver reports
     ratio None     retains the stored ratio; a new inventory has the initial one
     initial ratio  applies to a new inventory, and is retained from then on
-    reserved       replaces the amount that the driver reports as reserved
+    reserved       replaces the amount that the driver reports as reserved, with the memory in huge
+                   pages that :class:`.MachineDriver` reserves
     not named      as the driver reports
     =============  =================================================================================
 
-    They apply to the host itself and to the cells of its topology. Classes that the host does not
-    have are ignored. With overcommit, one consumer can still have at most the total. Source: Nova's
-    *initial-allocation-ratios*.
+    They apply to the host itself; ratios also apply to the cells of its topology. Classes that the
+    host does not have are ignored. With overcommit, one consumer can still have at most the total.
+    Source: Nova's *initial-allocation-ratios*.
 
     :param stored: the stored tree, None for a new host
     :returns: the errors of inventories in which the settings are invalid, with more reserved than

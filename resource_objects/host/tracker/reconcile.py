@@ -341,7 +341,10 @@ class Reconciler:
         return Attempt(host, report, state, _NO_TREE)
 
     def _compared(self, attempts: Sequence[Attempt]) -> list[Attempt]:
-        """Take all steps from the read to the comparison. Cost: one read, two with devices."""
+        """Take all steps from the read to the comparison.
+
+        Cost: one read, two with devices; two more for each host with devices for one use.
+        """
         keys = {
             key for attempt in attempts for key in (attempt.host, attempt.report.identity) if key
         }

@@ -59,7 +59,8 @@ class ResourceTracker:
     :param ratios: allocation ratios in place of those that the driver reports, such as
         ``"VCPU=16"``; None for a class (``{"VCPU": None}``) retains the stored one
     :param initial_ratios: ratios of new inventories, retained from then on
-    :param reserved: amounts reserved on each host, in place of those that the driver reports
+    :param reserved: amounts reserved on each host, in place of those that the driver reports.
+        ``MEMORY_MB`` also replaces the memory in huge pages that ``MachineDriver`` reserves
     :param report_every: how often an update of all hosts records that they reported
         (``Provider.reported_at``), in one write for all; at least a minute. None: never
     :param configuration: provider configuration files
@@ -104,9 +105,12 @@ class ResourceTracker:
         """Bring hosts in step with the reports of their driver. An invalid host stops no other.
 
         A fault of a host is a finding, in every report until it is corrected; the ledger keeps the
-        host as it was. A change is in one report, and passed to ``on_change`` once. Cost: one
-        small statement if the driver reports the same as before and no other process changed a
-        host; else one read and one write for some hundred hosts.
+        host as it was. A change is in one report, and passed to ``on_change`` once.
+
+        Cost: one small statement if the driver reports the same as before and no other process
+        changed a host. Else one read and one write for some hundred hosts; a further read for those
+        with devices, two for each host with devices for one use, and one for those of which usage
+        may exceed a capacity. Statistics and times of report are written in addition.
 
         :param hosts: only these; by default all hosts of the driver
         :raises LedgerError: if the ledger cannot be reached. The update ends there; the next one
@@ -420,7 +424,7 @@ class ResourceTracker:
         :param request: as for :meth:`claim`; None for the current one of the consumer, which is not
             possible for a resize, a rebuild and an unshelving. A live migration keeps page sizes
         :param migration: the id of the migration, a uuid, or a name from which one is made; None: a
-            new id
+            new id. A caller that repeats the call after a crash passes its own
         :param limits: as for :meth:`claim`, for the destination
         :param ignore_maintenance: as for ``ledger.move``
         :raises InvalidInput: if kind, host, request and the current host of the consumer do not fit
@@ -452,10 +456,12 @@ class ResourceTracker:
     def revert_move(self, consumer: str, migration: str) -> Migration:
         """End a move at the source: it is allocated to the consumer again.
 
-        A repetition changes nothing.
+        A repetition changes nothing. An unshelving has no source: the consumer is released.
 
-        :raises Conflict: if it was confirmed
-        :raises NotFound: if the migration is unknown, or its operation was removed since
+        :raises Conflict: if the move was confirmed; if an unshelved consumer is moving again; if it
+            moved to another host since: then this call confirms the unshelving
+        :raises NotFound: if the migration is unknown, or its operation was removed since; if the
+            consumer has no allocations
         """
         name = names.consumer_name(consumer)
         return self._claims.moves.revert(name, migration_id(name, migration))
