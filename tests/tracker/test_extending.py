@@ -427,9 +427,9 @@ def test_a_distribution_adds_resources_that_are_tracked_and_claimed(site: Run) -
     assert told["findings"] == []
     assert told["tracked"] == [
         "h1: VCPU=8:used=1,CUSTOM_SITE_CPU_ENTITLEMENT=800:step_size=10:allocation_ratio=1.5,"
-        "CUSTOM_SITE_DATABASE_SLOT=1,CUSTOM_SITE_NET_MBIT=11000:used=500",
+        "CUSTOM_SITE_DATABASE_SLOT=1:max_unit=1,CUSTOM_SITE_NET_MBIT=11000:used=500",
         "h2: VCPU=8,CUSTOM_SITE_CPU_ENTITLEMENT=800:step_size=10:allocation_ratio=1.5,"
-        "CUSTOM_SITE_DATABASE_SLOT=1,CUSTOM_SITE_NET_MBIT=1000",
+        "CUSTOM_SITE_DATABASE_SLOT=1:max_unit=1,CUSTOM_SITE_NET_MBIT=1000",
         "rack-1: CUSTOM_SITE_WATT=3000:reserved=200",
         "rack-2: CUSTOM_SITE_WATT=5000",
     ]
@@ -556,7 +556,7 @@ def test_a_plug_in_of_a_distribution_that_fails_is_named_and_holds_nothing_up(
     assert all("KeyError" in text or "FileNotFound" in text for _, _, text in told["findings"])
     assert told["h2"] == (
         "h2: VCPU=8:used=1,CUSTOM_SITE_CPU_ENTITLEMENT=900:step_size=10:allocation_ratio=2,"
-        "CUSTOM_SITE_DATABASE_SLOT=1,CUSTOM_SITE_NET_MBIT=1000:used=300"
+        "CUSTOM_SITE_DATABASE_SLOT=1:max_unit=1,CUSTOM_SITE_NET_MBIT=1000:used=300"
     )
     assert told["rack"] == "rack-1: CUSTOM_SITE_WATT=3000:reserved=200:used=100"
     assert "no licence server" in told["broken"] and "no HostResource" in told["none"]

@@ -13,12 +13,9 @@ import warnings
 from collections import Counter
 from collections.abc import Iterator
 
-import nova
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
-from nova import objects
-from nova.scheduler import utils
 
 from resource_objects import exceptions
 from resource_objects.interop.nova.flavors import flavor_request

@@ -24,6 +24,7 @@ from resource_objects.resources.pci import Device, DeviceRequest, DeviceSpec, PC
 from resource_objects.scheduler import RequestSpec, Scheduler
 from resource_objects.scheduler.filters.operators import ValueCondition
 from resource_objects.scheduler.pipeline import FILTERS
+from resource_objects.testing.refusals import raises_code
 from tests.peers.nova import filter_differences, numa_sides, pci_chances, pci_sides
 from tests.peers.nova import filter_sides as sides
 from tests.peers.nova.filter_sides import Box, Fleet, nova_spec
@@ -531,11 +532,19 @@ def test_a_server_is_a_member_of_its_group_where_it_is() -> None:
 
 
 def test_a_host_that_tells_nothing_passes_if_that_is_said() -> None:
-    assert BOX.nova(io_ops_filter.IoOpsFilter, nova_spec()) == {"box": True}
+    fleet = Fleet((Box("box"), Box("loaded", told={sides.OPERATIONS: "7"})))
+    assert fleet.nova(io_ops_filter.IoOpsFilter, nova_spec()) == {"box": True, "loaded": True}
+    conditions = {sides.OPERATIONS: "<= 7"}
     for unknown, passes in (("pass", True), ("refuse", False)):
-        conditions = {sides.OPERATIONS: "<= 7"}
         settings = {"conditions": conditions, "unknown": unknown}
-        assert BOX.ours("statistics", RequestSpec(ANY), **settings) == {"box": passes}
+        ours = fleet.ours("statistics", RequestSpec(ANY), **settings)
+        assert ours == {"box": passes, "loaded": True}
+    assert BOX.ours("statistics", RequestSpec(ANY), conditions=conditions, unknown="pass") == {
+        "box": True
+    }
+    # with "refuse", a statistic that no host reports is a misspelled name
+    with raises_code("InvalidField", match="expected one that a host reports: none"):
+        BOX.ours("statistics", RequestSpec(ANY), conditions=conditions)
 
 
 FAR = Device("0000:01:00.0", "10de", "2330", resource_class="PGPU", numa_node=1)

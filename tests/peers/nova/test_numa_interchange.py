@@ -14,12 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 from unittest import mock
 
-import nova
 import pytest
-from nova import exception, objects
-from nova.objects import fields
-from nova.objects import instance_numa as nova_guest
-from nova.virt import hardware
 
 from resource_objects.exceptions import CannotDowngrade, CapacityException, SearchLimitReached
 from resource_objects.interop.nova import (
