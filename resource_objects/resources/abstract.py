@@ -54,8 +54,8 @@ class Amount(base.ResourceObject, abc.ABC, frozen=True):
     ``==``, ``!=``, ``hash`` and unary ``-`` work for every kind; a negated amount releases.
 
     An amount of a *placed* resource (a NUMA topology, devices) states where counts are, and adds
-    nothing to them (D1): :attr:`placed_counts` are the counts, :attr:`host_usage` is their part
-    that the host as a whole provides (D2).
+    nothing to them: :attr:`placed_counts` are the counts, and :attr:`host_usage` is what the host's
+    own counts provide for it.
     """
 
     # Version 1.0: Initial version
@@ -102,7 +102,7 @@ class Amount(base.ResourceObject, abc.ABC, frozen=True):
 
     @property
     def host_usage(self) -> Mapping[str, int]:
-        """The part of :attr:`placed_counts` that the host provides, by class, as far as known."""
+        """What the host's own counts provide for this, by class; assigned, with idle siblings."""
         return {}
 
     @property
@@ -146,7 +146,10 @@ class Amount(base.ResourceObject, abc.ABC, frozen=True):
 
     @property
     def parts_usage(self) -> Mapping[str, int]:
-        """The part of :attr:`placed_counts` that all parts together have to have free, by class."""
+        """What all parts must have free beyond :attr:`host_usage`, by class: devices.
+
+        No count of the host includes them.
+        """
         return {}
 
     @abc.abstractmethod
@@ -188,7 +191,7 @@ class Inventory(base.ResourceObject, abc.ABC):
         :raises InvalidInput: (a ``ValueError``) for an amount of another kind
         :raises CapacityException: if the usage would become negative, if the change increases it
             above min(capacity, limit), or if a unit rule is broken; with ``Rule.AFFINITY`` alone if
-            ``context.near`` is the only cause
+            ``context.near`` is the only cause, or if the search without it was cut short
         """
 
     @property

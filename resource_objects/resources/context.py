@@ -79,7 +79,7 @@ class Context:
     ============  ==================================================================================
     ``room``      units that the host as a whole has left, by class; an absent class is unbounded
     ``allowed``   ids of the parts that may be used (:meth:`~.placed.PlacedInventory.part_ids`),
-                  None for all; an assigned amount is checked as it is
+                  None for all; they bind an assigned amount too
     ``near``      constraints that the chosen host cells have to satisfy
     ``chosen``    the chosen host cells, for an amount that has to be near them; None if there are
                   none, and affinity has no meaning

@@ -265,7 +265,7 @@ class PlacedInventory(_Kind, Generic[_A]):
         return str(self)
 
     def units(self, resource_class: str) -> frozenset[str] | None:
-        """Return the names of the units of a class, None if its units have no names."""
+        """Return the names of the units of a class, none if it has none; None: no class has any."""
         return None
 
     def units_elsewhere(self, resource_class: str) -> frozenset[str]:
@@ -494,8 +494,8 @@ def fit_together(
     """Return the assigned amounts of all placed amounts requested of one place. Nothing changes.
 
     The result is exact: the kind with host cells searches its placements, restricted by the
-    affinity of every other kind (``Context.near``); then each other kind decides, given the chosen
-    cells (``Context.chosen``). An amount that is assigned already is checked as it is. If only
+    affinity of every other kind (``Context.near``); then each kind with a constraint decides, given
+    the chosen cells (``Context.chosen``). An assigned amount is checked, not placed again. If only
     cells are requested, those with the fewest free devices come first (``Context.spare``).
 
     :param amounts: placed amounts by resource class

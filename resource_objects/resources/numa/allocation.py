@@ -22,6 +22,7 @@ from resource_objects.resources.numa.cell_fit import (
     CellLimits,
     assign_cpus,
     memory_failures,
+    page_size_failure,
     page_sizes,
     shared_failures,
 )
@@ -181,13 +182,12 @@ def _violations(
     amount: NUMATopologyAmount,
     within: Collection[int] | None,
 ) -> Iterator[Reason]:
-    """Yield each policy of an amount that its own assignment breaks."""
+    """Yield each policy of an amount that its own assignment breaks, none of it counted as free."""
     used, count = [states[allocation.cell_index] for allocation in allocations], len(allocations)
     for number, (state, placed) in enumerate(zip(used, amount.placed, strict=True)):
         demand, cpus = amount.demands[number], allocations[number].cpus
         if demand.memory_mb and placed.page_size_kib not in page_sizes(state, demand):
-            unit, mb = amount.page_size, demand.memory_mb
-            yield Reason(Rule.PAGE_SIZE, mb, 0, 0, "MEMORY_MB", unit=unit, cell=placed.cell)
+            yield page_size_failure(demand, placed.cell)
         if not _keeps_thread_policy(state, demand, cpus, placed):
             unit = demand.thread_policy or PREFER
             yield Reason(Rule.THREADS, demand.dedicated, 0, 0, "PCPU", unit=unit, cell=placed.cell)

@@ -67,18 +67,23 @@ def cell_failures(state: CellState, demand: CellDemand, limits: CellLimits) -> I
     if demand.cpus:
         yield from _dedicated_failures(state, demand)
     if demand.memory_mb:
-        size, cell = demand.page_size, state.cell.id
         by_size = [
             [*memory_failures(state, demand, size_kib, limits[1])]
             for size_kib in page_sizes(state, demand)
         ]
         if not by_size:
-            unit = show_kib(int(size)) if size.isdecimal() else size
-            yield Reason(Rule.PAGE_SIZE, demand.memory_mb, 0, 0, "MEMORY_MB", unit=unit, cell=cell)
+            yield page_size_failure(demand, state.cell.id)
         elif all(by_size):
             # the failures of one size: of ordinary memory, of which hosts have most, where any
             # size is accepted; else of the size that is tried first
-            yield from by_size[-1 if size == ANY else 0]
+            yield from by_size[-1 if demand.page_size == ANY else 0]
+
+
+def page_size_failure(demand: CellDemand, cell: int) -> Reason:
+    """Return the reason that a host cell has no pages of the size that a guest cell accepts."""
+    size = demand.page_size
+    unit = show_kib(int(size)) if size.isdecimal() else size
+    return Reason(Rule.PAGE_SIZE, demand.memory_mb, 0, 0, "MEMORY_MB", unit=unit, cell=cell)
 
 
 # --- shared CPUs ----------------------------------------------------------------------------------

@@ -174,16 +174,17 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
     ) -> NUMATopologyAmount:
         """Return the assigned amount. Nothing changes.
 
-        An amount that is assigned already is checked as it is; so is a release. Cells with the most
-        devices that the request may use (``context.near``) come first; without such devices, the
-        cells with the fewest (``context.spare``). Of equal cells, those with the most free come
-        first, or with the least (``context.pack``). Source: Nova's order of host cells.
+        An assigned amount is not placed again: the CPUs of its shared vCPUs are updated, and it is
+        checked; so is a release. Cells with the most devices that the request may use
+        (``context.near``) come first; without such devices, the cells with the fewest
+        (``context.spare``). Of equal cells, those with the most free come first, or with the least
+        (``context.pack``). Source: Nova's order of host cells.
 
         :param limit: a :class:`NUMATopologyLimit` for this one claim
         :raises InvalidInput: for an amount of another kind
         :raises ForeignAmount: if an assigned cell, CPU or page size is not of this host
         :raises CapacityException: with, for each host cell, the broken rule and its figures; with
-            ``Rule.AFFINITY`` alone if only ``context.near`` excludes all placements
+            ``Rule.AFFINITY`` alone as :meth:`~.abstract.Inventory.fit`
         :raises SearchLimitReached: if the budget ended before the search
 
         Cost: per kind of guest cell and host cell about 2 microseconds if counts decide, and up to

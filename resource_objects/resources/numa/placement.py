@@ -22,6 +22,7 @@ indices. A placement is a list: by guest cell, the index of its host cell.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections import Counter
@@ -76,13 +77,15 @@ def place_cells(
 
     :param room: free counts of the whole host by class, None for no bound
     :raises CapacityException: if there is no placement; with ``Rule.AFFINITY`` alone if only
-        ``context.near`` excludes all placements
+        ``context.near`` excludes all placements, or if the search without it was cut short
     :raises SearchLimitReached: if the budget ended before the search
     """
     search = _Search(states, amount, limit, room, context)
     hosts = search.find()
     if hosts is not None:
-        return search.assign(search.closest(hosts))
+        with contextlib.suppress(SearchLimitReached):  # a shorter distance is only a preference
+            hosts = search.closest(hosts)
+        return search.assign(hosts)
     if context.near and search.may_fit_without_affinity():
         raise CapacityException([affinity_reason(context.near, 0)])
     raise CapacityException(search.reasons())
@@ -116,7 +119,7 @@ def assign_cell(
 
 
 def near_networks(states: Sequence[CellState], amount: NUMATopologyAmount) -> dict[str, int]:
-    """Return the host cells near each requested network, by its name.
+    """Return the mask of the host cells near each requested network, by its name.
 
     A network that no host cell is near is left out: the rule is soft, as in Nova.
     """
@@ -230,7 +233,7 @@ class _Search:
         return None
 
     def may_fit_without_affinity(self) -> bool:
-        """Return False if there is no placement even without the affinity constraints."""
+        """Return False if no placement exists without the affinity constraints; True: perhaps."""
         near, self.near = self.near, ()
         try:
             return self.find() is not None
@@ -300,7 +303,8 @@ class _Search:
         """Return the placement on the host cells with the least distance between each other.
 
         It uses as much of the whole host as ``hosts``, and it is ``hosts`` unless another one is
-        closer. Of equally close sets of host cells the best by the ranking is used.
+        closer. Of equally close sets of host cells the best by the ranking is used. Beyond 16,384
+        sets of this size, ``hosts`` is returned.
         """
         if not 1 < len(hosts) < len(self.states):
             return hosts
@@ -613,7 +617,7 @@ _Partial: TypeAlias = tuple[tuple[int, ...], int, int]
 
 
 def affinity_reason(near: Sequence[AffinityConstraint], met: int) -> Reason:
-    """Return the reason if constraints are not met; their devices give the details.
+    """Return the ``AFFINITY`` reason; its requested and bound count constraints.
 
     :param met: the maximum number of constraints that are met at once
     """
@@ -734,7 +738,9 @@ class _RequiredCells:
         return not self._unmet(cells)
 
     def sets(self) -> Iterator[tuple[int, ...]]:
-        """Yield the minimal sets that meet every condition, the preferred first, in depth.
+        """Yield sets that meet every condition, the preferred first, in depth.
+
+        Each is built by adding cells that a condition needs; a subset of it may suffice.
 
         :raises SearchLimitReached: if the budget ended
         """

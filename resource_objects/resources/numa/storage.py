@@ -321,7 +321,8 @@ def from_allocations(
     Guest cells with equal allocations are in the order of the host cells, as :mod:`.placement`
     assigns them. An assigned amount that has these allocations is returned unchanged.
 
-    :raises ForeignAmount: if the amount cannot have them, or if the CPUs are of other cells now
+    :raises ForeignAmount: if the amount cannot have them, if several assignments are possible, or
+        if the CPUs are of other cells now
     """
     indices = [index for index, records in allocations.items() if records]
     unknown = [index for index in indices if not 0 <= index < len(states)]
@@ -415,7 +416,9 @@ def _find_assignment(
 ) -> _Assignment | None:
     """Return the only assignment within the allocations, None if there is none, or several.
 
-    :param is_exact: whether the guest cells use all of the allocations; then the first assignment
+    If ``is_exact``, the first of several is returned, unless a page size is ambiguous.
+
+    :param is_exact: whether the guest cells have to use all of the allocations
     """
     if is_exact and len(indices) != len(demands):
         return None

@@ -111,7 +111,7 @@ def assign_devices(
 def may_meet_all(
     index: DeviceIndex, requested: Iterable[tuple[PCIAmount, Collection[str], int]]
 ) -> bool:
-    """Return False if several amounts cannot be met at once, wherever their host cells are.
+    """Return False if several amounts cannot be met at once, on any host cells; True: perhaps.
 
     :param requested: each amount, the addresses that it may use, and how often it is requested
     """
@@ -137,8 +137,8 @@ def match_requests(
 ) -> list[tuple[int, Device]]:
     """Return which request of an amount each device is assigned to.
 
-    The result depends on the amount, the devices and the host cells alone, not on other devices. Of
-    more devices than the amount requests it has the first that meet it.
+    The result depends on the amount, the devices and the host cells alone, not on other devices. If
+    there are more devices than requested, the first that meet the amount are used.
 
     :param devices: ascending by address
     :raises ForeignAmount: if they do not meet it
@@ -218,8 +218,9 @@ def build_problem(
 ) -> DeviceProblem:
     """Return the problem of demands under the limits on devices.
 
-    Where a limit allows no device, its devices are left out. Else the devices that have to stay
-    free are a demand after the others, which uses the devices that are of least use to them.
+    If a limit allows no further device, the devices of the limit are left out. Otherwise the
+    devices of the limit that have to stay free are a demand after the requested ones. It uses the
+    devices that are of least use to the requested demands.
 
     :param cells: the host cells, and the chosen ones; None if affinity has no meaning
     :param allowed: addresses that may be used, None for all
@@ -268,9 +269,10 @@ def _rank_groups(
 ) -> list[int]:
     """Return the groups with devices that are near enough, the best first.
 
-    The order is: affinity tier and distance; plain devices before devices with tags; devices that
-    split no unsplit card; the group with the fewest devices that suffice, else the group with the
-    most, so that the fewest cards are split; the address.
+    The order is: affinity tier and distance; the number of tags, plus 1 for a device for one use;
+    devices that split no unsplit card; then whole cards with the fewest functions, and of cards
+    that would be split the one with the fewest free functions that suffice, else the one with the
+    most, so that few cards are split; the address.
     """
     affinity = demand.request.affinity
     ranked: list[tuple[Any, ...]] = []

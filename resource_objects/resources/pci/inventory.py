@@ -97,7 +97,8 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
     =============  =================================================================================
 
     :meth:`fit` is exact (:func:`~.fit.solve` describes which cases are hard, and then bounded). It
-    prefers plain devices to devices with tags, and splits as few physical functions as possible.
+    prefers plain devices to devices with tags, and prefers to split few physical functions, request
+    by request.
     :meth:`consume` claims devices; a negative amount releases them.
 
     >>> from resource_objects.resources.pci import devices
@@ -435,7 +436,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
     ) -> PCIAmount:
         """Return the assigned amount of stored allocations: the inverse of :meth:`to_allocations`.
 
-        Of more devices than it requests it has the first that meet it.
+        If there are more devices than requested, the first that meet the amount are used.
 
         :raises ForeignAmount: if the allocations do not meet ``amount``
         """

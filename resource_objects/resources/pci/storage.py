@@ -66,7 +66,10 @@ def _reserved_because(use: DeviceUse | None) -> str | None:
 
 
 def uses_within(devices: Sequence[Device]) -> tuple[tuple[str, int, str], ...]:
-    """Return the usage by a physical function of its parts: ``(class, factor, class)``."""
+    """Return how physical functions use up their parts.
+
+    An entry is ``(class of the function, number of its parts, class of the parts)``.
+    """
     counts = Counter(device.resource_class for device in devices if device.is_part)
     return tuple(
         (device.resource_class, count, name)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pytest
 
+from resource_objects.exceptions import SearchLimitReached
 from resource_objects.resources.context import Context
 from resource_objects.resources.distances import distance_table, sets_by_distance
 from resource_objects.resources.numa import GuestCell, HostCell, NUMATopologyInventory, numa
@@ -136,3 +137,25 @@ def test_sets_are_sorted_once_for_a_table_and_not_where_there_are_too_many() -> 
     many = distance_table(range(40), {0: {1: 11}})
     assert many is not None
     assert sets_by_distance(many, 20) == ()
+
+
+class _Undecided:
+    """A constraint that cells 0 and 1 meet; its budget ends at any other cells."""
+
+    counts: Mapping[int, int] = {0: 1, 1: 1}
+
+    def is_met(self, cells: Collection[int]) -> bool:
+        if set(cells) != {0, 1}:
+            raise SearchLimitReached(1)
+        return True
+
+    def extensions(self, cells: Collection[int]) -> frozenset[int]:
+        return frozenset({0, 1}.difference(cells))
+
+    def symmetry_key(self, cell: int) -> int:
+        return cell
+
+
+def test_a_placement_stays_if_the_search_for_a_closer_one_is_cut_short() -> None:
+    context = Context(near=(_Undecided(),))
+    assert cells(PAIRS).fit(numa(2, shared=6), None, context).host_cells == {0, 1}

@@ -154,6 +154,9 @@ def test_small_is_a_word_of_each_host_cell() -> None:
     for page_size in ("small", "64", "any"):
         assert pages_of(cell, numa(memory_mb=64, page_size=page_size)) is None
     assert rules(refused(host(cell), numa(memory_mb=64, page_size="4"))) == ["page_size"]
+    assigned = host(plain(0, [0])).fit(numa(dedicated=1, memory_mb=64))
+    (reason,) = refused(host(plain(0, [0])), assigned.replace(page_size="1GB"))
+    assert str(reason).endswith("there are no 1 GiB pages")
     assert rules(refused(host(cell), numa(memory_mb=64, page_size="large"))) == ["page_size"]
 
 
