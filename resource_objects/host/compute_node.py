@@ -132,7 +132,8 @@ class computed(property):  # noqa: N801  # it is used as a decorator, like prope
     def __set__(self, node: object, value: object) -> NoReturn:
         name = getattr(self.fget, "__name__", "")
         raise exceptions.FrozenValue(
-            f"ComputeNode.{name} follows the inventories: change them, or update_inventories()"
+            f"ComputeNode.{name} follows the inventories: use inventories[...].consume() or "
+            "update_inventories()"
         )
 
     def __delete__(self, node: object) -> NoReturn:
@@ -417,11 +418,11 @@ class ComputeNode(base.ResourceObject):
             self._set_disk_limit(None)
 
     def _check_carried(self, name: str) -> None:
-        is_computed = isinstance(getattr(type(self), name, None), computed)
-        if is_computed or (name in self.fields and name not in (*CARRIED, DISK_REPORT)):
-            raise exceptions.FrozenValue(
-                f"ComputeNode.{name} follows the inventories: change them, or update_inventories()"
-            )
+        if isinstance(attribute := getattr(type(self), name, None), computed):
+            attribute.__delete__(self)  # raises
+        if name in self.fields and name not in (*CARRIED, DISK_REPORT):
+            hint = "update_inventories() changes the inventories"
+            raise exceptions.FrozenValue(f"ComputeNode.{name} is set by reading only: {hint}")
 
     @property
     def other_columns(self) -> Mapping[str, Any]:
@@ -813,8 +814,9 @@ class ComputeNode(base.ResourceObject):
         self.view.check_save()
 
     def save(self, *, operation: str | None = None) -> SaveResult:  # type: ignore[override]
-        """Write the pending usage and the changed figures to the ledger, in one transaction.
+        """Write the pending usage and the changed figures to the ledger.
 
+        It is one transaction; adoption comes before usage in a transaction of its own.
         Usage is written as a change of the allocations of this node's consumer, never as an
         absolute figure, and no other consumer's is touched. Changed totals, reserved amounts and
         ratios are written to the host; its children, traits, other classes and the figures that
@@ -822,9 +824,10 @@ class ComputeNode(base.ResourceObject):
         Carried columns are written by :meth:`write_to` only. Without a change nothing is read or
         written. Afterwards the node has the figures of the ledger.
 
-        After a refusal nothing changed, in the ledger or here. After a lost connection call it
-        again: no write is repeated. Unit rules apply to all allocations of a named consumer; the
-        *unattributed* one stands for many, whose amounts are checked when they are consumed.
+        After a refusal nothing changed here, and in the ledger at most the adoption was written.
+        After a lost connection call it again: no write is repeated. Unit rules apply to all
+        allocations of a named consumer; the *unattributed* one stands for many, whose amounts are
+        checked when they are consumed.
 
         :param operation: the id of the write of usage, for a caller that may have to repeat it in
             another process; for one change only

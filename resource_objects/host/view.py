@@ -12,7 +12,7 @@ A :class:`HostView` reads a host, and its ``inventories`` are allocated from lik
 * **adoption** of the usage that a record reports, once (:mod:`resource_objects.host.adoption`).
 
 Capacity does not bind a write that adopts usage, so adoption and usage are two writes. Both are
-rehearsed before the first one.
+rehearsed before the first one. If another process writes in between, the second may be refused.
 """
 
 from __future__ import annotations
@@ -333,7 +333,7 @@ class HostView:
         figures: Mapping[str, Mapping[str, Any]] = FrozenDict(),
         ratios: Mapping[str, Any] = FrozenDict(),
     ) -> None:
-        """Have the inventories of a host as it was read, with differences; or raise."""
+        """Set ``stored`` and ``inventories`` from a host that was read, plus differences."""
         if state is None:
             stored = self._of_new_host()
         else:
@@ -379,9 +379,10 @@ class HostView:
     # --- saving ---
 
     def plan(self) -> Plan:
-        """Return the plan that a save would write. Cost: a read of the tree, or of two consumers.
+        """Return the plan of the first write of a save, errors as :meth:`save`.
 
-        Errors are those of :meth:`save`.
+        If the save adopts usage, the plan lacks the pending usage: a second write has it.
+        Cost: a read of the tree, or of two consumers.
         """
         return self._change(self.pending).plan
 
@@ -396,10 +397,12 @@ class HostView:
             change.check(self.ledger)
 
     def save(self, operation: str | None = None) -> SaveResult:
-        """Write the difference to the ledger in one transaction, and read the host again.
+        """Write the difference to the ledger, and read the host again.
 
-        If it is refused, nothing changed in the ledger or here. Without a difference nothing is
-        read or written. After a lost connection call it again: a write is not repeated.
+        It is one transaction; adoption comes before usage in a transaction of its own. If the save
+        is refused, nothing changed here, and in the ledger at most the adoption was written.
+        Without a difference nothing is read or written. After a lost connection call it again: a
+        write is not repeated.
 
         :param operation: the id of the write of usage, for a caller that may have to repeat it in
             another process; for one change only

@@ -292,6 +292,9 @@ def test_what_a_column_follows_is_not_assigned():
             setattr(compute_node, name, 1)
         with pytest.raises(exceptions.FrozenValue, match="follows the inventories"):
             delattr(compute_node, name)
+    for name in ("row", "of_ledger", "inventories"):
+        with pytest.raises(exceptions.FrozenValue, match=f"{name} is set by reading only"):
+            setattr(compute_node, name, getattr(compute_node, name))
     with pytest.raises(exceptions.FrozenValue):
         compute_node.update(running_vms=9, vcpus=9)
     assert compute_node == node()
