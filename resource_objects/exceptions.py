@@ -473,7 +473,7 @@ class NotFound(LedgerError):
         "trait": ("TraitNotFound", "is not a trait of this ledger"),
         "aggregate": ("AggregateNotFound", "is not an aggregate of this ledger"),
         "server group": ("ServerGroupNotFound", "is not a server group of this ledger"),
-        "move": ("MoveNotFound", "is not moving"),
+        "move": ("MoveNotFound", "has no such move"),
         "backend": ("BackendNotFound", "is not a backend"),
     }
 
@@ -515,7 +515,7 @@ class Conflict(LedgerError):
     """The action contradicts what is stored; a retry will not help."""
 
     CASES = {
-        "move": ("MoveInProgress", "is moving already; confirm or revert that move first"),
+        "move": ("MoveInProgress", "is moving already"),
         "confirmed move": ("MoveConfirmed", "was confirmed and cannot be reverted"),
         "reverted move": ("MoveReverted", "was reverted and cannot be confirmed"),
         "unit": ("UnitNotHeld", "is not a unit that the consumer holds"),  # in a release

@@ -665,16 +665,18 @@ WRONG: list[tuple[Any, str, tuple[Any, ...], dict[str, Any], type[Exception]]] =
 def test_refusals_name_a_migration_as_its_caller_does(lab: ro.Ledger) -> None:
     vm(lab)
     _moving(lab)
-    with raises_code("MoveInProgress", match=r"by the migration m$"):
+    with raises_code("MoveInProgress", match=r"by migration m; confirm or revert it first$"):
         tracker(lab).move("vm", "box-0", SMALL, migration="other")
-    with raises_code("MoveNotFound", match=r"migration other, but by migration m$"):
+    with raises_code(
+        "MoveNotFound", match=r"migration other is not recorded; it is moving by migration m$"
+    ):
         tracker(lab).confirm_move("vm", "other")
     tracker(lab).confirm_move("vm", "m")
     with raises_code("MoveConfirmed", match=r"migration m$"):
         tracker(lab).revert_move("vm", "m")
     made = migration_id("vm", None)
     tracker(lab).move("vm", "box-0", SMALL, migration=made)
-    with raises_code("MoveInProgress", match=f"by the migration {made}$"):
+    with raises_code("MoveInProgress", match=f"by migration {made}; confirm"):
         tracker(lab).move("vm", "box-1", SMALL)
 
 

@@ -6,7 +6,9 @@ has the id of the migration. So both places are allocated, visibly, and a second
 consumer cannot begin.
 
 A move begins by the first step of its kind (:data:`_KINDS`), and ends by a call that writes one row
-of this table (:data:`_ENDS`):
+of this table (:data:`_END_WRITES`). A move in progress is in one of three positions. *source*: the
+source is allocated to the migration. *unshelved*: the move is an unshelving, which has no source,
+and the consumer is at its destination. *moved on*: such a consumer is on another host since.
 
 ===============  ================================================  ===============================
 position         confirm                                           revert
@@ -62,7 +64,7 @@ _NAMESPACE = uuid.UUID("8a6f3a52-5b0e-4c39-9d55-0f6a4e1c7b21")
 Records: TypeAlias = Callable[..., contextlib.AbstractContextManager[None]]
 
 #: A claim at the source of a move, and one at its destination.
-_Ends: TypeAlias = tuple[Claim | None, Claim | None]
+_ClaimPair: TypeAlias = tuple[Claim | None, Claim | None]
 
 
 class MigrationKind(enum.StrEnum):
@@ -124,9 +126,8 @@ class _Step(enum.StrEnum):
     REVERT = "revert"
 
 
-#: The write that ends a move, by its position and the step. The source is allocated to the
-#: migration; or the consumer is at the destination of its unshelving, or has moved on since.
-_ENDS = {
+#: The write that ends a move, by its position and the step.
+_END_WRITES = {
     ("source", _Step.CONFIRM): "release source",
     ("source", _Step.REVERT): "restore source",
     ("unshelved", _Step.CONFIRM): "confirm claim",
@@ -186,7 +187,7 @@ class Migration(Revertible):
     destination: Claim | None = None
     from_host: str | None = None
     to_host: str | None = None
-    _begun: Claim | None = dataclasses.field(default=None, repr=False, compare=False)
+    _first_destination: Claim | None = dataclasses.field(default=None, repr=False, compare=False)
     _moves: Moves | None = dataclasses.field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -251,6 +252,11 @@ def _described(migration: str) -> str:
     return f"migration {_NAMES.get(migration, migration)}"
 
 
+def _already_moving(consumer: str, source: Claim) -> exceptions.Conflict:
+    detail = f"by {_described(source.id)}; confirm or revert it first"
+    return exceptions.Conflict("move", consumer, detail)
+
+
 def _derived_id(*parts: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, "\0".join(parts)))
 
@@ -299,8 +305,7 @@ class Moves:
             if stored.move is not None:
                 _check_same_move(stored.move, host, request, kind)
             elif stored.source is not None:
-                detail = f"by the {_described(stored.source.id)}"
-                raise exceptions.Conflict("move", consumer, detail)
+                raise _already_moving(consumer, stored.source)
             return stored
 
         def attempt() -> Migration:
@@ -371,9 +376,9 @@ class Moves:
             # the source was read after the first step
             raise exceptions.Stale("consumer", consumer, "another process began this move")
         written = _written(self._outcome(migration, _Step.BEGIN))
-        ends = written.get(migration_of(consumer)), claim
-        kind = _kind_of(ends[0]) or kind
-        return self._migration(consumer, migration, kind, rules.state, ends, ends)
+        pair = written.get(migration_of(consumer)), claim
+        kind = _kind_of(pair[0]) or kind
+        return self._migration(consumer, migration, kind, rules.state, pair, pair)
 
     def _check_hosts(
         self, kind: MigrationKind, source: Claim, host: str | None, *, has_request: bool
@@ -438,12 +443,13 @@ class Moves:
             stored = self._read(consumer, migration)
             move, source = stored.move, stored.source
             if move is None:
-                other = "by any" if source is None else f"but by {_described(source.id)}"
-                detail = f"{_described(migration)}, {other}"
+                detail = f"{_described(migration)} is not recorded"
+                if source is not None:
+                    detail += f"; it is moving by {_described(source.id)}"
                 raise exceptions.NotFound("move", consumer, detail)
             if move.state is MigrationState.MOVING and step is _Step.REVERT:
                 if source is not None and source.id != migration:
-                    raise exceptions.Conflict("move", consumer, f"by the {_described(source.id)}")
+                    raise _already_moving(consumer, source)
                 if stored.claim is None:
                     detail = f"{move.source}, which confirm_move releases"
                     raise exceptions.NotFound("consumer", consumer, detail)
@@ -465,13 +471,13 @@ class Moves:
         position = "source"
         if move.source is None:
             position = "moved on" if move.destination is None else "unshelved"
-        end = _ENDS[position, step]
-        if end == "release source":
+        end_write = _END_WRITES[position, step]
+        if end_write == "release source":
             assert move.source is not None
             self._apply(move.id, step, _release(move.source))
             return dataclasses.replace(move, state=MigrationState.CONFIRMED, source=None)
         assert claim is not None, "a move without a source has a claim; a revert checks it"
-        if end == "confirm claim":
+        if end_write == "confirm claim":
             confirmed = self._ledger.confirm(
                 move.consumer,
                 claim=claim.id,
@@ -482,7 +488,7 @@ class Moves:
             state = MigrationState.CONFIRMED
             return dataclasses.replace(move, state=state, source=None, destination=destination)
         source = None
-        if end == "release claim":
+        if end_write == "release claim":
             self._apply(move.id, step, _release(claim))
         else:
             assert move.source is not None
@@ -504,46 +510,45 @@ class Moves:
         Claims are read before and after the record of the first step, and the end of the move after
         that. So a step that another process takes meanwhile shows in one of them.
         """
-        claim, leaving = self._claims(consumer)
-        is_moving = leaving is not None and leaving.id == migration
-        begun = None
+        claim, source = self._claims(consumer)
+        is_moving = source is not None and source.id == migration
+        beginning = None
         if not is_moving or claim is None:
-            begun = self._outcome(migration, _Step.BEGIN)
-        if begun is not None and not is_moving:
-            claim, leaving = self._claims(consumer)
-            is_moving = leaving is not None and leaving.id == migration
-        written = _written(begun)
-        first, departed = written.get(consumer), written.get(migration_of(consumer))
-        if first is not None and departed is not None and not first.allocations:
+            beginning = self._outcome(migration, _Step.BEGIN)
+        if beginning is not None and not is_moving:
+            claim, source = self._claims(consumer)
+            is_moving = source is not None and source.id == migration
+        written = _written(beginning)
+        first_claim, first_source = written.get(consumer), written.get(migration_of(consumer))
+        if first_claim is not None and first_source is not None and not first_claim.allocations:
             # the record has what the write allocated: nothing if the consumer stayed where it was
-            first = first.replace(allocations=departed.allocations)
+            first_claim = first_claim.replace(allocations=first_source.allocations)
         if is_moving:
-            assert leaving is not None
-            kind, state = _kind_of(leaving), MigrationState.MOVING
-            move = self._migration(
-                consumer, migration, kind, state, (leaving, claim), (departed, first)
-            )
-            return _Stored(move, claim, leaving)
-        if begun is None or first is None:
-            return _Stored(None, claim, leaving)
-        kind = _OTHER_KINDS.get(begun.kind, _kind_of(departed))
-        source, destination = (first, None) if kind is MigrationKind.SHELVE else (departed, first)
-        if kind is MigrationKind.REBUILD:
-            source = first
+            assert source is not None
+            kind, state = _kind_of(source), MigrationState.MOVING
+            first = (first_source, first_claim)
+            move = self._migration(consumer, migration, kind, state, (source, claim), first)
+            return _Stored(move, claim, source)
+        if beginning is None or first_claim is None:
+            return _Stored(None, claim, source)
+        kind = _OTHER_KINDS.get(beginning.kind, _kind_of(first_source))
+        first = (first_source, first_claim)
+        if kind is MigrationKind.SHELVE:
+            first = (first_claim, None)
+        elif kind is MigrationKind.REBUILD:
+            first = (first_claim, first_claim)
         # a consumer that was released and created again has another claim under the same name
-        is_released = claim is None or claim.id != first.id
+        is_released = claim is None or claim.id != first_claim.id
         state = self._recorded_state(migration, kind, is_released)
         is_reverted = state is MigrationState.REVERTED
-        end = source if is_reverted else destination
-        providers = self._providers(source, destination, claim)
-        current = None
+        end = first[0] if is_reverted else first[1]
+        providers = self._providers(*first, claim)
+        end_claim = None
         if claim is not None and not is_released and end is not None:
-            current = claim if _hosts(end, providers) == _hosts(claim, providers) else None
-        ends = (current, None) if is_reverted else (None, current)
-        move = self._migration(
-            consumer, migration, kind, state, ends, (source, destination), providers
-        )
-        return _Stored(move, claim, leaving)
+            end_claim = claim if _hosts(end, providers) == _hosts(claim, providers) else None
+        current = (end_claim, None) if is_reverted else (None, end_claim)
+        move = self._migration(consumer, migration, kind, state, current, first, providers)
+        return _Stored(move, claim, source)
 
     def _recorded_state(
         self, migration: str, kind: MigrationKind | None, is_released: bool
@@ -590,22 +595,22 @@ class Moves:
         migration: str,
         kind: MigrationKind | None,
         state: MigrationState,
-        ends: _Ends,
-        begun: _Ends = (None, None),
+        current: _ClaimPair,
+        first: _ClaimPair = (None, None),
         providers: Mapping[str, ListedProvider] | None = None,
     ) -> Migration:
         """Return a move.
 
-        :param ends: the current claims at the source and at the destination
-        :param begun: those after the first step, if it is recorded
+        :param current: the current claims at the source and at the destination
+        :param first: those after the first step, if it is recorded
         """
-        claims = [now or then for now, then in zip(ends, begun, strict=True)]
+        claims = [now or then for now, then in zip(current, first, strict=True)]
         if providers is None:
             providers = self._providers(*claims)
         hosts = ["" if claim is None else ", ".join(_hosts(claim, providers)) for claim in claims]
         from_host, to_host = (host or None for host in hosts)
         return Migration(
-            consumer, migration, kind, state, *ends, from_host, to_host, begun[1], self
+            consumer, migration, kind, state, *current, from_host, to_host, first[1], self
         )
 
     def get_move(self, consumer: str) -> Migration:
@@ -647,8 +652,8 @@ class Moves:
         self, source: Claim, claim: Claim | None, providers: Mapping[str, ListedProvider]
     ) -> Migration:
         consumer, state = source.consumer.removesuffix(_SUFFIX), MigrationState.MOVING
-        kind, ends = _kind_of(source), (source, claim)
-        return self._migration(consumer, source.id, kind, state, ends, providers=providers)
+        kind, current = _kind_of(source), (source, claim)
+        return self._migration(consumer, source.id, kind, state, current, providers=providers)
 
     def host_of(self, claim: Claim) -> str:
         """Return the host of a claim; of several the first."""
@@ -687,8 +692,7 @@ class Moves:
         def read() -> _Stored:
             claim, source = self._claims(consumer)
             if source is not None and self._is_source(previous, claim, source):
-                detail = f"by the {_described(source.id)}, which decides about this claim"
-                raise exceptions.Conflict("move", consumer, detail)
+                raise _already_moving(consumer, source)
             claim = self._current(previous, claim)
             if claim is not None and claim.state == CONFIRMED and not is_confirmed:
                 raise exceptions.Stale("consumer", consumer, "another process confirmed it")
@@ -800,11 +804,11 @@ def _check_same_move(
     :raises InvalidInput: for another kind, another host or another request
     """
     if move.kind not in (None, kind):
-        raise exceptions.InvalidInput("move", "move", kind, f"{move.kind}, as it began")
+        raise exceptions.InvalidInput("move", "move", str(kind), f"{move.kind}, as it began")
     if move.to_host is not None and host != move.to_host:
         raise exceptions.InvalidInput("move", "move", host, f"{move.to_host}, its destination")
     claim = move.destination
-    if move.state is not MigrationState.MOVING and move._begun != claim:
+    if move.state is not MigrationState.MOVING and move._first_destination != claim:
         claim = None
     if request is None or claim is None or request.equals_claim(claim):
         return

@@ -132,8 +132,9 @@ class Attempt:
     """One attempt to bring a host in step: the report of its driver, and the results of the steps.
 
     ``state`` is the state after the last update. ``tree`` is the copy that the driver edits.
-    ``retained`` are inventories, by provider and class, that the driver no longer reports and that
-    are in use: they stay, completely reserved.
+    ``driver_findings`` are about parts of the report: the rest of the host is in step. ``retained``
+    are inventories, by provider and class, that the driver no longer reports and that are in use:
+    they stay, completely reserved.
     """
 
     host: str
@@ -143,7 +144,7 @@ class Attempt:
     stored: Provider | None = None
     shard: int | None = None
     moves: tuple[Move, ...] = ()
-    warnings: tuple[HostFinding, ...] = ()
+    driver_findings: tuple[HostFinding, ...] = ()
     retained_devices: tuple[Finding, ...] = ()
     retained: frozenset[tuple[str, str]] = frozenset()
     changes: DefinitionChanges | None = None
@@ -235,7 +236,7 @@ class Reconciler:
         started = self._start(host, None)
         assert started is not None, "only a host with a state can be in step"
         if isinstance(started, Attempt):
-            (attempt,) = self._compared([started])
+            (attempt,) = self._compare_all([started])
             started = attempt.finding or attempt
         if isinstance(started, HostFinding):
             raise started.error or exceptions.InvalidTree("host", host, str(started))
@@ -322,7 +323,11 @@ class Reconciler:
     # --- the steps of an attempt ---
 
     def _start(self, host: str, state: HostState | None) -> Attempt | HostFinding | None:
-        """Ask the driver for its report of a host; None if the host is in step with it."""
+        """Ask the driver for its report of a host.
+
+        :returns: the attempt; None if the host is in step with the report; or the finding
+            ``INVALID`` or ``DRIVER_FAILED``
+        """
         try:
             identity = self._driver.identity(host)
             if identity is not None:
@@ -340,7 +345,7 @@ class Reconciler:
             return HostFinding(host, FindingKind.DRIVER_FAILED, error=error)
         return Attempt(host, report, state, _NO_TREE)
 
-    def _compared(self, attempts: Sequence[Attempt]) -> list[Attempt]:
+    def _compare_all(self, attempts: Sequence[Attempt]) -> list[Attempt]:
         """Take all steps from the read to the comparison.
 
         Cost: one read, two with devices; two more for each host with devices for one use.
@@ -370,7 +375,11 @@ class Reconciler:
         return [_step(self._compare, attempt) for attempt in attempts]
 
     def _read(self, attempt: Attempt, stored: _Trees) -> Attempt:
-        """Find the stored tree of a host, and copy it for the driver."""
+        """Find the stored tree of a host, and copy it for the driver.
+
+        :returns: the attempt with its tree, and with the stored one unless the host is new
+        :raises _Rejected: with ``OTHER_TREE`` or ``REPLACED``; with ``DRIVER_FAILED``
+        """
         host = name = attempt.host
         identity = attempt.report.identity
         if host not in stored and identity is not None and identity in stored:
@@ -395,7 +404,14 @@ class Reconciler:
         return dataclasses.replace(attempt, stored=root, shard=shard, tree=tree)
 
     def _ask_driver(self, attempt: Attempt) -> Attempt:
-        """Let the driver edit the tree; apply the settings and the provider configuration."""
+        """Let the driver edit the tree; apply the settings and the provider configuration.
+
+        :returns: the attempt with the edited tree, the moves, and the findings ``INVALID``,
+            ``CONFIGURATION`` and ``WARNING``
+        :raises _Rejected: with ``DRIVER_FAILED``
+        :raises ResourceObjectsError: for an invalid value (``INVALID``), tree (``INVALID_TREE``) or
+            move (``RESHAPE_FAILED``)
+        """
         host, tree = attempt.host, attempt.tree
         uuid = tree.uuid
         self._configuration.current.remove_from(tree)
@@ -418,10 +434,14 @@ class Reconciler:
             for kind, errors in kinds.items()
             for error in errors
         )
-        return dataclasses.replace(attempt, moves=moves, warnings=findings)
+        return dataclasses.replace(attempt, moves=moves, driver_findings=findings)
 
     def _retain_devices(self, attempt: Attempt, devices: Mapping[str, HostDevices]) -> Attempt:
-        """Retain the allocated devices of a host in its tree."""
+        """Retain the allocated devices of a host in its tree.
+
+        :returns: the attempt with that tree, and a finding for each device that is stored otherwise
+            than the driver reports it: ``DEVICE_RETAINED`` in the report
+        """
         stored = None if attempt.stored is None else devices.get(attempt.stored.name)
         if stored is None:
             return attempt
@@ -429,11 +449,15 @@ class Reconciler:
             sources = {move.from_ for move in attempt.moves}
             counted = {node.name for node in attempt.tree.walk() if DEVICES in node.inventories}
             stored = stored.without(sources - counted)
-        merged = retained_tree(self._ledger, attempt.tree, stored=stored)
-        return dataclasses.replace(attempt, tree=merged.tree, retained_devices=merged.findings)
+        retained = retained_tree(self._ledger, attempt.tree, stored=stored)
+        return dataclasses.replace(attempt, tree=retained.tree, retained_devices=retained.findings)
 
     def _compare(self, attempt: Attempt) -> Attempt:
-        """Compare the tree with the stored one, unless another writer reverts it repeatedly."""
+        """Compare the tree with the stored one, unless another writer reverts it repeatedly.
+
+        :returns: the attempt with its changes and its reshape; or with the finding ``CONTESTED``
+        :raises ResourceObjectsError: if moves do not fit the trees (``RESHAPE_FAILED``)
+        """
         state, stored, tree = attempt.state, attempt.stored, attempt.tree
         changes, reshape, reversal = diff(stored, tree), None, None
         retained = frozenset[tuple[str, str]]()
@@ -469,7 +493,7 @@ class Reconciler:
 
         def compare() -> Difference:
             nonlocal attempts
-            attempts = self._compared(started)
+            attempts = self._compare_all(started)
             # several hosts are not compared again because of one of them: it is written apart
             return dataclasses.replace(_difference(attempts), follows_use=len(started) == 1)
 
@@ -543,7 +567,11 @@ class Reconciler:
         return over
 
     def _finish(self, attempt: Attempt, over_capacity: Sequence[InventoryUsage]) -> HostReport:
-        """Remember the state of a host, and return its report."""
+        """Remember the state of a host, and return its report.
+
+        :returns: the report, with the findings of the attempt, ``DEVICE_RETAINED``, and of
+            ``over_capacity`` ``IN_USE`` and ``OVER_CAPACITY``
+        """
         host, state, finding = attempt.host, attempt.state, attempt.finding
         if finding is not None:
             if state is not None:
@@ -572,7 +600,7 @@ class Reconciler:
         if exceeded:
             findings.append(HostFinding.over_capacity(host, tuple(exceeded)))
         is_due = bool(findings or attempt.retained)
-        findings += attempt.warnings
+        findings += attempt.driver_findings
         uuids = set() if attempt.stored is None else {p.uuid or "" for p in attempt.stored.walk()}
         if attempt.changes is not None:
             uuids |= {created.uuid for created in attempt.changes.creates}
