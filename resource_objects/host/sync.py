@@ -100,7 +100,7 @@ def sync_host(ledger: Ledger, tree: Provider, *, reset: Collection[str] = ()) ->
     ...     print(sync_host(ledger, provider_tree(machine)).findings[0])
     + box
     + box/0000:3b:00.0
-    0000:3b:00.0: retained: no longer offered, reserved until its release; allocated to job-1
+    0000:3b:00.0: retained: no longer offered, cannot be allocated again; allocated to job-1
     """
     retained = RetainedTree(tree)
 
@@ -269,7 +269,7 @@ def retain_devices(
     >>> status = DeviceStatus("box", "box/0000:3b:00.0", gpu, "allocated", ("job-1",), True)
     >>> retained = retain_devices(Provider("box", "VCPU=4"), HostDevices("box", (status,)))
     >>> print(*retained.findings)
-    0000:3b:00.0: retained: no longer offered, reserved until its release; allocated to job-1
+    0000:3b:00.0: retained: no longer offered, cannot be allocated again; allocated to job-1
     >>> print(*retained.tree.find("box/0000:3b:00.0").inventories[DEVICES].to_records())
     InventoryRecord(resource_class='PGPU', total=1, reserved=1, min_unit=1, ...
     """

@@ -195,7 +195,7 @@ def test_sync_leaves_devices_that_are_held_and_gives_them_to_nobody_else(run):
     run("claim", "job-1", "PGPU=2")
     done = run("host", "sync", "--reserved", "VCPU=1")
     assert (done.status, done.err) == (0, "")
-    stays = "retained: no longer offered, reserved until its release; allocated to job-1"
+    stays = "retained: no longer offered, cannot be allocated again; allocated to job-1"
     assert done.lines[-2:] == [f"0000:3b:00.0: {stays}", f"0000:86:00.0: {stays}"]
     assert run("release", "job-1").status == 0
     assert run("claim", "job-2", "PGPU=1").status == 1

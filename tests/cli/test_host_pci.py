@@ -329,7 +329,7 @@ def test_sync_keeps_what_is_held_and_says_why(run, machine, on_machine):
     on_machine(dataclasses.replace(machine, devices=(GPUS[1], PF)))
     done = run("host", "sync", *RULES[:4], "--reserved", "VCPU=1")
     assert (done.status, done.err) == (0, "")
-    stays = "retained: no longer offered, reserved until its release; allocated to {}"
+    stays = "retained: no longer offered, cannot be allocated again; allocated to {}"
     assert done.lines[-2:] == [
         f"0000:3b:00.0: {stays.format('job-1')}",
         f"0000:60:02.0: {stays.format('job-2')}",

@@ -36,7 +36,7 @@ VFS = tuple(
 RULES = ("10de:*=PGPU", "8086:37d2=CUSTOM_NIC", "8086:154c=SRIOV_NET_VF")
 CHANGED = "retained: changed, stays as it was until its release; allocated to job-1"
 UNTIL = "stays as it was until the release of"
-NOT_OFFERED = "retained: no longer offered, reserved until its release; allocated to {}"
+NOT_OFFERED = "retained: no longer offered, cannot be allocated again; allocated to {}"
 
 
 def machine(*devices: PCIDevice) -> Machine:
@@ -564,10 +564,10 @@ def test_holders_are_told_by_name():
         "box", f"box/{GPU.address}", gpu, "unavailable", ("a", "b"), is_allocated=True
     )
     held = retain_devices(tree(), HostDevices("box", (one,)))
-    assert str(held.findings[0]).endswith("its release; allocated to a and b")
+    assert str(held.findings[0]).endswith("allocated again; allocated to a and b")
     nameless = dataclasses.replace(one, holders=())
     assert str(retain_devices(tree(), HostDevices("box", (nameless,))).findings[0]).endswith(
-        "its release"
+        "cannot be allocated again"
     )
 
 

@@ -306,7 +306,7 @@ def retain_allocated(  # one rule after the other
     >>> gpu = Device("0000:3b:00.0", "10de", "2330")
     >>> retained = retain_allocated([], [gpu], [gpu.address])
     >>> retained.devices[gpu.address].withdrawn, *retained.reasons.values()
-    (True, 'no longer offered, reserved until its release')
+    (True, 'no longer offered, cannot be allocated again')
     """
     new = {device.address: device for device in discovered}
     old = {device.address: device for device in stored}
@@ -316,7 +316,7 @@ def retain_allocated(  # one rule after the other
     for address in sorted(retained):
         devices[address] = old[address].replace(withdrawn=address not in new)
         if address not in new:
-            reasons[address] = "no longer offered, reserved until its release"
+            reasons[address] = "no longer offered, cannot be allocated again"
         elif not _match_same_requests(old[address], new[address]):
             reasons[address] = "changed, stays as it was until its release"
     for address in sorted({old[at].parent or "" for at in retained} & devices.keys()):
