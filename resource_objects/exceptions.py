@@ -67,7 +67,8 @@ class ResourceObjectsError(Exception):
 class InvalidInput(ResourceObjectsError, ValueError):
     """An invalid value: its kind, its name, the value, and the values that are allowed.
 
-    ``subject`` is the kind of value, one of :attr:`CODES`; it decides ``code``.
+    ``subject`` is the kind of value, one of :attr:`CODES`; it decides ``code``. A derived type has
+    one subject of its own, which is not in that table, and one code.
 
     >>> raise InvalidInput("amount", "total", -1, "an integer from 1 to 9")
     Traceback (most recent call last):
@@ -116,7 +117,7 @@ class InvalidInput(ResourceObjectsError, ValueError):
 
     @property
     def code(self) -> str:
-        """The code of the kind of value; of a derived type, its name."""
+        """The code of the kind of value; of a derived type, its name unless it defines another."""
         name = type(self).__name__
         return self.CODES.get(self.subject, name) if name == "InvalidInput" else name
 

@@ -211,9 +211,9 @@ def columns() -> tuple[Column, ...]:
     return tuple(sorted(loaded, key=position))
 
 
-def column_of(name: str) -> Column | None:
-    """Return the column of a resource, None if it has none."""
-    return next((column for column in columns() if column.resource == name), None)
+def column_of(resource_class: str) -> Column | None:
+    """Return the column of a resource class, None if it has none."""
+    return next((column for column in columns() if column.resource == resource_class), None)
 
 
 def read_inventories(row: Mapping[str, Any], settings: Settings) -> Inventories:

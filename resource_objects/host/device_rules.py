@@ -83,8 +83,8 @@ _T = TypeVar("_T")
 
 #: Any vendor, any product.
 ANY = "*"
-#: Words that are properties; other names are tags.
-PROPERTIES = ("one_time_use", "remote_managed", "live_migratable")
+#: Words for a flag of the device; names that are no words of a rule are tags.
+FLAGS = ("one_time_use", "remote_managed", "live_migratable")
 #: The first words of a partitioning.
 PARTITIONINGS = ("halves", "thousandths", "partitions", *partitions.MIG_CARDS)
 #: Those that are the whole word.
@@ -165,7 +165,7 @@ class DeviceRule:
         _require(are_types, "type", self.types, "a tuple of DeviceKind")
         _check_unique("type", self.types)
         object.__setattr__(self, "tags", _checked_tags(self.tags))
-        for name in PROPERTIES:
+        for name in FLAGS:
             value = getattr(self, name)
             if name != "live_migratable":
                 _require(isinstance(value, bool), name, value, "True or False")
@@ -231,7 +231,7 @@ class DeviceRule:
         address = "" if self.address is None else f"@{self.address}"
         types = "".join(f"&{kind.value}" for kind in self.types)
         result = "+".join((self.resource_class or "", *self.traits))
-        words = [name for name in PROPERTIES if getattr(self, name)]
+        words = [name for name in FLAGS if getattr(self, name)]
         if self.live_migratable is False:
             words.append("live_migratable=no")
         if self.partitioning is not None:
@@ -467,12 +467,12 @@ def _parse_words(words: Iterable[str]) -> dict[str, Any]:
             values["partitioning"] = word.strip()
             continue
         _require(name not in values and name not in tags, "word", word, "each once")
-        if name in PROPERTIES:
+        if name in FLAGS:
             is_valid = value in _YES_NO and (value or not equals)
             _require(is_valid, "word", word, "yes or no after the =, or no =")
             values[name] = _YES_NO[value]
         else:
-            allowed = ", ".join((*PROPERTIES, *PARTITIONINGS))
+            allowed = ", ".join((*FLAGS, *PARTITIONINGS))
             _require(equals, "word", word, f"{allowed} or NAME=VALUE")
             tags[name] = value
     return {**values, "tags": tags}
@@ -523,8 +523,8 @@ def _checked_tags(tags: object) -> FrozenDict:
     for name, value in tags.items():
         is_name = isinstance(name, str) and _TAG.fullmatch(name)
         _require(is_name, "tag", name, "a name such as physnet")
-        is_free = name not in PROPERTIES and name not in PARTITIONINGS
-        _require(is_free, "tag", name, "no name of a property or partitioning")
+        is_free = name not in FLAGS and name not in PARTITIONINGS
+        _require(is_free, "tag", name, "no name of a flag or partitioning")
         text = _checked(f"tag {name}", names.label, value)
         _require(";" not in text, f"tag {name}", value, "a value without ;")
     return FrozenDict(sorted(tags.items()))

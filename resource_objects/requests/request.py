@@ -42,10 +42,11 @@ class Request(base.ResourceObject, frozen=True):
     """Groups of amounts, with conditions on the providers that supply them.
 
     The arguments are those of :class:`~resource_objects.resources.Amounts`: they form the unnamed
-    group, :attr:`unnamed`. Its classes may come from several providers of one host and from the
-    pools of the host. Its conditions are those of :class:`~resource_objects.requests.RequestGroup`.
-    Each provider of the group has every required trait itself or through an ancestor, and neither
-    it nor an ancestor has a forbidden one. Each :attr:`named` group comes from one provider:
+    group, and are read as ``request.unnamed.resources``, ``request.unnamed.required``. Its classes
+    may come from several providers of one host and from the pools of the host. Its conditions are
+    those of :class:`~resource_objects.requests.RequestGroup`. Each provider of the group has every
+    required trait itself or through an ancestor, and neither it nor an ancestor has a forbidden
+    one. Each :attr:`named` group comes from one provider:
 
     * ``group_policy="isolate"``: no two groups come from the same provider;
     * ``same_subtree``: sets of suffixes; the provider of one group of a set is an ancestor of the

@@ -62,6 +62,8 @@ class HostRequest:
     def of(cls, value: Any, overhead: Overhead | None = None) -> Self:
         """Return the request of text, amounts, a request, a candidate or a claim.
 
+        :param overhead: returns the overhead of the host for the requested amounts, as amounts in
+            any form; None: without overhead. The overhead in a claim is replaced
         :raises InvalidInput: for another value, or an empty request
         """
         candidate = None

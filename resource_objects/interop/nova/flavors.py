@@ -88,6 +88,10 @@ another key with empty text            absent, or for some keys no; absent, but 
                                        is a cell without vCPUs
 =====================================  =============================================================
 
+To read a further key of CPUs and memory, add its name to ``_HW_NAMES``, or to the set of only the
+flavor or the image, and its meaning to :func:`flavor_topology`; a key of the guest needs only the
+name. Another prefix goes into ``_GROUPED`` or ``_GUEST_KEYS``. A key in none of them is ignored.
+
 Memory encryption, which implies locked memory, is not read, nor are traits that Nova derives
 (secure boot, TPM).
 """

@@ -59,7 +59,8 @@ class CPUSet(tuple[int, ...]):
         """Return the CPUs of a list such as ``0-3,^2,8``.
 
         The kernel, ``taskset`` and ``numactl`` write such lists; exclusions (``^2``, ``^4-5``) are
-        Nova's. Items stand in any order, an exclusion always wins, empty items are ignored.
+        Nova's. Items stand in any order, an exclusion always wins, empty items are ignored. The
+        reader of the kernel's files (:mod:`resource_objects.host.sysfs`) is stricter.
 
         :param subject: the name of the list in an error
         :param allow_empty: whether the list may contain no CPU

@@ -47,6 +47,9 @@ _DISCOVERED = (str(NUMA_TOPOLOGY), str(DEVICES))
 class MachineDriver(Driver):
     """Reports one machine as it is discovered.
 
+    A tracker with this driver never resets a device for one use: it stays reserved until a call of
+    :func:`~resource_objects.host.sync.sync_host` with ``reset``.
+
     :param reading: the name of a driver of :mod:`resource_objects.host.discovery`, or a callable
         that returns a :class:`~resource_objects.host.machine.Machine`
     :param options: the options of a named driver, such as ``{"disk_path": "/var/lib/machines"}``
