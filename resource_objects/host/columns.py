@@ -202,13 +202,29 @@ def columns() -> tuple[Column, ...]:
 
     :raises PluginError: if a plug-in fails
     """
-    loaded = [plugins.load(NAMESPACE, name)() for name in plugins.names(NAMESPACE)]
+    loaded = [_load(name) for name in plugins.names(NAMESPACE)]
     order = [*_NOVA_COUNTS, *(column.resource for column in loaded)]
 
     def position(column: Column) -> tuple[bool, int]:
         return not column.is_read_first, order.index(column.resource)
 
     return tuple(sorted(loaded, key=position))
+
+
+def _load(name: str) -> Column:
+    plugin = plugins.load(NAMESPACE, name)
+    try:
+        column = plugin()
+    except Exception as error:  # a plug-in may fail in any way
+        raise exceptions.PluginError(NAMESPACE, name, f"{type(error).__name__}: {error}") from error
+    if not isinstance(column, Column):
+        kind = type(column).__name__
+        raise exceptions.PluginError(NAMESPACE, name, f"it made a {kind}, no Column")
+    required = ("total", "used", "ratio") if isinstance(column, CountColumn) else ()
+    missing = [field for field in ("resource", "names", *required) if not hasattr(column, field)]
+    if missing:
+        raise exceptions.PluginError(NAMESPACE, name, f"it does not define {', '.join(missing)}")
+    return column
 
 
 def column_of(resource_class: str) -> Column | None:
@@ -277,9 +293,12 @@ _USED = fields.integer(0)
 class CountColumn(Column):
     """The columns of a count: total, used figure and allocation ratio, with its initial ratio."""
 
+    #: The columns of the total and of the used figure.
     total: ClassVar[str]
     used: ClassVar[str]
+    #: The column of the ratio. Outside ``names`` it is read and written, but no attribute of nodes.
     ratio: ClassVar[str]
+    #: The ratio of a count for which neither a parameter nor the record has one.
     initial_ratio: ClassVar[Decimal] = Decimal(1)
 
     def check(self, row: Mapping[str, Any], settings: Settings) -> None:

@@ -30,7 +30,7 @@ most the usage at the report plus the reported free disk. It is in no copy of an
 definition, so a report writes nothing to a ledger.
 
 **Cells and devices.** ``numa_topology`` is the inventory ``NUMA_TOPOLOGY``. A topology places
-amounts and adds none (D1): ``request.resources`` lists every count, and its topology knows that
+amounts and adds none: ``request.resources`` lists every count, and its topology knows that
 these are counted separately; a topology on its own uses its counts itself. So a loop over the
 resources of a request has one result in any order:
 

@@ -4,7 +4,7 @@ A :class:`HostView` reads a host, and its ``inventories`` are allocated from lik
 :meth:`HostView.save` writes the difference between these and the stored ones, as one plan:
 
 * **usage** is an order of one consumer, by amounts, that the ledger checks. Amounts in cells and
-  devices are allocated at their providers, and through shares at the host (D1, D2). The request of
+  devices are allocated at their providers, and through shares at the host. The request of
   a named consumer is stored with them. The *unattributed* consumer stands for many: it has none;
 * **the definition** (total, reserved, ratio of each count) is merged into the stored one, figure
   by figure. A figure that was changed here and by another process is a conflict. Cells and devices

@@ -17,19 +17,13 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView
 from resource_objects.providers.disabled import REMOVED
 from resource_objects.providers.tree_shape import PartProvider, free_removed_units
-from resource_objects.reasons import Reason, Rule
+from resource_objects.reasons import USAGE_RULES, Reason, Rule
 from resource_objects.resources import Amount
 
 #: Unavailable units, each with the units that block it, by the number of their provider.
 Blocked: TypeAlias = Mapping[int, Mapping[str, Collection[str]]]
 
 _SUFFIX = "/unattributed"
-#: The rules that fail because of allocations to others.
-_BY_OTHERS = frozenset(
-    {Rule.CAPACITY, Rule.LIMIT, Rule.PHYSICAL, Rule.THREADS, Rule.EMULATOR, Rule.UNIT_TAKEN}
-)
-
-
 #: The maximum number of consumers that a reason names: the largest.
 MOST_HOLDERS = 100
 
@@ -142,7 +136,7 @@ def _with_consumers(reason: Reason, view: LocatedView, columns: Columns, units: 
             units, *rows, lambda number, kind: factors.get((number, kind), 1)
         )
         return dataclasses.replace(reason, holders=largest(counts.items()))
-    if reason.rule not in _BY_OTHERS:
+    if reason.rule not in USAGE_RULES:
         return reason
     part = view.part_of(reason)
     number = view.shape.root if part is None else part.number

@@ -325,7 +325,7 @@ class Resource(base.ResourceObject, abc.ABC, frozen=True):
     def inventory_from_parts(
         self, parts: Sequence[StoredPart], room: Mapping[str, int] | None = None
     ) -> Inventory:
-        """Return the inventory of all its stored parts, a view of them (invariant 1).
+        """Return the inventory of all its stored parts, a view of them.
 
         :param room: the host's free counts of the classes that it shares with its parts
         """

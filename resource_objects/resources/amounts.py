@@ -161,7 +161,7 @@ class Amounts(_AmountMapping):
         return not self
 
     def with_implied_counts(self) -> Amounts:
-        """Return these amounts with the counts that placed amounts imply, each count once (D1).
+        """Return these amounts with the counts that placed amounts imply, each count once.
 
         A topology of 4 shared vCPUs implies ``VCPU=4``, whether it is stated or not. Memory in huge
         pages is not ordinary memory of the host: a count of it is removed. Each placed amount then
@@ -221,7 +221,7 @@ class Limits(_AmountMapping):
                 raise InvalidInput("negative amount", f"limit of {name}", amount, "0 or more")
 
 
-# --- counts of placed amounts (D1) ----------------------------------------------------------------
+# --- counts of placed amounts ---------------------------------------------------------------------
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

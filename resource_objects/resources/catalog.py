@@ -153,6 +153,7 @@ def by_name(
 ) -> dict[str, _T]:
     """Return ``{name: make(resource, value)}``.
 
+    :param label: the name of the argument in the error
     :raises InvalidInput: for an unknown name; for two keys of one class (a resource and its name)
     """
     result: dict[str, _T] = {}

@@ -52,7 +52,9 @@ class ChosenCells:
 class AffinityConstraint(Protocol):
     """A condition of an amount on the host cells chosen for another amount.
 
-    It is monotone: further chosen cells never violate it.
+    It is monotone: further chosen cells never violate it. Optional: ``needed(cells, among)`` is a
+    lower bound on the cells of ``among`` to choose in addition, larger than their number if none
+    suffice. It only makes the search faster.
     """
 
     @property
@@ -86,7 +88,7 @@ class Context:
     ``spare``     free devices by host cell that are not requested: cells with few come first
     ``pack``      True to prefer host cells with the least free, and not those with the most.
                   Source: Nova's ``packing_host_numa_cells_allocation_strategy``
-    ``in_part``   True for a part of a claim (D2): capacity and limit bind it, the rules of one
+    ``in_part``   True for a part of a claim: capacity and limit bind it, the rules of one
                   claim (min_unit, max_unit, step_size) do not
     ============  ==================================================================================
 

@@ -331,9 +331,9 @@ class _Decision:
                 self.reasons += refusal.reasons
 
     def add_placed(self, split: PlacementSplit) -> None:
-        """Decide all placed amounts at once (D13), then the counts that they use, then the others.
+        """Decide all placed amounts at once, then the counts that they use, then the others.
 
-        The host's counts provide for placed amounts (D1). An absent inventory of such a count is a
+        The host's counts provide for placed amounts. An absent inventory of such a count is a
         reason only if the count is stated.
         """
         counted = split.with_implied_counts()

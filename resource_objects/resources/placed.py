@@ -1,7 +1,7 @@
 """Placed resources: inventories over a tree of providers, and the joint decision over several.
 
 An amount of a placed resource (a NUMA topology, devices) is allocated to specific cells, CPUs or
-devices. Storage, search and explanation use the classes below and name no kind (D11). A kind
+devices. Storage, search and explanation use the classes below and name no kind. A kind
 inherits those that apply, before :class:`~resource_objects.resources.abstract.Inventory`:
 
 ========================  ====================================================================
@@ -64,13 +64,13 @@ _NOTHING: Any = fields.FrozenDict()
 class PlacedInventory(_Kind, Generic[_A]):
     """An inventory whose parts are stored at providers of their own.
 
-    The host's counts include what is allocated of the parts (D2). In
+    The host's counts include what is allocated of the parts. In
     :class:`~resource_objects.resources.Inventories` a placed inventory is therefore linked to the
     counts next to it, and :meth:`fit` and :meth:`apply` decide and change both together
     (:attr:`Amount.net_host_usage`). A kind implements :meth:`_fit` and :meth:`_apply` without them.
 
     ``taken`` is a journal: if it is set to (), :meth:`apply` records in it the net allocations, as
-    assigned amounts.
+    assigned amounts. It is not the ``taken`` of :meth:`HasNamedUnits.select_units`, names of units.
 
     A part has an index among :meth:`parts`, and an id (:meth:`part_ids`), which reasons (``cell``)
     and :attr:`Context.allowed` refer to.
@@ -481,7 +481,7 @@ def unit_count(inventory: Inventory, resource_class: str, units: Collection[str]
     return len(units)
 
 
-# --- several placed amounts at once (D13) ---------------------------------------------------------
+# --- several placed amounts at once ---------------------------------------------------------------
 
 
 def fit_together(

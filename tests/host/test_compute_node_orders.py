@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import resource_objects as ro
-from resource_objects import plugins
+from resource_objects import exceptions, plugins
 from resource_objects.host import columns as registry
 from resource_objects.host.columns import (
     Column,
@@ -247,6 +247,23 @@ def test_a_count_of_a_plug_in_is_kept_in_a_ledger_as_others_are(ledger: ro.Ledge
     node.save()
     assert ledger.inventories("edge")["CUSTOM_MBIT"].total == 2000
     assert ComputeNode.read({"vcpus": 8, "vcpus_used": 0}).changes() == {}
+
+
+@pytest.mark.parametrize(
+    ("plugin", "cause"),
+    [
+        ("Column", "TypeError"),
+        ("MbitColumn.check", "TypeError"),
+        ("Inventory.__subclasses__", "it made a list, no Column"),
+        ("CountColumn", "it does not define resource, names, total, used, ratio"),
+    ],
+)
+@pytest.mark.usefixtures("mbit")
+def test_a_faulty_column_is_named(monkeypatch: pytest.MonkeyPatch, plugin: str, cause: str) -> None:
+    known = plugins.BUILT_IN["resource_objects.columns"]
+    monkeypatch.setitem(known, "CUSTOM_MBIT", f"{__name__}:{plugin}")
+    with pytest.raises(exceptions.PluginError, match=f"'CUSTOM_MBIT' of .*{cause}"):
+        registry.columns()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@
 ``cell_fit``    whether one guest cell fits one host cell: pages, thread policies, limits
 ``placement``   the placement of all guest cells, or the reasons why there is none
 ``allocation``  assigned amounts: checked, allocated and released
-``storage``     cells and assigned amounts stored at providers, and read back (D2, D3)
+``storage``     cells and assigned amounts stored at providers, and read back
 ``inventory``   :class:`NUMATopologyInventory`
 ``resource``    :class:`NUMATopologyResource` and ``NUMA_TOPOLOGY``
 ==============  ===================================================================================

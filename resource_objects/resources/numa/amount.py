@@ -72,13 +72,14 @@ def _nonzero(**counts: int) -> Mapping[str, int]:
 class NUMATopologyAmount(abstract.Amount):
     """Guest cells with their policies; assigned, also their host cells and CPUs.
 
-    The topology adds nothing to the counts of a request (D1): a request of ``VCPU=4`` and a
+    The topology adds nothing to the counts of a request: a request of ``VCPU=4`` and a
     topology of 4 shared vCPUs requests 4. :attr:`placed_counts` are its counts.
 
     ====================  ==========================================================================
     ``cells``             the guest cells; each is placed on a host cell of its own
-    ``page_size``         ``""`` (ordinary memory), ``small`` (ordinary memory without
-                          overcommitment), ``large``, ``any``, or KiB in digits
+    ``page_size``         ``""`` (ordinary memory, overcommitted only if all vCPUs are shared),
+                          ``small`` (ordinary memory without overcommitment), ``large``, ``any``,
+                          or KiB in digits
     ``thread_policy``     of dedicated vCPUs: ``prefer`` threads of one core, ``require`` them, or
                           ``isolate``: a core for each vCPU; None is prefer
     ``emulator_policy``   ``isolate``: an additional dedicated CPU on the host cell of guest cell 0

@@ -35,7 +35,7 @@ from resource_objects.resources.relaxations import RelaxationLadder, RelaxationS
 class NUMATopologyResource(
     PlacedResource[NUMATopologyAmount, NUMATopologyInventory], abstract.Resource
 ):
-    """The resource of CPUs and memory of the same NUMA cells; it adds nothing to their counts (D1).
+    """The resource of CPUs and memory of the same NUMA cells; it adds nothing to their counts.
 
     The text of an amount is ``CELLS[:option=value]...``, of a limit
     ``vcpus=0>16+1>16:memory=0>4096``.

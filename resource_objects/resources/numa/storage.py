@@ -1,4 +1,4 @@
-"""Storage of cells: each at a provider of its own, as figures and a description (D2, D3, D11).
+"""Storage of cells: each at a provider of its own, as figures and a description.
 
 =================================  ===============================================================
 record                             figures

@@ -6,7 +6,7 @@
 ``device_index``  devices by groups that differ in their addresses alone
 ``fit``           the decision: which devices meet an amount, or the reasons of a refusal
 ``affinity``      the constraints of devices on the choice of host cells
-``storage``       devices and amounts as they are stored by providers (D2, D3)
+``storage``       devices and amounts as they are stored by providers
 ``inventory``     PCIInventory
 ``resource``      PCIResource, ``DEVICES``, and relaxations
 ================  =================================================================================

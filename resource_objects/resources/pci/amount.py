@@ -257,7 +257,7 @@ class PlacedDevice(base.ResourceObject, frozen=True):
 class PCIAmount(abstract.Amount):
     """Device requests; assigned, also the devices that meet them.
 
-    It adds nothing to counts (D1): ``PGPU=2`` and a request of 2 devices of that class together
+    It adds nothing to counts: ``PGPU=2`` and a request of 2 devices of that class together
     request 2 devices.
 
     ==============  ================================================================================

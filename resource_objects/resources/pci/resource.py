@@ -18,7 +18,7 @@ from resource_objects.resources.relaxations import RelaxationLadder, RelaxationS
 
 @base.register
 class PCIResource(PlacedResource[PCIAmount, PCIInventory], abstract.Resource):
-    """The resource of PCI devices by address; it adds nothing to their counts (D1).
+    """The resource of PCI devices by address; it adds nothing to their counts.
 
     The resource class ``PCI_DEVICE`` of Placement is a plain count of devices. The text of an
     amount is ``COUNT*KIND[@option]...``, joined by ``/``.

@@ -1,4 +1,4 @@
-"""How devices are stored: each at a provider, as counts by class and a description (D2, D3, D11).
+"""How devices are stored: each at a provider, as counts by class and a description.
 
 A physical function and the functions split off it are one part: a provider named by the address of
 the physical function. Any other device is a part of its own. The inventories of a part are counts,

@@ -19,7 +19,7 @@ import numpy as np
 from resource_objects import exceptions
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.holders import without_removed_units
-from resource_objects.reasons import Reason, Rule
+from resource_objects.reasons import USAGE_RULES, Reason, Rule
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.backtracking import Budget, Solution, solutions
 from resource_objects.resources.placed import HasNamedUnits
@@ -294,12 +294,6 @@ def may_hold(conditions: Sequence[LocatedCondition], tree: int, budget: Budget) 
 # --- reasons ------------------------------------------------------------------------------------
 
 
-#: The rules that fail because something is allocated.
-_OF_USE = frozenset(
-    {Rule.CAPACITY, Rule.LIMIT, Rule.PHYSICAL, Rule.THREADS, Rule.EMULATOR, Rule.UNIT_TAKEN}
-)
-
-
 class Refusal:
     """Why placed amounts, one or several that are decided together, do not fit on a tree.
 
@@ -441,7 +435,7 @@ class Refusal:
                 for part, blocked in blocking.items()
             }
             return dataclasses.replace(reason, holders=fleet.unit_consumers(units, name))
-        if reason.rule not in _OF_USE:
+        if reason.rule not in USAGE_RULES:
             return reason
         part = view.located.part_of(reason)
         if part is None:
