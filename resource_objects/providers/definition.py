@@ -206,7 +206,10 @@ def _text(update: ProviderUpdate) -> str:
     parts += [f"-{trait}" for trait in sorted(update.traits_removed)]
     parts += [f"+aggregate {name}" for name in sorted(update.aggregates_added)]
     parts += [f"-aggregate {name}" for name in sorted(update.aggregates_removed)]
-    parts += ["shares"] * update.shares_changed + ["kinds"] * update.kinds_changed
+    parts += ["shares"] * update.shares_changed
+    if update.kinds_changed:
+        changed = {*update.definition.kinds} ^ {*(update.before or _EMPTY).kinds}
+        parts += sorted({kind.resource_class for kind in changed})
     return f"{update.definition.name}: {' '.join(parts) or 'name or parent'}"
 
 
