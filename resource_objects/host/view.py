@@ -10,6 +10,7 @@ A :class:`HostView` reads a host, and its ``inventories`` are allocated from lik
   by figure. A figure that was changed here and by another process is a conflict. Cells and devices
   are written only with a new host: otherwise ``ledger.sync`` changes them;
 * **adoption** of the usage that a record reports, once (:mod:`resource_objects.host.adoption`).
+  Its counts can be released by a later save, or if the definition does not change.
 
 Capacity does not bind a write that adopts usage, so adoption and usage are two writes. Both are
 rehearsed before the first one. If another process writes in between, the second may be refused.
@@ -548,6 +549,8 @@ class HostView:
         if not pending:
             return _Change(before, plan)
         if adoption is not None:
+            if definitions:
+                self._require_allocated(host, pending)
             host = host.allocating(adoption.uses)
         usage, required = self._usage(host, pending, stored.get(self.consumer))
         if usage is None or adoption is not None:
@@ -679,6 +682,19 @@ class HostView:
         fields |= {"generation": stored.generation}
         fields["request"] = fields.get("request") or stored.request
         return ConsumerOrder.replace(self.consumer, tuple(uses.values()), **fields)
+
+    def _require_allocated(self, host: HostState, pending: Pending) -> None:
+        """Raise if counts release more than the consumer has before an adoption.
+
+        A save that changes the definition releases none of the counts that it adopts.
+        """
+        reasons = [
+            Reason(Rule.USED_BELOW_ZERO, count, bound=0, used=used, resource=name, where=host.name)
+            for name, count in pending.next_to_placed(host).items()
+            if count + (used := host.holdings.of(host.uuid, name).get(self.consumer, 0)) < 0
+        ]
+        if reasons:
+            raise CapacityException(reasons)
 
     def _requested(
         self, host: HostState, pending: Pending, counts: Mapping[str, int]

@@ -178,6 +178,33 @@ def test_pending_that_does_not_fit_beside_what_is_adopted_is_refused(connect) ->
     assert held(ledger, "vm-9") == "nothing"
 
 
+@pytest.mark.parametrize("stored", ["", "VCPU=4,MEMORY_MB=16384,DISK_GB=100"])
+def test_a_save_that_changes_the_definition_releases_no_usage_that_it_adopts(
+    connect, stored
+) -> None:
+    ledger = connect()
+    if stored:
+        ledger.sync(ro.Provider("host1", stored))
+    node = row().bind(ledger)
+    node.inventories["VCPU"].consume(ro.IntegerAmount(-3))
+    for write in (node.check_save, node.save):
+        with pytest.raises(ro.CapacityException, match="host1: VCPU releases 3, only 0 used"):
+            write()
+    assert held(ledger, NOBODY) == "nothing" and node.pending == ro.Amounts("VCPU=-3")
+    assert [one.name for one in ledger.providers()] == (["host1"] if stored else [])
+
+
+def test_a_save_without_a_changed_definition_releases_usage_that_it_adopts(connect) -> None:
+    ledger = connect()
+    ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384,DISK_GB=100"))
+    node = row().bind(ledger)
+    node.inventories["VCPU"].consume(ro.IntegerAmount(-3))
+    node.check_save()
+    assert held(ledger, NOBODY) == "nothing"
+    node.save()
+    assert held(ledger, NOBODY) == "VCPU=5,MEMORY_MB=12288,DISK_GB=30" and node.vcpus_used == 5
+
+
 def test_what_the_ledger_s_host_keeps_for_itself_is_within_a_record_s_figures(connect) -> None:
     ledger = connect()
     ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384:reserved=512,DISK_GB=100"))
