@@ -126,6 +126,8 @@ class ResourceObject(ovo.VersionedObject):
     _STORAGE: ClassVar[Mapping[str, str]] = {}
     #: the functions that convert values to their wire form, where it differs,
     _CONVERTED: ClassVar[Mapping[str, Callable[[Any, str, Any], Any]]] = {}
+    #: the fields that have a factory,
+    _FACTORIES: ClassVar[tuple[str, ...]] = ()
     #: and functions that read all values, and those that are compared.
     _read_fields: ClassVar[Any] = staticmethod(lambda self: ())
     _read_key: ClassVar[Any] = staticmethod(lambda self: ())
@@ -155,6 +157,13 @@ class ResourceObject(ovo.VersionedObject):
         if values:
             self._refuse_unknown(values)
         self._validate()
+
+    def _init_from(self, values: Mapping[str, Any]) -> None:
+        """Set all fields, checked. Unlike in the constructor, a factory does not replace None."""
+        for name in self._FACTORIES:
+            if values.get(name, _MISSING) is None:
+                self._refuse_value(name, None, ValueError(name))
+        self._init_fields(**values)
 
     def _validate(self) -> None:
         """Check conditions on several fields together; raise if they contradict each other."""
@@ -277,7 +286,7 @@ class ResourceObject(ovo.VersionedObject):
         self = cls.__new__(cls)
         if context is not None and not cls.FROZEN:
             self._context = context
-        self._init_fields(**values)
+        self._init_from(values)
         return self
 
     def obj_to_primitive(
@@ -336,7 +345,7 @@ class ResourceObject(ovo.VersionedObject):
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other values of some fields, checked."""
         twin = type(self).__new__(type(self))
-        twin._init_fields(**{**self._set_fields(), **changes})
+        twin._init_from({**self._set_fields(), **changes})
         return twin
 
     @classmethod
@@ -531,6 +540,7 @@ def register(cls: _C) -> _C:
     cls._STORAGE = {name: f"_obj_{name}" for name in cls.fields}
     cls._read_fields = _reader(list(cls._STORAGE.values()))
     cls._read_key = _reader([f"_obj_{name}" for name in cls.fields if name not in cls.NOT_COMPARED])
+    cls._FACTORIES = tuple(n for n, f in cls.fields.items() if getattr(f, "factory", None))
     cls._CONVERTED = {
         name: field.to_primitive if field.nullable else field._type.to_primitive
         for name, field in cls.fields.items()

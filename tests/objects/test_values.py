@@ -188,6 +188,17 @@ def test_a_field_that_follows_from_the_others_is_made_where_none_is_given() -> N
         Device("0000:3b:00.0", 7, "2330")  # type: ignore[arg-type]
 
 
+def test_a_field_with_a_factory_is_not_none_in_a_wire_form_or_a_copy() -> None:
+    device = Device("0000:3b:00.0", "10de", "2330", resource_class="PGPU")
+    primitive = device.obj_to_primitive()
+    primitive["versioned_object.data"]["resource_class"] = None
+    refused = r"Device\.resource_class: got None, expected a resource class name"
+    with raises_code("InvalidField", match=refused):
+        Device.obj_from_primitive(primitive)
+    with raises_code("InvalidField", match=refused):
+        device.replace(resource_class=None)
+
+
 def test_what_a_value_was_made_from_can_change_without_it() -> None:
     given_amounts: dict[str, Any] = {"VCPU": 1}
     amounts = Amounts(given_amounts)
