@@ -23,19 +23,15 @@ from resource_objects.providers.definition import roots_of
 from resource_objects.providers.orders import ConsumerRecord
 from resource_objects.providers.pools import SHARES
 from resource_objects.providers.tree_shape import assembled
-from resource_objects.resources import Amount, Inventory, resource
-from resource_objects.resources.placed import (
-    HasNamedUnits,
-    PlacedInventory,
-    dependent_units,
-    unit_count,
-)
+from resource_objects.resources import Amount, Inventory, placed, resource
+from resource_objects.resources.placed import HasNamedUnits, PlacedInventory
 from resource_objects.resources.records import KindRecord, StoredPart
 
 _T = TypeVar("_T")
 
 #: (number of the provider, resource class): an inventory.
 _Key: TypeAlias = tuple[int, str]
+_Built: TypeAlias = PlacedInventory[Amount]
 
 
 def audit(
@@ -468,9 +464,7 @@ class _PlacedResource:
         except exceptions.InvalidInput as error:
             yield self._contradiction(self.root, str(error))
 
-    def _differing(
-        self, part: StoredPart, kind: KindRecord, built: PlacedInventory[Amount]
-    ) -> set[str]:
+    def _differing(self, part: StoredPart, kind: KindRecord, built: _Built) -> set[str]:
         """Return the classes of a part with figures that are missing or not as described."""
         stored = {record.definition() for record in part.records}
 
@@ -520,7 +514,7 @@ class _PlacedResource:
     def _dependent(self) -> set[_Unit]:
         """Return the units that are allocated together with the units of consumers."""
         dependent_of = {
-            key: dependent_units(self.inventories[key[0]], key[1])
+            key: placed.dependent_units(self.inventories[key[0]], key[1])
             for key in {unit.key for unit in self.units}
         }
         return {
@@ -548,9 +542,9 @@ class _PlacedResource:
 
 def _amount_of(inventory: PlacedInventory[Amount], name: str, units: Collection[str]) -> int:
     """Return the amount of a class that units are; a unit that does not exist any more is one."""
-    dependent = frozenset[str]().union(*dependent_units(inventory, name).values())
+    dependent = frozenset[str]().union(*placed.dependent_units(inventory, name).values())
     missing = set(units).difference(inventory.units(name) or (), dependent)
-    return unit_count(inventory, name, missing.symmetric_difference(units)) + len(missing)
+    return placed.unit_count(inventory, name, missing.symmetric_difference(units)) + len(missing)
 
 
 def _undescribed(rows: _Rows, trees: Iterable[_PlacedResource]) -> Iterator[Finding]:

@@ -27,12 +27,7 @@ from resource_objects.providers.tree_shape import (
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources import Amount, Amounts, Inventory, placed, resource
 from resource_objects.resources.context import ChosenCells, Context
-from resource_objects.resources.placed import (
-    HasAffinity,
-    HasNamedUnits,
-    PlacedInventory,
-    cell_map_of,
-)
+from resource_objects.resources.placed import HasAffinity, HasNamedUnits, PlacedInventory
 from resource_objects.resources.records import AmountRecord
 
 
@@ -297,12 +292,13 @@ def _affinity_reasons(
     Each amount is feasible individually, but the cells near enough may be allocated to others. One
     guest cell on such a host cell is enough, so their number is no reason.
     """
-    base = next((name for name in amounts if cell_map_of(inventories[name]) is not None), None)
+    maps = {name: placed.cell_map_of(inventories[name]) for name in amounts}
+    base = next((name for name in maps if maps[name] is not None), None)
     if base is None or amounts[base].is_assigned:
         return
     if any(reason.rule is not Rule.AFFINITY for reason in refusal.reasons):
         return
-    cells = cell_map_of(inventories[base])
+    cells = maps[base]
     assert cells is not None, "the base has cells"
     constraints = [
         constraint
@@ -342,7 +338,7 @@ def chosen_cells(
 ) -> ChosenCells | None:
     """Return the host cells of the first assigned amount that has cells, None without one."""
     for name, amount in amounts.items():
-        cells = cell_map_of(views[name].inventory) if name in views else None
+        cells = placed.cell_map_of(views[name].inventory) if name in views else None
         if cells is not None and amount.is_assigned:
             return ChosenCells(cells, amount.host_cells)
     return None
@@ -351,5 +347,6 @@ def chosen_cells(
 def in_dependency_order(kinds: Iterable[str], views: Mapping[str, LocatedView]) -> list[str]:
     """Return resources with host cells first: the others may have to be near these."""
     return sorted(
-        kinds, key=lambda name: name not in views or cell_map_of(views[name].inventory) is None
+        kinds,
+        key=lambda name: name not in views or placed.cell_map_of(views[name].inventory) is None,
     )

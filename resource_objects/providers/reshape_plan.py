@@ -33,13 +33,8 @@ from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Key
 from resource_objects.providers.plan import Plan, holdings
 from resource_objects.providers.reshape import Move, Part, Reshape
 from resource_objects.reasons import Rule
-from resource_objects.resources import Inventory, resource
-from resource_objects.resources.placed import (
-    HasNamedUnits,
-    PlacedInventory,
-    dependent_units,
-    unit_count,
-)
+from resource_objects.resources import Inventory, placed, resource
+from resource_objects.resources.placed import HasNamedUnits, PlacedInventory
 from resource_objects.resources.records import InventoryRecord
 
 _RULES = ("min_unit", "max_unit", "step_size", "ratio_millionths")
@@ -293,9 +288,8 @@ class _State:
             if name in kind.classes:
                 keys = [(uuid, part) for part in kind.classes if (uuid, part) in self.after]
                 records = [self.after[key] for key in keys]
-                return resource(kind.resource_class).inventory_from_storage(
-                    records, kind.body or None
-                )
+                of_kind = resource(kind.resource_class)
+                return of_kind.inventory_from_storage(records, kind.body or None)
         return None
 
     def is_disabled(self, uuid: str) -> bool:
@@ -666,7 +660,7 @@ class _Assignment:
             if unknown:
                 faults.append(f"{self._state.label(key)} has no {', '.join(unknown)}")
             units = _with_dependent_units(inventory, key[1], units)
-        count = len(units) if inventory is None else unit_count(inventory, key[1], units)
+        count = len(units) if inventory is None else placed.unit_count(inventory, key[1], units)
         amount = part.consumers.get(consumer, count)
         if existing is not None and amount != count:
             label = self._state.label(key)
@@ -766,7 +760,7 @@ class _Assignment:
         if units is None or not isinstance(inventory, HasNamedUnits):
             return transfer
         names = _with_dependent_units(inventory, name, units)
-        if unit_count(inventory, name, names) == transfer.amount:
+        if placed.unit_count(inventory, name, names) == transfer.amount:
             return transfer._replace(units=names)
         label = self._state.label(transfer.target)
         self._errors.add(
@@ -825,7 +819,7 @@ def _with_dependent_units(
     inventory: Inventory | None, name: str, units: Iterable[str]
 ) -> tuple[str, ...]:
     """Return units with their dependent units, each once."""
-    dependent = {} if inventory is None else dependent_units(inventory, name)
+    dependent = {} if inventory is None else placed.dependent_units(inventory, name)
     complete = dict.fromkeys(units)
     for unit in tuple(complete):
         complete.update(dict.fromkeys(sorted(dependent.get(unit, ()))))

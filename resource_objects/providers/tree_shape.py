@@ -161,18 +161,16 @@ class ResourceParts:
             self.cached = CachedInventory(usage, parts, inventory)
         return copy
 
-    def all_parts(
-        self, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS
-    ) -> list[StoredPart]:
+    def all_parts(self, usage: TreeUsage, excluded: Exclusions = NO_EXCLUSIONS) -> list[StoredPart]:
         """Return the stored forms of all parts; excluded amounts count as used."""
         positions = range(len(self.parts))
-        if not exclusions.by_limits:
-            return [self._part(position, usage, exclusions) for position in positions]
-        limited = exclusions._replace(amounts=exclusions.total)
+        if not excluded.by_limits:
+            return [self._part(position, usage, excluded) for position in positions]
+        limited = excluded._replace(amounts=excluded.total)
         return [
             dataclasses.replace(
                 self._part(position, usage, limited),
-                without_limit=self._part(position, usage, exclusions),
+                without_limit=self._part(position, usage, excluded),
             )
             for position in positions
         ]
@@ -216,26 +214,22 @@ class ResourceParts:
 
 
 def assembled(
-    placed: Resource,
-    parts: Sequence[StoredPart],
-    remaining: Mapping[str, int] = fields.FrozenDict(),
+    kind: Resource, parts: Sequence[StoredPart], remaining: Mapping[str, int] = fields.FrozenDict()
 ) -> PlacedInventory[Amount]:
     """Return the inventory of a resource that consists of parts.
 
     :param remaining: the capacity that the inventories shared by the parts have, by class of a part
     :raises InvalidInventory: if the parts contradict each other
     """
-    inventory = placed.inventory_from_parts(parts, remaining)
+    inventory = kind.inventory_from_parts(parts, remaining)
     if not isinstance(inventory, PlacedInventory):
         expected = "one that has parts (PlacedInventory)"
-        raise exceptions.InvalidInventory(placed.name, inventory, expected)
+        raise exceptions.InvalidInventory(kind.name, inventory, expected)
     return inventory
 
 
 def _least(
-    shared: Iterable[SharedWith],
-    usage: TreeUsage,
-    more: Mapping[tuple[int, str], int] = fields.FrozenDict(),
+    shared: Iterable[SharedWith], usage: TreeUsage, more: Mapping[Any, int] = fields.FrozenDict()
 ) -> dict[str, int]:
     """Return the least that shared inventories have capacity for, by class of the part."""
     least: dict[str, int] = {}
@@ -384,9 +378,7 @@ def removed_by_provider(columns: Columns) -> dict[int, tuple[RemovedUnit, ...]]:
     Cost: a look at each description; where there are such units, linear in the rows.
     """
     kinds = {*columns.kinds.resource_class}
-    identified = {
-        kind for kind in kinds if issubclass(resource(kind).inventory_kind, HasNamedUnits)
-    }
+    identified = {k for k in kinds if issubclass(resource(k).inventory_kind, HasNamedUnits)}
     described: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for number, kind, _, body in zip(*columns.kinds, strict=True):
         if kind in identified and removed_units([(kind, body)]):

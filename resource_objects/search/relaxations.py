@@ -248,7 +248,8 @@ class RelaxationSearch:
 
     def _trials(self) -> Iterator[_Trial]:
         """Yield all trials of the requested kinds."""
-        yield from self._without_conditions()
+        dropped = dropped_conditions(self.request)
+        yield from (self._trial(*change) for change in dropped if change.kind in self.kinds)
         yield from self._placed_reductions()
         if "amount" in self.kinds:
             yield from self._smaller_counts()
@@ -323,13 +324,6 @@ class RelaxationSearch:
         return _Trial(self.cost(kind, 1), kind, subject, run)
 
     # --- changes of the request ---
-
-    def _without_conditions(self) -> Iterator[_Trial]:
-        return (
-            self._trial(*dropped)
-            for dropped in dropped_conditions(self.request)
-            if dropped.kind in self.kinds
-        )
 
     def _placed_reductions(self) -> Iterator[_Trial]:
         """Yield the reductions of placed amounts, of which the first step that fits counts."""

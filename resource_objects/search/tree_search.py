@@ -29,6 +29,7 @@ from resource_objects.search.tree_solver import TreeSolution, TreeSolver
 
 #: The part of a class that a provider provides: ``(class, provider, amount)``.
 Part: TypeAlias = tuple[int, int, int]
+_Groups: TypeAlias = Sequence[tuple[int, int]]  #: the ``(kind, provider)`` of each named group
 
 
 class TreeCandidate(NamedTuple):
@@ -71,7 +72,7 @@ class TreeSearch:
 
     def exclude(self, parts: Iterable[Part]) -> None:
         """Do not return the candidate of these parts, which was decided without a search."""
-        self._keys.add(self._key((), parts, ()))
+        self._keys.add(self._key(parts))
 
     def next(self, budget: Budget, most: int) -> TreeCandidate | Wider | None:
         """Return the next candidate, None if there is none.
@@ -176,10 +177,10 @@ class TreeSearch:
             return None
         self._has_candidate = True
         is_of_pools = not located and pools.places.issuperset(providers)
-        return TreeCandidate(built, self._key(groups, parts, solution.assigned), is_of_pools)
+        return TreeCandidate(built, self._key(parts, groups, solution.assigned), is_of_pools)
 
     def _key(
-        self, groups: Iterable[tuple[int, int]], parts: Iterable[Part], assigned: Assigned
+        self, parts: Iterable[Part], groups: _Groups = (), assigned: Assigned = ()
     ) -> Hashable:
         fleet = self._problem.fleet
         demands: dict[int, list[tuple[int, int, int]]] = {}  # by provider
@@ -215,12 +216,11 @@ def candidate(
     parts: Iterable[Part],
     located: Sequence[LocatedTreeDemand] = (),
     assigned: Sequence[Amount] = (),
-    groups: Sequence[tuple[int, int]] = (),
+    groups: _Groups = (),
 ) -> Candidate:
     """Return the candidate of a solution on a tree. Cost: some 8 microseconds for three classes.
 
     :param assigned: the assigned amounts of ``located``
-    :param groups: the ``(kind, provider)`` of each named group
     :raises FewUnits: if a provider has fewer free units than it counts
     """
     fleet, demands = problem.fleet, problem.classes
@@ -256,9 +256,7 @@ def candidate(
     )
 
 
-def _mappings(
-    problem: Problem, unnamed: Iterable[int], groups: Sequence[tuple[int, int]]
-) -> FrozenDict:
+def _mappings(problem: Problem, unnamed: Iterable[int], groups: _Groups) -> FrozenDict:
     """Return the providers of each group, by its suffix."""
     names = problem.fleet.names
     result = {"": tuple([names[provider] for provider in dict.fromkeys(unnamed)])}
@@ -328,7 +326,7 @@ def _summed(allocations: Iterable[Allocation]) -> list[Allocation]:
 
 
 def _generations(
-    fleet: Fleet, unnamed: Iterable[int], groups: Sequence[tuple[int, int]]
+    fleet: Fleet, unnamed: Iterable[int], groups: _Groups
 ) -> tuple[tuple[str, int], ...]:
     """Return (uuid, generation) of the providers and of all above them, each once."""
     providers = [*unnamed, *(provider for _, provider in groups)] if groups else unnamed

@@ -133,9 +133,8 @@ class LocatedCondition(Condition):
         amount = self.amount
         for name, count in amount.parts_usage.items():
             yield (name,), count
-        if amount.item_count and issubclass(
-            resource(self.resource_class).inventory_kind, HasNamedUnits
-        ):
+        has_units = issubclass(resource(self.resource_class).inventory_kind, HasNamedUnits)
+        if amount.item_count and has_units:
             yield {name for shape in self.parts.shapes for name in shape}, amount.item_count
 
     def enough(self, trait: int | None) -> Booleans:
@@ -330,9 +329,8 @@ class Refusal:
     def reason(self, rule: Rule, **fields: Any) -> Reason:
         """Return a reason about the first amount as a whole."""
         first = self._first
-        return Reason(
-            rule, first.amount.item_count, 0, 0, first.resource_class, self._host, **fields
-        )
+        requested = first.amount.item_count
+        return Reason(rule, requested, 0, 0, first.resource_class, self._host, **fields)
 
     def excluded(self, *more: tuple[tuple[Rule, str], Booleans]) -> list[Reason]:
         """Return the conditions that no part of the first amount meets, or that exclude each other.
