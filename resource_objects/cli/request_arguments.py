@@ -228,11 +228,11 @@ def _amounts(suffix: str, options: Said) -> Amounts:
 def _conditions(suffix: str, options: Said) -> dict[str, Any]:
     """Return the conditions of a group, as arguments of its constructor."""
     from resource_objects.requests import query as values
-    from resource_objects.resources.traits import known_traits
+    from resource_objects.resources.traits import checked_traits
 
     required, forbidden, any_of = _traits(_key("required", suffix), options.get("required", ()))
     with values.named_by(_key("forbidden", suffix)):
-        forbidden |= known_traits(options.get("forbidden", ()))
+        forbidden |= checked_traits(options.get("forbidden", ()))
     trees = options.get("in_tree", [])
     if len(trees) > 1:
         raise exceptions.InvalidInput("repetition", _key("in-tree", suffix), trees, "one provider")

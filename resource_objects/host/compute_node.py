@@ -106,7 +106,7 @@ from resource_objects.host.columns import (
     specified,
     units,
 )
-from resource_objects.host.view import HostView, Pending, SaveResult, check_placed, show
+from resource_objects.host.view import HostView, Pending, SaveResult, check_placed, update_in_place
 from resource_objects.providers.holders import unattributed
 from resource_objects.resources import (
     Amount,
@@ -154,7 +154,7 @@ class ComputeNode(base.ResourceObject):
 
     ==========  ===================================================================================
     read        :meth:`from_row`, :meth:`from_nova`, :meth:`read`, :meth:`load`
-    allocate    :attr:`inventories`, :attr:`limits`, :attr:`pending`, :attr:`pending_located`
+    allocate    :attr:`inventories`, :attr:`limits`, :attr:`pending`, :attr:`pending_placed`
     adapt       :meth:`get_inventories`, :meth:`update_inventories`
     write back  :meth:`changes`, :meth:`write_to`, :meth:`to_row`
     ledger      :meth:`bind`, :meth:`check_save`, :meth:`save`, :meth:`reload`
@@ -350,7 +350,7 @@ class ComputeNode(base.ResourceObject):
             super().obj_load_attr(attrname)
         stored = read_inventories(self.row, self._settings)
         self._store("inventories", stored.obj_clone())
-        show(self.inventories)
+        update_in_place(self.inventories)
         self._store("saved", stored)
         self._limit_disk()
 
@@ -515,7 +515,7 @@ class ComputeNode(base.ResourceObject):
         return self._pending.amounts
 
     @property
-    def pending_located(self) -> Mapping[str, tuple[Amount, ...]]:
+    def pending_placed(self) -> Mapping[str, tuple[Amount, ...]]:
         """The assigned amounts of cells and devices that are not saved, by resource."""
         return self._pending.placed
 
@@ -566,7 +566,7 @@ class ComputeNode(base.ResourceObject):
         row = None if self.of_ledger else self.row
         saved, now = apply_specified(values, members(self.saved), before, row, self._settings)
         changed = now != before
-        show(self.inventories, now)
+        update_in_place(self.inventories, now)
         self._store("saved", Inventories(saved))
         if self._view is not None:
             self._view.stored = self.saved
@@ -669,7 +669,7 @@ class ComputeNode(base.ResourceObject):
         node = cls()
         columns = {"host": view.host, "hypervisor_hostname": view.host, "uuid": view.uuid}
         node._start({**columns, **ratios}, None, {})
-        node._attach(view)
+        node._take_over(view)
         node.obj_reset_changes()
         return node
 
@@ -727,7 +727,7 @@ class ComputeNode(base.ResourceObject):
             if "allocation_ratio" not in figures[name] and (count := view.count(name)) is not None
         }
         self._store("given_ratios", self._coerce("given_ratios", {**ratios, **stored_ratios}))
-        self._attach(view)
+        self._take_over(view)
         if self.__dict__.get(f"_obj_{DISK_REPORT}") is not None:
             self._set_disk_limit(self._reported_limit())
         return self
@@ -745,8 +745,8 @@ class ComputeNode(base.ResourceObject):
         }
         return RecordedUsage(saved, without_total, self.given_reserved is not None)
 
-    def _attach(self, view: HostView) -> None:
-        """Have the inventories of a view of a ledger."""
+    def _take_over(self, view: HostView) -> None:
+        """Use the inventories of a view of a ledger from now on."""
         self._view, self._context = view, view.ledger
         self._store("of_ledger", True)
         self._store("inventories", view.inventories)
@@ -844,7 +844,7 @@ class ComputeNode(base.ResourceObject):
         try:
             result = view.save(operation)
         finally:
-            self._attach(view)
+            self._take_over(view)
         if result:
             self._store("given_reserved", self.reserved)  # that of the ledger
         return result
@@ -856,7 +856,7 @@ class ComputeNode(base.ResourceObject):
         :raises NotFound: if the host was removed
         """
         self.view.reload()
-        self._attach(self.view)
+        self._take_over(self.view)
         self._store("given_reserved", self.reserved)  # that of the ledger
 
     # --- copies ---

@@ -67,7 +67,7 @@ from resource_objects.resources import resource
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.pci import Device
 from resource_objects.resources.pci.device import custom_class, parse_address
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 
 __all__ = [
     "ANY",
@@ -508,7 +508,7 @@ def _check_resource_class(name: object) -> None:
 def _check_traits(traits: object) -> None:
     if not isinstance(traits, tuple):
         raise _invalid("trait", traits, "a tuple of trait names")
-    _checked("trait", known_traits, traits)
+    _checked("trait", checked_traits, traits)
     _check_unique("trait", traits)
 
 

@@ -63,7 +63,7 @@ from resource_objects.resources.numa import (
     HostCell,
     NUMATopologyInventory,
 )
-from resource_objects.resources.numa.cells import KIB
+from resource_objects.resources.numa.cells import KIB_PER_MIB
 from resource_objects.resources.pci import DEVICES, DeviceUse, PCIInventory
 from resource_objects.resources.pci.device import CLAIMED, SPENT
 
@@ -189,7 +189,7 @@ class NUMAColumn(TextColumn):
         if name != MEMORY or not isinstance(topology, NUMATopologyInventory):
             return 0
         pools = (pool for cell in topology.cells for pool in cell.huge_pages)
-        return -(-sum(pool.total * pool.size_kib for pool in pools) // KIB)
+        return -(-sum(pool.total * pool.size_kib for pool in pools) // KIB_PER_MIB)
 
     def used_elsewhere(
         self, name: str, inventories: Mapping[str, Inventory], of_ledger: bool
@@ -205,7 +205,7 @@ class NUMAColumn(TextColumn):
             return 0
         if name == MEMORY:
             pages = (pages for cell in topology.usage for pages in cell.pages)
-            return sum(size * count for size, count in pages) // KIB
+            return sum(size * count for size, count in pages) // KIB_PER_MIB
         if name != VCPU:
             return 0
         if of_ledger:

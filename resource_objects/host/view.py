@@ -157,7 +157,7 @@ class Pending:
                 counts[name] = change
         return cls(Amounts(counts), placed)
 
-    def next_to_placed(self, host: HostState) -> dict[str, int]:
+    def counts_outside_placed(self, host: HostState) -> dict[str, int]:
         """Return the counts without the part that placed amounts use of a host."""
         counts = {name: units_of(self.amounts, name) for name in self.amounts.names()}
         for amount in (amount for amounts in self.placed.values() for amount in amounts):
@@ -263,7 +263,7 @@ class HostView:
             self.drift, self.record = Drift(unattributed_usage(state, record)), None
         if inventories is not None:
             self.inventories = inventories
-        self._show(state, pending or Pending(), figures, ratios)
+        self._set_state(state, pending or Pending(), figures, ratios)
         if continues is not None and self._is_of(continues):
             self._in_flight = continues._in_flight
 
@@ -327,7 +327,7 @@ class HostView:
             )
         return state
 
-    def _show(
+    def _set_state(
         self,
         state: HostState | None,
         pending: Pending,
@@ -349,10 +349,10 @@ class HostView:
         if state is not None:
             self.host, self._uuid = state.name, state.uuid
         if hasattr(self, "inventories"):
-            show(self.inventories, now)
+            update_in_place(self.inventories, now)
         else:
             self.inventories = Inventories.from_owned(now)
-            show(self.inventories)
+            update_in_place(self.inventories)
 
     def _of_new_host(self) -> dict[str, Inventory]:
         """Return the inventories of a host that the first save creates."""
@@ -374,7 +374,7 @@ class HostView:
         state = self._read()
         if state is None:
             raise exceptions.NotFound("provider", self.host)
-        self._show(state, Pending())
+        self._set_state(state, Pending())
         self._in_flight = None
 
     # --- saving ---
@@ -643,7 +643,7 @@ class HostView:
         :param stored: the consumer, if it is a named one that has allocations
         :raises CapacityException: for a placed amount that breaks a rule the write does not check
         """
-        counts = pending.next_to_placed(host)
+        counts = pending.counts_outside_placed(host)
         changes: dict[Key, _UseChange] = defaultdict(_UseChange)
         for name, count in counts.items():
             changes[host.uuid, name].amount += count
@@ -791,10 +791,12 @@ def check_placed(inventories: Inventories, stored: Inventories) -> None:
             )
 
 
-def show(inventories: Inventories, now: Mapping[str, Inventory] | None = None) -> None:
-    """Change inventories to others; those that a caller has in hand stay the same objects.
+def update_in_place(inventories: Inventories, now: Mapping[str, Inventory] | None = None) -> None:
+    """Change inventories to others in place, and start the journal (``taken``) of placed ones.
 
-    :param now: None for the same; placed inventories list from now on what is allocated
+    A removed inventory that a caller has in hand provides nothing from now on.
+
+    :param now: None for the same
     """
     before = members(inventories)
     if now is not None:

@@ -42,7 +42,7 @@ from resource_objects.providers.waiting import Waiter
 from resource_objects.reasons import Reason
 from resource_objects.requests import RequestLike
 from resource_objects.resources import Amounts, AmountsLike, Inventories, InventoriesLike
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 
 if TYPE_CHECKING:
     from resource_objects.search import Candidates, Snapshot
@@ -883,9 +883,9 @@ class Ledger:
                 queries.each_checked(members, names.aggregate_name) for members in member_of
             ),
             forbidden_aggregates=queries.each_checked(forbidden_aggregates, names.aggregate_name),
-            required=known_traits(required),
-            forbidden=known_traits(forbidden),
-            any_of=tuple(known_traits(traits) for traits in queries.list_of("any_of", any_of)),
+            required=checked_traits(required),
+            forbidden=checked_traits(forbidden),
+            any_of=tuple(checked_traits(traits) for traits in queries.list_of("any_of", any_of)),
             room=queries.counts_by_class(room),
             over_capacity=over_capacity,
             reported_before=reported,

@@ -15,7 +15,7 @@ from resource_objects.providers import Aggregate, ResourceClass, Trait
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import NameAction, NameChange, NameKind, Write
 from resource_objects.resources import resource
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 
 _T = TypeVar("_T", ResourceClass, Trait, Aggregate)
 
@@ -123,7 +123,7 @@ class Names:
             context,
             NameKind.TRAIT,
             lambda listed: Trait(name=listed.name),
-            lambda name: next(iter(known_traits([name]))),
+            lambda name: next(iter(checked_traits([name]))),
             names.trait_name,
         )
         #: aggregates

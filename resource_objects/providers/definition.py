@@ -18,7 +18,7 @@ from resource_objects.providers.disabled import refuse_trait
 from resource_objects.providers.provider import MAX_DEPTH, Provider, check_share_rules
 from resource_objects.resources import Inventories, Inventory, resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 
 #: The uuid or the number of a provider.
 _Id = TypeVar("_Id", str, int)
@@ -321,7 +321,7 @@ def check_readable(definition: ProviderDefinition) -> None:
     name = definition.name
     if names.is_uuid(name) and names.uuid_text(name) != definition.uuid:
         raise exceptions.InvalidInput("name", "provider name", name, "no uuid but its own")
-    known_traits(definition.traits)
+    checked_traits(definition.traits)
     refuse_trait(definition.traits, f"traits of {name}")
     for share in definition.shares:
         if type(share.factor) is not int or not 1 <= share.factor <= MAX_FIGURE:
@@ -467,7 +467,7 @@ def changed_fields(
     if inventories is not None:
         fields["inventories"], fields["kinds"] = to_records(Inventories(inventories))
     if traits is not None:
-        fields["traits"] = known_traits(traits)
+        fields["traits"] = checked_traits(traits)
         refuse_trait(fields["traits"], "traits")
     if aggregates is not None:
         if isinstance(aggregates, str) or not isinstance(aggregates, Iterable):

@@ -11,7 +11,7 @@ from resource_objects.providers.disabled import Disabled, refuse_trait
 from resource_objects.resources import Inventories, InventoriesLike, Inventory, Resource, resource
 from resource_objects.resources.placed import parts_of
 from resource_objects.resources.records import InventoryPart
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 
 _T = TypeVar("_T")
 
@@ -120,7 +120,7 @@ class Provider(base.ResourceObject):
         super().__init__(
             name=name,
             inventories=Inventories({} if inventories is None else inventories),
-            traits=known_traits(traits),
+            traits=checked_traits(traits),
             uuid=uuid,
             generation=generation,
             children=_tuple(children),
@@ -251,7 +251,7 @@ class Provider(base.ResourceObject):
     def _validate(self) -> None:
         if self._name_set is not None:
             self._name_set.is_stale = True
-        known_traits(self.traits)
+        checked_traits(self.traits)
         refuse_trait(self.traits, f"traits of {self.name}")
         if names.is_uuid(self.name) and names.uuid_text(self.name) != self.uuid:
             raise exceptions.InvalidInput(

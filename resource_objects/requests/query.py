@@ -71,7 +71,7 @@ from resource_objects.requests.request import (
     split_traits,
 )
 from resource_objects.resources import IntegerAmount, catalog
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 
 _invalid_request = functools.partial(InvalidInput, "request")
 _invalid_amount = functools.partial(InvalidInput, "amount")
@@ -441,7 +441,7 @@ def read_any_trait(key: str, text: str) -> frozenset[str]:
     if any(not item or item.startswith("!") for item in items):
         raise _invalid_request(key, text, ANY_TRAIT)
     with named_by(key):
-        return known_traits(items)
+        return checked_traits(items)
 
 
 def read_aggregates(key: str, text: str) -> tuple[frozenset[str], bool]:

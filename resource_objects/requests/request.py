@@ -18,7 +18,7 @@ from resource_objects.resources import Amount, Amounts, AmountsLike, resource
 from resource_objects.resources.amounts import split_placed
 from resource_objects.resources.catalog import generation
 from resource_objects.resources.records import AmountRecord
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 
 _invalid_request = functools.partial(InvalidInput, "request")
 
@@ -269,7 +269,7 @@ class Request(base.ResourceObject, frozen=True):
                 raise _invalid_request("near_policy", self.near_policy, expected)
             return
         try:
-            known_traits([trait_of_level(self.near)])
+            checked_traits([trait_of_level(self.near)])
         except InvalidInput as error:
             expected = "numa, or the trait of the providers of a level, such as CUSTOM_SOCKET"
             raise _invalid_request("near", self.near, expected) from error
@@ -320,7 +320,7 @@ class TraitsOfClass(ovo_fields.FieldType[TraitsOf]):
     def coerce(self, obj: Any, attr: str, value: Any) -> TraitsOf:
         if not isinstance(value, list | tuple) or len(value) != 3:
             raise ValueError(attr)
-        required, forbidden = (known_traits(traits) for traits in value[1:])
+        required, forbidden = (checked_traits(traits) for traits in value[1:])
         return names.resource_class_name(value[0]), required, forbidden
 
     def from_primitive(self, obj: Any, attr: str, value: Any) -> TraitsOf:
@@ -471,7 +471,7 @@ class RequestGroup(base.ResourceObject, frozen=True):
         self._check_amounts(label)
         if not self.has_conditions:
             return
-        known_traits(frozenset().union(*self.any_of))
+        checked_traits(frozenset().union(*self.any_of))
         _check_traits(label, self.required, self.forbidden)
         for name, excluded, expected in (
             ("any_of", self.forbidden, "trait that is not forbidden"),
@@ -625,7 +625,7 @@ class _Names:
         return tuple(sorted(sets, key=sorted))
 
 
-_TRAITS = _Names(known_traits, "a list of trait names", "trait")
+_TRAITS = _Names(checked_traits, "a list of trait names", "trait")
 _AGGREGATES = _Names(
     lambda items: frozenset(map(names.aggregate_name, items)), "a list of aggregates"
 )
@@ -740,8 +740,8 @@ def split_traits(traits: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]
     :raises InvalidInput: for an unknown trait
     """
     listed = list(traits)
-    required = known_traits([trait for trait in listed if not trait.startswith("!")])
-    return required, known_traits([trait[1:] for trait in listed if trait.startswith("!")])
+    required = checked_traits([trait for trait in listed if not trait.startswith("!")])
+    return required, checked_traits([trait[1:] for trait in listed if trait.startswith("!")])
 
 
 def _characters(values: str | Iterable[Any]) -> int:
@@ -753,7 +753,7 @@ def _characters(values: str | Iterable[Any]) -> int:
 
 def _check_traits(label: str, required: frozenset[str], forbidden: frozenset[str]) -> None:
     """Raise for an unknown trait, and for traits that are both required and forbidden."""
-    known_traits(required | forbidden)
+    checked_traits(required | forbidden)
     if both := sorted(required & forbidden):
         raise _invalid_request(f"{label}forbidden", both, "traits that are not required too")
 

@@ -18,14 +18,14 @@ def standard_traits() -> frozenset[str]:
     return frozenset(os_traits.get_traits())  # type: ignore[no-untyped-call]
 
 
-def known_traits(traits: Iterable[str]) -> frozenset[str]:
+def checked_traits(traits: Iterable[str]) -> frozenset[str]:
     """Return traits as a set.
 
     :raises InvalidInput: for an invalid name; for a name that is neither standard nor custom
 
-    >>> sorted(known_traits(["CUSTOM_SSD", "HW_CPU_X86_AVX2"]))
+    >>> sorted(checked_traits(["CUSTOM_SSD", "HW_CPU_X86_AVX2"]))
     ['CUSTOM_SSD', 'HW_CPU_X86_AVX2']
-    >>> known_traits(["HW_CPU_X86_AVX9"])
+    >>> checked_traits(["HW_CPU_X86_AVX9"])
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidInput: trait: got 'HW_CPU_X86_AVX9', expected a ...
     """

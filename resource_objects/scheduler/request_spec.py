@@ -12,7 +12,7 @@ from resource_objects.fields import FrozenDict
 from resource_objects.providers import ServerGroup
 from resource_objects.requests import Request, RequestLike
 from resource_objects.resources import Amounts
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -79,7 +79,7 @@ class RequestSpec:
             "forced": _hosts(forced),
             "ignored": _hosts(ignored),
             "tried": FrozenDict({names.provider_name(h): str(why) for h, why in tried.items()}),
-            "image_traits": known_traits(image_traits),
+            "image_traits": checked_traits(image_traits),
             "extra_specs": _texts("extra_specs", extra_specs),
             "group": group if isinstance(group, ServerGroup) else _label("server group", group),
         }

@@ -16,7 +16,7 @@ from resource_objects.providers.arguments import tighter
 from resource_objects.providers.orders import UNLIMITED, UseLimits
 from resource_objects.requests import Request
 from resource_objects.resources import resource
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 from resource_objects.search.arrays import Booleans, Figures, Integers
 from resource_objects.search.demands import TreeDemand, bits
 from resource_objects.search.equivalence import equivalence
@@ -76,7 +76,7 @@ class Order:
         for name in self.weights:
             resource(name)
         if self.preferred:
-            known_traits(list(self.preferred))
+            checked_traits(list(self.preferred))
         if self.among is not None and (type(self.among) is not int or self.among < 1):
             raise exceptions.InvalidInput("request", "among", self.among, "an integer of 1 or more")
 

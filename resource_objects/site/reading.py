@@ -13,7 +13,7 @@ from resource_objects.host.device_rules import PARTITIONINGS
 from resource_objects.providers.arguments import moment
 from resource_objects.providers.provider import Share
 from resource_objects.resources import Inventories
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 from resource_objects.site.parts import MACHINE, Outage, SitePart, read_share
 from resource_objects.site.ranges import count_names, expand
 from resource_objects.yaml_nodes import Node, NodeReader, fault_at, is_empty, read_nodes
@@ -42,7 +42,7 @@ class _Reader:
         self._named: dict[str, SitePart] = {}
         self._values: dict[str, Callable[[Node], Any]] = {
             "inventories": self._inventories,
-            "traits": self._list("CUSTOM_H100", "traits", lambda name: known_traits([name])),
+            "traits": self._list("CUSTOM_H100", "traits", lambda name: checked_traits([name])),
             "aggregates": self._list("rack-1", "aggregates", names.aggregate_name),
             "split": self._split,
             "shares": self._list("VCPU uses 1 VCPU of /", "shares", _check_share),

@@ -38,7 +38,7 @@ from resource_objects.providers.statistics import StoredStatistic
 from resource_objects.providers.tree_shape import removed_of, removed_units
 from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
-from resource_objects.resources.traits import known_traits, standard_traits
+from resource_objects.resources.traits import checked_traits, standard_traits
 from resource_objects.store.decide import GroupMembers, OrderRows, Restrictions, Unit
 
 # --- names ----------------------------------------------------------------------------------------
@@ -62,7 +62,7 @@ NAME_RULES: Mapping[NameKind, NameRule] = {
     NameKind.RESOURCE_CLASS: NameRule(
         lambda: os_resource_classes.STANDARDS, resource, "resource class"
     ),
-    NameKind.TRAIT: NameRule(standard_traits, lambda name: known_traits([name]), "trait"),
+    NameKind.TRAIT: NameRule(standard_traits, lambda name: checked_traits([name]), "trait"),
     NameKind.AGGREGATE: NameRule(tuple, names.aggregate_name, "aggregate"),
 }
 

@@ -118,7 +118,7 @@ def test_every_order_of_a_request_s_resources_has_one_result(
             back.inventories[resource].consume(amount)
         for resource, amount in taken.items():
             back.inventories[resource].consume(-amount)
-        assert figures(back) == empty and not back.pending and not back.pending_located
+        assert figures(back) == empty and not back.pending and not back.pending_placed
 
 
 def test_counts_before_a_bare_topology_are_somebody_else_s() -> None:
@@ -146,7 +146,7 @@ def test_a_bare_topology_takes_its_counts_too(make: Any) -> None:
     assert not node.inventories[NUMA].can_provide(numa(shared=1))
     node.inventories["VCPU"].consume(ro.IntegerAmount(-4))
     node.inventories[NUMA].consume(-taken)
-    assert figures(node) == before and not node.pending and not node.pending_located
+    assert figures(node) == before and not node.pending and not node.pending_placed
 
 
 def test_a_refused_save_leaves_both_sides_as_they_were() -> None:
@@ -156,11 +156,11 @@ def test_a_refused_save_leaves_both_sides_as_they_were() -> None:
     for resource, amount in asked.items():
         node.inventories[resource].consume(amount)
     ledger.claim("other", {"host0": {NUMA: numa(cells=2, dedicated=8)}})
-    before = figures(node), node.pending, node.pending_located, ledger.usage()
+    before = figures(node), node.pending, node.pending_placed, ledger.usage()
     for refused in (node.check_save, node.save, node.save):
         with pytest.raises(ro.CapacityException):
             refused()
-        now = figures(node), node.pending, node.pending_located, ledger.usage()
+        now = figures(node), node.pending, node.pending_placed, ledger.usage()
         assert now == before
     ledger.release("other")
     node.check_save()

@@ -535,11 +535,11 @@ def test_a_save_refuses_devices_that_are_not_near_the_cells(near: ro.Ledger) -> 
     node.inventories[NUMA].consume(numa(dedicated=2))  # on cell 0: nobody spoke of devices
     node.check_save()
     node.inventories[PCI].consume(far)
-    before = node.pending, node.pending_located, node.to_row()
+    before = node.pending, node.pending_placed, node.to_row()
     for refused in (node.check_save, node.save):
         with pytest.raises(ro.CapacityException, match="near"):
             refused()
-        assert (node.pending, node.pending_located, node.to_row()) == before and not used(near)
+        assert (node.pending, node.pending_placed, node.to_row()) == before and not used(near)
     node.reload()
     node.inventories.consume({NUMA: numa(dedicated=2), PCI: far})
     node.check_save()

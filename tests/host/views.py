@@ -24,9 +24,9 @@ def used(ledger: ro.Ledger, kind: str = "VCPU") -> int:
 
 def pending_topologies(node: ComputeNode) -> tuple[ro.Amount, ...]:
     """Return what a view took of the cells, or gave back, and did not save."""
-    return node.pending_located.get("NUMA_TOPOLOGY", ())
+    return node.pending_placed.get("NUMA_TOPOLOGY", ())
 
 
 def pending_devices(node: ComputeNode) -> tuple[ro.Amount, ...]:
     """Return what a view took of the devices, or gave back, and did not save."""
-    return node.pending_located.get("DEVICES", ())
+    return node.pending_placed.get("DEVICES", ())

@@ -24,7 +24,7 @@ from resource_objects.resources import (
     Limits,
     resource,
 )
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 from resource_objects.testing.refusals import raises_code
 from tests.support import strategies
 
@@ -151,7 +151,7 @@ def test_an_inventory_that_is_put_or_taken_away(key: Any, value: Any) -> None:
 
 @given(value=anything)
 def test_a_set_of_traits(value: Any) -> None:
-    assert made_or_refused(lambda: known_traits(value)) is None or not isinstance(value, str)
+    assert made_or_refused(lambda: checked_traits(value)) is None or not isinstance(value, str)
 
 
 @given(anything, anything)

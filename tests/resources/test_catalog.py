@@ -19,7 +19,7 @@ from resource_objects.resources import (
     resource,
     standard_resources,
 )
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 from resource_objects.testing.refusals import raises_code
 from tests.support import strategies
 
@@ -87,7 +87,7 @@ def test_where_no_name_is_close_the_custom_name_is_suggested() -> None:
         resource("Q")
     assert of_class.value.expected == "a standard or CUSTOM_ class, such as CUSTOM_Q"
     with raises_code("UnknownTrait") as of_trait:
-        known_traits(["Q"])
+        checked_traits(["Q"])
     assert of_trait.value.expected == "a standard or CUSTOM_ trait, such as CUSTOM_Q"
 
 

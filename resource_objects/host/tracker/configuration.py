@@ -55,7 +55,7 @@ from resource_objects.host.settings import HostSettings
 from resource_objects.providers import Provider
 from resource_objects.resources import IntegerInventory, Inventories
 from resource_objects.resources.numa import NUMA_TOPOLOGY, NUMATopologyInventory
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 from resource_objects.yaml_nodes import Node, NodeReader, is_empty, is_plain, read_nodes
 
 __all__ = ["COMPUTE_NODE", "ProviderConfiguration", "ProviderEntry"]
@@ -494,4 +494,4 @@ def _custom_inventory(name: str, text: str, _: Node) -> str:
 def _custom_trait(name: str) -> None:
     if not name.startswith(names.CUSTOM_PREFIX):
         raise InvalidInput("trait", "trait", name, "one of CUSTOM_: others are the driver's")
-    known_traits([name])
+    checked_traits([name])

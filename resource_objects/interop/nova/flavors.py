@@ -142,7 +142,7 @@ from resource_objects.resources.numa.cpuset import MAX_ID
 from resource_objects.resources.pci import DEVICES
 from resource_objects.resources.pci.amount import DeviceRequest, PCIAmount
 from resource_objects.resources.pci.device import AFFINITIES, MAX_DEVICES, REQUIRED, SOCKET
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 
 __all__ = [
     "Flavor",
@@ -1193,7 +1193,7 @@ def _groups(specs: FlavorExtraSpecs) -> dict[str, _Group]:
 
 
 def _known_trait(key: str, name: str) -> str:
-    (trait,) = NovaRule.UNKNOWN_FLAVOR_TRAIT.convert(key, name, lambda name: known_traits([name]))
+    (trait,) = NovaRule.UNKNOWN_FLAVOR_TRAIT.convert(key, name, lambda name: checked_traits([name]))
     return trait
 
 

@@ -124,7 +124,7 @@ from resource_objects.resources.numa.amount import (
     THREAD_POLICIES,
     require_topology,
 )
-from resource_objects.resources.numa.cells import ANY, KIB, LARGE, SMALL, parse_page_size
+from resource_objects.resources.numa.cells import ANY, KIB_PER_MIB, LARGE, SMALL, parse_page_size
 from resource_objects.resources.numa.cpuset import MAX_ID
 
 __all__ = [
@@ -384,7 +384,7 @@ def _read_networks(value: object) -> tuple[frozenset[str], bool]:
 
 
 def _mib_of(pages: Iterable[tuple[int, int]]) -> int:
-    return sum([size * count for size, count in pages]) // KIB
+    return sum([size * count for size, count in pages]) // KIB_PER_MIB
 
 
 # --- hosts: writing -------------------------------------------------------------------------------
@@ -428,7 +428,7 @@ def dump_host_numa_topology(
         for pool in cell.pages:
             size = pool.size_kib
             is_base = size == cell.base_kib
-            count = used.memory_mb * KIB // size if is_base else used_pages.get(size, 0)
+            count = used.memory_mb * KIB_PER_MIB // size if is_base else used_pages.get(size, 0)
             page = {"size_kb": size, "total": pool.total, "used": count, "reserved": pool.reserved}
             pages.append(wrap(PAGES, page))
         networks = {"physnets": sorted(cell.physnets), "tunneled": cell.tunneled}

@@ -26,7 +26,7 @@ from resource_objects.resources.numa.cell_fit import (
     page_sizes,
     shared_failures,
 )
-from resource_objects.resources.numa.cells import KIB, CellState, page_class
+from resource_objects.resources.numa.cells import KIB_PER_MIB, CellState, page_class
 from resource_objects.resources.numa.cpuset import CPUSet, bits, mask_of
 from resource_objects.resources.numa.placement import TOPOLOGY, near_networks, socket_reasons
 
@@ -71,7 +71,7 @@ def cell_allocations(
         if placed.page_size_kib is not None:
             size = placed.page_size_kib
             sizes = [huge for huge, _ in facts.huge]
-            pages, remainder = divmod(memory * KIB, size)
+            pages, remainder = divmod(memory * KIB_PER_MIB, size)
             memory = 0
             if size not in sizes or remainder:
                 expected = f"one of {sizes} KiB that divides the memory"

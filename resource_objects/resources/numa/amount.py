@@ -19,7 +19,7 @@ from resource_objects.fields import MAX_FIGURE, FrozenDict
 from resource_objects.resources import abstract, text
 from resource_objects.resources.numa.cells import (
     ANY,
-    KIB,
+    KIB_PER_MIB,
     LARGE,
     SMALL,
     page_class,
@@ -261,9 +261,9 @@ class NUMATopologyAmount(abstract.Amount):
         """``{host cell: {page size in KiB: pages}}`` of huge pages; assigned."""
         self._check_assigned()
         return {
-            placed.cell: {placed.page_size_kib: cell.memory_mb * KIB // placed.page_size_kib}
+            placed.cell: {size: cell.memory_mb * KIB_PER_MIB // size}
             for cell, placed in zip(self.cells, self.placed, strict=True)
-            if placed.page_size_kib is not None and cell.memory_mb
+            if (size := placed.page_size_kib) is not None and cell.memory_mb
         }
 
     def taskset(self) -> tuple[str, ...]:
@@ -302,7 +302,7 @@ class NUMATopologyAmount(abstract.Amount):
         files = {"cpuset.cpus": self.cpuset, "cpuset.mems": self.memory_nodes}
         sizes: Counter[int] = Counter()
         for pages in self.pages.values():
-            sizes.update({size: size * count * KIB for size, count in pages.items()})
+            sizes.update({size: size * count * KIB_PER_MIB for size, count in pages.items()})
         for size, count in sorted(sizes.items()):
             files[f"hugetlb.{_short_size(size)}.max"] = str(count)
         return {name: content for name, content in files.items() if content}
@@ -728,7 +728,7 @@ def lower_bounds(
     for demand in amount.demands:
         counts = {"VCPU": demand.shared, "PCPU": demand.cpus}
         if size in sizes:
-            counts[page_class(int(size))] = demand.memory_mb * KIB // int(size)
+            counts[page_class(int(size))] = demand.memory_mb * KIB_PER_MIB // int(size)
         elif size not in (LARGE, ANY):  # ordinary memory, also where its pages have this size
             counts["MEMORY_MB"] = demand.memory_mb
         bounds.append({name: count for name, count in counts.items() if count})

@@ -15,7 +15,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.numa.amount import ISOLATE, PREFER, REQUIRE, CellDemand
 from resource_objects.resources.numa.cells import (
     ANY,
-    KIB,
+    KIB_PER_MIB,
     LARGE,
     SMALL,
     CellState,
@@ -156,7 +156,7 @@ def memory_failures(
     """
     requested, facts, cell = demand.memory_mb, state.facts, state.cell.id
     if page_size is not None:
-        pages, remainder = divmod(requested * KIB, page_size)
+        pages, remainder = divmod(requested * KIB_PER_MIB, page_size)
         total, used = dict(facts.huge)[page_size], state.pages_used.get(page_size, 0)
         if remainder:
             yield Reason(Rule.INDIVISIBLE, requested, page_size, used, "MEMORY_MB", cell=cell)
@@ -164,7 +164,7 @@ def memory_failures(
             yield Reason(Rule.CAPACITY, pages, total, used, page_class(page_size), cell=cell)
         return
     used, capacity, physical = state.memory_used, state.memory_capacity, facts.ordinary_mb
-    if facts.base_kib is not None and requested * KIB % facts.base_kib:
+    if facts.base_kib is not None and requested * KIB_PER_MIB % facts.base_kib:
         yield Reason(Rule.INDIVISIBLE, requested, facts.base_kib, used, "MEMORY_MB", cell=cell)
     if not demand.overcommits and used + requested > physical:
         yield Reason(Rule.PHYSICAL, requested, physical, used, "MEMORY_MB", cell=cell)

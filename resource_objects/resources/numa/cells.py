@@ -21,7 +21,7 @@ from resource_objects.fields import MAX_FIGURE
 from resource_objects.resources.numa.cpuset import MAX_ID, CPUSet, bits, mask_of
 
 #: KiB in a MiB.
-KIB = 1024
+KIB_PER_MIB = 1024
 
 
 @base.register
@@ -49,7 +49,7 @@ class PagePool(base.ResourceObject, frozen=True):
     @property
     def free_mb(self) -> int:
         """MiB in pages that are not reserved, used or not."""
-        return (self.total - self.reserved) * self.size_kib // KIB
+        return (self.total - self.reserved) * self.size_kib // KIB_PER_MIB
 
 
 class _Cores(fields.TupleOf):
@@ -152,8 +152,8 @@ class HostCell(base.ResourceObject, frozen=True):
             expected = "each size once, ascending"
             raise InvalidInventory(f"page sizes of cell {self.id}", sizes, expected)
         huge_kib = sum(pool.total * pool.size_kib for pool in self.pages[1:])
-        if huge_kib > self.memory_mb * KIB:
-            expected = f"at most the {self.memory_mb * KIB} KiB of the cell"
+        if huge_kib > self.memory_mb * KIB_PER_MIB:
+            expected = f"at most the {self.memory_mb * KIB_PER_MIB} KiB of the cell"
             raise InvalidInventory(f"huge pages of cell {self.id}", huge_kib, expected)
 
     @property
@@ -177,7 +177,7 @@ class HostCell(base.ResourceObject, frozen=True):
         if not self.pages:
             return self.memory_mb
         huge_kib = sum(pool.total * pool.size_kib for pool in self.pages[1:])
-        return min(self.pages[0].free_mb, self.memory_mb - -(-huge_kib // KIB))
+        return min(self.pages[0].free_mb, self.memory_mb - -(-huge_kib // KIB_PER_MIB))
 
     @property
     def huge_pages(self) -> tuple[PagePool, ...]:
@@ -271,7 +271,7 @@ class CellState:
         free_kib = 0
         for size, count in self.facts.huge:
             free_kib += (count - self.pages_used.get(size, 0)) * size
-        self.free_physical_mb = self.facts.ordinary_mb - self.memory_used + free_kib // KIB
+        self.free_physical_mb = self.facts.ordinary_mb - self.memory_used + free_kib // KIB_PER_MIB
 
     @classmethod
     def of(cls, cell: HostCell, usage: CellUsage, cpu_ratio: int, memory_ratio: int) -> CellState:

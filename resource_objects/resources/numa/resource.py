@@ -25,7 +25,7 @@ from resource_objects.resources.numa.amount import (
     numa,
     require_topology,
 )
-from resource_objects.resources.numa.cells import ANY, KIB, LARGE, SMALL, show_kib
+from resource_objects.resources.numa.cells import ANY, KIB_PER_MIB, LARGE, SMALL, show_kib
 from resource_objects.resources.numa.inventory import NUMATopologyInventory
 from resource_objects.resources.placed import PlacedResource
 from resource_objects.resources.relaxations import RelaxationLadder, RelaxationStep, listed_steps
@@ -133,7 +133,7 @@ def _fewer_units(amount: NUMATopologyAmount) -> Iterator[RelaxationLadder[NUMATo
             if amount.page_size in (LARGE, ANY):
                 continue
             size = 1 if amount.page_size in ("", SMALL) else int(amount.page_size)
-            unit = size // gcd(size, KIB)  # MiB of the fewest pages that are whole MiB
+            unit = size // gcd(size, KIB_PER_MIB)  # MiB of the fewest pages that are whole MiB
         steps = -(-max(cell[name] for cell in cells) // unit)
 
         def step(

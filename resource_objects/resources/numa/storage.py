@@ -32,7 +32,7 @@ from resource_objects.resources.numa.allocation import cell_allocations
 from resource_objects.resources.numa.amount import REQUIRE, CellDemand, NUMATopologyAmount
 from resource_objects.resources.numa.cell_fit import CellChoice, assign_cpus, page_sizes
 from resource_objects.resources.numa.cells import (
-    KIB,
+    KIB_PER_MIB,
     CellState,
     CellUsage,
     HostCell,
@@ -464,7 +464,7 @@ def _possible_choices(
         sizes = [size for name in counts if (size := page_size_of_class(name)) is not None]
         page_size = sizes[-1] if sizes else None
         if page_size is not None:
-            memory_mb += counts[page_class(page_size)] * page_size // KIB
+            memory_mb += counts[page_class(page_size)] * page_size // KIB_PER_MIB
         is_equal = (demand.shared, demand.memory_mb) == (vcpus, memory_mb)
         return [CellChoice(page_size, cpus)] if is_equal else []
     if demand.shared > vcpus:
@@ -473,8 +473,8 @@ def _possible_choices(
         return [CellChoice(None, cpus)]
     choices: list[CellChoice] = []
     for size in page_sizes(state, demand):
-        name, unit = (MEMORY_MB, KIB) if size is None else (page_class(size), size)
-        count, remainder = divmod(demand.memory_mb * KIB, unit)
+        name, unit = (MEMORY_MB, KIB_PER_MIB) if size is None else (page_class(size), size)
+        count, remainder = divmod(demand.memory_mb * KIB_PER_MIB, unit)
         if not remainder and count <= counts.get(name, 0):
             choices.append(CellChoice(size, cpus))
     return choices

@@ -15,7 +15,7 @@ from resource_objects import names
 from resource_objects.exceptions import InvalidInput
 from resource_objects.fields import MAX_AMOUNT
 from resource_objects.ratio import MILLION, to_millionths, to_ratio
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 from resource_objects.scheduler.filters import ArrayFilter
 from resource_objects.scheduler.filters.operators import ValueCondition, conditions_of
 from resource_objects.scheduler.request_spec import RequestSpec
@@ -99,7 +99,7 @@ class Isolated(ArrayFilter):
 
     def __init__(self, traits: Mapping[str, Iterable[str]] | None = None) -> None:
         self._traits = {
-            name: known_traits(required) for name, required in _sets("traits", traits).items()
+            name: checked_traits(required) for name, required in _sets("traits", traits).items()
         }
 
     @property

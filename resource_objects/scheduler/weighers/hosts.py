@@ -12,7 +12,7 @@ from resource_objects.exceptions import InvalidInput
 from resource_objects.providers.statistics import statistic_name
 from resource_objects.resources import resource
 from resource_objects.resources.catalog import is_device
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostStates
 from resource_objects.scheduler.weighers import ArrayWeigher, finite
@@ -83,7 +83,7 @@ class PreferredTraits(WeightedSum):
 
     def __init__(self, worth: Mapping[str, float] | None = None, /, **by_trait: float) -> None:
         values = {**(worth or {}), **by_trait}
-        known_traits(list(values))
+        checked_traits(list(values))
         self._weights = {name: finite(f"worth of {name}", value) for name, value in values.items()}
 
     def _figure(self, hosts: HostStates, name: str) -> Booleans:

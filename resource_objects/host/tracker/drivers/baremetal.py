@@ -32,7 +32,7 @@ from resource_objects.exceptions import InvalidInput, NotFound
 from resource_objects.host.tracker.driver import Driver
 from resource_objects.providers import Provider
 from resource_objects.resources import Inventories
-from resource_objects.resources.traits import known_traits
+from resource_objects.resources.traits import checked_traits
 
 __all__ = ["BareMetalDriver", "BareMetalNode", "node_class"]
 
@@ -95,7 +95,7 @@ class BareMetalNode:
             raise InvalidInput(
                 "value", f"maintenance of node {self.host}", self.maintenance, "a boolean"
             )
-        object.__setattr__(self, "traits", known_traits(self.traits))
+        object.__setattr__(self, "traits", checked_traits(self.traits))
 
     @classmethod
     def of(cls, value: Any) -> Self:

@@ -54,7 +54,7 @@ def _saved(ledger: Any, case: Case) -> Iterator[Any]:
         return
     for step in case["steps"]:
         came = outcome(lambda: _node_step(ledger, node, step))  # noqa: B023
-        pending = outcome(lambda: [str(node.pending), node.pending_located])
+        pending = outcome(lambda: [str(node.pending), library.get(node, "pending_located")])
         drift = outcome(lambda: node.drift)
         yield {"step": came, "pending": pending, "drift": drift, **plain(state(ledger))}
 

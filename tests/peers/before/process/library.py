@@ -42,6 +42,7 @@ METHODS: dict[str, tuple[str, ...]] = {
     "acting": ("with_actor",),
     "keep": ("set_retention",),
     "unread": ("ignored_keys",),
+    "pending_located": ("pending_placed",),
 }
 
 #: Other names of keyword arguments, by the name that is used here.
