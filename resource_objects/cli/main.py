@@ -302,7 +302,7 @@ _OBEYED = re.compile(
 
 
 class Printable(io.TextIOBase):
-    """A stream that escapes control characters: names and rows may come from other users.
+    r"""A stream that escapes control characters: names and rows may come from other users.
 
     >>> _ = Printable(sys.stdout).write("job-\x1b[31m1")
     job-\x1b[31m1

@@ -175,8 +175,9 @@ class PlacedRules(ConcurrentKit):
             consumer = f"job-{number}"
             assigned[consumer] = _allocate(backend, consumer, kind, request)
             assert model.consume(request) == assigned[consumer]
-            if kind == kit.DEVICES:  # claimed devices become allocated ones
-                model.allocate(assigned[consumer])
+            if kind == kit.DEVICES:  # a ledger's devices are allocated, not only claimed
+                usage = [use.replace(state="allocated") for use in model.usage]
+                model.update(usage=usage)
             assert _view(backend, kind).inventory == model
         kit.release(backend, "job-1")
         model.consume(-assigned.pop("job-1"))
