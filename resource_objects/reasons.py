@@ -105,7 +105,7 @@ class Rule(enum.StrEnum):
 
 _FIGURES = ("free", "bound", "used", "unit", "trait", "filter")
 UNIT_RULES = frozenset({Rule.MIN_UNIT, Rule.MAX_UNIT, Rule.STEP_SIZE})
-#: The rules that an inventory without usage may not break: a reason has the consumers.
+#: The rules that may fail because of allocations: their reasons name the consumers.
 USAGE_RULES = frozenset(
     {Rule.CAPACITY, Rule.LIMIT, Rule.PHYSICAL, Rule.THREADS, Rule.EMULATOR, Rule.UNIT_TAKEN}
 )

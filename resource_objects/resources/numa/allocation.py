@@ -182,7 +182,7 @@ def _violations(
     amount: NUMATopologyAmount,
     within: Collection[int] | None,
 ) -> Iterator[Reason]:
-    """Yield each policy of an amount that its own assignment breaks, none of it counted as free."""
+    """Yield each policy of an amount that its own assignment breaks. The bound is 0 for threads."""
     used, count = [states[allocation.cell_index] for allocation in allocations], len(allocations)
     for number, (state, placed) in enumerate(zip(used, amount.placed, strict=True)):
         demand, cpus = amount.demands[number], allocations[number].cpus
