@@ -690,7 +690,7 @@ class HostView:
         """
         reasons = [
             Reason(Rule.USED_BELOW_ZERO, count, bound=0, used=used, resource=name, where=host.name)
-            for name, count in pending.next_to_placed(host).items()
+            for name, count in pending.counts_outside_placed(host).items()
             if count + (used := host.holdings.of(host.uuid, name).get(self.consumer, 0)) < 0
         ]
         if reasons:
