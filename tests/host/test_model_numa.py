@@ -14,7 +14,7 @@ from resource_objects.host.tree import numa_inventory, provider_tree
 from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.resources.numa import NUMATopologyInventory, numa
 from resource_objects.testing.refusals import raises_code
-from tests.host.configured import configured
+from tests.host.trees import configured
 from tests.support.lengths import examples
 
 GIB = 1024 * MIB

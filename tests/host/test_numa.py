@@ -15,7 +15,7 @@ from resource_objects.host.settings import HostSettings
 from resource_objects.host.tree import numa_inventory
 from resource_objects.resources.numa import PagePool, numa
 from resource_objects.testing.refusals import raises_code
-from tests.host.configured import configured
+from tests.host.trees import configured
 from tests.support.lengths import examples
 
 GIB = 1024 * MIB

@@ -18,7 +18,7 @@ from resource_objects.host.tree import numa_inventory, provider_tree
 from resource_objects.providers.composite import LocatedView, LocatedViews
 from resource_objects.resources.context import Context
 from resource_objects.resources.numa import NUMATopologyInventory, numa
-from tests.host.configured import configured
+from tests.host.trees import configured
 
 #: Captured by this project's own command, and in every checkout.
 OWN = "captured_vm"

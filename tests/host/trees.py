@@ -10,6 +10,8 @@ import dataclasses
 import itertools
 import os
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -23,10 +25,12 @@ from resource_objects.host.machine import (
     Pages,
     PCIDevice,
 )
+from resource_objects.host.settings import HostSettings
 
 PAGE = 4096
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"
+_SETTINGS = {field.name for field in dataclasses.fields(HostSettings)}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -473,3 +477,10 @@ def functions(draw: st.DrawFn) -> Function:
             for each in sorted(types)
         ),
     )
+
+
+def configured(make: Callable[..., Any], machine: Machine, **arguments: Any) -> Any:
+    """Return ``make(machine, HostSettings(...), ...)``, for cases that are one mapping of both."""
+    settings = {name: value for name, value in arguments.items() if name in _SETTINGS}
+    others = {name: value for name, value in arguments.items() if name not in _SETTINGS}
+    return make(machine, HostSettings(**settings), **others)

@@ -85,7 +85,7 @@ class Reading:
 
 
 def shown(ledger: ro.Ledger, name: str = "box") -> list[str]:
-    return [str(one) for one in ledger.provider(name).walk()]
+    return [str(provider) for provider in ledger.provider(name).walk()]
 
 
 def unlike(ledger: ro.Ledger, wanted: ro.Provider) -> list[str]:
@@ -135,9 +135,9 @@ def test_what_others_have_in_the_tree_stays(everywhere: ro.Ledger) -> None:
     gpu = now.find("box/0000:3b:00.0")
     assert gpu.traits == {"CUSTOM_H100", "CUSTOM_QUIET"}
     assert gpu.aggregates == {"pool"}
-    assert [str(one) for one in gpu.children] == ["box/gpu-monitor: CUSTOM_PROBE=4"]
+    assert [str(provider) for provider in gpu.children] == ["box/gpu-monitor: CUSTOM_PROBE=4"]
     assert "MEMORY_MB=4096" in str(now)
-    assert "box/0000:60:00.0" not in {one.name for one in now.walk()}
+    assert "box/0000:60:00.0" not in {provider.name for provider in now.walk()}
 
 
 def test_what_a_machine_does_not_have_any_more_goes(ledger: ro.Ledger) -> None:
@@ -150,7 +150,7 @@ def test_what_a_machine_does_not_have_any_more_goes(ledger: ro.Ledger) -> None:
     reading.change(cpus=(0, 1, 2, 3), cores=alone, cells=BOX.cells[:0], devices=())
     reading.change(architecture="riscv64")
     assert not tracker.update_available_resource().findings
-    assert [one.name for one in ledger.provider("box").walk()] == ["box"]
+    assert [provider.name for provider in ledger.provider("box").walk()] == ["box"]
     assert not {"HW_CPU_HYPERTHREADING", "HW_ARCH_X86_64"} & ledger.provider("box").traits
 
 
@@ -187,7 +187,7 @@ def test_a_partition_that_somebody_made_keeps_what_it_uses(ledger: ro.Ledger) ->
     gpu = ledger.provider("box").find("box/0000:3b:00.0")
     assert str(gpu.inventories) == "CUSTOM_SLICE=7,DEVICES=1*PGPU"
     assert [str(share) for share in gpu.shares] == ["PGPU uses 7 CUSTOM_SLICE of box/0000:3b:00.0"]
-    assert [one.name for one in gpu.children] == ["box/mig-0"]
+    assert [provider.name for provider in gpu.children] == ["box/mig-0"]
 
 
 def test_a_device_that_is_held_stays_when_it_is_gone(ledger: ro.Ledger) -> None:
@@ -203,7 +203,10 @@ def test_a_device_that_is_held_stays_when_it_is_gone(ledger: ro.Ledger) -> None:
     ResourceTracker(
         ledger, MachineDriver(reading, HostSettings(device_rules=RULES))
     ).update_available_resource()
-    assert [one.name for one in ledger.provider("box").walk()] == ["box", "box/0000:60:00.0"]
+    assert [provider.name for provider in ledger.provider("box").walk()] == [
+        "box",
+        "box/0000:60:00.0",
+    ]
 
 
 #: A rule about every function that the shapes have, physical or virtual.
@@ -223,8 +226,8 @@ def test_of_any_two_machines_the_later_is_there_beside_what_others_have(
     kept = merge_discovered(ro.Provider("gen", traits=["CUSTOM_MINE"], aggregates=["rack"]), first)
     kept.add("gen:bridge", "NET_BW_EGR_KILOBIT_PER_SEC=7", traits=["CUSTOM_PHYSNET_A"])
     now = merge_discovered(kept, second)
-    found = {one.name: one for one in second.walk()}
-    there = {one.name: one for one in now.walk()}
+    found = {provider.name: provider for provider in second.walk()}
+    there = {provider.name: provider for provider in now.walk()}
     assert there.keys() == {*found, "gen:bridge"}
     for name, one in found.items():
         assert there[name].inventories == one.inventories
@@ -234,7 +237,7 @@ def test_of_any_two_machines_the_later_is_there_beside_what_others_have(
     assert there["gen:bridge"] == kept.find("gen:bridge")
     assert all(there[name].traits == one.traits for name, one in found.items() if name != "gen")
     again = merge_discovered(now, second)
-    assert {one.name: one for one in again.walk()}.keys() == there.keys()
+    assert {provider.name: provider for provider in again.walk()}.keys() == there.keys()
     assert not diff(_kept(now), _kept(again))
 
 
@@ -442,7 +445,7 @@ def test_a_node_in_use_is_reserved_unless_somebody_holds_it(
     assert "reserved" not in str(ledger.provider("node-1"))
     assert not ledger.snapshot().candidates("CUSTOM_BAREMETAL_GOLD=1")
     found = tracker.drift()
-    assert [(one.subject, one.kind) for one in found.findings] == [
+    assert [(finding.subject, finding.kind) for finding in found.findings] == [
         ("node-0", FindingKind.UNKNOWN_CONSUMER)
     ]
     ledger.apply(found.plan)
@@ -462,7 +465,7 @@ def test_as_in_nova_a_node_in_use_can_be_reserved_too(ledger: ro.Ledger) -> None
 def test_a_node_without_a_name_is_called_by_its_uuid(ledger: ro.Ledger) -> None:
     driver = BareMetalDriver([node(0, name=None)])
     assert not ResourceTracker(ledger, driver).update_available_resource().findings
-    assert [one.name for one in ledger.providers()] == [node(0)["uuid"]]
+    assert [provider.name for provider in ledger.providers()] == [node(0)["uuid"]]
 
 
 def test_another_node_under_the_name_of_one_is_told_and_not_taken_for_it(ledger: ro.Ledger) -> None:
@@ -505,11 +508,11 @@ def test_who_cannot_say_whether_a_host_is_renamed_stops_no_other(ledger: ro.Ledg
     tracker.update_available_resource()
     nodes[:] = [node(0, name="rack-7"), node(1, provision_state="cleaning")]
     report = tracker.update_available_resource()
-    assert [(one.subject, one.kind) for one in report.findings] == [
+    assert [(finding.subject, finding.kind) for finding in report.findings] == [
         ("rack-7", FindingKind.DRIVER_FAILED)
     ]
     assert report.changed == ("node-1",)
-    assert sorted(one.name for one in ledger.providers()) == ["node-0", "node-1"]
+    assert sorted(provider.name for provider in ledger.providers()) == ["node-0", "node-1"]
 
 
 def test_a_class_that_is_held_does_not_change_until_it_is_given_back(ledger: ro.Ledger) -> None:
@@ -594,7 +597,7 @@ def test_one_wrong_node_holds_up_no_other(ledger: ro.Ledger) -> None:
         node(7, name="node-6"),
     ]
     report = ResourceTracker(ledger, BareMetalDriver(wrong)).update_available_resource()
-    assert [one.name for one in ledger.providers()] == ["node-6"]
+    assert [provider.name for provider in ledger.providers()] == ["node-6"]
     twice = str(uuid.UUID(int=8))
     said = {finding.subject: str(finding.error) for finding in report.findings}
     assert said.pop(twice)

@@ -132,7 +132,7 @@ def test_an_invalid_inventory_is_a_finding_and_the_rest_of_the_host_is_stored(
     driver = Agent(box=word)
     tracker = ResourceTracker(ledger, driver)
     report = tracker.update_available_resource()
-    assert [(one.subject, one.kind) for one in report.findings] == [("box", K.INVALID)]
+    assert [(finding.subject, finding.kind) for finding in report.findings] == [("box", K.INVALID)]
     assert message in str(report.findings[0])
     assert report.changed == ("box",) and report.hosts[0].is_reported
     assert str(ledger.provider("box")) == "box: VCPU=8"
@@ -155,7 +155,7 @@ def test_an_unknown_class_is_a_finding_and_the_rest_of_the_host_is_stored(
 ) -> None:
     driver = Agent(box={"VCPU": 8, "SPAGHETTI": 1}, lab="SPAGHETTI=1,VCPU=4")
     report = ResourceTracker(ledger, driver).update_available_resource()
-    assert [(one.subject, one.kind) for one in report.findings] == [
+    assert [(finding.subject, finding.kind) for finding in report.findings] == [
         ("box", K.INVALID),
         ("lab", K.INVALID),
     ]
@@ -198,7 +198,7 @@ def test_cells_and_devices_are_stored_next_to_an_invalid_inventory(ledger: ro.Le
     [finding] = tracker.update_available_resource().findings
     assert str(finding) == ("box: invalid: VCPU reserved: got 3, expected at most the total of 2")
     names = ["box", "box/0000:3b:00.0", "box/numa0", "box/numa1"]
-    assert [one.name for one in ledger.providers()] == names
+    assert [provider.name for provider in ledger.providers()] == names
     assert str(ledger.provider("box")) == "box: MEMORY_MB=1024"
 
     enough = MachineDriver(
@@ -209,7 +209,7 @@ def test_cells_and_devices_are_stored_next_to_an_invalid_inventory(ledger: ro.Le
     [finding] = ResourceTracker(ledger, driver).update_available_resource().findings
     assert finding.kind is K.INVALID
     assert str(ledger.provider("box")) == "box: VCPU=2:reserved=1,MEMORY_MB=512"
-    assert [one.name for one in ledger.providers()] == names
+    assert [provider.name for provider in ledger.providers()] == names
 
 
 def test_more_reserved_by_a_setting_than_there_is_is_a_finding(ledger: ro.Ledger) -> None:
@@ -258,7 +258,7 @@ def test_names_that_cannot_be_or_are_said_twice(ledger: ro.Ledger) -> None:
     driver = Agent(box="VCPU=1", lab="VCPU=2")
     driver.named = ["box", "", "lab", "box", 7]
     report = ResourceTracker(ledger, driver).update_available_resource()
-    assert [(one.subject, one.kind) for one in report.findings] == [
+    assert [(finding.subject, finding.kind) for finding in report.findings] == [
         ("box", K.NAMED_TWICE),
         ("''", K.INVALID),
         ("7", K.INVALID),
@@ -269,7 +269,9 @@ def test_names_that_cannot_be_or_are_said_twice(ledger: ro.Ledger) -> None:
 def test_a_host_that_the_driver_does_not_name(ledger: ro.Ledger) -> None:
     driver = Agent(box="VCPU=1", lab="VCPU=2")
     report = ResourceTracker(ledger, driver).update_available_resource("lab", "bax")
-    assert [(one.subject, one.kind) for one in report.findings] == [("bax", K.UNKNOWN_HOST)]
+    assert [(finding.subject, finding.kind) for finding in report.findings] == [
+        ("bax", K.UNKNOWN_HOST)
+    ]
     assert report.changed == ("lab",)
     with raises_code("ProviderNotFound"):
         ResourceTracker(ledger, driver).compute_node("bax")
@@ -328,7 +330,7 @@ def test_a_class_that_is_gone_and_held(ledger: ro.Ledger) -> None:
     tracker.claim("vm", "box", "CUSTOM_FPGA=1")
     driver.has.update(box="VCPU=9", lab="VCPU=2")
     report = tracker.update_available_resource()
-    assert [(one.subject, one.kind) for one in report.findings] == [("box", K.IN_USE)]
+    assert [(finding.subject, finding.kind) for finding in report.findings] == [("box", K.IN_USE)]
     assert report.changed == ("box", "lab")
     assert "CUSTOM_FPGA of box (vm holds 1)" in str(report)
     assert str(ledger.provider("box")) == "box: VCPU=9,CUSTOM_FPGA=1:reserved=1:used=1"
@@ -364,7 +366,7 @@ def test_the_rest_of_a_report_is_stored_if_a_class_in_use_is_gone(everywhere: ro
     tracker.release("b")
     # and is gone again, until it is released
     driver.has["box"] = "VCPU=4"
-    assert [one.kind for one in tracker.update_available_resource().findings] == [K.IN_USE]
+    assert [finding.kind for finding in tracker.update_available_resource().findings] == [K.IN_USE]
     tracker.release("a")
     assert not tracker.update_available_resource().findings
     assert str(everywhere.provider("box")) == "box: VCPU=4"
@@ -397,7 +399,7 @@ def test_a_child_in_use_that_is_gone_stays_reserved_and_the_rest_is_stored(
         assert found.find("box/fpga0").traits == {"CUSTOM_FAST"}
     everywhere.release("vm")
     assert not tracker.update_available_resource().findings
-    assert {one.name for one in everywhere.provider("box").walk()} == {
+    assert {provider.name for provider in everywhere.provider("box").walk()} == {
         *("box", "box/fpga1", "box/fpga2", "box/fpga3")
     }
 
@@ -444,7 +446,7 @@ def test_a_device_that_is_gone_and_held_stays_for_its_holder(ledger: ro.Ledger) 
     # a driver that does not touch devices does not bring it back
     driver.has["box"] = lambda tree: tree.update(inventories=ro.Inventories("VCPU=9"))
     report = tracker.update_available_resource()
-    assert [one.kind for one in report.findings] == [K.DEVICE_RETAINED]
+    assert [finding.kind for finding in report.findings] == [K.DEVICE_RETAINED]
     ledger.release("vm")
     with pytest.raises(ro.CapacityException):
         ledger.claim("vm", {"box": "DEVICES=2*PGPU"})
@@ -498,8 +500,10 @@ def test_a_uuid_that_is_another_hosts(ledger: ro.Ledger) -> None:
     driver.uuids = dict.fromkeys(("box", "lab"), str(uuids.uuid4()))
     report = ResourceTracker(ledger, driver).update_available_resource()
     assert report.changed == ("box",)
-    assert [(one.subject, one.kind) for one in report.findings] == [("lab", K.OTHER_TREE)]
-    assert [one.name for one in ledger.providers()] == ["box"]
+    assert [(finding.subject, finding.kind) for finding in report.findings] == [
+        ("lab", K.OTHER_TREE)
+    ]
+    assert [provider.name for provider in ledger.providers()] == ["box"]
 
 
 def test_a_host_that_is_a_part_of_another(ledger: ro.Ledger) -> None:
@@ -540,7 +544,9 @@ def test_of_two_trackers_the_one_that_is_left_is_right_again_later(
         reports = [look() for look in looks]
         [left] = [t for t, found in ((one, reports[-2]), (two, reports[-1])) if found.findings]
         seconds[0] += CONTESTED_PERIOD.total_seconds() - 1
-        assert [one.kind for one in left.update_available_resource().findings] == [K.CONTESTED]
+        assert [finding.kind for finding in left.update_available_resource().findings] == [
+            K.CONTESTED
+        ]
         seconds[0] += 1
         writes = [bool(look().changed) for look in looks]
         assert any(writes) and sum(writes) < 5, "who both live go on as before, from time to time"
@@ -569,7 +575,9 @@ def test_what_was_undone_long_ago_is_put_right_again(
     by_hand.change("box", inventories="VCPU=2")
     for later in (0, CONTESTED_PERIOD.total_seconds() - 1):
         seconds[0] += later
-        assert [one.kind for one in tracker.update_available_resource().findings] == [K.CONTESTED]
+        assert [finding.kind for finding in tracker.update_available_resource().findings] == [
+            K.CONTESTED
+        ]
     seconds[0] += 1
     assert tracker.update_available_resource().changed == ("box",)
 
@@ -606,7 +614,9 @@ def test_who_is_told_of_a_change_and_raises_keeps_it_from_nobody_else(ledger: ro
     tracker = ResourceTracker(ledger, driver, on_change=tell)
     report = tracker.update_available_resource()
     assert report.changed == ("box0", "box1", "box2") == tuple(told)
-    assert [(one.subject, one.kind) for one in report.findings] == [("box1", K.NOTIFICATION)]
+    assert [(finding.subject, finding.kind) for finding in report.findings] == [
+        ("box1", K.NOTIFICATION)
+    ]
     assert "no such topic" in str(report)
     assert not tracker.update_available_resource(), "it was told, and is told once"
 

@@ -349,7 +349,7 @@ def test_a_refusal_tells_every_reason(lab: ro.Ledger) -> None:
     asked = "VCPU=2,DISK_GB=20,CUSTOM_FPGA=3"
     with pytest.raises(exceptions.NoCandidates) as refusal:
         tracker(lab).claim("vm-2", "box-0", asked)
-    told = {one.resource: one for one in refusal.value.reasons}
+    told = {reason.resource: reason for reason in refusal.value.reasons}
     assert {"VCPU", "DISK_GB", "CUSTOM_FPGA"} <= told.keys()
     assert {told["VCPU"].rule, told["DISK_GB"].rule} == {Rule.CAPACITY}
     assert (told["VCPU"].requested, told["VCPU"].used) == (2, 3)
@@ -359,7 +359,7 @@ def test_a_refusal_of_cells_and_devices_tells_both(lab: ro.Ledger) -> None:
     asked = "NUMA_TOPOLOGY=1:dedicated=5:memory=512,DEVICES=3*PGPU"
     with pytest.raises(exceptions.NoCandidates) as refusal:
         tracker(lab).claim("vm", "box-0", asked)
-    told = {(one.resource, one.rule) for one in refusal.value.reasons}
+    told = {(reason.resource, reason.rule) for reason in refusal.value.reasons}
     assert {kind for kind, _ in told} >= {"PCPU", "PGPU"}, told
     assert not used(lab)
 

@@ -176,8 +176,7 @@ class PlacedRules(ConcurrentKit):
             assigned[consumer] = _allocate(backend, consumer, kind, request)
             assert model.consume(request) == assigned[consumer]
             if kind == kit.DEVICES:  # a ledger's devices are allocated, not only claimed
-                usage = [use.replace(state="allocated") for use in model.usage]
-                model.update(usage=usage)
+                model.update(usage=[use.replace(state="allocated") for use in model.usage])
             assert _view(backend, kind).inventory == model
         kit.release(backend, "job-1")
         model.consume(-assigned.pop("job-1"))

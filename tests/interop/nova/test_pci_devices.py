@@ -161,7 +161,7 @@ def test_a_state_that_does_not_follow_is_told_and_not_believed(
 
 def test_a_function_and_a_part_of_it_that_are_both_held_are_told() -> None:
     found = load_pci_devices(card("allocated", "allocated", "unavailable"))
-    assert [(one.subject, one.detail) for one in found.findings] == [
+    assert [(finding.subject, finding.detail) for finding in found.findings] == [
         (PF, f"allocated, expected not: {VF0} is allocated too"),
         (VF0, f"allocated, expected not: {PF} is allocated too"),
     ]
@@ -171,7 +171,7 @@ def test_a_function_and_a_part_of_it_that_are_both_held_are_told() -> None:
 def test_held_by_nobody_and_free_with_an_owner_are_told() -> None:
     rows = [row(GPU, "claimed", instance_uuid=None), row(VF0, instance_uuid=INSTANCE)]
     found = load_pci_devices(rows)
-    assert [one.detail for one in found.findings] == [
+    assert [finding.detail for finding in found.findings] == [
         "claimed without a consumer, expected a consumer",
         f"available with the consumer {INSTANCE}, expected no consumer",
     ]
@@ -181,7 +181,7 @@ def test_held_by_nobody_and_free_with_an_owner_are_told() -> None:
 @pytest.mark.parametrize("state", ["removed", "deleted"])
 def test_what_was_removed_is_left_out_and_told(state: str) -> None:
     found = load_pci_devices([row(GPU, state), row(VF0)])
-    assert [one.address for one in found.devices] == [VF0]
+    assert [device.address for device in found.devices] == [VF0]
     assert found.skipped == (Finding(GPU, "skipped", "removed"),)
 
 
@@ -195,7 +195,7 @@ def test_a_row_that_is_deleted_is_left_out_and_told(deleted: Any) -> None:
 def test_c2_an_address_that_cannot_be_read_leaves_out_that_device_only(address: str) -> None:
     """c.2, discovery: an address such as one of a 32-bit domain skips that device only."""
     found = load_pci_devices([row(address), row(GPU)])
-    assert [one.address for one in found.devices] == [GPU]
+    assert [device.address for device in found.devices] == [GPU]
     (skipped,) = found.skipped
     assert skipped.subject == address
     assert "PCI address" in skipped.detail
@@ -203,7 +203,7 @@ def test_c2_an_address_that_cannot_be_read_leaves_out_that_device_only(address: 
 
 def test_so_does_an_address_of_its_parent() -> None:
     found = load_pci_devices([part("10000:04:00.0", VF0), row(GPU)])
-    assert [one.subject for one in found.skipped] == [VF0]
+    assert [skipped.subject for skipped in found.skipped] == [VF0]
 
 
 def test_a_part_of_what_cannot_be_split_any_more_is_left_out_unless_it_is_held() -> None:
@@ -241,7 +241,7 @@ def test_c2_a_held_device_that_no_entry_is_about_is_gone_when_it_is_free() -> No
     """c.2, gone device: if in use, remembered and removed when freed."""
     found = load_pci_devices([row(GPU, "allocated"), row(VF0)], specs=())
     assert found.usage == (DeviceUse(GPU, "allocated", gone=True),)
-    assert [one.subject for one in found.skipped] == [VF0]
+    assert [skipped.subject for skipped in found.skipped] == [VF0]
 
 
 def test_what_an_entry_forbids_is_an_error() -> None:
@@ -295,7 +295,7 @@ def test_objects_of_any_version_are_read_and_written_in_the_newest(
         datas = [[one["nova_object.data"] for one in objects] for objects in (again, given)]
         assert datas[0] == datas[1]
     parents = [None, None, PF, PF]
-    assert [one.parent for one in found.devices] == parents
+    assert [device.parent for device in found.devices] == parents
     assert load_pci_devices(json.dumps(again)) == found
 
 
@@ -344,7 +344,7 @@ def test_whatever_states_rows_are_in_none_is_lost(said: list[str]) -> None:
     assert {use.state for use in found.usage} == {*said} & {"claimed", "allocated"}
     again = [one["status"] for one in dump_pci_devices(found)]
     assert found.findings or again == said
-    if not any("allocated too" in one.detail for one in found.findings):
+    if not any("allocated too" in finding.detail for finding in found.findings):
         PCIInventory(found.devices, usage=found.usage)
 
 
