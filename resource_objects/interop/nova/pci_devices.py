@@ -621,6 +621,10 @@ def dump_pci_pools(pools: Iterable[DevicePool], *, leave_out: Collection[str] = 
     return json.dumps(wrap(POOLS, {"objects": documents}))
 
 
+#: Fields of a pool that its ids and tags do not state.
+_NOT_IN_TEXTS: Final = ("count", "numa_node", "class_code", "facts")
+
+
 def _texts_as_read(pool: DevicePool) -> dict[str, Any]:
     """Return the ids and tags of a pool as they were read, if its fields did not change since."""
     written = _written_texts(pool)
@@ -629,8 +633,9 @@ def _texts_as_read(pool: DevicePool) -> dict[str, Any]:
         return written
     restored = restore(written, pool.facts, names)
     texts = {name: text for name, text in restored.items() if name != PROVIDER}
+    unwritten = {name: getattr(pool, name) for name in _NOT_IN_TEXTS}
     try:
-        again = pool.replace(**_pool_fields(texts))
+        again = DevicePool(**_pool_fields(texts), **unwritten)
     except InvalidInput:
         return written
     return restored if again == pool else written
