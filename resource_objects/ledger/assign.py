@@ -545,7 +545,7 @@ class _PartUnits:
         for number, kind, classes, _ in zip(*columns.kinds, strict=True):
             inventory = columns.index.inventories_of(number)[kind]
             self._inventories.update(dict.fromkeys([(number, name) for name in classes], inventory))
-        #: the units of those that define them
+        #: the units of the inventories that name their units
         self._units = {
             key: units
             for key, inventory in self._inventories.items()

@@ -566,7 +566,7 @@ class Definitions:
         return self.commit(plan.write(started, kind, subject, unchanged=relied_on))
 
 
-#: How many trees one query of providers names.
+#: The maximal number of trees in one query of providers.
 _TREES_PER_QUERY = 1000
 
 

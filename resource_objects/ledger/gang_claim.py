@@ -235,7 +235,7 @@ class _Remainder:
         return all(amount <= self._amounts[key] for key, amount in usage.items())
 
     def times(self, option: _Option) -> int:
-        """Return how often an option is free."""
+        """Return how many members can choose an option."""
         if not self.has_room(option):
             return 0
         if option.units:

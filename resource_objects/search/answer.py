@@ -186,7 +186,7 @@ def _failed_check(problem: Problem, check: Check, before: Booleans, hosts: int) 
     return f"{subject} {missing} ({failed} before)"
 
 
-#: What no host does, by the rule of a check.
+#: What each check requires of a host, by its rule, worded to follow "none of the hosts".
 _WORDS = {
     Rule.NO_INVENTORY: "has any {resource}",
     Rule.ROOT_TRAIT_MISSING: "has {label} itself",

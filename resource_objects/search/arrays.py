@@ -264,7 +264,7 @@ class TreeSums:
         return arrays
 
     def after(self, trees: Iterable[int]) -> TreeSums:
-        """Return the sums of a fleet with other usage of some trees."""
+        """Return the sums of a fleet in which the usage of some trees changed."""
         sums = TreeSums()
         for key, (arrays, changed) in list(self._sums.items()):
             changed = tuple({*changed, *trees})

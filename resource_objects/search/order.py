@@ -356,7 +356,7 @@ def _first(keys: Sequence[Any], count: int) -> Integers:
 
 
 def _lowest(key: Any, count: int) -> Any:
-    """Return the greatest of the ``count`` lowest values.
+    """Return the greatest of the ``count`` lowest values of a key.
 
     Most hosts are often alike, and partitioning equal values takes longer than sorting them.
     """

@@ -103,7 +103,7 @@ class Snapshot(Shared):
     at: str | None
     #: the position of the change feed at that moment, None if the columns have none
     cursor: Cursor | None
-    #: what was read to build it
+    #: how it was built
     refreshed: Refresh
 
     def __init__(self, columns: Columns, *, at: str | None = None) -> None:

@@ -46,7 +46,7 @@ class Zones(ArrayFilter):
         return mask
 
     def reason(self, host: HostState, spec: RequestSpec) -> str:
-        """Return that a host is in another zone."""
+        """Return the reason of a refusal: the host is in another zone."""
         return f"is not in zone {spec.zone}"
 
 

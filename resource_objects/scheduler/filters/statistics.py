@@ -15,7 +15,7 @@ from resource_objects.scheduler.request_spec import RequestSpec
 from resource_objects.scheduler.states import HostState, HostStates
 from resource_objects.search.arrays import Booleans
 
-#: What happens to a host that does not report a statistic, or never reported.
+#: How a host is treated that does not report a statistic, or never reported.
 UNKNOWN = ("refuse", "pass")
 
 

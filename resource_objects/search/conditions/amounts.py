@@ -131,7 +131,7 @@ class ClassCondition(Condition):
 
     @property
     def providers(self) -> Integers:
-        """The providers of the class, whatever they have free."""
+        """The providers that have the class, regardless of their free capacity."""
         return self.rows.provider[~self.rows.is_part]
 
     @property
