@@ -87,7 +87,7 @@ class _Signature:
         parameters = [
             parameter.replace(default=empty) if parameter.default is _MISSING else parameter
             for name, parameter in signature.parameters.items()
-            if name not in ("self", "_unknown")
+            if name not in ("self", "_none_is_default", "_unknown")
         ]
         return signature.replace(parameters=parameters)
 
@@ -126,8 +126,6 @@ class ResourceObject(ovo.VersionedObject):
     _STORAGE: ClassVar[Mapping[str, str]] = {}
     #: the functions that convert values to their wire form, where it differs,
     _CONVERTED: ClassVar[Mapping[str, Callable[[Any, str, Any], Any]]] = {}
-    #: the fields that have a factory,
-    _FACTORIES: ClassVar[tuple[str, ...]] = ()
     #: and functions that read all values, and those that are compared.
     _read_fields: ClassVar[Any] = staticmethod(lambda self: ())
     _read_key: ClassVar[Any] = staticmethod(lambda self: ())
@@ -157,13 +155,6 @@ class ResourceObject(ovo.VersionedObject):
         if values:
             self._refuse_unknown(values)
         self._validate()
-
-    def _init_from(self, values: Mapping[str, Any]) -> None:
-        """Set all fields, checked. Unlike in the constructor, a factory does not replace None."""
-        for name in self._FACTORIES:
-            if values.get(name, _MISSING) is None:
-                self._refuse_value(name, None, ValueError(name))
-        self._init_fields(**values)
 
     def _validate(self) -> None:
         """Check conditions on several fields together; raise if they contradict each other."""
@@ -283,11 +274,7 @@ class ResourceObject(ovo.VersionedObject):
             for name, field in cls.fields.items()
             if name in data
         }
-        self = cls.__new__(cls)
-        if context is not None and not cls.FROZEN:
-            self._context = context
-        self._init_from(values)
-        return self
+        return cls._from_fields(values, context)
 
     def obj_to_primitive(
         self, target_version: str | None = None, version_manifest: dict[str, str] | None = None
@@ -344,9 +331,16 @@ class ResourceObject(ovo.VersionedObject):
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with other values of some fields, checked."""
-        twin = type(self).__new__(type(self))
-        twin._init_from({**self._set_fields(), **changes})
-        return twin
+        return self._from_fields({**self._set_fields(), **changes})
+
+    @classmethod
+    def _from_fields(cls, values: Mapping[str, Any], context: Any = None) -> Self:
+        """Return an object of its fields, checked; a factory replaces missing values, not None."""
+        self = cls.__new__(cls)
+        if context is not None and not cls.FROZEN:
+            self._context = context
+        self._init_fields(**values, _none_is_default=False)
+        return self
 
     @classmethod
     def _construct(cls, /, **values: Any) -> Self:
@@ -460,9 +454,7 @@ class _FrozenMethods:
 
 
 def _rebuild(cls: type[ResourceObject], values: dict[str, Any]) -> ResourceObject:
-    value = cls.__new__(cls)
-    value._init_fields(**values)
-    return value
+    return cls._from_fields(values)
 
 
 class ResourceObjectSerializer(ovo.VersionedObjectSerializer):
@@ -540,7 +532,6 @@ def register(cls: _C) -> _C:
     cls._STORAGE = {name: f"_obj_{name}" for name in cls.fields}
     cls._read_fields = _reader(list(cls._STORAGE.values()))
     cls._read_key = _reader([f"_obj_{name}" for name in cls.fields if name not in cls.NOT_COMPARED])
-    cls._FACTORIES = tuple(n for n, f in cls.fields.items() if getattr(f, "factory", None))
     cls._CONVERTED = {
         name: field.to_primitive if field.nullable else field._type.to_primitive
         for name, field in cls.fields.items()
@@ -589,7 +580,9 @@ def _generate_constructor(cls: type[ResourceObject]) -> Any:
 
     For ``total: int = fields.integer(0)`` and ``traits = fields.traits(default=frozenset())``::
 
-        def _init_fields(self, *, total=MISSING, traits=default_traits, **_unknown):
+        def _init_fields(
+            self, *, total=MISSING, traits=default_traits, _none_is_default=True, **_unknown
+        ):
             if _unknown: self._refuse_unknown(_unknown)
             try:
                 _name = 'total'
@@ -619,7 +612,8 @@ def _generate_constructor(cls: type[ResourceObject]) -> Any:
         if factory := getattr(field, "factory", None):
             scope[f"factory_{name}"] = factory
             checks.append(
-                f"if {name} is None or {name} is MISSING: {name} = factory_{name}(locals())"
+                f"if {name} is MISSING or (_none_is_default and {name} is None): "
+                f"{name} = factory_{name}(locals())"
             )
         elif field.default is None:
             default = "None"
@@ -645,9 +639,9 @@ def _generate_constructor(cls: type[ResourceObject]) -> Any:
         stores.append(f"if {name} is not MISSING: {store}" if cls.PARTIAL else store)
         is_keyword = getattr(field, "kw_only", True)
         (by_keyword if is_keyword else by_position).append(f"{name}={default}")
-    keywords = ["*", *by_keyword] if by_keyword else []
+    parameters = ["self", *by_position, "*", *by_keyword, "_none_is_default=True", "**_unknown"]
     source = [
-        f"def _init_fields({', '.join(['self', *by_position, *keywords, '**_unknown'])}):",
+        f"def _init_fields({', '.join(parameters)}):",
         "    if _unknown: self._refuse_unknown(_unknown)",
         "    try:",
         *(f"        {line}" for line in [*checks, "pass"]),
