@@ -154,7 +154,7 @@ def write(
     try:
         request.ledger.retries.retry(attempt, *repeated)
     except exceptions.CapacityException as error:
-        keys = {use.provider_uuid for use in _all_uses(bodies)}
+        keys = {u.provider_uuid for body in bodies.values() for u in _uses(body["allocations"])}
         providers = translation.providers_by_uuid(request.ledger, keys)
         uuids = {provider.name: provider.uuid for provider in providers.values()}
         raise native.with_reasons(request, _refused(error, uuids), error) from error
@@ -218,7 +218,8 @@ def _orders(
     consumers = request.ledger.backend.held_by(bodies)
     check_consumers(request, bodies, consumers)
     uses_by_consumer = {name: _uses(body["allocations"]) for name, body in bodies.items()}
-    _check_providers(request, _all_uses(bodies), new_records, unknown_class)
+    all_uses = [use for uses in uses_by_consumer.values() for use in uses]
+    _check_providers(request, all_uses, new_records, unknown_class)
     for name, body in bodies.items():
         current = consumers.get(name)
         if uses_by_consumer[name]:
@@ -279,10 +280,6 @@ def _uses(allocations: Any) -> list[Use]:
     ]
 
 
-def _all_uses(bodies: Bodies) -> list[Use]:
-    return [use for body in bodies.values() for use in _uses(body["allocations"])]
-
-
 def _with_units(uses: tuple[Use, ...], consumer: ConsumerRecord) -> tuple[Use, ...]:
     """Return uses with the units of the consumer's present uses of the same amount."""
     current = {use.key: use for use in consumer.held if use.units}
@@ -334,10 +331,10 @@ def _refused(error: exceptions.CapacityException, uuids: Mapping[str, str]) -> e
     """
     reasons = "; ".join(sentences(error.reasons)) or str(error)
     providers = sorted({str(reason.where) for reason in error.reasons})
-    where = ", ".join(uuids.get(name, name) for name in providers)
+    provider_uuids = ", ".join(uuids.get(name, name) for name in providers)
     classes = ", ".join(sorted({str(reason.resource) for reason in error.reasons}))
     text = "Unable to allocate inventory:"
-    of_class = f"'{classes}' on resource provider '{where}'"
+    of_class = f"'{classes}' on resource provider '{provider_uuids}'"
     if error.code == "InventoryNotFound":
         return errors.conflict(f"{text} Inventory for {of_class} invalid. {reasons}")
     text += f" Unable to create allocation for {of_class}."

@@ -14,7 +14,7 @@ import webob
 
 from resource_objects.exceptions import InvalidInput, NotFound, SearchLimitReached
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.rest import errors, query_values, schemas
+from resource_objects.rest import errors, query_values, schemas, translation
 from resource_objects.rest.exchanges import Assignment, assignment_of, with_exchanges
 from resource_objects.rest.native import api as native
 from resource_objects.rest.request import ClientRequest
@@ -351,7 +351,7 @@ def _traits(fleet: Fleet, places: range) -> dict[int, list[str]]:
         for place in providers[first:end].tolist():
             traits.setdefault(place, []).append(name)
     for names in traits.values():
-        names.sort(key=lambda name: (name.startswith("CUSTOM_"), name))
+        names.sort(key=translation.name_sort_key)
     return traits
 
 

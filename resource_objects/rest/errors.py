@@ -20,7 +20,9 @@ LOG = logging.getLogger("resource_objects.rest")
 #: Keys of the WSGI environment that :func:`as_json` reads.
 REQUEST_ID = "resource_objects.rest.request_id"
 VERSION = "placement.microversion"
-MIN_VERSION, MAX_VERSION = "1.0", "1.39"
+#: The microversions of Placement's API, oldest first.
+VERSIONS = [f"1.{minor}" for minor in range(40)]
+MIN_VERSION, MAX_VERSION = VERSIONS[0], VERSIONS[-1]
 
 UNDEFINED = "placement.undefined_code"
 CONCURRENT_UPDATE = "placement.concurrent_update"

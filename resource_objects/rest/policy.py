@@ -170,8 +170,8 @@ def _pairs(text: str) -> list[tuple[yaml.Node, yaml.Node]]:
         node = yaml.compose(text, Loader=yaml.SafeLoader)  # type: ignore[no-untyped-call]
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        where = "" if mark is None else f"line {mark.line + 1}: "
-        raise ValueError(f"{where}{error.problem}") from error
+        line = "" if mark is None else f"line {mark.line + 1}: "
+        raise ValueError(f"{line}{error.problem}") from error
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
     if node is None:

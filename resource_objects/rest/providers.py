@@ -159,8 +159,6 @@ def _move(
         raise errors.bad(
             f"{context}: {_UPDATE_FAILED}: {action} a provider is not currently allowed."
         )
-    if parent is not None and not translation.providers_by_uuid(request.ledger, [parent]):
-        raise errors.bad(f"{context}: {_CREATE_FAILED}: {_NO_PARENT}")  # "create" as in Placement
     try:
         translation.move_provider(request.ledger, provider.uuid, parent, name)
     except exceptions.InvalidTree as error:

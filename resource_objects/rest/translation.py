@@ -126,17 +126,16 @@ def change_provider(
     ledger: Ledger,
     uuid: str,
     edit: Callable[[ListedProvider], ProviderUpdate | None],
-    message: str = NOT_FOUND,
     disabling: Callable[[ListedProvider], tuple[DisableOrder, ...]] = lambda provider: (),
 ) -> ProviderChange:
     """Read a provider and write an update of it, again after a concurrent write.
 
     :param edit: returns the update, None for no write; it compares the client's generation
-    :param message: the text of the 404, with ``{uuid}`` in it
+    :param disabling: returns orders of the same write that disable or enable the provider
     """
 
     def attempt() -> ProviderChange:
-        provider = get_provider(ledger, uuid, message)
+        provider = get_provider(ledger, uuid)
         update = edit(provider)
         if update is not None:
             write_definitions(ledger, provider.name, disabling(provider), updates=(update,))
@@ -173,15 +172,16 @@ def move_provider(ledger: Ledger, uuid: str, parent: str | None, name: str) -> N
     The generation that clients see does not change.
 
     :raises InvalidTree: if the parent is a descendant of the provider
+    :raises Refused: a 404 or 400 if the provider or the parent does not exist
     """
 
     def attempt() -> None:
         keys = [uuid] if parent is None else [uuid, parent]
         stored = stored_definitions(ledger.backend.read(*keys, allocations=False))
         if uuid not in stored:
-            raise errors.not_found(f"No resource provider with uuid {uuid} found")
+            raise errors.not_found(NOT_FOUND.format(uuid=uuid))
         if parent is not None and parent not in stored:
-            raise errors.bad(
+            raise errors.bad(  # "create" as in Placement
                 f"Unable to save resource provider {uuid}: Object action create failed because: "
                 "parent provider UUID does not exist."
             )

@@ -51,8 +51,6 @@ Action: TypeAlias = tuple[str | None, Handler]
 #: The form of a request id among OpenStack's services.
 _REQUEST_ID = "req-[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 
-VERSIONS = [f"1.{minor}" for minor in range(40)]
-
 _MODULES = (
     *(root, resource_classes, traits, providers, inventories, aggregates, usages, allocations),
     *(reshaper, candidates, native),
@@ -111,7 +109,7 @@ def application(
     try:
         service = Service(ledger, identify, rules)
         layers: WSGIApplication = MicroversionMiddleware(
-            service, "placement", VERSIONS, json_error_formatter=errors.as_json
+            service, "placement", errors.VERSIONS, json_error_formatter=errors.as_json
         )
         layers = native.Dispatcher(layers, service, threads)
         if auth == "keystone":

@@ -75,17 +75,15 @@ class CheckedRequest:
         """The parts of the path."""
         return self.client.path
 
-    @property
-    def wait_slots(self) -> WaitSlots:
-        """The slots of requests that wait."""
-        slots: WaitSlots = self.client.http.environ[WAIT_SLOTS]
-        return slots
+    @contextlib.contextmanager
+    def waiting_ledger(self) -> Iterator[Ledger | None]:
+        """Yield a ledger whose waits end when the client closes the connection.
 
-    def waiting_ledger(self) -> Ledger:
-        """Return the ledger, whose waits end when the client closes the connection.
-
-        Under a server that does not report this, a wait ends after its time.
+        Yield None if all slots of requests that wait are occupied; otherwise the block occupies
+        one. Under a server that does not report the end of a connection, a wait ends after its
+        time.
         """
+        slots: WaitSlots = self.client.http.environ[WAIT_SLOTS]
         sock = self.client.http.environ.get("gunicorn.socket")
         pause = self.ledger.retries.sleep
 
@@ -95,7 +93,8 @@ class CheckedRequest:
                 raise errors.Refused(408, "The client closed the connection.", "ClientGone")
 
         retries = dataclasses.replace(self.ledger.retries, sleep=sleep)
-        return self.ledger.with_actor(retries=retries)
+        with slots.slot() as has_slot:
+            yield self.ledger.with_actor(retries=retries) if has_slot else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

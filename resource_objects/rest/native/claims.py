@@ -162,12 +162,12 @@ def _wait(request: CheckedRequest) -> Iterator[tuple[Ledger, datetime.timedelta 
     if not seconds:
         yield request.ledger, None
         return
-    with request.wait_slots.slot() as has_slot:
-        if not has_slot:
+    with request.waiting_ledger() as ledger:
+        if ledger is None:
             detail = "no thread is free to wait: repeat the request, or send it without wait"
             headers = {"Retry-After": str(RETRY_AFTER)}
             raise errors.Refused(503, detail, "NoPlaceToWait", headers=headers)
-        yield request.waiting_ledger(), datetime.timedelta(seconds=seconds)
+        yield ledger, datetime.timedelta(seconds=seconds)
 
 
 def _duration(body: Mapping[str, Any], name: str) -> datetime.timedelta | None:

@@ -49,10 +49,10 @@ def _changes(request: CheckedRequest, after: str) -> Changes:
     seconds = request.query.get("wait", 0)
     if page or not seconds:
         return page
-    with request.wait_slots.slot() as has_slot:
-        if has_slot:
+    with request.waiting_ledger() as ledger:
+        if ledger is not None:
             wait = datetime.timedelta(seconds=seconds)
-            return request.waiting_ledger().feed.changes(after, count, wait=wait)
+            return ledger.feed.changes(after, count, wait=wait)
     request.headers["Retry-After"] = str(RETRY_AFTER)
     return page
 
