@@ -1,7 +1,7 @@
 """The cells of captured machines, and of this one: found, kept, read back, claimed.
 
 One of the machines was captured by this project's own command and is in every checkout. The others
-are skipped where their data is absent; ``test_numa.py`` and ``test_model_numa.py`` test the same on
+are skipped where their data is absent; ``test_numa.py`` and ``test_tree_numa.py`` test the same on
 generated machines.
 """
 
