@@ -48,26 +48,25 @@ def _supported() -> Iterator[Row]:
     one, two = asked(PART, count=2), asked(PART, NIC)
     near = asked(PART, count=2, affinity="preferred")
     for count in (128, 256):
-        what = f"{count} functions"
-        for said, amount, chosen in (
+        for label, amount, chosen in (
             ("one request", one, None),
             ("two requests", two, None),
             ("one request near 4 of 8 host cells", near, range(4)),
         ):
-            yield _support(f"{what}, {said}", count, amount, chosen)
+            yield _support(f"{count} functions, {label}", count, amount, chosen)
 
 
 def _support(name: str, count: int, amount: PCIAmount, chosen: range | None) -> Row:
     inventory = nics(count)
     theirs = _their_support(inventory, amount, chosen)
-    where: Mapping[str, Any] = {}
+    near: Mapping[str, Any] = {}
     if chosen is not None:
-        facts = {cell.id: cell.socket for cell in host(CELLS).cells}
-        where = {"context": Context(chosen=ChosenCells(CellMap(facts, {}), chosen))}
+        sockets = {cell.id: cell.socket for cell in host(CELLS).cells}
+        near = {"context": Context(chosen=ChosenCells(CellMap(sockets, {}), chosen))}
     return row(
         f"devices could be had: {name}",
         "us",
-        lambda: inventory.fit(amount, **where),
+        lambda: inventory.fit(amount, **near),
         theirs,
         most=1 / TIMES,
         target=f"{TIMES} times faster",

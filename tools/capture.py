@@ -15,6 +15,7 @@ import argparse
 import io
 import os
 import tarfile
+from unittest import mock
 
 from resource_objects.host import linux
 from resource_objects.host.sysfs import Tree
@@ -64,11 +65,8 @@ def capture(root: str, file: str) -> int:
         machines.append(Recorder(asked, strict=strict))
         return machines[-1]
 
-    own, linux.Tree = linux.Tree, recorder  # type: ignore[assignment,attr-defined,misc]
-    try:
+    with mock.patch.object(linux, "Tree", recorder):
         linux.read_machine(root)
-    finally:
-        linux.Tree = own  # type: ignore[attr-defined,misc]
     [machine] = machines
     entries: dict[str, tarfile.TarInfo] = {}
     with tarfile.open(file, "w:gz") as tar:

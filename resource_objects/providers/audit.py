@@ -31,7 +31,6 @@ _T = TypeVar("_T")
 
 #: (number of the provider, resource class): an inventory.
 _Key: TypeAlias = tuple[int, str]
-_Built: TypeAlias = PlacedInventory[Amount]
 
 
 def audit(
@@ -464,7 +463,7 @@ class _PlacedResource:
         except exceptions.InvalidInput as error:
             yield self._contradiction(self.root, str(error))
 
-    def _differing(self, part: StoredPart, kind: KindRecord, built: _Built) -> set[str]:
+    def _differing(self, part: StoredPart, kind: KindRecord, built: Inventory) -> set[str]:
         """Return the classes of a part with figures that are missing or not as described."""
         stored = {record.definition() for record in part.records}
 
