@@ -53,9 +53,9 @@ class Amount(base.ResourceObject, abc.ABC, frozen=True):
 
     ``==``, ``!=``, ``hash`` and unary ``-`` work for every kind; a negated amount releases.
 
-    An amount of a *placed* resource (a NUMA topology, devices) states where counts are, and adds
-    nothing to them: :attr:`placed_counts` are the counts, and :attr:`host_usage` is what the host's
-    own counts provide for it.
+    An amount of a *placed* resource (a NUMA topology, devices) places counts, and adds nothing to
+    them: :attr:`placed_counts` are the counts, and :attr:`host_usage` is its usage of the host's
+    own counts.
     """
 
     # Version 1.0: Initial version
@@ -64,16 +64,16 @@ class Amount(base.ResourceObject, abc.ABC, frozen=True):
     @property
     @abc.abstractmethod
     def is_zero(self) -> bool:
-        """True if this is nothing."""
+        """True if the amount is zero."""
 
     @property
     @abc.abstractmethod
     def is_negative(self) -> bool:
-        """True if this is released, not requested."""
+        """True if the amount is released, not requested."""
 
     @property
     def is_assigned(self) -> bool:
-        """True if this names its placement, or its kind has no placement: it can be released."""
+        """True if the amount has its placement, or its kind has none: it can be released."""
         return True
 
     def unassigned(self) -> Self:
@@ -82,12 +82,12 @@ class Amount(base.ResourceObject, abc.ABC, frozen=True):
 
     @property
     def has_affinity(self) -> bool:
-        """True if this states how near it has to be to the host cells of another amount."""
+        """True if the amount has to be near the host cells of another amount."""
         return False
 
     @property
     def placed_counts(self) -> Mapping[str, int]:
-        """The counts that this places, by class."""
+        """The counts that the amount places, by class."""
         return {}
 
     @property
@@ -102,7 +102,7 @@ class Amount(base.ResourceObject, abc.ABC, frozen=True):
 
     @property
     def host_usage(self) -> Mapping[str, int]:
-        """What the host's own counts provide for this, by class; assigned, with idle siblings."""
+        """The usage of the host's own counts, by class; if assigned, with idle siblings."""
         return {}
 
     @property
@@ -126,9 +126,9 @@ class Amount(base.ResourceObject, abc.ABC, frozen=True):
     def net_host_usage(self) -> Mapping[str, int]:
         """The change of the host's counts by this amount itself, negative for a release.
 
-        It is :attr:`host_usage` without what is :attr:`counted_separately`. A negated amount has
-        the negated change. It depends on the amount alone, so that consuming several amounts has
-        one result in any order.
+        It is :attr:`host_usage` without the counts of :attr:`counted_separately`. A negated amount
+        has the negated change. It depends on the amount alone, so that consuming several amounts
+        has one result in any order.
         """
         separate = self.counted_separately
         requested = self.requested_host_usage if separate else {}
@@ -146,9 +146,9 @@ class Amount(base.ResourceObject, abc.ABC, frozen=True):
 
     @property
     def parts_usage(self) -> Mapping[str, int]:
-        """What all parts must have free beyond :attr:`host_usage`, by class: devices.
+        """The units that all parts must have free, by class, and no count of the host includes.
 
-        No count of the host includes them.
+        Only devices are such units.
         """
         return {}
 

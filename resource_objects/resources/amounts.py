@@ -46,7 +46,7 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
 
     by_class = fields.map_of("Amount")
 
-    _WHAT = "amounts"
+    _LABEL = "amounts"
 
     def _value_of(self, resource: Resource, value: Any) -> Amount:
         return _amount_of(resource, value)
@@ -59,15 +59,15 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
 
     def __init__(self, value: AmountsLike = _NOTHING, /, **named: Any) -> None:
         if value is not _NOTHING and named:
-            raise InvalidInput("repetition", self._WHAT, value, "either a mapping or keywords")
+            raise InvalidInput("repetition", self._LABEL, value, "either a mapping or keywords")
         self._init_fields(by_class=self._read(named or value))
 
     def _read(self, value: Any) -> dict[str, Amount]:
         if isinstance(value, str):
-            return by_name(text.pairs(value, self._WHAT), self._parsed, self._WHAT)
+            return by_name(text.pairs(value, self._LABEL), self._parsed, self._LABEL)
         if isinstance(value, Mapping):
-            return by_name(value, self._value_of, self._WHAT)
-        raise _invalid_amount(self._WHAT, value, "a mapping of resources or text")
+            return by_name(value, self._value_of, self._LABEL)
+        raise _invalid_amount(self._LABEL, value, "a mapping of resources or text")
 
     @classmethod
     def from_value(cls, value: Self | AmountsLike) -> Self:
@@ -81,7 +81,7 @@ class _AmountMapping(base.ResourceObject, ByResource[Amount], frozen=True):
         :raises InvalidInput: for text that cannot be parsed, or names a class twice
         """
         if not isinstance(text_form, str):
-            raise InvalidInput("text", cls._WHAT, text_form, "text such as VCPU=2,MEMORY_MB=4096")
+            raise InvalidInput("text", cls._LABEL, text_form, "text such as VCPU=2,MEMORY_MB=4096")
         return cls(text_form)
 
     @classmethod
@@ -201,7 +201,7 @@ class Limits(_AmountMapping):
     # Version 1.0: Initial version
     VERSION = "1.0"
 
-    _WHAT = "limits"
+    _LABEL = "limits"
 
     def _value_of(self, resource: Resource, value: Any) -> Amount:
         if resource.limit_kind is None:
@@ -300,7 +300,7 @@ def _check_agreement(name: str, count: Amount, placed_by: str, placed: Amount) -
         possible.add(sign * placed.host_usage.get(name, 0))
     if not isinstance(count, IntegerAmount) or int(count) not in possible:
         expected = " or ".join(map(str, sorted(possible - {0} or possible)))
-        raise _invalid_amount(name, count, f"{expected}, as {placed_by} says")
+        raise _invalid_amount(name, count, f"{expected}, as {placed_by} specifies")
 
 
 def no_inventory(name: str, amount: Amount) -> Reason:

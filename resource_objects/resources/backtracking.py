@@ -68,8 +68,8 @@ class Budget:
         self.spent += steps
 
     @contextmanager
-    def lend(self, other: Budget, most: int) -> Iterator[None]:
-        """Let another budget spend at most ``most`` of the remaining steps within a block.
+    def lend(self, other: Budget, max_steps: int) -> Iterator[None]:
+        """Let another budget spend at most ``max_steps`` of the remaining steps within a block.
 
         >>> budget, other = Budget(10), Budget(0)
         >>> with budget.lend(other, 3):
@@ -78,7 +78,7 @@ class Budget:
         (0, 8)
         """
         before = other.spent
-        other._allowed = before + min(most, self.remaining)
+        other._allowed = before + min(max_steps, self.remaining)
         try:
             yield
         finally:

@@ -1,8 +1,9 @@
 """The conditions of one decision besides the inventory: values, independent of kinds.
 
 An inventory alone decides whether an amount fits. More conditions apply if several inventories, or
-a tree of providers, are decided at once: what the host as a whole has left, which parts may be
-used, which host cells were chosen, what has to be near them. A frozen :class:`Context` has them.
+a tree of providers, are decided at once: the free counts of the whole host, the parts that may be
+used, the chosen host cells, the amounts that have to be near them. A frozen :class:`Context` has
+them.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Context:
     """The further conditions of one decision of :meth:`~.abstract.Inventory.fit`.
 
     ============  ==================================================================================
-    ``room``      units that the host as a whole has left, by class; an absent class is unbounded
+    ``room``      the free counts of the whole host, by class; an absent class is unbounded
     ``allowed``   ids of the parts that may be used (:meth:`~.placed.PlacedInventory.part_ids`),
                   None for all; they bind an assigned amount too
     ``near``      constraints that the chosen host cells have to satisfy

@@ -1,12 +1,12 @@
-"""Bipartite matchings: each item of one set gets an item of another set for itself.
+"""Bipartite matchings: each item of one set is assigned an item of its own of another set.
 
 Guest cells are matched to host cells, request groups to providers. Sets are bit masks. All
 algorithms are exact and polynomial: :class:`Matching` uses augmenting paths (Kuhn's algorithm),
 :func:`cheapest` the Hungarian method.
 
-A search asks again after each step, with nearly the same groups and providers. Therefore a
-:class:`Matching` keeps its result and matches only those groups again whose provider is not allowed
-any more, mostly one.
+A search needs a matching after each step, of nearly the same groups and providers. Therefore a
+:class:`Matching` stores its result and matches only those groups again whose provider is not
+allowed any more, mostly one.
 
 Rejected: to match from scratch at each step, which is a pass over all groups for each provider
 tried; to count by Hall's condition, which is exact only if all subsets are counted.
@@ -46,10 +46,10 @@ def matching_size(groups: Iterable[tuple[int, int]]) -> int:
 
 
 class Matching:
-    """A matching of groups to providers that is kept from one step of a search to the next.
+    """A matching of groups to providers that each step of a search reuses.
 
-    Groups are matched one by one, and a matched group keeps some provider from then on: the sets of
-    groups that can be matched are independent in a matroid (the transversal matroid).
+    Groups are matched one by one, and a matched group remains matched, perhaps to another provider:
+    the sets of groups that can be matched are independent in a matroid (the transversal matroid).
     """
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ def best(allowed: Sequence[int], ranking: Iterable[int], required: Iterable[int]
     """Return the hosts of a largest matching of guests; required hosts first, then by ranking.
 
     Of all sets of hosts for as many guests, the result is the first one, compared host by host in
-    the ranking. A host is taken if the hosts taken so far can all be matched together with it, so
+    the ranking. A host is added if it can be matched together with all hosts added before, so
     required hosts are in the result if any complete matching uses them (Mendelsohn and Dulmage,
     1958).
 
@@ -134,7 +134,7 @@ def best(allowed: Sequence[int], ranking: Iterable[int], required: Iterable[int]
         return [host for host in order if allowed[0] >> host & 1][: len(allowed)]
     guests_of_host = [0] * max((mask.bit_length() for mask in allowed), default=0)
     for guest, mask in enumerate(allowed):
-        for host in _bits(mask):
+        for host in bits(mask):
             guests_of_host[host] |= 1 << guest
     matching = Matching()
     matching.start([(0, guests) for guests in guests_of_host])
@@ -158,10 +158,10 @@ def first_assignment(allowed: Sequence[int], hosts: int) -> list[int]:
     """
     remaining = [mask & hosts for mask in allowed]
     if remaining.count(hosts) == len(remaining):
-        return list(_bits(hosts))
+        return list(bits(hosts))
     chosen: list[int] = []
     for guest in range(len(allowed)):
-        for host in _bits(remaining[guest]):
+        for host in bits(remaining[guest]):
             later = [mask & ~(1 << host) for mask in remaining[guest + 1 :]]
             if is_complete(later):
                 chosen.append(host)
@@ -246,7 +246,12 @@ def _add_guest(
     guest_of[hosts] = -1
 
 
-def _bits(mask: int) -> Iterator[int]:
+def bits(mask: int) -> Iterator[int]:
+    """Yield the numbers of a mask, ascending.
+
+    >>> list(bits(0b1101))
+    [0, 2, 3]
+    """
     while mask:
         lowest = mask & -mask
         yield lowest.bit_length() - 1

@@ -147,11 +147,8 @@ class PlacedInventory(_Kind, Generic[_A]):
         is_room = reason.rule is Rule.CAPACITY and reason.cell is None and reason.used == 0
         if not is_room or not isinstance(count, IntegerInventory):
             return reason
-        if reason.bound not in (
-            count.free,
-            count.free + separate.get(name, 0),
-        ):  # a limit was tighter
-            return reason
+        if reason.bound not in (count.free, count.free + separate.get(name, 0)):
+            return reason  # a limit was tighter
         return dataclasses.replace(reason, bound=count.capacity, used=count.capacity - reason.bound)
 
     def record_allocation(self, assigned: Any) -> None:
@@ -205,12 +202,12 @@ class PlacedInventory(_Kind, Generic[_A]):
     def from_allocations(
         self,
         amount: Amount,
-        held: Mapping[int, Sequence[AmountRecord]],
+        allocations: Mapping[int, Sequence[AmountRecord]],
         context: Context = ANYWHERE,
     ) -> Amount:
         """Return the assigned amount of stored allocations.
 
-        :param held: the consumer's records, by the index of their part
+        :param allocations: the consumer's records, by the index of their part
         :param context: with the consumer's host cells (``chosen``)
         :raises ForeignAmount: if ``amount`` cannot have these allocations
         """
@@ -501,7 +498,7 @@ def fit_together(
     :param amounts: placed amounts by resource class
     :param inventories: all inventories of the place, also of classes that are not requested
     :param limits: limits of this claim
-    :param room: what the place as a whole has left, by class
+    :param room: the free counts of the place as a whole, by class
     :param within: by resource class, ids of the parts that may be used; absent is all
     :raises ForeignAmount: if an amount is assigned to units that the place lacks
     :raises CapacityException: with the reasons of each amount that is refused individually, or, if

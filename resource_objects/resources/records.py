@@ -60,8 +60,8 @@ class InventoryRecord:
 class KindRecord:
     """The description of an inventory that is stored as several records.
 
-    ``classes`` are the resource classes of its records, ``body`` its description (JSON), which
-    holds neither figures nor units. An inventory that is one record of its own class has none.
+    ``classes`` are the resource classes of its records, ``body`` its description (JSON),
+    without figures and units. An inventory that is one record of its own class has no description.
     """
 
     resource_class: str
@@ -103,12 +103,12 @@ class StoredPart:
     ======================  ========================================================================
     ``units``               allocated units by class
     ``traits``              traits of the provider, None if unknown
-    ``left_by_shares``      what its shares leave of a class; less than one: used up elsewhere
+    ``left_by_shares``      the units of a class that its shares leave; less than 1: all used up
     ``unavailable``         units that must not be allocated, though they are free; ``records``
                             count them as used
     ``without_limit``       the part without a limit, of a kind whose units have an identity.
-                            ``records`` count what the limit withholds as used, but a limit bounds
-                            the number of units and does not name them
+                            ``records`` count the units that the limit excludes as used, but a
+                            limit bounds the number of units and does not name them
     ======================  ========================================================================
     """
 

@@ -90,7 +90,7 @@ def test_a_count_that_disagrees_is_an_error_of_who_asks() -> None:
     with raises_code("InvalidRequest", match=r"^PCPU: got IntegerAmount\(8\), expected 4"):
         ro.Request("PCPU=8,NUMA_TOPOLOGY=1:dedicated=4")
     inventories = host()
-    with raises_code("InvalidAmount", match="expected 4, as NUMA_TOPOLOGY says"):
+    with raises_code("InvalidAmount", match="expected 4, as NUMA_TOPOLOGY specifies"):
         inventories.consume("PCPU=8,NUMA_TOPOLOGY=1:dedicated=4")
     assert inventories == host()
 

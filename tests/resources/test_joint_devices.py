@@ -281,7 +281,7 @@ def test_counts_bind_both_and_are_taken_once() -> None:
     assert refused(inventories, ask("required")) == ["PCPU requested 1, free 0 of 2"]
     inventories.consume(-assigned)
     assert inventories == place([0, 0, 3], PCPU=2)
-    with raises_code("InvalidAmount", match="expected 2, as DEVICES says"):
+    with raises_code("InvalidAmount", match="expected 2, as DEVICES specifies"):
         inventories.fit({**asked, "PGPU": 3})
 
 

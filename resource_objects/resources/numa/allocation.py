@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from resource_objects.exceptions import CapacityException, ForeignAmount
 from resource_objects.reasons import Reason, Rule
+from resource_objects.resources.matching import bits
 from resource_objects.resources.numa.amount import (
     ISOLATE,
     PREFER,
@@ -27,7 +28,7 @@ from resource_objects.resources.numa.cell_fit import (
     shared_failures,
 )
 from resource_objects.resources.numa.cells import KIB_PER_MIB, CellState, page_class
-from resource_objects.resources.numa.cpuset import CPUSet, bits, mask_of
+from resource_objects.resources.numa.cpuset import CPUSet, mask_of
 from resource_objects.resources.numa.placement import TOPOLOGY, near_networks, socket_reasons
 
 

@@ -215,9 +215,7 @@ class NUMATopologyAmount(abstract.Amount):
 
     def __neg__(self) -> Self:
         if not self.placed:
-            raise _invalid_unassigned_amount(
-                "topology", "one that is not assigned", "an assigned one: only that can be released"
-            )
+            raise _unassigned_release()
         return self._evolve(gives_back=not self.gives_back)
 
     def unassigned(self) -> Self:
@@ -244,7 +242,7 @@ class NUMATopologyAmount(abstract.Amount):
         ...                    placed=[PlacedCell(0, pins={0: 4, 1: 5})]).cpuset
         '4-5'
         """
-        self._check_assigned()
+        self.check_assigned()
         cpus: set[int] = set()
         for placed in self.placed:
             cpus.update(placed.shared, dict(placed.pins).values())
@@ -253,13 +251,13 @@ class NUMATopologyAmount(abstract.Amount):
     @property
     def memory_nodes(self) -> str:
         """The host cells as a list, for ``numactl --membind`` and ``cpuset.mems``; assigned."""
-        self._check_assigned()
+        self.check_assigned()
         return str(CPUSet(self.host_cells))
 
     @property
     def pages(self) -> Mapping[int, Mapping[int, int]]:
         """``{host cell: {page size in KiB: pages}}`` of huge pages; assigned."""
-        self._check_assigned()
+        self.check_assigned()
         return {
             placed.cell: {size: cell.memory_mb * KIB_PER_MIB // size}
             for cell, placed in zip(self.cells, self.placed, strict=True)
@@ -307,7 +305,8 @@ class NUMATopologyAmount(abstract.Amount):
             files[f"hugetlb.{_short_size(size)}.max"] = str(count)
         return {name: content for name, content in files.items() if content}
 
-    def _check_assigned(self) -> None:
+    def check_assigned(self) -> None:
+        """Raise ``InvalidInput`` if the amount is not assigned."""
         if not self.placed:
             raise _invalid_unassigned_amount("topology", self, "an assigned one, as fit() returns")
 
@@ -331,9 +330,7 @@ class NUMATopologyAmount(abstract.Amount):
         if self.placed or self.emulator_cpu is not None:
             self._check_placed()
         elif self.gives_back:
-            raise _invalid_unassigned_amount(
-                "topology", "one that is not assigned", "an assigned one: only that can be released"
-            )
+            raise _unassigned_release()
 
     def _check_placed(self) -> None:
         if len(self.placed) != len(self.cells):
@@ -448,6 +445,12 @@ _FLAGS = ("tunneled", "one_socket")
 _OPTIONS = (*_COUNTS, "page_size", *_POLICIES, "physnets", *_FLAGS)
 
 
+def _unassigned_release() -> InvalidInput:
+    return _invalid_unassigned_amount(
+        "topology", "one that is not assigned", "an assigned one: only that can be released"
+    )
+
+
 def _parse_cell(cell: str) -> GuestCell:
     cpus, _, memory = cell.partition("@")
     shared, dedicated = (
@@ -516,9 +519,9 @@ def numa(
         if not 1 <= cells <= MAX_GUEST_CELLS:
             raise _invalid_amount("guest cells", cells, f"1 to {MAX_GUEST_CELLS}")
         for name, count in counts.items():
-            most = MAX_FIGURE * cells if name == "memory_mb" else MAX_ID + 1
-            if type(count) is not int or not 0 <= count <= most:
-                raise _invalid_amount(name, count, f"an integer from 0 to {most}")
+            maximum = MAX_FIGURE * cells if name == "memory_mb" else MAX_ID + 1
+            if type(count) is not int or not 0 <= count <= maximum:
+                raise _invalid_amount(name, count, f"an integer from 0 to {maximum}")
             if count % cells:
                 raise _invalid_amount(name, count, f"a multiple of {cells} guest cells")
         guests = [*_even_cells(cells, *counts.values())]

@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from resource_objects import ratio
 from resource_objects.reasons import Reason, Rule
+from resource_objects.resources.matching import bits
 from resource_objects.resources.numa.amount import ISOLATE, PREFER, REQUIRE, CellDemand
 from resource_objects.resources.numa.cells import (
     ANY,
@@ -22,7 +23,6 @@ from resource_objects.resources.numa.cells import (
     page_class,
     show_kib,
 )
-from resource_objects.resources.numa.cpuset import bits
 
 
 class CellChoice(NamedTuple):
@@ -196,8 +196,8 @@ def _dedicated_failures(state: CellState, demand: CellDemand) -> Iterator[Reason
     if cpus is None and choose_cpus(state, count, policy, False) is not None:
         yield Reason(Rule.EMULATOR, demand.cpus, 0, total - free, "PCPU", cell=cell)
     elif cpus is None:
-        most = _max_dedicated(state, policy)
-        yield Reason(Rule.THREADS, count, most, 0, "PCPU", unit=policy or PREFER, cell=cell)
+        maximum = _max_dedicated(state, policy)
+        yield Reason(Rule.THREADS, count, maximum, 0, "PCPU", unit=policy or PREFER, cell=cell)
     elif cpus.bit_count() > free:
         yield Reason(Rule.CAPACITY, cpus.bit_count(), total, total - free, "PCPU", cell=cell)
     elif cpus & state.facts.shared:

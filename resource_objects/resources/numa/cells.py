@@ -18,7 +18,8 @@ from typing import Any, NamedTuple
 from resource_objects import base, fields, ratio
 from resource_objects.exceptions import InvalidInput, InvalidInventory
 from resource_objects.fields import MAX_FIGURE
-from resource_objects.resources.numa.cpuset import MAX_ID, CPUSet, bits, mask_of
+from resource_objects.resources.matching import bits
+from resource_objects.resources.numa.cpuset import MAX_ID, CPUSet, mask_of
 
 #: KiB in a MiB.
 KIB_PER_MIB = 1024

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from resource_objects.exceptions import InvalidInput
+from resource_objects.resources.matching import bits
 
 #: The highest number of a CPU or a cell. Linux supports 8192 CPUs at most.
 MAX_ID = 2**16 - 1
@@ -153,15 +154,3 @@ def mask_of(numbers: Iterable[int]) -> int:
     for number in numbers:
         mask |= 1 << number
     return mask
-
-
-def bits(mask: int) -> Iterator[int]:
-    """Yield the numbers of a mask, ascending.
-
-    >>> list(bits(0b1101))
-    [0, 2, 3]
-    """
-    while mask:
-        lowest = mask & -mask
-        yield lowest.bit_length() - 1
-        mask ^= lowest

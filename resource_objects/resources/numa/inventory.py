@@ -190,8 +190,7 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
         Cost: per kind of guest cell and host cell about 2 microseconds if counts decide, and up to
         1 for each core if threads are chosen.
         """
-        if not isinstance(amount, NUMATopologyAmount):
-            raise InvalidInput("kind of amount", "amount", amount, "a NUMATopologyAmount")
+        amount = require_topology(amount)
         if limit is not None and not isinstance(limit, NUMATopologyLimit):
             raise InvalidInput("kind of amount", "limit", limit, "a NUMATopologyLimit or None")
         room = self.room
@@ -335,14 +334,14 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
     def from_allocations(
         self,
         amount: abstract.Amount,
-        held: Mapping[int, Sequence[AmountRecord]],
+        allocations: Mapping[int, Sequence[AmountRecord]],
         context: Context = ANYWHERE,
     ) -> NUMATopologyAmount:
-        """Return the assigned amount that has allocated ``held``, by the index of the host cell.
+        """Return the assigned amount that has ``allocations``, by the index of the host cell.
 
         :raises ForeignAmount: if ``amount`` cannot have this allocation
         """
-        return storage.from_allocations(self._states, require_topology(amount), held)
+        return storage.from_allocations(self._states, require_topology(amount), allocations)
 
     def with_use(
         self, before: Sequence[StoredPart], parts: Sequence[StoredPart], room: Mapping[str, int]

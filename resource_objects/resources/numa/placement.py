@@ -36,6 +36,7 @@ from resource_objects.resources import matching
 from resource_objects.resources.backtracking import DECISION, Budget, Solution, solutions
 from resource_objects.resources.context import AffinityConstraint, Context
 from resource_objects.resources.distances import distance_table, sets_by_distance, total_distance
+from resource_objects.resources.matching import bits
 from resource_objects.resources.numa.amount import (
     ISOLATE,
     CellDemand,
@@ -51,7 +52,7 @@ from resource_objects.resources.numa.cell_fit import (
     fit_cell,
 )
 from resource_objects.resources.numa.cells import SMALL, CellState
-from resource_objects.resources.numa.cpuset import CPUSet, bits, mask_of
+from resource_objects.resources.numa.cpuset import CPUSet, mask_of
 
 TOPOLOGY = "NUMA_TOPOLOGY"
 #: The name of tunnelled networks where networks have names.
@@ -624,12 +625,12 @@ def affinity_reason(near: Sequence[AffinityConstraint], met: int) -> Reason:
     return Reason(Rule.AFFINITY, len(near), min(met, len(near) - 1), 0, TOPOLOGY)
 
 
-def socket_reasons(states: Iterable[CellState], requested: int, most: int) -> Iterator[Reason]:
+def socket_reasons(states: Iterable[CellState], requested: int, maximum: int) -> Iterator[Reason]:
     """Yield that guest cells are not in one socket, and each host cell whose socket is unknown.
 
-    :param most: the maximum number of guest cells in one socket
+    :param maximum: the maximum number of guest cells in one socket
     """
-    yield Reason(Rule.ONE_SOCKET, requested, most, 0, TOPOLOGY)
+    yield Reason(Rule.ONE_SOCKET, requested, maximum, 0, TOPOLOGY)
     for state in states:
         if state.cell.socket is None:
             yield Reason(Rule.SOCKET_UNKNOWN, requested, 0, 0, TOPOLOGY, cell=state.cell.id)

@@ -26,8 +26,8 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from resource_objects import ratio
-from resource_objects.exceptions import ForeignAmount, InvalidInput, InvalidInventory
-from resource_objects.resources.matching import best, first_assignment, is_complete
+from resource_objects.exceptions import ForeignAmount, InvalidInventory
+from resource_objects.resources.matching import best, bits, first_assignment, is_complete
 from resource_objects.resources.numa.allocation import cell_allocations
 from resource_objects.resources.numa.amount import REQUIRE, CellDemand, NUMATopologyAmount
 from resource_objects.resources.numa.cell_fit import CellChoice, assign_cpus, page_sizes
@@ -41,7 +41,7 @@ from resource_objects.resources.numa.cells import (
     page_class,
     page_size_of_class,
 )
-from resource_objects.resources.numa.cpuset import CPUSet, bits, mask_of
+from resource_objects.resources.numa.cpuset import CPUSet, mask_of
 from resource_objects.resources.numa.placement import assign_cell
 from resource_objects.resources.records import (
     AmountRecord,
@@ -268,9 +268,7 @@ def to_allocations(
     :raises InvalidInput: if the amount is not assigned
     :raises ForeignAmount: if a cell, CPU or page size is not of this host
     """
-    if not amount.placed:
-        expected = "an assigned one, as fit() returns"
-        raise InvalidInput("unassigned amount", "topology", str(amount), expected)
+    amount.check_assigned()
     allocations = cell_allocations(states, amount, is_allocated=amount.gives_back)
     return allocation_records(
         (

@@ -192,7 +192,7 @@ class DeviceRequest(base.ResourceObject, frozen=True):
         addresses = {spec.address for spec in self.specs}
         if None not in addresses and len(addresses) < self.count:
             raise _invalid_amount(
-                "count of a device request", self.count, f"at most {len(addresses)}, as it names"
+                "count of a device request", self.count, f"at most {len(addresses)}, the addresses"
             )
         if self.providers and len(self.providers) != self.count:
             raise _invalid_amount(
@@ -305,10 +305,7 @@ class PCIAmount(abstract.Amount):
         """The number of devices of all requests."""
         return sum(request.count for request in self.requests)
 
-    @property
-    def item_count(self) -> int:
-        """The number of devices of all requests."""
-        return self.count
+    item_count = count
 
     @property
     def is_zero(self) -> bool:
@@ -382,8 +379,8 @@ class PCIAmount(abstract.Amount):
         }
         if not numbers:
             raise InvalidInput("value", "request", request, "the number or name of a request")
-        self.addresses  # noqa: B018  # raises if it is not assigned
-        return tuple(device.address for device in self.placed if device.request in numbers)
+        pairs = zip(self.addresses, self.placed, strict=True)
+        return tuple(address for address, device in pairs if device.request in numbers)
 
     def with_only(self, addresses: Collection[str]) -> PCIAmount:
         """Return an assigned amount of some of its devices, as if only these were requested."""

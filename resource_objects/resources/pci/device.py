@@ -265,7 +265,7 @@ def check_devices(devices: Sequence[Device], usage: Sequence[DeviceUse]) -> None
     withdrawn = {use.address for use in usage if use.state == SPENT or use.gone}
     for device in devices:
         card = by_address.get(device.parent or "")
-        if card is None or card.type == PF or withdrawn & {device.address, card.address}:
+        if card is None or card.can_be_split or withdrawn & {device.address, card.address}:
             continue
         raise _invalid_device(f"parent of {device.address}, {card.address}", card.type, PF)
     allocated = {use.address for use in usage if use.is_held}
@@ -286,7 +286,7 @@ class RetainedDevices(NamedTuple):
     reasons: Mapping[str, str]  #: why a device differs from the discovered one, by address
 
 
-def retain_allocated(  # one rule after the other
+def retain_allocated(
     discovered: Iterable[Device], stored: Iterable[Device], allocated: Collection[str]
 ) -> RetainedDevices:
     """Return the devices of a host after discovery: an allocated device stays as it is stored.

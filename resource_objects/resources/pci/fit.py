@@ -23,7 +23,7 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.backtracking import DECISION, Budget, Solution, solutions
 from resource_objects.resources.context import ChosenCells
 from resource_objects.resources.pci.amount import DeviceRequest, DeviceSpec, PCIAmount, PlacedDevice
-from resource_objects.resources.pci.device import LEGACY, PF, PREFERRED, SOCKET, Device
+from resource_objects.resources.pci.device import LEGACY, PREFERRED, SOCKET, Device
 from resource_objects.resources.pci.device_index import DeviceIndex, DeviceLimit
 
 #: The resource that a reason names if its request names no class.
@@ -186,7 +186,7 @@ def with_devices(
             address=device.address,
             resource_class=device.resource_class,
             numa_node=device.numa_node,
-            parts=index.functions_of(device) if device.type == PF else (),
+            parts=index.functions_of(device),
         )
         for request, device in devices
     ]
@@ -369,11 +369,11 @@ def _search(
         users = tuple(n for n, groups in enumerate(problem.choices) if number in groups)
         return free.get(number, 0), users
 
-    alike: dict[Hashable, list[int]] = {}
+    by_key: dict[Hashable, list[int]] = {}
     for group in conflicts:
         symmetry_key = group_key(group), tuple(sorted(map(group_key, index.parts[group])))
-        alike.setdefault(symmetry_key, []).append(group)
-    mates = {group: groups for groups in alike.values() for group in groups}
+        by_key.setdefault(symmetry_key, []).append(group)
+    equal_groups = {group: groups for groups in by_key.values() for group in groups}
 
     def expand(decided: _Decided) -> Iterator[_Decided | Solution[DeviceChoice]]:
         unsplit, split = decided
@@ -383,11 +383,11 @@ def _search(
         if not flow.is_complete:
             return  # impossible even if the undecided groups exclude nothing
         used = {group for groups in flow.used for group in groups}
-        both = [n for n in conflicts if n in used and not used.isdisjoint(index.parts[n])]
-        if not both:
+        violated = [n for n in conflicts if n in used and not used.isdisjoint(index.parts[n])]
+        if not violated:
             yield Solution(flow.used)
             return
-        undecided = [n for n in mates[both[0]] if n not in unsplit and n not in split]
+        undecided = [n for n in equal_groups[violated[0]] if n not in unsplit and n not in split]
         yield unsplit, split.union(undecided)
         yield unsplit | {undecided[0]}, split
 
@@ -460,36 +460,36 @@ class MaxFlow:
 
     def _augment(self, start: int) -> bool:
         """Move devices along a shortest chain to a group with a spare device; False if none."""
-        came: dict[int, tuple[int, int]] = {}  # demand: (the demand before it, the group it frees)
-        seen: set[int] = set()
+        previous: dict[int, tuple[int, int]] = {}  # by demand: the demand before, a freed group
+        visited: set[int] = set()
         waiting = deque([start])
         while waiting:
             demand = waiting.popleft()
             for group in self._choices[demand]:
-                if group in seen:
+                if group in visited:
                     continue
                 if self._spare.get(group, 0) > 0:
-                    self._move_along(start, demand, group, came)
+                    self._move_along(start, demand, group, previous)
                     return True
-                seen.add(group)
+                visited.add(group)
                 for user in sorted(self._users[group]):  # a set has no order to rely on
-                    if user != start and user not in came:
-                        came[user] = demand, group
+                    if user != start and user not in previous:
+                        previous[user] = demand, group
                         waiting.append(user)
         return False
 
     def _move_along(
-        self, start: int, demand: int, group: int, came: Mapping[int, tuple[int, int]]
+        self, start: int, demand: int, group: int, previous: Mapping[int, tuple[int, int]]
     ) -> None:
         count, at = min(self.missing[start], self._spare[group]), demand
         while at != start:
-            before, freed = came[at]
+            before, freed = previous[at]
             count, at = min(count, self.used[at][freed]), before
         self._spare[group] -= count
         self.missing[start] -= count
         self._move(demand, group, count)
         while demand != start:
-            before, freed = came[demand]
+            before, freed = previous[demand]
             self._move(demand, freed, -count)
             self._move(before, freed, count)
             demand = before

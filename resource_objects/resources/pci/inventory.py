@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, NamedTuple, Self
@@ -70,6 +71,7 @@ from resource_objects.resources.records import (
     InventoryPart,
     InventoryRecord,
     StoredPart,
+    allocation_records,
 )
 
 #: The rules that fail because devices are in use.
@@ -198,8 +200,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
 
         Cost: 10 to 30 microseconds, and 2 for each group of matching devices.
         """
-        if not isinstance(amount, PCIAmount):
-            amount = require_devices(amount)
+        amount = require_devices(amount)
         if limit is not None:
             raise InvalidInput(
                 "kind of amount", "limit of devices", limit, "none: devices have no limit"
@@ -245,10 +246,10 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         released = set(assigned.addresses)
         amounts: list[PCIAmount] = []
         for amount in taken:
-            both = set() if amount.gives_back else released.intersection(amount.addresses)
-            if both != set(amount.addresses):
-                amounts.append(amount.with_only(set(amount.addresses) - both))
-            released -= both
+            matched = set() if amount.gives_back else released.intersection(amount.addresses)
+            if matched != set(amount.addresses):
+                amounts.append(amount.with_only(set(amount.addresses) - matched))
+            released -= matched
         return (*amounts, assigned.with_only(released)) if released else tuple(amounts)
 
     def merged(self, several: Sequence[abstract.Amount]) -> PCIAmount | None:
@@ -412,26 +413,24 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
             if address not in part_of:
                 raise ForeignAmount("device", address, "one of these devices")
             by_part[part_of[address]][device.resource_class].append(device)
-        sign = -1 if amount.gives_back else 1
-        return tuple(
+        return allocation_records(
             (
-                number,
-                tuple(
-                    AmountRecord(
-                        name,
-                        sign * len(placed),
-                        tuple(sorted(unit for device in placed for unit in device.units)),
-                    )
-                    for name, placed in sorted(by_part[number].items())
-                ),
-            )
-            for number in sorted(by_part)
+                (
+                    number,
+                    (
+                        (name, len(placed), sorted(unit for d in placed for unit in d.units))
+                        for name, placed in sorted(by_part[number].items())
+                    ),
+                )
+                for number in sorted(by_part)
+            ),
+            is_negative=amount.gives_back,
         )
 
     def from_allocations(
         self,
         amount: abstract.Amount,
-        held: Mapping[int, Sequence[AmountRecord]],
+        allocations: Mapping[int, Sequence[AmountRecord]],
         context: Context = ANYWHERE,
     ) -> PCIAmount:
         """Return the assigned amount of stored allocations: the inverse of :meth:`to_allocations`.
@@ -441,7 +440,8 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
         :raises ForeignAmount: if the allocations do not meet ``amount``
         """
         request, index = require_devices(amount), self._index
-        units = {unit for records in held.values() for record in records for unit in record.units}
+        stored = itertools.chain.from_iterable(allocations.values())
+        units = {unit for record in stored for unit in record.units}
         if request.placed and units == {unit for device in request.placed for unit in device.units}:
             return request
         unknown = sorted(units.difference(index.devices))

@@ -3,12 +3,12 @@
 A physical function and the functions split off it are one part: a provider named by the address of
 the physical function. Any other device is a part of its own. The inventories of a part are counts,
 one record for each class of its devices. An allocated device is a unit, by address. A physical
-function uses up the functions split off it: a share within the provider says so, and its allocation
-names them too.
+function uses up the functions split off it: a share within the provider declares this, and its
+allocation names them too.
 
-The description has what no figure has: vendor, product, node, tags. Traits are those of the
-provider: a trait that is added to the provider or removed from it is added to each of its devices
-or removed from all.
+The description has the properties that no figure has: vendor, product, node, tags. Traits are those
+of the provider: a trait that is added to the provider or removed from it is added to each of its
+devices or removed from all.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ SPECS = [
     case(
         "InvalidAmount",
         lambda: DeviceRequest([DeviceSpec(address=PF)], 2),
-        "count of a device request: got 2, expected at most 1, as it names",
+        "count of a device request: got 2, expected at most 1, the addresses",
         "more than it names",
     ),
     case(
