@@ -1,5 +1,5 @@
-"""Other systems' words and formats, one package for each: ``nova``.
+"""The formats of other systems, one subpackage for each: ``nova``.
 
-What is read here becomes a value of the library, or is refused; nothing above knows where it came
-from. What another system gets wrong is listed beside what reads it.
+Documents are read as values of the library, which do not depend on the other system, or rejected.
+The module that reads a format lists the errors of the other system in it.
 """

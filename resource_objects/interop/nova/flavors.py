@@ -1078,8 +1078,8 @@ def _request(
     classes = frozenset[str]().union(*(group.classes for group in groups.values()))
     if "PCPU" in classes:
         classes |= {"VCPU"}
-    own = {"VCPU": flavor.vcpus, "MEMORY_MB": flavor.memory_mb, "DISK_GB": disk_gb}
-    amounts: dict[str, Any] = {n: own[n] for n in own if own[n] and n not in classes}
+    sizes = {"VCPU": flavor.vcpus, "MEMORY_MB": flavor.memory_mb, "DISK_GB": disk_gb}
+    amounts: dict[str, Any] = {n: sizes[n] for n in sizes if sizes[n] and n not in classes}
     amounts |= unnamed.amounts
     _check_totals(groups)
     if topology is not None:

@@ -275,7 +275,7 @@ def _read_row(data: Mapping[Any, Any]) -> _Row:
     status = data.get("status")
     if status not in _STATUS:
         raise invalid("status", status, f"one of {', '.join(_STATUS)}")
-    text = _require_label(data, "address")
+    text = _require_non_null_label(data, "address")
     consumer = DeviceConsumer(
         require_label(data.get("instance_uuid"), "instance_uuid"),
         require_label(data.get("request_id"), "request_id"),
@@ -308,7 +308,7 @@ def _read_device(data: Mapping[Any, Any], address: str) -> Device:
             raise invalid(f"extra_info.{name}", value, "text, or a value of JSON") from None
     node = data.get("numa_node")
     parent = require_label(data.get("parent_addr"), "parent_addr")
-    kind = _require_label(data, "dev_type")
+    kind = _require_non_null_label(data, "dev_type")
     if parent is None and kind in PARTS:
         parent = info.pop("phys_function", None)  # before 1.4
     live = parse_flag(info.get(_LIVE))
@@ -316,8 +316,8 @@ def _read_device(data: Mapping[Any, Any], address: str) -> Device:
         del info[_LIVE]
     return Device(
         address,
-        _require_label(data, "vendor_id").lower(),
-        _require_label(data, "product_id").lower(),
+        _require_non_null_label(data, "vendor_id").lower(),
+        _require_non_null_label(data, "product_id").lower(),
         kind,
         parent=None if parent is None else parse_address(parent),
         numa_node=None if node is None else require_int(node, "numa_node", 0, MAX_NODE),
@@ -327,7 +327,7 @@ def _read_device(data: Mapping[Any, Any], address: str) -> Device:
     )
 
 
-def _require_label(data: Mapping[Any, Any], name: str) -> str:
+def _require_non_null_label(data: Mapping[Any, Any], name: str) -> str:
     label = require_label(data.get(name), name)
     if label is None:
         raise invalid(name, None, "text")
@@ -437,8 +437,9 @@ def dump_pci_devices(
 
 # --- pools ----------------------------------------------------------------------------------------
 
+#: Fields of Nova's object in addition to its tags.
 _POOL_FIELDS: Final = ("vendor_id", "product_id", "numa_node", "count")
-#: Keys that are fields here.
+#: Ids and tags of Nova that are fields here.
 _POOL_KEYS: Final = (
     "vendor_id", "product_id", "dev_type", "address", "remote_managed", "live_migratable",
     "one_time_use", "resource_class", "traits",
@@ -511,7 +512,7 @@ def _device_pool(device: Device, address: str | None, count: int) -> DevicePool:
         device.product_id,
         count,
         address=address,
-        facts={name: device.facts[name] for name in (PROVIDER,) if name in device.facts},
+        facts={PROVIDER: device.facts[PROVIDER]} if PROVIDER in device.facts else {},
         **{name: getattr(device, name) for name in _OF_DEVICE},
     )
 
@@ -569,18 +570,18 @@ def _pool_fields(texts: Texts) -> dict[str, Any]:
     get = texts.get
     name, live = get("resource_class"), parse_flag(get("live_migratable"))
     one_time_use = parse_flag(get("one_time_use"))
+    ids = {key: lower(get(key)) for key in ("vendor_id", "product_id")}
     keys = {*_POOL_KEYS}
     keys -= {"live_migratable"} if live is None else set()
     keys -= {"one_time_use"} if one_time_use is None else set()
     return {
-        "vendor_id": lower(get("vendor_id")),
-        "product_id": lower(get("product_id")),
+        **ids,
         "type": get("dev_type") or PCI,
         "address": get("address"),
         "remote_managed": parse_lenient_flag(get("remote_managed")),
         "live_migratable": live,
         "one_time_use": bool(one_time_use),
-        "resource_class": normalized_class(name) if name else None,
+        "resource_class": normalized_class(name) if name else class_of_ids(ids),
         "traits": normalized_traits(get("traits") or ""),
         "tags": {key: text for key, text in texts.items() if text is not None and key not in keys},
     }
@@ -621,10 +622,6 @@ def dump_pci_pools(pools: Iterable[DevicePool], *, leave_out: Collection[str] = 
     return json.dumps(wrap(POOLS, {"objects": documents}))
 
 
-#: Fields of a pool that its ids and tags do not state.
-_NOT_IN_TEXTS: Final = ("count", "numa_node", "class_code", "facts")
-
-
 def _texts_as_read(pool: DevicePool) -> dict[str, Any]:
     """Return the ids and tags of a pool as they were read, if its fields did not change since."""
     written = _written_texts(pool)
@@ -633,9 +630,8 @@ def _texts_as_read(pool: DevicePool) -> dict[str, Any]:
         return written
     restored = restore(written, pool.facts, names)
     texts = {name: text for name, text in restored.items() if name != PROVIDER}
-    unwritten = {name: getattr(pool, name) for name in _NOT_IN_TEXTS}
     try:
-        again = DevicePool(**_pool_fields(texts), **unwritten)
+        again = pool.replace(**_pool_fields(texts))
     except InvalidInput:
         return written
     return restored if again == pool else written

@@ -85,7 +85,7 @@ from resource_objects.resources.pci.device import (
     PF,
     TYPES,
     VDPA,
-    custom_class,
+    class_of_ids,
 )
 
 __all__ = ["dump_pci_requests", "load_pci_requests"]
@@ -227,14 +227,9 @@ def _spec_fields(spec: Texts, types: Sequence[str], placement: bool) -> dict[str
         raise invalid("address", values["address"], expected)
     if placement:
         text = get("resource_class")
-        default = _class_of_ids(values["vendor_id"], values["product_id"])
-        values["resource_class"] = normalized_class(text) if text else default
+        values["resource_class"] = normalized_class(text) if text else class_of_ids(values)
         values["traits"] = normalized_traits(get("traits") or "")
     return values
-
-
-def _class_of_ids(vendor_id: str | None, product_id: str | None) -> str | None:
-    return None if vendor_id is None or product_id is None else custom_class(vendor_id, product_id)
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -356,17 +351,18 @@ def _written_spec(
     spec: DeviceSpec, placement: bool, providers: str | None
 ) -> dict[str, str | None]:
     """Return a spec as Nova writes it today."""
-    is_default_class = spec.resource_class == _class_of_ids(spec.vendor_id, spec.product_id)
     texts: dict[str, str | None] = {
         "vendor_id": spec.vendor_id,
         "product_id": spec.product_id,
         "dev_type": spec.types[0] if len(spec.types) == 1 else None,
         "address": spec.address,
         "remote_managed": "True" if spec.remote_managed else None,
-        "resource_class": None if placement and is_default_class else spec.resource_class,
+        "resource_class": spec.resource_class,
         "traits": ",".join(sorted(spec.traits)) or None,
         _PROVIDERS: providers,
     }
+    if placement and spec.resource_class == class_of_ids(texts):
+        texts["resource_class"] = None
     if spec.live_migratable is not None:
         texts["live_migratable"] = format_flag(spec.live_migratable)
     texts = {name: text for name, text in texts.items() if text is not None}

@@ -363,13 +363,11 @@ def _device_rule(
             address = _glob(pattern)
     else:
         address = _interface_address(devname, devnames, bool(flags["remote_managed"]))
-    resource_class = entry.get("resource_class")
-    if resource_class in (None, ""):
-        resource_class = None
-    else:
+    class_text, resource_class = entry.get("resource_class"), None
+    if class_text not in (None, ""):
         resource_class = NovaRule.INVALID_SPEC_CLASS.convert(
             f"{path}.resource_class",
-            resource_class,
+            class_text,
             lambda value: normalized_class(_require_str(value)),
         )
     return NovaDeviceRule(
@@ -444,8 +442,7 @@ def _spec_tags(path: str, entry: Mapping[str, Any]) -> FrozenDict:
         rule, tag_path = NovaRule.INVALID_SPEC_TAG, f"{path}.{name}"
         is_list = isinstance(value, list) and all(isinstance(item, str) for item in value)
         rule.convert(tag_path, name, names.label)
-        text = json.dumps(value) if is_list else rule.convert(tag_path, value, _tag_text)
-        tags[name] = text
+        tags[name] = json.dumps(value) if is_list else rule.convert(tag_path, value, _tag_text)
     if "managed" in tags:
         tags["managed"] = format_flag(bool(_spec_flag(f"{path}.managed", entry["managed"])))
     return FrozenDict(tags)

@@ -104,7 +104,6 @@ from resource_objects.interop.nova.primitive import (
     unwrap,
     wrap,
 )
-from resource_objects.names import uuid_text
 from resource_objects.ratio import to_ratio
 from resource_objects.resources.numa import (
     CellUsage,
@@ -785,7 +784,7 @@ def dump_instance_numa_topology(
         "emulator_threads_policy": topology.emulator_policy,
     }
     if instance_uuid is not None:
-        data["instance_uuid"] = uuid_text(instance_uuid)
+        data["instance_uuid"] = names.uuid_text(instance_uuid)
     return json.dumps(wrap(GUEST, data))
 
 
