@@ -203,8 +203,8 @@ class Adopter:
             node = ComputeNode.read(record).bind(self._ledger, provider=host)
             node.reload()  # figures that differ in the record are not to be written to the ledger
             # computed columns are columns of the record too, though a node does not store them
-            has = record if isinstance(record, Mapping) else {*node.row, *DERIVED}
-            columns = {name: now for name, now in node.changes().items() if name in has}
+            recorded = record if isinstance(record, Mapping) else {*node.row, *DERIVED}
+            columns = {name: now for name, now in node.changes().items() if name in recorded}
             if columns:
                 self._records.write(host, columns)
             return columns

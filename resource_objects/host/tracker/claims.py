@@ -308,7 +308,7 @@ class HostClaims:
         try:
             return self._replace(claim, allocations, options)
         except exceptions.CapacityException as refusal:
-            detail = "the other units that it wants are allocated"
+            detail = "the units that its driver chose are allocated"
             raise exceptions.HostRefused(host, claim.consumer, detail, refusal.reasons) from refusal
 
     def _replace(

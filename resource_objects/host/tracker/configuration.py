@@ -180,10 +180,6 @@ class ProviderConfiguration:
         retained = [entries for entries in replaced if entries and entries != self.entries]
         return dataclasses.replace(self, _replaced=tuple(dict.fromkeys(retained)))
 
-    def without_replaced(self) -> Self:
-        """Return this configuration once no tree has anything of a previous one."""
-        return dataclasses.replace(self, _replaced=()) if self._replaced else self
-
     def __bool__(self) -> bool:
         return bool(self.entries or self._replaced)
 
@@ -287,7 +283,8 @@ class AppliedConfiguration:
         self._entries = {host: used for host, used in self._entries.items() if host in hosts}
         if len(self._entries) < len(hosts):
             return []
-        self.current = self.current.without_replaced()
+        # every tree was written since the change: none has additions of a previous one
+        self.current = dataclasses.replace(self.current, _replaced=())
         used = frozenset[ProviderEntry]().union(*self._entries.values())
         named = (entry for entry in self.current.entries if entry.value != COMPUTE_NODE)
         unused = [entry for entry in named if entry not in used]

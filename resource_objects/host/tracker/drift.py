@@ -1,8 +1,8 @@
 """Drift: the allocations of hosts compared with the consumers that run there.
 
-A ledger is never rebuilt from what runs, which would hide leaks. Differences are reported, with a
-plan that corrects them. Somebody who checked it applies the plan, which is refused as a whole if
-one of its consumers was changed since.
+A ledger is never rebuilt from the running consumers, which would hide leaks. Differences are
+reported, with a plan that corrects them. An operator checks and applies the plan, which is refused
+as a whole if one of its consumers was changed since.
 
 ====================  =============================================================================
 ``ORPHAN``            has allocations of a host and does not run there

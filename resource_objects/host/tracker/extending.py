@@ -227,8 +227,8 @@ class ExtendedDriver(Driver):
         report: _Report = self._report(tree.name, None) if available is None else available
         is_pool = self._is_pool(tree.name)
         stored = dict(tree.inventories.by_name())
-        plugins = self._pools if is_pool else self._resources
-        plugin_of = {name: plugin for plugin in plugins for name in self._classes[plugin]}
+        reporting = self._pools if is_pool else self._resources
+        plugin_of = {name: plugin for plugin in reporting for name in self._classes[plugin]}
         # without the classes of plug-ins, so that the classes after the call are the driver's
         foreign = {name: count for name, count in stored.items() if name not in plugin_of}
         if len(foreign) < len(stored):

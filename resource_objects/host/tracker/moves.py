@@ -126,6 +126,9 @@ class _Step(enum.StrEnum):
     REVERT = "revert"
 
 
+#: The state that a step leads to, if it ends a move.
+_END_STATES = {_Step.CONFIRM: MigrationState.CONFIRMED, _Step.REVERT: MigrationState.REVERTED}
+
 #: The write that ends a move, by its position and the step.
 _END_WRITES = {
     ("source", _Step.CONFIRM): "release source",
@@ -420,15 +423,15 @@ class Moves:
     def confirm(self, consumer: str, migration: str) -> Migration:
         """End a move at the destination, or return it as it was confirmed."""
         with self.writing(consumer):
-            return self._end(consumer, migration, _Step.CONFIRM, MigrationState.CONFIRMED)
+            return self._end(consumer, migration, _Step.CONFIRM)
 
     def revert(self, consumer: str, migration: str) -> Migration:
         """End a move at the source, or return it as it was reverted."""
         with self.writing(consumer):
-            return self._end(consumer, migration, _Step.REVERT, MigrationState.REVERTED)
+            return self._end(consumer, migration, _Step.REVERT)
 
-    def _end(self, consumer: str, migration: str, step: _Step, state: MigrationState) -> Migration:
-        """End a move by a call, and return it in the state that the call leads to.
+    def _end(self, consumer: str, migration: str, step: _Step) -> Migration:
+        """End a move by a step, and return it in the state that the step leads to.
 
         The write is at the generations that were read. If another process wrote in between, the
         move is read again.
@@ -462,7 +465,7 @@ class Moves:
             return self._write_end(stored.move, stored.claim, step)
 
         move = self._ledger.retries.write(read, write, *_CHANGED)
-        if move.state is not state:
+        if move.state is not _END_STATES[step]:
             raise exceptions.Conflict(f"{move.state} move", consumer, _described(migration))
         return move
 
@@ -700,8 +703,7 @@ class Moves:
 
         def write(stored: _Stored) -> None:
             if stored.claim is not None and stored.source is not None:
-                state = MigrationState.REVERTED
-                self._end(consumer, stored.source.id, _Step.REVERT, state)
+                self._end(consumer, stored.source.id, _Step.REVERT)
             elif stored.claim is not None:
                 self._ledger.apply(Plan(orders=(_release(stored.claim),)))
 
@@ -785,7 +787,7 @@ def _check_arguments(kind: MigrationKind, host: str | None, request: Any) -> Non
     if not isinstance(kind, MigrationKind):
         raise exceptions.InvalidInput("move", "kind", kind, f"one of {', '.join(MigrationKind)}")
     if (kind is MigrationKind.SHELVE) is not (host is None):
-        expected = "no host" if kind is MigrationKind.SHELVE else "the host where it goes"
+        expected = "no host" if kind is MigrationKind.SHELVE else "the destination host"
         raise exceptions.InvalidInput("move", kind, host, expected)
     has_request = _KINDS[kind].has_request
     if has_request is not None and has_request is not (request is not None):

@@ -134,9 +134,11 @@ class HostFinding(Finding):
     @classmethod
     def over_capacity(cls, host: str, uses: tuple[InventoryUsage, ...]) -> HostFinding:
         """Return the finding of inventories that are over capacity."""
-        figures = (f"{use.used} used of {use.capacity}{_users(use)}" for use in uses)
-        names = (f"{use.resource_class} of {use.provider}" for use in uses)
-        detail = "; ".join(map(": ".join, zip(names, figures, strict=True)))
+        detail = "; ".join(
+            f"{use.resource_class} of {use.provider}: "
+            f"{use.used} used of {use.capacity}{_users(use)}"
+            for use in uses
+        )
         return cls(host, FindingKind.OVER_CAPACITY, detail, uses=uses)
 
     def __str__(self) -> str:
@@ -256,10 +258,10 @@ class StatisticsReporter:
                 statistics[host] = values
             except Exception as error:  # a driver may fail in any way: the finding names its host
                 findings.append(HostFinding(host, FindingKind.STATISTICS, error=error))
-        due, now = are_all and self._interval is not None, clock.monotonic()
-        if due and self._written is not None and self._interval is not None:
-            due = now - self._written >= self._interval.total_seconds()
-        reported = hosts if due else ()
+        is_due = are_all and self._interval is not None
+        if is_due and self._written is not None and self._interval is not None:
+            is_due = clock.monotonic() - self._written >= self._interval.total_seconds()
+        reported = hosts if is_due else ()
         if not statistics and not reported:
             return findings
 

@@ -156,18 +156,10 @@ class ResourceTracker:
 
         :param changed: hosts that another process changed, and may have removed
         """
-        findings: list[HostFinding] = []
         if self._adopter is None:
-            return findings
+            return []
         self._adopter.forget(*changed)
-        for host in hosts:
-            try:
-                self._adopter.adopt(host)
-            except exceptions.DatabaseError:
-                raise
-            except Exception as error:  # records are foreign: the finding names the host
-                findings.append(HostFinding(host, FindingKind.NOT_ADOPTED, error=error))
-        return findings
+        return list(_failures(self._adopter.adopt, hosts, FindingKind.NOT_ADOPTED))
 
     def _notify(self, report: HostReport) -> HostFinding | None:
         """Pass the report of a changed host to the listener; return the finding of its failure."""
@@ -206,16 +198,10 @@ class ResourceTracker:
         The next update repeats a failed write.
         """
         findings: list[HostFinding] = []
-        if self._adopter is None:
-            return findings
-        for host in hosts:
-            try:
-                self._adopter.write_back(names.provider_name(host))
-            except exceptions.DatabaseError:
-                raise
-            except Exception as error:  # records are foreign: the finding names the host
-                findings.append(HostFinding(host, FindingKind.RECORDS, error=error))
-                LOG.warning("%s", findings[-1])
+        if self._adopter is not None:
+            for finding in _failures(self._adopter.write_back, hosts, FindingKind.RECORDS):
+                findings.append(finding)
+                LOG.warning("%s", finding)
         return findings
 
     def dry_run(self, host: str) -> Plan:
@@ -489,6 +475,19 @@ def _add_findings(reports: dict[str, HostReport], findings: Iterable[HostFinding
     for finding in findings:
         report = reports.get(finding.subject) or HostReport(finding.subject)
         reports[finding.subject] = dataclasses.replace(report, findings=(*report.findings, finding))
+
+
+def _failures(
+    call: Callable[[str], object], hosts: Iterable[str], kind: FindingKind
+) -> Iterator[HostFinding]:
+    """Call a function of the adopter for each host; yield the findings of the failed calls."""
+    for host in hosts:
+        try:
+            call(host)
+        except exceptions.DatabaseError:
+            raise
+        except Exception as error:  # records are foreign: the finding names the host
+            yield HostFinding(host, kind, error=error)
 
 
 def _is_updated(finding: HostFinding | None) -> bool:
