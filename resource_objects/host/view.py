@@ -50,7 +50,7 @@ from resource_objects.providers import Claim, DefinitionChanges, Provider, diff
 from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.composite import LocatedView, ShapeCache, fit_together
 from resource_objects.providers.definition import edited, to_records
-from resource_objects.providers.holders import unattributed, with_holders
+from resource_objects.providers.holders import unattributed
 from resource_objects.providers.orders import (
     ConsumerOrder,
     ConsumerRecord,
@@ -86,18 +86,6 @@ _CONCURRENT = (
     "ConsumerExists",
     "ProviderExists",
     "ProviderNotFound",
-)
-
-#: The rules of placed amounts that the write checks again, and refuses with the consumers.
-_CHECKED_BY_THE_WRITE = frozenset(
-    {
-        Rule.CAPACITY,
-        Rule.LIMIT,
-        Rule.MAX_UNIT,
-        Rule.UNIT_TAKEN,
-        Rule.USED_BELOW_ZERO,
-        Rule.NO_INVENTORY,
-    }
 )
 
 
@@ -997,13 +985,14 @@ def _check_together(
 
 @contextlib.contextmanager
 def _explaining(host: HostState, amounts: Mapping[str, Amount]) -> Iterator[None]:
-    """Raise refusals with the consumers, but for those that the write decides and explains."""
+    """Raise refusals of amounts with the consumers, unless the write will refuse the same."""
+    from resource_objects.ledger.assign import raise_before_write
+
     try:
         yield
     except CapacityException as refusal:
-        if any(reason.rule not in _CHECKED_BY_THE_WRITE for reason in refusal.reasons):
-            views = [host.placed[kind] for kind in amounts]
-            raise with_holders(refusal, views, host.columns, amounts) from refusal
+        views = [host.placed[kind] for kind in amounts]
+        raise_before_write(refusal, views, host.columns, amounts)
 
 
 def releases_first(amounts: Iterable[Amount]) -> list[Amount]:

@@ -55,7 +55,7 @@ from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.candidate import MOST_PARTS
 
 #: The rules that the write checks again on locked rows, and refuses with the consumers.
-_DECIDED_BY_THE_WRITE = frozenset(
+_CHECKED_BY_THE_WRITE = frozenset(
     {
         Rule.CAPACITY,
         Rule.LIMIT,
@@ -350,7 +350,8 @@ class _Assignment:
             except exceptions.ForeignAmount:
                 pass
             except exceptions.CapacityException as refusal:
-                self._refuse_now(refusal, [views[name] for name in requested], requested)
+                refused = [views[name] for name in requested]
+                raise_before_write(refusal, refused, self._columns, requested)
         for name, amount in requested.items():
             self._allocate(amount, views[name])
         return {**released, **requested}
@@ -455,17 +456,19 @@ class _Assignment:
         except exceptions.ForeignAmount:  # a part may have changed since the amount was allocated
             return
         except exceptions.CapacityException as refusal:
-            self._refuse_now(refusal, [view], {view.shape.resource.name: amount})
+            amounts = {view.shape.resource.name: amount}
+            raise_before_write(refusal, [view], self._columns, amounts)
 
-    def _refuse_now(
-        self,
-        refusal: exceptions.CapacityException,
-        views: Sequence[LocatedView],
-        amounts: Mapping[str, Amount],
-    ) -> None:
-        """Raise a refusal unless the write makes the same decision."""
-        if any(reason.rule not in _DECIDED_BY_THE_WRITE for reason in refusal.reasons):
-            raise with_holders(refusal, views, self._columns, amounts) from refusal
+
+def raise_before_write(
+    refusal: exceptions.CapacityException,
+    views: Sequence[LocatedView],
+    columns: Columns,
+    amounts: Mapping[str, Amount],
+) -> None:
+    """Raise a refusal with the consumers, unless the write will refuse the same amounts."""
+    if any(reason.rule not in _CHECKED_BY_THE_WRITE for reason in refusal.reasons):
+        raise with_holders(refusal, views, columns, amounts) from refusal
 
 
 def check_units_free(
