@@ -179,10 +179,11 @@ class HostState:
     def inventories(self) -> dict[str, Inventory]:
         """Copies of all inventories that a compute node has of the host, by resource."""
         counts, inventories = members(self.counts), dict[str, Inventory]()
-        for kind, view in self.placed.items():
-            column = next(column for column in columns() if column.resource == kind)
-            for name, inventory in column.accept(view.inventory, {}).items():
-                if name == kind:
+        for column in columns():
+            view = self.placed.get(column.resource)
+            accepted = {} if view is None else column.accept(view.inventory, {})
+            for name, inventory in accepted.items():
+                if name == column.resource:
                     inventories[name] = inventory
                 elif name in counts:
                     inventories[name] = counts[name].obj_clone()

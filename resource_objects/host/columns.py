@@ -261,9 +261,12 @@ def reserved_elsewhere(name: str, inventories: Inventories | Mapping[str, Any]) 
     count = count_of(inventories, name)
     if count is None or not count.reserved:
         return 0
-    by_name = members(inventories)
-    amount = sum(column.reserved_elsewhere(name, by_name) for column in _of_others(columns()))
-    return min(amount, count.reserved)
+    return min(reserved_by_others(name, members(inventories)), count.reserved)
+
+
+def reserved_by_others(name: str, by_name: Mapping[str, Inventory]) -> int:
+    """Return the amount of a count that other resources reserve, whatever its total is."""
+    return sum(column.reserved_elsewhere(name, by_name) for column in _of_others(columns()))
 
 
 def used_elsewhere(name: str, inventories: Inventories | Mapping[str, Any], of_ledger: bool) -> int:
@@ -333,9 +336,7 @@ class CountColumn(Column):
         if not row.get(self.total) or self.used not in row:
             return {}  # nothing can be allocated of an unknown amount
         total, own_reserved = row[self.total], reserved_of(settings, self.resource)
-        reserved = sum(
-            column.reserved_elsewhere(self.resource, inventories) for column in columns()
-        )
+        reserved = reserved_by_others(self.resource, inventories)
         inventory = IntegerInventory(
             total,
             min(total, own_reserved + reserved),
@@ -398,10 +399,14 @@ class CountColumn(Column):
         return {self.resource: inventory}
 
     def new(self, inventory: Inventory, *, used: bool = False) -> Inventory:
-        created = inventory.obj_clone()
-        if not used:
-            created.update(used=0)
-        return created
+        return inventory.obj_clone() if used else unused(inventory)
+
+
+def unused(count: Inventory) -> Inventory:
+    """Return a copy of a count without its usage."""
+    copied = count.obj_clone()
+    copied.update(used=0)
+    return copied
 
 
 def _used_column(
@@ -577,8 +582,8 @@ def _specify_count(
     rules: dict[str, Any] = {"min_unit": 1, "max_unit": count.total, "step_size": 1}
     former = stored if before is None else before
     if former is not None:
-        most = follow_total(former.max_unit, former.total, count.total)
-        rules = {"min_unit": former.min_unit, "max_unit": most, "step_size": former.step_size}
+        max_unit = follow_total(former.max_unit, former.total, count.total)
+        rules = {"min_unit": former.min_unit, "max_unit": max_unit, "step_size": former.step_size}
     defaults = {"min_unit": 1, "max_unit": None, "step_size": 1}
     for rule, value in rules.items():
         if getattr(count, rule) not in (value, defaults[rule]):
@@ -633,7 +638,7 @@ def _specify_placed(
             if count is None:
                 continue
             own_reserved = count.reserved - reserved_elsewhere(name, before)
-            reserved = sum(column.reserved_elsewhere(name, state) for column in columns())
+            reserved = reserved_by_others(name, state)
             change = used_elsewhere(name, state, False) - used_elsewhere(name, before, False)
             figures = min(count.total, own_reserved + reserved), max(0, count.used - change)
             if figures != (count.reserved, count.used):
@@ -752,8 +757,8 @@ def coerced(column: str, field: fields.Field[Any], row: Mapping[str, Any]) -> An
     except exceptions.ResourceObjectsError:
         raise
     except (ValueError, TypeError, ArithmeticError) as error:
-        what = f"ComputeNode.{column}"
-        raise exceptions.InvalidInput("field", what, value, field.describe()) from error
+        subject = f"ComputeNode.{column}"
+        raise exceptions.InvalidInput("field", subject, value, field.describe()) from error
 
 
 _JSON_TYPES = (str, int, float, bool)

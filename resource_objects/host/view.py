@@ -41,9 +41,10 @@ from resource_objects.host.columns import (
     NOTHING,
     check_expressible,
     column_of,
-    columns,
     count_of,
     members,
+    reserved_by_others,
+    unused,
 )
 from resource_objects.host.columns import units as units_of
 from resource_objects.providers import Claim, DefinitionChanges, Provider, diff
@@ -598,8 +599,7 @@ class HostView:
                 if current is not None:
                     del merged[name]
             elif current is None:
-                merged[name] = now
-                merged[name].update(used=0)
+                merged[name] = unused(now)
             else:
                 merged[name].update(**{figure: pair[1] for figure, pair in figures.items()})
         records, _ = to_records(merged)
@@ -615,7 +615,7 @@ class HostView:
         } | now
         host = Provider(
             self.host,
-            Inventories({name: _unused(count) for name, count in counts.items()}),
+            Inventories({name: unused(count) for name, count in counts.items()}),
             uuid=self._wanted_uuid or str(uuids.uuid4()),
         )
         for name, inventory in created.items():
@@ -850,8 +850,8 @@ def _set_figures(
             continue
         values = dict(specified)
         if "reserved" in values:
-            aside = sum(column.reserved_elsewhere(name, inventories) for column in columns())
-            values["reserved"] += min(aside, max(0, total - values["reserved"]))
+            by_others = reserved_by_others(name, inventories)
+            values["reserved"] += min(by_others, max(0, total - values["reserved"]))
         if count is not None:
             count.update(**values)
             continue
@@ -991,8 +991,7 @@ def _explaining(host: HostState, amounts: Mapping[str, Amount]) -> Iterator[None
     try:
         yield
     except CapacityException as refusal:
-        views = [host.placed[kind] for kind in amounts]
-        raise_before_write(refusal, views, host.columns, amounts)
+        raise_before_write(refusal, host.placed, host.columns, amounts)
 
 
 def releases_first(amounts: Iterable[Amount]) -> list[Amount]:
@@ -1014,12 +1013,6 @@ def _require_ledger(value: object) -> None:
     if not isinstance(value, Ledger):
         expected = "a Ledger, as connect() returns"
         raise exceptions.InvalidInput("value", "ledger", value, expected)
-
-
-def _unused(count: IntegerInventory) -> IntegerInventory:
-    unused: IntegerInventory = count.obj_clone()
-    unused.update(used=0)
-    return unused
 
 
 def _claims(records: Iterable[ConsumerRecord]) -> dict[str, Claim]:

@@ -55,15 +55,13 @@ from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.candidate import MOST_PARTS
 
 #: The rules that the write checks again on locked rows, and refuses with the consumers.
-_CHECKED_BY_THE_WRITE = frozenset(
-    {
-        Rule.CAPACITY,
-        Rule.LIMIT,
-        Rule.MAX_UNIT,
-        Rule.UNIT_TAKEN,
-        Rule.USED_BELOW_ZERO,
-        Rule.NO_INVENTORY,
-    }
+_CHECKED_BY_THE_WRITE = (
+    Rule.CAPACITY,
+    Rule.LIMIT,
+    Rule.MAX_UNIT,
+    Rule.UNIT_TAKEN,
+    Rule.USED_BELOW_ZERO,
+    Rule.NO_INVENTORY,
 )
 
 #: The maximum number of units that an error names.
@@ -350,8 +348,7 @@ class _Assignment:
             except exceptions.ForeignAmount:
                 pass
             except exceptions.CapacityException as refusal:
-                refused = [views[name] for name in requested]
-                raise_before_write(refusal, refused, self._columns, requested)
+                raise_before_write(refusal, views, self._columns, requested)
         for name, amount in requested.items():
             self._allocate(amount, views[name])
         return {**released, **requested}
@@ -456,19 +453,19 @@ class _Assignment:
         except exceptions.ForeignAmount:  # a part may have changed since the amount was allocated
             return
         except exceptions.CapacityException as refusal:
-            amounts = {view.shape.resource.name: amount}
-            raise_before_write(refusal, [view], self._columns, amounts)
+            name = view.shape.resource.name
+            raise_before_write(refusal, {name: view}, self._columns, {name: amount})
 
 
 def raise_before_write(
     refusal: exceptions.CapacityException,
-    views: Sequence[LocatedView],
+    views: Mapping[str, LocatedView],
     columns: Columns,
     amounts: Mapping[str, Amount],
 ) -> None:
     """Raise a refusal with the consumers, unless the write will refuse the same amounts."""
     if any(reason.rule not in _CHECKED_BY_THE_WRITE for reason in refusal.reasons):
-        raise with_holders(refusal, views, columns, amounts) from refusal
+        raise with_holders(refusal, [views[n] for n in amounts], columns, amounts) from refusal
 
 
 def check_units_free(
