@@ -24,7 +24,7 @@ from resource_objects.providers.orders import ConsumerRecord
 from resource_objects.providers.pools import SHARES
 from resource_objects.providers.tree_shape import assembled
 from resource_objects.resources import Amount, Inventory, placed, resource
-from resource_objects.resources.placed import HasNamedUnits, PlacedInventory
+from resource_objects.resources.placed import PlacedInventory
 from resource_objects.resources.records import KindRecord, StoredPart
 
 _T = TypeVar("_T")
@@ -483,7 +483,7 @@ class _PlacedResource:
 
     def units_of_two_parts(self) -> Iterator[Finding]:
         """Yield units that are allocated from two parts."""
-        is_of_devices = issubclass(resource(self.name).inventory_kind, HasNamedUnits)
+        is_of_devices = placed.has_named_units(self.name)
         first_of: dict[tuple[str, str], _Unit] = {}
         for unit in self.units:
             # a device is the same under every class that it can be allocated as

@@ -23,7 +23,7 @@ from resource_objects.providers.columns import Columns
 from resource_objects.providers.disabled import RemovedUnit
 from resource_objects.providers.orders import Key
 from resource_objects.resources import Amount, Resource, resource
-from resource_objects.resources.placed import HasNamedUnits, PlacedInventory
+from resource_objects.resources.placed import HasNamedUnits, PlacedInventory, has_named_units
 from resource_objects.resources.records import InventoryRecord, StoredPart
 
 
@@ -150,7 +150,7 @@ class ResourceParts:
         cached, remaining = self.cached, _least(self._shared, usage)
         inventory: PlacedInventory[Amount] | None = None
         if cached is None:
-            parts = self.all_parts(usage)
+            parts = self.all_parts(usage, NO_EXCLUSIONS)
         else:
             parts = self._parts_after(cached, usage)
             inventory = cached.inventory.with_use(cached.parts, parts, remaining)
@@ -161,34 +161,32 @@ class ResourceParts:
             self.cached = CachedInventory(usage, parts, inventory)
         return copy
 
-    def all_parts(self, usage: TreeUsage, excluded: Exclusions = NO_EXCLUSIONS) -> list[StoredPart]:
+    def all_parts(self, usage: TreeUsage, exclusions: Exclusions) -> list[StoredPart]:
         """Return the stored forms of all parts; excluded amounts count as used."""
         positions = range(len(self.parts))
-        if not excluded.by_limits:
-            return [self._part(position, usage, excluded) for position in positions]
-        limited = excluded._replace(amounts=excluded.total)
+        if not exclusions.by_limits:
+            return [self._part(position, usage, exclusions) for position in positions]
+        limited = exclusions._replace(amounts=exclusions.total)
         return [
             dataclasses.replace(
                 self._part(position, usage, limited),
-                without_limit=self._part(position, usage, excluded),
+                without_limit=self._part(position, usage, exclusions),
             )
             for position in positions
         ]
 
-    def _part(
-        self, position: int, usage: TreeUsage, exclusions: Exclusions = NO_EXCLUSIONS
-    ) -> StoredPart:
+    def _part(self, position: int, usage: TreeUsage, exclusions: Exclusions) -> StoredPart:
         number, definition = self.parts[position].number, self._definitions[position]
-        more = exclusions.amounts
+        excluded = exclusions.amounts
         return StoredPart(
             tuple(
-                record.using(usage.used[row] + more.get((number, record.resource_class), 0))
+                record.using(usage.used[row] + excluded.get((number, record.resource_class), 0))
                 for row, record in definition.records
             ),
             definition.description,
             usage.units.get(number, {}),
             definition.traits,
-            _least(definition.shared, usage, more),
+            _least(definition.shared, usage, excluded),
             frozenset(exclusions.units.get(number, ())),
         )
 
@@ -205,7 +203,7 @@ class ResourceParts:
             )
         for position, definition in enumerate(self._definitions):
             if position in changed:
-                parts[position] = self._part(position, usage)
+                parts[position] = self._part(position, usage, NO_EXCLUSIONS)
             elif definition.shared:
                 remaining = _least(definition.shared, usage)
                 if remaining != parts[position].left_by_shares:
@@ -229,12 +227,14 @@ def assembled(
 
 
 def _least(
-    shared: Iterable[SharedWith], usage: TreeUsage, more: Mapping[Any, int] = fields.FrozenDict()
+    shared: Iterable[SharedWith],
+    usage: TreeUsage,
+    excluded: Mapping[tuple[int, str], int] = fields.FrozenDict(),
 ) -> dict[str, int]:
     """Return the least that shared inventories have capacity for, by class of the part."""
     least: dict[str, int] = {}
     for name, factor, row, capacity, key in shared:
-        used = more.get(key, 0) if row is None else usage.used[row] + more.get(key, 0)
+        used = (0 if row is None else usage.used[row]) + excluded.get(key, 0)
         remaining = (capacity - used) // factor
         least[name] = min(remaining, least.get(name, remaining))
     return least
@@ -377,11 +377,10 @@ def removed_by_provider(columns: Columns) -> dict[int, tuple[RemovedUnit, ...]]:
 
     Cost: a look at each description; where there are such units, linear in the rows.
     """
-    kinds = {*columns.kinds.resource_class}
-    identified = {k for k in kinds if issubclass(resource(k).inventory_kind, HasNamedUnits)}
+    with_units = set(filter(has_named_units, set(columns.kinds.resource_class)))
     described: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for number, kind, _, body in zip(*columns.kinds, strict=True):
-        if kind in identified and removed_units([(kind, body)]):
+        if kind in with_units and removed_units([(kind, body)]):
             described[number].append((kind, body))
     units = columns.index.units if described else {}
     return {

@@ -32,6 +32,7 @@ from resource_objects.exceptions import (
 from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.abstract import Amount, Inventory, Resource, on_class_or_instance
 from resource_objects.resources.amounts import no_inventory
+from resource_objects.resources.catalog import resource
 from resource_objects.resources.context import (
     ANYWHERE,
     IN_PART,
@@ -462,6 +463,11 @@ def cell_map_of(inventory: Inventory | None) -> CellMap | None:
 def parts_of(inventory: Inventory) -> tuple[InventoryPart, ...]:
     """Return the parts of an inventory, () if it is stored at one provider."""
     return inventory.parts() if isinstance(inventory, PlacedInventory) else ()
+
+
+def has_named_units(resource_class: str) -> bool:
+    """Return True if the inventories of a resource have units with an identity (devices)."""
+    return issubclass(resource(resource_class).inventory_kind, HasNamedUnits)
 
 
 def dependent_units(inventory: Inventory, resource_class: str) -> Mapping[str, frozenset[str]]:

@@ -14,9 +14,8 @@ from collections.abc import Hashable, Mapping
 import numpy as np
 
 from resource_objects import exceptions
-from resource_objects.resources import resource
 from resource_objects.resources.catalog import is_device
-from resource_objects.resources.placed import HasNamedUnits
+from resource_objects.resources.placed import has_named_units
 from resource_objects.search.arrays import Integers
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.located_views import view_of
@@ -89,7 +88,7 @@ class Equivalence:
         for name, parts in fleet.parts.items():
             if not parts.classes_at(provider):
                 continue
-            if not issubclass(resource(name).inventory_kind, HasNamedUnits):
+            if not has_named_units(name):
                 return None
             try:
                 view = view_of(fleet, name, int(fleet.tree[provider]))

@@ -24,7 +24,7 @@ from resource_objects.providers.holders import Blocked, count_units_by_consumer
 from resource_objects.providers.orders import Change, UseLimits
 from resource_objects.reasons import Rule
 from resource_objects.resources import resource
-from resource_objects.resources.placed import HasNamedUnits
+from resource_objects.resources.placed import has_named_units
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.arrays import (
     Booleans,
@@ -503,11 +503,7 @@ class Fleet(Shared):
     @shared_property
     def device_parts(self) -> Mapping[str, Parts]:
         """The parts of resources whose units are devices, by name."""
-        return {
-            name: parts
-            for name, parts in self.parts.items()
-            if issubclass(resource(name).inventory_kind, HasNamedUnits)
-        }
+        return {name: parts for name, parts in self.parts.items() if has_named_units(name)}
 
     def parts_of(self, name: str) -> Parts:
         """Return the parts of a placed resource, which may be none."""

@@ -29,7 +29,7 @@ from resource_objects.providers.columns import (
 from resource_objects.providers.disabled import TRAIT
 from resource_objects.providers.tree_shape import removed_by_provider
 from resource_objects.resources import resource
-from resource_objects.resources.placed import HasNamedUnits
+from resource_objects.resources.placed import has_named_units
 from resource_objects.search.arrays import (
     Booleans,
     Integers,
@@ -234,9 +234,8 @@ def _count_parts(stored_parts: Mapping[str, Parts], by_class: Members) -> tuple[
     """Return the inventories that count cells or other parts, and those that count devices."""
     of_cells, of_devices = np.zeros((2, len(by_class.packed)), dtype=np.bool_)
     for name, parts in stored_parts.items():
-        kind = resource(name)
-        counts = of_devices if issubclass(kind.inventory_kind, HasNamedUnits) else of_cells
-        for number, classes in enumerate(parts.shapes if kind.is_placed else ()):
+        counts = of_devices if has_named_units(name) else of_cells
+        for number, classes in enumerate(parts.shapes if resource(name).is_placed else ()):
             providers = parts.provider[parts.shape == number]
             for resource_class in classes:
                 rows = by_class.find([resource_class] * len(providers), providers)

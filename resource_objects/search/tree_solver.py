@@ -35,10 +35,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from resource_objects.exceptions import SearchLimitReached
-from resource_objects.resources import resource
 from resource_objects.resources.backtracking import Budget, CutShort, Solution, solutions
 from resource_objects.resources.matching import Matching
-from resource_objects.resources.placed import HasNamedUnits
+from resource_objects.resources.placed import has_named_units
 from resource_objects.search.demands import (
     Assigned,
     LocatedTreeDemand,
@@ -883,14 +882,13 @@ def _parts_without(used: Sequence[int], demand: LocatedTreeDemand) -> int:
 
     :param used: the inventories that groups use, other than through shares
     """
-    kind, fleet = resource(demand.resource_class).inventory_kind, demand.fleet
-    if not used or not demand.places or issubclass(kind, HasNamedUnits):
+    if not used or not demand.places or has_named_units(demand.resource_class):
         return demand.allowed
     inventory, names = demand.view.located.inventory, demand.amount.placed_counts
     excluded = {
-        int(fleet.inventories.provider[number])
+        int(demand.fleet.inventories.provider[number])
         for number in used
-        if (name := fleet.class_of(number)) in names and inventory.units(name)
+        if (name := demand.fleet.class_of(number)) in names and inventory.units(name)
     }
     return demand.allowed & bits(provider not in excluded for provider in demand.places)
 

@@ -22,7 +22,7 @@ from resource_objects.providers.holders import without_removed_units
 from resource_objects.reasons import USAGE_RULES, Reason, Rule
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.backtracking import Budget, Solution, solutions
-from resource_objects.resources.placed import HasNamedUnits
+from resource_objects.resources.placed import HasNamedUnits, has_named_units
 from resource_objects.search.arrays import Booleans, Integers, sums_by
 from resource_objects.search.conditions.shortage import figures_of, full
 from resource_objects.search.demands import LocatedTreeDemand, Placing, bits
@@ -133,8 +133,7 @@ class LocatedCondition(Condition):
         amount = self.amount
         for name, count in amount.parts_usage.items():
             yield (name,), count
-        has_units = issubclass(resource(self.resource_class).inventory_kind, HasNamedUnits)
-        if amount.item_count and has_units:
+        if amount.item_count and has_named_units(self.resource_class):
             yield {name for shape in self.parts.shapes for name in shape}, amount.item_count
 
     def enough(self, trait: int | None) -> Booleans:
