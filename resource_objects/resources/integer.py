@@ -250,7 +250,11 @@ class IntegerInventory(abstract.Inventory):
         return self._broken_rule(requested, bound) is None
 
     def _bound(self, limit: abstract.Amount) -> int:
-        bound = _limit_of(limit)
+        if limit.__class__ is not IntegerAmount:
+            raise _invalid_kind_of_amount("limit", limit, "an IntegerAmount or None")
+        bound = limit._obj_value
+        if bound < 0:
+            raise _invalid_negative_amount("limit", bound, "0 or more")
         return bound if self.usage_limit is None else min(bound, self.usage_limit)
 
     def fit(
@@ -350,15 +354,6 @@ class IntegerInventory(abstract.Inventory):
 
 def _wrong_kind(amount: object) -> InvalidInput:
     return _invalid_kind_of_amount("amount", amount, "an IntegerAmount")
-
-
-def _limit_of(limit: object) -> int:
-    if limit.__class__ is not IntegerAmount:
-        raise _invalid_kind_of_amount("limit", limit, "an IntegerAmount or None")
-    value = limit._obj_value
-    if value < 0:
-        raise _invalid_negative_amount("limit", value, "0 or more")
-    return value
 
 
 class _RecordFigures:

@@ -29,7 +29,12 @@ from resource_objects.resources.numa.cell_fit import (
 )
 from resource_objects.resources.numa.cells import KIB_PER_MIB, CellState, page_class
 from resource_objects.resources.numa.cpuset import CPUSet, mask_of
-from resource_objects.resources.numa.placement import TOPOLOGY, near_networks, socket_reasons
+from resource_objects.resources.numa.placement import (
+    TOPOLOGY,
+    host_shortage,
+    near_networks,
+    socket_reasons,
+)
 
 
 class CellAllocation(NamedTuple):
@@ -131,13 +136,8 @@ def check_assigned(
             state = states[allocation.cell_index]
             limits = NO_LIMITS if limit is None else limit.of_cell(state.cell.id)
             reasons += _cell_failures(state, allocation, demand, limits)
-        if not reasons and room is not None:
-            for name, count in amount.host_usage.items():
-                free = room.get(name, count)
-                if count > free:
-                    reasons.append(Reason(Rule.CAPACITY, count, free, 0, name))
-        if not reasons:
-            reasons += _violations(states, allocations, amount, within)
+        reasons = reasons or [*host_shortage(amount, room)]
+        reasons = reasons or [*_violations(states, allocations, amount, within)]
     if reasons:
         raise CapacityException(reasons)
 

@@ -214,7 +214,7 @@ class _Search:
         The least usage of the whole host comes before the order of preference. It is independent of
         the free counts, so plain counts of the same request can be allocated before or after it.
         """
-        if any(self._host_shortage()) or not all(self.fits.values()):
+        if any(host_shortage(self.amount, self.room)) or not all(self.fits.values()):
             return None
         if not (self.networks or self.near or self.one_socket or self.usage_varies):
             fits = self._fits_within(self.allowed)  # for most requests, the best host cells suffice
@@ -568,7 +568,7 @@ class _Search:
             yield Reason(Rule.TOGETHER, requested, most, 0, TOPOLOGY)
             yield from self._pair_failures(self.allowed)
             return
-        shortage = [*self._host_shortage()] or [*self._excess_usage(self.allowed)]
+        shortage = [*host_shortage(self.amount, self.room)] or [*self._excess_usage(self.allowed)]
         if shortage:
             yield from shortage
             return
@@ -592,14 +592,6 @@ class _Search:
     def _most_guests(self, cells: int) -> int:
         return len(matching.best(self._fits_within(cells), range(len(self.states))))
 
-    def _host_shortage(self) -> Iterator[Reason]:
-        """Yield the classes of which the whole host has too little free for any placement."""
-        room = self.room or {}
-        for name, count in self.amount.host_usage.items() if room else ():
-            free = room.get(name, count)
-            if count > free:
-                yield Reason(Rule.CAPACITY, count, free, 0, name)
-
     def _excess_usage(self, cells: int) -> Iterator[Reason]:
         """Yield the classes of which every placement on some cells uses too much."""
         for weights in ((1, 0), (0, 1)) if self.room else ():
@@ -615,6 +607,18 @@ class _Search:
 
 #: The host cells of the first guest cells, and their dedicated CPUs and MiB of ordinary memory.
 _Partial: TypeAlias = tuple[tuple[int, ...], int, int]
+
+
+def host_shortage(amount: NUMATopologyAmount, room: Mapping[str, int] | None) -> Iterator[Reason]:
+    """Yield the classes of which the whole host has too little free.
+
+    :param room: free counts of the whole host by class, None for no bound
+    """
+    room = room or {}
+    for name, count in amount.host_usage.items() if room else ():
+        free = room.get(name, count)
+        if count > free:
+            yield Reason(Rule.CAPACITY, count, free, 0, name)
 
 
 def affinity_reason(near: Sequence[AffinityConstraint], met: int) -> Reason:

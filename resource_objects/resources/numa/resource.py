@@ -155,17 +155,17 @@ def _fewer_units(amount: NUMATopologyAmount) -> Iterator[RelaxationLadder[NUMATo
 def _bounded(amount: NUMATopologyAmount, bounds: dict[str, int]) -> NUMATopologyAmount:
     """Return the amount with at most ``bounds`` of each class in each guest cell."""
     vcpu, pcpu = bounds.get("VCPU"), bounds.get("PCPU")
-    kept_cpus = [(cell.shared[:vcpu], cell.dedicated[:pcpu]) for cell in amount.cells]
+    cpus = [(cell.shared[:vcpu], cell.dedicated[:pcpu]) for cell in amount.cells]
     # guest CPUs are numbered without gaps
-    old = sorted(cpu for shared, dedicated in kept_cpus for cpu in (*shared, *dedicated))
-    number_of = {cpu: number for number, cpu in enumerate(old)}
+    remaining = sorted(cpu for shared, dedicated in cpus for cpu in (*shared, *dedicated))
+    number_of = {cpu: number for number, cpu in enumerate(remaining)}
     cells = [
         GuestCell(
             shared=[number_of[cpu] for cpu in shared],
             dedicated=[number_of[cpu] for cpu in dedicated],
             memory_mb=min(cell.memory_mb, bounds.get("MEMORY_MB", cell.memory_mb)),
         )
-        for cell, (shared, dedicated) in zip(amount.cells, kept_cpus, strict=True)
+        for cell, (shared, dedicated) in zip(amount.cells, cpus, strict=True)
     ]
     return amount.replace(cells=cells)
 

@@ -41,12 +41,7 @@ class RequestedDevices:
         self._results: dict[frozenset[int], bool] = {}
         problem = build_problem(index, self._requested, None, allowed)
         self._free, self._demands = problem.free, problem.demands
-        counts: Counter[int] = Counter()
-        for group, addresses in self._free.items():
-            node = index.groups[group].node
-            if node is not None and addresses:
-                counts[node] += len(addresses)
-        self.counts: Mapping[int, int] = dict(counts)
+        self.counts: Mapping[int, int] = index.counts_by_cell(self._free.items())
 
     def is_met(self, cells: Collection[int]) -> bool:
         """Return whether all requests can be met at once with just these host cells chosen.

@@ -185,6 +185,15 @@ class DeviceIndex:
         """Return the number of devices of a group, free or not."""
         return self._sizes[group]
 
+    def counts_by_cell(self, free: Iterable[tuple[int, Sequence[str]]]) -> Mapping[int, int]:
+        """Return the number of devices of each host cell, of the addresses of some groups."""
+        counts: dict[int, int] = {}
+        for group, addresses in free:
+            node = self.groups[group].node
+            if node is not None and addresses:
+                counts[node] = counts.get(node, 0) + len(addresses)
+        return counts
+
     def count_usable(self, groups: Collection[int], allowed: Collection[str] | None) -> int:
         """Return the number of devices of some groups that are allocatable unless in use.
 

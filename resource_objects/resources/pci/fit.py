@@ -559,7 +559,7 @@ def explain(problem: DeviceProblem, cells: ChosenCells | None) -> tuple[Reason, 
                 for demand in demands
                 if all(limit.free.issuperset(problem.free_and_allowed(n)) for n in demand.groups)
             )
-            reasons += _beyond(limit, needed)
+            reasons += limit_reasons(limit, needed)
     if reasons:
         return tuple(dict.fromkeys(reasons))
     flow = problem.max_flow()
@@ -569,7 +569,8 @@ def explain(problem: DeviceProblem, cells: ChosenCells | None) -> tuple[Reason, 
     return (combined, *_explain_by_limits(problem, demands, cells))
 
 
-def _beyond(limit: DeviceLimit, needed: int) -> list[Reason]:
+def limit_reasons(limit: DeviceLimit, needed: int) -> list[Reason]:
+    """Return the reason why a limit allows fewer devices than needed, if it does."""
     if needed <= limit.remaining:
         return []
     return [Reason(Rule.LIMIT, needed, limit.limit, limit.used, limit.resource_class)]
@@ -600,7 +601,7 @@ def _explain_by_limits(
             else:
                 parts = [part for group in demand.groups for part in index.parts.get(group, ())]
                 needed += sum(limit.count_free(problem.free_and_allowed(n)) for n in parts)
-        yield from _beyond(limit, min(needed, len(limit.free)))
+        yield from limit_reasons(limit, min(needed, len(limit.free)))
 
 
 def _explain_demand(

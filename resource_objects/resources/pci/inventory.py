@@ -56,6 +56,7 @@ from resource_objects.resources.pci.fit import (
     ANY_CLASS,
     affinity_tier,
     assign_devices,
+    limit_reasons,
     match_requests,
     may_meet_all,
     with_devices,
@@ -335,11 +336,7 @@ class PCIInventory(HasNamedUnits, PlacedInventory[PCIAmount], HasAffinity, abstr
 
     def device_counts(self) -> Mapping[int, int]:
         """Return the number of free devices of each host cell."""
-        counts: Counter[int] = Counter()
-        for group, free in self.free_groups():
-            if group.node is not None and free:
-                counts[group.node] += len(free)
-        return counts
+        return self._index.counts_by_cell(enumerate(self._index.free))
 
     # --- storage ---
 
@@ -644,9 +641,7 @@ def _reasons_against(
         if not is_free or index.devices[device.address].parent in assigned:
             yield Reason(Rule.UNIT_TAKEN, 1, 0, 1, device.resource_class, unit=device.address)
     for limit in index.limits():
-        count = limit.count_free(assigned)
-        if count > limit.remaining:
-            yield Reason(Rule.LIMIT, count, limit.limit, limit.used, limit.resource_class)
+        yield from limit_reasons(limit, limit.count_free(assigned))
     for number, request in enumerate(amount.requests):
         placed = [device for device in amount.placed if device.request == number]
         tiers = [affinity_tier(request.affinity, d.numa_node, cells) for d in placed]
