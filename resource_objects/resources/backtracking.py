@@ -5,7 +5,7 @@ and, optionally, a key of what the rest of a state depends on. The stack, the me
 and the budget are here. The budget counts steps and never reads a clock, so that answers repeat.
 
 Rejected: recursion, whose depth is that of the request; a constraint solver, which neither uses the
-symmetry of equal providers nor gives reasons.
+symmetry of equal providers nor reports reasons.
 """
 
 from __future__ import annotations

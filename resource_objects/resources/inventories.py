@@ -112,7 +112,7 @@ class Inventories(base.ResourceObject, ByResource[Inventory]):
 
     @classmethod
     def from_owned(cls, by_class: Mapping[str, Inventory]) -> Self:
-        """Return inventories that are not copied: the caller keeps no reference to them."""
+        """Return inventories that are not copied; the caller must not use its own reference."""
         result = cls.__new__(cls)
         base.ResourceObject.__init__(result, by_class=by_class)
         return result

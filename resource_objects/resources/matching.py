@@ -88,24 +88,24 @@ class Matching:
 
     def match(self, group: _Group) -> bool:
         """Match a group along an augmenting path, which may move others; return False if none."""
-        seen = 0
-        wanted_by: dict[int, _Group] = {}  # by the provider's bit
+        visited = 0
+        reached_by: dict[int, _Group] = {}  # by the provider's bit
         path = [(group, self._masks[group[0]])]  # each group with the providers still to try
         while path:
             wanting, to_try = path.pop()
-            to_try &= ~seen
+            to_try &= ~visited
             if not to_try:
                 continue
             provider = to_try & -to_try
-            seen |= provider
-            wanted_by[provider] = wanting
+            visited |= provider
+            reached_by[provider] = wanting
             path.append((wanting, to_try ^ provider))
             owner = self._group_of.get(provider)
             if owner is not None:
                 path.append((owner, self._masks[owner[0]]))
                 continue
-            while provider:  # give each provider on the path to the group that wants it
-                wanting = wanted_by[provider]
+            while provider:  # match each provider on the path to the group that reached it
+                wanting = reached_by[provider]
                 previous = self._provider_of.get(wanting, 0)
                 self._provider_of[wanting], self._group_of[provider] = provider, wanting
                 provider = previous

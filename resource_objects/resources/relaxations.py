@@ -1,4 +1,4 @@
-"""Relaxations of placed amounts: how a topology or a device request can ask for less.
+"""Relaxations of placed amounts: topologies and device requests that need less.
 
 A relaxation changes one property of an amount. Its values form a ladder, from the smallest change
 to the largest. :meth:`.Resource.relaxations` returns the ladders of a kind; the search for

@@ -2,7 +2,7 @@
 
 One syntax for the command, tests, logs and documentation: pairs of a resource class and a text that
 its kind parses, separated by commas. Spaces around either are ignored. A class that is named twice
-is rejected (Placement's query string silently takes the last).
+is rejected (Placement's query string silently uses the last).
 """
 
 from __future__ import annotations

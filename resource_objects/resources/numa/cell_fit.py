@@ -271,7 +271,7 @@ def _pack(cores: Sequence[int], count: int, threads: int, policy: str | None) ->
 def _incomplete_core(cores: Iterable[int], cpus: int) -> int:
     """Return the core of which fewer CPUs are used than of the others, or the only one; 0 if none.
 
-    The emulator's CPU on this core can be told from the CPUs of vCPUs.
+    The emulator's CPU on this core can be distinguished from the CPUs of vCPUs.
     """
     used = [core for core in cores if core & cpus]
     counts = [(core & cpus).bit_count() for core in used]

@@ -208,7 +208,7 @@ class NUMATopologyInventory(PlacedInventory[NUMATopologyAmount], HasAffinity, ab
         assigned = place_cells(self._states, amount, limit, room, context)
         if amount.emulator_policy != ISOLATE or len(amount.cells) == 1:
             return assigned
-        # a stored set of CPUs may not tell which is the emulator's: return what will be read back
+        # a stored set of CPUs may not identify the emulator's: return the amount as it is read back
         return self.from_allocations(amount, dict(self.to_allocations(assigned)))
 
     def refreshed(self, assigned: abstract.Amount) -> NUMATopologyAmount:

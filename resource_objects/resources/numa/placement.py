@@ -654,7 +654,7 @@ def socket_reasons(states: Iterable[CellState], requested: int, maximum: int) ->
 #
 # - A cell whose branch is done is left out of the branches after it. So are the cells equal to it:
 #   the same guest cells fit, with the same usage of the host, near the same networks, and no
-#   condition distinguishes the cells. Exchanging them gives a placement too.
+#   condition distinguishes the cells. Exchanging them yields a placement too.
 # - Named cells are collected until they meet every condition. The collected groups are disjoint,
 #   and S contains a cell of each. More groups than remaining guest cells mean that there is no
 #   placement; so does a condition that names no cells.

@@ -407,7 +407,7 @@ class MaxFlow:
 
     >>> MaxFlow([1, 3], [[0, 1], [1]], {0: 1, 1: 3}).used
     [{0: 1}, {1: 3}]
-    >>> MaxFlow([1, 3], [[1, 0], [1]], {0: 1, 1: 3}).used  # the first demand gives way
+    >>> MaxFlow([1, 3], [[1, 0], [1]], {0: 1, 1: 3}).used  # the first demand uses another group
     [{0: 1}, {1: 3}]
     """
 
@@ -522,7 +522,7 @@ def affinity_tier(
 
     Without host cells every device is near enough. A device of a farther tier is only used if the
     nearer tiers lack devices, device by device. Source: Nova's ``hw:pci_numa_affinity_policy``,
-    which goes to the next tier for a whole request at once.
+    which uses the next tier for a whole request at once.
 
     :param node: the host cell that the device is next to, None if unknown
     :param cells: the host cells, and the chosen ones; None if affinity has no meaning

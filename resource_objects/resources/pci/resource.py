@@ -58,8 +58,8 @@ _WEAKER_AFFINITIES = {
 def device_relaxations(amount: PCIAmount) -> Iterator[RelaxationLadder[PCIAmount]]:
     """Yield the relaxations of requested devices, none of assigned ones.
 
-    Each request may ask for fewer devices, down to none, unless it names a provider for each
-    device, and for a weaker affinity. The kind of device, its traits and its tags are not relaxed.
+    Each request may have fewer devices, down to none, unless it names a provider for each
+    device, and a weaker affinity. The kind of device, its traits and its tags are not relaxed.
 
     >>> from resource_objects.resources.pci import devices
     >>> for ladder in device_relaxations(devices("PGPU", 3, affinity="socket")):

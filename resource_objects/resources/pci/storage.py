@@ -191,7 +191,7 @@ class StoredDevices(NamedTuple):
 def from_parts(parts: Sequence[StoredPart]) -> StoredDevices:
     """Return the devices of stored parts, and their use.
 
-    An allocation that names no device is taken to be of the last free ones. A device that was
+    An allocation that names no device counts as one of the last free ones. A device that was
     allocated while another part stored it is allocated, whichever part stores it now.
 
     :raises InvalidInventory: if a description is invalid, or contradicts its records; or if several
@@ -200,13 +200,13 @@ def from_parts(parts: Sequence[StoredPart]) -> StoredDevices:
     devices: list[Device] = []
     usage: list[DeviceUse] = []
     names: set[str] = set()
-    taken = allocated_units(parts)
+    allocated = allocated_units(parts)
     spare: dict[tuple[str, str], int] = {}
     shared: set[tuple[str, str]] = set()
     for limited in parts:
         part = limited.without_limit or limited
         members, reserved = _parse(part.description)
-        if part is limited and not reserved and _is_idle_device(part, members, taken):
+        if part is limited and not reserved and _is_idle_device(part, members, allocated):
             name = part_name(members[0])
             if name not in names:
                 names.add(name)
@@ -221,16 +221,16 @@ def from_parts(parts: Sequence[StoredPart]) -> StoredDevices:
             )
         names |= part_names
         devices += _devices_of(part, members)
-        uses = _uses_of(part, members, reserved, taken)
+        uses = _uses_of(part, members, reserved, allocated)
         usage += uses.values()
         if part is not limited:
             # a limit on the class itself changes its record; another one is on a class it uses up
             own_limit = {record.resource_class for record in {*limited.records} - {*part.records}}
             free = Counter(item.resource_class for item in members if _is_free(item, uses))
             for name, count in free.items():
-                kept_free = count - _count_left(limited, name, count)
-                if kept_free:
-                    spare[part_name(members[0]), name] = kept_free
+                spare_count = count - _count_left(limited, name, count)
+                if spare_count:
+                    spare[part_name(members[0]), name] = spare_count
                     if name not in own_limit:
                         shared.add((part_name(members[0]), name))
     disabled = frozenset[str]().union(*(part.unavailable for part in parts if part.unavailable))
@@ -266,11 +266,11 @@ def changed_uses(
     """
     changed, units = changed_parts(before, parts)
     result: dict[str, DeviceUse | None] = {}
-    taken = allocated_units(parts) if changed else frozenset[str]()
+    allocated = allocated_units(parts) if changed else frozenset[str]()
     stored: set[str | None] = set()
     for place in changed:
         members, reserved = _parse(parts[place].description)
-        uses = _uses_of(parts[place], members, reserved, taken)
+        uses = _uses_of(parts[place], members, reserved, allocated)
         for device in members:
             result[device.address] = uses.get(device.address)
             stored.update((device.address, device.parent))
@@ -281,7 +281,9 @@ def changed_uses(
     return result if units <= stored else None
 
 
-def _is_idle_device(part: StoredPart, devices: Sequence[Device], taken: Collection[str]) -> bool:
+def _is_idle_device(
+    part: StoredPart, devices: Sequence[Device], allocated: Collection[str]
+) -> bool:
     """Return whether a part is one free device, as most are: a fast path of :func:`from_parts`."""
     if len(devices) != 1 or len(part.records) != 1 or devices[0].can_be_split:
         return False
@@ -292,26 +294,29 @@ def _is_idle_device(part: StoredPart, devices: Sequence[Device], taken: Collecti
         and record.capacity - record.used >= 1
         and part.left_by_shares.get(record.resource_class, 1) >= 1
         and (part.traits is None or part.traits == device.traits)
-        and device.address not in taken
-        and device.parent not in taken
+        and device.address not in allocated
+        and device.parent not in allocated
         and device.address not in part.unavailable
     )
 
 
 def _uses_of(
-    part: StoredPart, devices: Sequence[Device], reserved: Mapping[str, str], taken: Collection[str]
+    part: StoredPart,
+    devices: Sequence[Device],
+    reserved: Mapping[str, str],
+    allocated: Collection[str],
 ) -> dict[str, DeviceUse]:
     """Return the use of the devices of a part, by address.
 
     :param reserved: why devices are not allocatable after a release, by address
-    :param taken: the allocated units, of whichever part
+    :param allocated: the allocated units of all parts
     """
     uses: dict[str, DeviceUse] = {}
     for device in devices:
         address = device.address
-        if device.parent in taken:
+        if device.parent in allocated:
             continue  # it is a unit of the allocation of the physical function
-        if address in taken:  # a device for one use is spent by the allocation
+        if address in allocated:  # a device for one use is spent by the allocation
             gone = address in reserved and not device.one_time_use
             uses[address] = _device_use(address, ALLOCATED, gone)
         elif address in reserved:
