@@ -418,7 +418,7 @@ class HostView:
             result = self._write(requested or new_id(), pending, is_new=requested is None).after(
                 result
             )
-        if not result:
+        if not result and not self._edits():
             self._settle(pending)  # it cancels out
             return result
         try:

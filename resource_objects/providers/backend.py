@@ -196,7 +196,7 @@ class Changed:
 #: The default retention of operations and changes.
 RETENTION = datetime.timedelta(days=7)
 
-#: How often ``Backend.read_changed`` reads again because another write came between its steps.
+#: The maximum number of reads by ``Backend.read_changed`` if other writes come between its steps.
 TRIES = 5
 #: The number of changes or consumers that a default implementation reads at a time.
 PAGE = 1000

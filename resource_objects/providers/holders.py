@@ -268,7 +268,7 @@ def unit_removed(unit: str, provider: str) -> Reason:
 
 
 def held_by(reason: Reason, holders: Iterable[tuple[str, int]]) -> Reason:
-    """Return a reason with the consumers of what is used, the largest first."""
+    """Return a reason with the largest consumers of the used amount."""
     return dataclasses.replace(reason, holders=largest(holders))
 
 

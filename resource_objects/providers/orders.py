@@ -614,7 +614,7 @@ class ConsumerRecord:
 
     @property
     def uses(self) -> tuple[Use, ...]:
-        """The allocations, with those that a moving consumer holds for it (``shared``) complete."""
+        """The allocations, with the units that a moving consumer provides (``shared``) added."""
         uses = {use.key: Use(*use.key, use.amount, use.units) for use in self.held}
         if self.request is not None:
             uses |= {use.key: use for use in self.request.shared}

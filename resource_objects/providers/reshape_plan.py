@@ -844,7 +844,7 @@ def _orders(
     for consumer, transfers in sorted(transfers_of.items()):
         claim = claims[consumer]
         sources = {transfer.source for transfer in transfers}
-        # a consumer that stands for many, or was adopted, may already break the unit rules
+        # a consumer of many, or an adopted one, may already break the unit rules
         stands_for_many = not all(
             meets_unit_rules(use.key, use.amount) for use in claim.held if use.key in sources
         )

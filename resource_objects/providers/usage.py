@@ -88,7 +88,7 @@ class Usage:
         )
 
     def only(self, uses: Iterable[InventoryUsage]) -> Usage:
-        """Return the same trees with only the given inventories."""
+        """Return the usage of some inventories."""
         return dataclasses.replace(self, uses=tuple(uses))
 
     @property

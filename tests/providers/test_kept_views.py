@@ -15,7 +15,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedViews, ShapeCache, fit_together
-from resource_objects.providers.tree_shape import Exclusions, TreeShape
+from resource_objects.providers.tree_shape import NO_EXCLUSIONS, Exclusions, TreeShape
 from resource_objects.resources import Amount, resource
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, placement
 from resource_objects.resources.numa.cells import CellState
@@ -92,16 +92,13 @@ def told(views: LocatedViews, root: int) -> dict[str, Any]:
 
 
 def check_same(kept: ShapeCache, columns: Columns) -> None:
-    """Check the views that are kept against fresh ones, and leave marks on those that were given.
-
-    Whoever takes of a view takes of its own.
-    """
+    """Check views of the cache against fresh ones, and apply amounts to the returned copies."""
     [root] = {*columns.providers.root_id}
     first, fresh = kept.views(columns), LocatedViews(columns)
     assert told(first, root) == told(fresh, root)
     for kind in first.kinds():
         shape, other = (views.shape.resource_parts(root, kind) for views in (first, fresh))
-        parts = other.all_parts(fresh._usage)
+        parts = other.all_parts(fresh._usage, NO_EXCLUSIONS)
         assert shape.cached is not None and list(shape.cached.parts) == parts
     for asked in ASKED:
         views = kept.views(columns)

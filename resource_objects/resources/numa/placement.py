@@ -614,11 +614,10 @@ def host_shortage(amount: NUMATopologyAmount, room: Mapping[str, int] | None) ->
 
     :param room: free counts of the whole host by class, None for no bound
     """
-    room = room or {}
-    for name, count in amount.host_usage.items() if room else ():
-        free = room.get(name, count)
-        if count > free:
-            yield Reason(Rule.CAPACITY, count, free, 0, name)
+    if room:
+        for name, count in amount.host_usage.items():
+            if count > room.get(name, count):
+                yield Reason(Rule.CAPACITY, count, room[name], 0, name)
 
 
 def affinity_reason(near: Sequence[AffinityConstraint], met: int) -> Reason:

@@ -7,8 +7,7 @@ function uses up the functions split off it: a share within the provider declare
 allocation names them too.
 
 The description has the properties that no figure has: vendor, product, node, tags. Traits are those
-of the provider: a trait that is added to the provider or removed from it is added to each of its
-devices or removed from all.
+of the provider: a trait added to it or removed from it is added to or removed from each device.
 """
 
 from __future__ import annotations
