@@ -16,8 +16,8 @@ from resource_objects.resources import Inventories, Inventory
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.search.arrays import Booleans, Figures, Integers, frozen, sums_by
+from resource_objects.search.demands import view_of
 from resource_objects.search.fleet import ClassRows, Fleet
-from resource_objects.search.located_views import view_of
 
 #: Later than every report.
 _END_OF_TIME = datetime.datetime(9999, 1, 1, tzinfo=datetime.UTC)

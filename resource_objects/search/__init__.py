@@ -7,7 +7,7 @@
 ``candidates``       Candidates: the result of a search, a lazy sequence
 ``explain``          Explanation: the reasons of the hosts that cannot hold a request
 ``answer``           its stages, and its summary in one line
-``feasibility``      the outcome of a search by host; whether refused hosts ever could
+``feasibility``      whether refused hosts ever could hold it; classes of hosts in the same state
 ``order``            Order: the order of hosts and of the providers of a host
 
 The search
@@ -16,23 +16,20 @@ The search
 ``eligibility``      the rules by which a request is read, and the eligible providers
 ``conditions``       the conditions of a request, one module for each
 ``named_groups``     the named groups of a request over a fleet
-``demands``          the demand of a request on one tree, as plain data
+``demands``          the demand of a request on one tree, and the views of placed resources
 ``tree_search``      the candidates of one tree
 ``tree_solver``      the backtracking search on one tree
 ``split``            one amount in parts that obey the unit rules
 ``findings``         conditions on hosts, and the reasons of a set of hosts that they report
 ``host_reasons``     the reasons of hosts that cannot hold a request
 ``equivalence``      equal providers, of which one is considered
-``topology``         the domains of a topology level
 ``placements``       placements of GPU partitions that exclude each other
 
 Many at once
 ``gangs``            the placement of gangs, all members at once
-``gang_problem``     a gang over a fleet: kinds of members, domains with bounds
-``bounds``           how many of a request each host can hold, by arrays
+``gang_problem``     a gang over a fleet: kinds of members, upper bounds, domains
 ``distribution``     the distribution of members over hosts
 ``how_many``         how many of a request fit at once
-``host_classes``     classes of hosts in the same state
 ``capacity``         the capacity report
 ``host_usage``       the usage and the consumers of each host
 
@@ -47,7 +44,6 @@ What if
 Arrays
 ``fleet``            the arrays of a snapshot
 ``relations``        traits, shares, pools, allocations and other relations of providers
-``located_views``    views of placed resources, such as NUMA topologies, over trees
 ``fleet_io``         arrays from columns, and columns from arrays
 ``splice``           a fleet with other trees in the place of some
 ``settlement``       the effects of orders and plans on a fleet

@@ -204,7 +204,7 @@ class ViewCache:
     the same usage. Threads may share a cache: two of them may assemble equal views.
     """
 
-    #: definitions of trees; :mod:`.located_views` adds them and the views
+    #: definitions of trees; :func:`.view_of` adds them and the views
     definitions: dict[int, Any] = dataclasses.field(default_factory=dict)
     views: dict[int, Any] = dataclasses.field(default_factory=dict)
     #: in place of ``views`` for each tree whose usage changed, or that was added

@@ -35,9 +35,8 @@ from resource_objects.names import resource_class_order
 from resource_objects.requests import Gang
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.arrays import Booleans, Integers, sums_by
-from resource_objects.search.bounds import sharing_conflicts
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.gang_problem import domains_of_level
+from resource_objects.search.gang_problem import domains_of_level, sharing_conflicts
 from resource_objects.search.how_many import Count, HowMany
 from resource_objects.search.problem import Problem, compile_request
 

@@ -17,8 +17,8 @@ from resource_objects import exceptions
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.placed import has_named_units
 from resource_objects.search.arrays import Integers
+from resource_objects.search.demands import view_of
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.located_views import view_of
 
 
 def equivalence(fleet: Fleet) -> Equivalence:

@@ -1,6 +1,6 @@
 """Placement of gangs: a candidate for each member, so that all of them fit at once. Exact.
 
-1. *Bounds*: arrays bound how many members each host can hold (:mod:`.bounds`).
+1. *Bounds*: arrays bound how many members each host can hold (:func:`.upper_bounds`).
 2. *Distribution*: members are assigned to hosts within these bounds (:mod:`.distribution`). If that
    is not possible, the gang does not fit.
 3. *Realisation*: candidates are found for the counts of each host. The first providers with
@@ -33,7 +33,6 @@ from resource_objects.requests.gang import HOST, Gang
 from resource_objects.resources.backtracking import Budget, Solution, solutions
 from resource_objects.search.answer import Stage
 from resource_objects.search.arrays import Booleans, Integers, integers
-from resource_objects.search.bounds import CapacityByHost
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.disabled import disabled_for
 from resource_objects.search.conditions.located import LocatedCondition, may_hold
@@ -41,7 +40,13 @@ from resource_objects.search.distribution import Counts, Domain, Remaining, dist
 from resource_objects.search.explain import Explanation
 from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.gang_problem import GangProblem, Kind, Levels, first_fit
+from resource_objects.search.gang_problem import (
+    CapacityByHost,
+    GangProblem,
+    Kind,
+    Levels,
+    first_fit,
+)
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import Problem, compile_request
 from resource_objects.search.scenario import Scenario, State

@@ -1,14 +1,14 @@
 """The number of a request that fits at once: a lower bound with candidates, and an upper bound.
 
-Arrays give an upper bound for each host (:mod:`.bounds`). Where only counts are requested, of
-inventories that share nothing, some passes over the fleet decide all. Elsewhere members are
+Arrays give an upper bound for each host (:func:`.upper_bounds`). Where only counts are requested,
+of inventories that share nothing, some passes over the fleet decide all. Elsewhere members are
 allocated in a scenario, one on each host in turn, until no host has room. Where that is less than
 the upper bound, numbers in between are placed by the exact search of gangs
 (:class:`~resource_objects.search.gangs.GangSearch`): a mix of requests is a gang whose counts are
 multiplied. A search that is cut short leaves the bounds as they are.
 
 Hosts are decided individually, but those that one pool serves together, so that the pool is counted
-once; for a mix all hosts are decided together. One host of each class (:mod:`.host_classes`) is
+once; for a mix all hosts are decided together. One host of each class (:class:`.HostClasses`) is
 decided.
 
 Bisection is valid: if a number fits, each smaller one does. A member that is left out releases its
@@ -32,17 +32,20 @@ from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.requests import Gang, Member, Request, RequestLike
 from resource_objects.resources.backtracking import Budget
 from resource_objects.search.arrays import Booleans, Integers, integers
-from resource_objects.search.bounds import (
-    CapacityByHost,
-    repetitions,
-    sharing_conflicts,
-)
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.eligibility import OWN, POOL
-from resource_objects.search.gang_problem import FirstFit, Kind, first_fit, kinds_of
+from resource_objects.search.feasibility import HostClasses
+from resource_objects.search.gang_problem import (
+    CapacityByHost,
+    FirstFit,
+    Kind,
+    first_fit,
+    kinds_of,
+    repetitions,
+    sharing_conflicts,
+)
 from resource_objects.search.gangs import GangSearch
-from resource_objects.search.host_classes import HostClasses
 from resource_objects.search.order import Options
 from resource_objects.search.problem import Problem, has_only_counts
 from resource_objects.search.scenario import Scenario, State

@@ -19,10 +19,9 @@ from resource_objects.resources.backtracking import Budget
 from resource_objects.resources.placed import HasNamedUnits
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.near import UNCONSTRAINED, TopologyConstraint, TreeDomains
-from resource_objects.search.demands import Assigned, LocatedTreeDemand, TreeDemand
+from resource_objects.search.demands import Assigned, LocatedTreeDemand, TreeDemand, view_of
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.located_views import view_of
 from resource_objects.search.order import Preference
 from resource_objects.search.problem import Problem
 from resource_objects.search.tree_solver import TreeSolution, TreeSolver

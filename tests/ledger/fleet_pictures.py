@@ -6,9 +6,9 @@ from typing import Any
 
 from resource_objects import exceptions
 from resource_objects.search import Snapshot
+from resource_objects.search.demands import view_of, view_with_use
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import CLASS_COLUMNS, ClassRows, Fleet
-from resource_objects.search.located_views import view_of, view_with_use
 
 
 def picture_of(snapshot: Snapshot) -> dict[str, Any]:

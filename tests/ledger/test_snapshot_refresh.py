@@ -16,8 +16,8 @@ from resource_objects.backends.memory import MemoryBackend
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers import Backend
 from resource_objects.search import Snapshot
+from resource_objects.search.demands import view_of
 from resource_objects.search.equivalence import equivalence
-from resource_objects.search.located_views import view_of
 from resource_objects.testing.conformance.scenarios import run
 from tests import databases
 from tests.ledger import refresh_machine as machines

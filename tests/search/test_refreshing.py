@@ -23,7 +23,7 @@ from resource_objects.providers.columns import (
 )
 from resource_objects.providers.provider import Share
 from resource_objects.search import Snapshot, arrays, fleet_io, splice
-from resource_objects.search.located_views import view_of
+from resource_objects.search.demands import view_of
 from resource_objects.search.refresh import RefreshableSnapshot
 from resource_objects.search.snapshot import Refresh
 from resource_objects.search.splice import with_trees
