@@ -38,7 +38,7 @@ from resource_objects.resources import Amount, resource
 from resource_objects.resources.catalog import is_device
 from resource_objects.resources.relaxations import RelaxationLadder, RelaxationStep
 from resource_objects.search import fleet_io
-from resource_objects.search.arrays import Booleans, integers, sums_by
+from resource_objects.search.arrays import Booleans, Integers, integers, sums_by
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.fleet_io import columns_of
@@ -519,9 +519,7 @@ class RelaxationSearch:
         here = slice(rows.first, rows.first + len(rows.tree))
         capacity = fleet.inventories.capacity.copy()
         capacity[here] = np.maximum(capacity[here], 0) + MAX_AMOUNT // 4
-        unbounded = fleet.with_figures(capacity=capacity)
-        is_possible = np.zeros(len(fleet.hosts), dtype=np.bool_)
-        is_possible[possible_trees(compile_request(self.anywhere, unbounded))] = True
+        is_possible = may_hold(self.anywhere, fleet.with_figures(capacity=capacity))
         if is_possible.any():
             is_possible[list(self._pool_trees)] = True
         return is_possible
@@ -550,7 +548,7 @@ class RelaxationSearch:
     def _added(self) -> Iterator[_Trial]:
         """Yield one more host like each of those that could satisfy the request if released."""
         fleet = self.fleet
-        is_possible = feasible_without_consumers(fleet, self.anywhere, as_of_now=False)
+        is_possible = may_hold(self.anywhere, fleet.released)
         disabled = fleet.disabled_mask()
         if disabled is not None:
             is_possible[fleet.tree[disabled]] = True
@@ -598,19 +596,11 @@ class ReleaseCandidate(NamedTuple):
     trees: Collection[int]  #: the trees that may have room without it
 
 
-def feasible_without_consumers(
-    fleet: Fleet, request: Request, *, as_of_now: bool = True
-) -> Booleans:
-    """Return the trees that may hold a request if all consumers are released.
-
-    :param as_of_now: whether disabled units stay disabled
-    """
-    released = fleet.released
-    is_feasible = np.zeros(len(fleet.hosts), dtype=np.bool_)
-    is_feasible[
-        possible_trees(compile_request(request, released.as_of_now() if as_of_now else released))
-    ] = True
-    return is_feasible
+def may_hold(request: Request, fleet: Fleet) -> Booleans:
+    """Return the trees that may hold a request: all that can, and perhaps others."""
+    flags = np.zeros(len(fleet.hosts), dtype=np.bool_)
+    flags[possible_trees(compile_request(request, fleet))] = True
+    return flags
 
 
 def release_candidates(
@@ -624,7 +614,7 @@ def release_candidates(
 
     :param pool_trees: the trees with a pool: its consumers may make room on each host it serves
     """
-    is_feasible = feasible_without_consumers(fleet, request)
+    is_feasible = may_hold(request, fleet.released.as_of_now())
     is_feasible[list(pool_trees)] = True
     allocated: dict[str, dict[int, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
     uses: list[tuple[int, str, int, str, int]] = []
@@ -659,20 +649,19 @@ def _feasible_after_release(
     numbers = fleet.by_class.find(names, integers(places))
     turn_of, amount_of = integers(turns), integers(amounts)
     released, used, shares = fleet.as_of_now().released, fleet.inventories.used, fleet.shares
-    possible: list[set[int]] = []
+    possible: list[Booleans] = []
     for turn in range(min(MAX_PASSES, max(turns) + 1)):
         is_released = (turn_of == turn) & (numbers >= 0)
         releases = sums_by(amount_of[is_released], numbers[is_released], len(used))
         remaining = used - releases
         if shares:
             np.subtract.at(remaining, shares.target, releases[shares.source] * shares.factor)
-        problem = compile_request(request, released.with_figures(used=remaining))
-        possible.append(set(possible_trees(problem).tolist()))
+        possible.append(may_hold(request, released.with_figures(used=remaining)))
     return {
         (tree, consumer)
         for tree, turns_of in consumers.items()
         for consumer, turn in turns_of.items()
-        if turn >= MAX_PASSES or tree in possible[turn]
+        if turn >= MAX_PASSES or possible[turn][tree]
     }
 
 
@@ -747,31 +736,25 @@ def _definition_codes(fleet: Fleet) -> Any:
 
 def _provider_codes(fleet: Fleet) -> Any:
     codes = np.zeros(len(fleet.parent), dtype=np.uint64)
+
+    def add(places: Integers, *figures: Any) -> None:
+        mixed = np.zeros(len(places), dtype=np.uint64)
+        for figure in figures:
+            mixed = _mixed(mixed ^ np.asarray(figure).astype(np.uint64))
+        np.add.at(codes, places, mixed)
+
     for number, (_, rows) in enumerate(sorted(fleet.classes.items()), 1):
-        mixed = np.full(len(rows.tree), number, dtype=np.uint64)
-        for column in (
-            rows.total,
-            rows.reserved,
-            rows.ratio,
-            rows.max_unit,
-            rows.low,
-            rows.step_size,
-        ):
-            mixed = _mixed(mixed ^ column.astype(np.uint64))
-        np.add.at(codes, rows.provider, mixed)
+        limits = rows.ratio, rows.max_unit, rows.low, rows.step_size
+        add(rows.provider, number, rows.total, rows.reserved, *limits)
     names = [*fleet.traits.items(), *fleet.aggregates.items()]
     for number, (name, places) in enumerate(sorted(names, key=operator.itemgetter(0)), 1):
         if name != TRAIT:
-            np.add.at(codes, places, _mixed(np.full(len(places), number << 32, dtype=np.uint64)))
-    shares = fleet.shares
-    if shares:
-        providers = fleet.inventories.provider
-        source, target = providers[shares.source], providers[shares.target]
-        distance = (target - source).astype(np.uint64) ^ (shares.factor.astype(np.uint64) << 32)
-        np.add.at(codes, source, _mixed(_mixed(distance)))
+            add(places, number << 32)
+    provider, shares = fleet.inventories.provider, fleet.shares
+    source, target = provider[shares.source], provider[shares.target]
+    add(source, target - source, shares.factor << 32)
     for parts in fleet.parts.values():
-        for place, text in parts.described():
-            codes[place] += _mixed(np.uint64(zlib.crc32(text.encode())) << np.uint64(16))
+        add(parts.provider, [zlib.crc32(text.encode()) << 16 for text in parts.descriptions])
     return codes
 
 
