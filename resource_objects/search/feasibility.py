@@ -163,7 +163,7 @@ class HostClasses:
         for located in self._located:
             for flag in (located.allowed, *located.has_required):
                 column = np.full(count, -1)
-                column[located.parts.provider] = flag
+                column[located.parts.provider] = flag[OWN]
                 yield column
         for domains in self._domains:  # their numbers, from 0 within each tree
             first = np.full(len(self._fleet.hosts), MAX_AMOUNT)

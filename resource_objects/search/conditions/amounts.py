@@ -28,6 +28,7 @@ from resource_objects.search.eligibility import (
     GroupEligibility,
     Semantics,
     pools_of,
+    trees_of,
 )
 from resource_objects.search.findings import (
     Check,
@@ -48,32 +49,66 @@ from resource_objects.search.tree_solver import may_provide
 _source = functools.lru_cache(1024)(Source)
 
 
-# --- the condition --------------------------------------------------------------------------------
-
-
 @dataclasses.dataclass(eq=False)
-class ClassCondition(Condition):
-    """A count of one class of the unnamed group: one source provides it, or devices provide parts.
+class SourceCondition(Condition):
+    """A class or a placed amount of the unnamed group is provided by some of its sources.
 
-    Flags are by inventory of the class. ``failed``, ``has_required`` and ``allowed`` have a row for
-    each role of a provider (:class:`.Eligibility`).
+    Sources are the inventories of the class, or the parts of the placed amount. Their flags have a
+    row for each role of a provider (:class:`.Eligibility`).
     """
 
     fleet: Fleet
-    rules: Semantics
     resource_class: str
+    requirements: tuple[tuple[Rule, str], ...]  #: the conditions on each provider
+    failed: tuple[Booleans, ...]  #: by such a condition, does not meet it
+    has_required: tuple[Booleans, ...]  #: by required trait
+    allowed: Booleans  #: meets all conditions on each provider
+
+    rule = Rule.CAPACITY
+
+    @property
+    def source_providers(self) -> Integers:
+        """The provider of each source."""
+        raise NotImplementedError
+
+    def with_trait(self, trait: int | None) -> Booleans:
+        """Return the allowed sources, by role, with a required trait; None: all of them."""
+        return self.allowed if trait is None else self.allowed & self.has_required[trait]
+
+    def trees_with_trait(self, trait: int) -> Booleans:
+        """Return the hosts on which an allowed source has a required trait, free or not."""
+        return trees_of(self.fleet, self.source_providers, self.with_trait(trait))
+
+    def meets_others(self, rule: Rule) -> Booleans:
+        """Return the sources of a tree itself that meet all conditions but those of one rule."""
+        meets = np.ones(len(self.source_providers), dtype=np.bool_)
+        for (other, _), failed in zip(self.requirements, self.failed, strict=True):
+            if other is not rule:
+                meets &= ~failed[OWN]
+        return meets
+
+
+def flags_of(
+    requirements: Iterable[Eligibility], providers: Integers, roles: int = 1
+) -> tuple[Booleans, ...]:
+    """Return, by condition, which sources of some providers meet it."""
+    return tuple([needed.eligible[:roles].take(providers, axis=1) for needed in requirements])
+
+
+@dataclasses.dataclass(eq=False, kw_only=True)
+class ClassCondition(SourceCondition):
+    """A count of one class of the unnamed group: one source provides it, or devices provide parts.
+
+    ``allowed`` leaves out inventories of providers at which a requested unit is allocated.
+    """
+
+    rules: Semantics
     amount: int
     requested: Amount | None  #: the requested amount; None: the count is a part of another amount
     units: tuple[str, ...]  #: requested by name
     rows: ClassRows
     provides_all: Booleans  #: could provide all of it alone
     is_device: Booleans  #: may provide a part if other devices provide the rest
-    requirements: tuple[tuple[Rule, str], ...]  #: the conditions on each provider
-    failed: tuple[Booleans, ...]  #: by such a condition, does not meet it
-    has_required: tuple[Booleans, ...]  #: by required trait
-    allowed: Booleans  #: meets all conditions on each provider, and the requested units are free
-
-    rule = Rule.CAPACITY
 
     def __post_init__(self) -> None:
         #: whether several devices may provide it together
@@ -102,32 +137,33 @@ class ClassCondition(Condition):
             roles, allowed = 2, np.stack((allowed & ~rows.is_part, allowed & is_pool))
         else:
             allowed = (allowed & ~rows.is_part)[np.newaxis]
-
-        def of_rows(eligible: Booleans) -> Booleans:
-            return eligible[:roles].take(rows.provider, axis=1)
-
         requirements = (*eligibility.of_each, *of_class)
-        failed = tuple([~of_rows(requirement.eligible) for requirement in requirements])
-        for flags in failed:
-            allowed &= ~flags
+        met = flags_of(requirements, rows.provider, roles)
+        for flags in met:
+            allowed &= flags
         is_device = rows.is_below if is_device_class(name) else rows.is_single
         if count.units or not rules.splits_devices:
             is_device = np.zeros_like(is_device)
         return cls(
             fleet,
-            rules,
             name,
-            count.amount,
-            count.requested,
-            count.units,
-            rows,
+            requirements=tuple([(needed.rule, needed.label) for needed in requirements]),
+            failed=tuple([~flags for flags in met]),
+            has_required=flags_of(eligibility.of_some, rows.provider, roles),
+            allowed=allowed,
+            rules=rules,
+            amount=count.amount,
+            requested=count.requested,
+            units=count.units,
+            rows=rows,
             provides_all=rows.provides(count.amount),
             is_device=is_device,
-            requirements=tuple([(needed.rule, needed.label) for needed in requirements]),
-            failed=failed,
-            has_required=tuple([of_rows(needed.eligible) for needed in eligibility.of_some]),
-            allowed=allowed,
         )
+
+    @property
+    def source_providers(self) -> Integers:
+        """The provider of each inventory of the class."""
+        return self.rows.provider
 
     @property
     def providers(self) -> Integers:
@@ -145,20 +181,6 @@ class ClassCondition(Condition):
         return len(self.allowed) > 1
 
     # --- over the fleet ---
-
-    def with_trait(self, trait: int | None) -> Booleans:
-        """Return the allowed inventories, by role, with a required trait; None: all of them."""
-        if trait is None or self.all_have[trait]:
-            return self.allowed
-        return self.allowed & self.has_required[trait]
-
-    def trees_of(self, provides: Booleans) -> Booleans:
-        """Return the trees that some inventories, by role, may provide to."""
-        rows, trees = self.rows, np.zeros(len(self.fleet.hosts), dtype=np.bool_)
-        trees[rows.tree[provides[OWN]]] = True
-        if self.has_pools:
-            trees |= self.fleet.pools.linked_to(rows.provider[provides[POOL]], len(trees))
-        return trees
 
     def from_pools(self, allowed: Booleans | None = None) -> Booleans:
         """Return the trees that are linked to a pool that provides all of it.
@@ -207,10 +229,6 @@ class ClassCondition(Condition):
             enough |= self.from_pools(allowed)
         return enough
 
-    def trees_with_trait(self, trait: int) -> Booleans:
-        """Return the hosts on which an allowed source has a required trait, free or not."""
-        return self.trees_of(self.with_trait(trait))
-
     def checks(self) -> Iterator[Check]:
         """Yield the amount; then the class, and each condition on its providers."""
         yield self.check_of_trait(None, None)
@@ -219,7 +237,7 @@ class ClassCondition(Condition):
         if self.has_pools:
             able = np.stack((*able, self.fleet.is_pool[rows.provider]))
         yield Check(
-            self.trees_of(able),
+            trees_of(self.fleet, rows.provider, able),
             Rule.NO_INVENTORY,
             "",
             name,
@@ -230,7 +248,8 @@ class ClassCondition(Condition):
         for number, (rule, label) in enumerate(self.requirements):
             able = able & ~self.failed[number]
             words = f"{name} {in_words(self.requirements[: number + 1])}"
-            yield Check(self.trees_of(able), rule, "", name, label, words)
+            passing = trees_of(self.fleet, rows.provider, able)
+            yield Check(passing, rule, "", name, label, words)
 
     def check_of_trait(self, trait: int | None, label: str | None) -> Check:
         """Return the check that there is enough at sources with a required trait.

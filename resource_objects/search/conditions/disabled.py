@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from resource_objects.providers.holders import unit_removed
 from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
 from resource_objects.resources.placed import HasNamedUnits
-from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.amounts import ClassCondition
+from resource_objects.search.arrays import Booleans
 from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.conditions.unnamed import UnnamedGroup
 from resource_objects.search.demands import view_of
@@ -122,17 +121,24 @@ class DisabledParts(Condition):
         """By provider, whether the request could use it if it were enabled and free."""
         fleet, group = self._fleet, self.unnamed
         usable = np.zeros(len(fleet.names), dtype=np.bool_)
-        sources = [*map(self._sources_of_count, group.classes), *map(_parts_of, group.located)]
-        usable_of = [provides.copy() for _, provides, _ in sources]
+        parts = group.parts
+        provides = [part.meets_others(self.rule) for part in parts]
+        for condition, flags in zip(group.classes, provides, strict=False):
+            rows = condition.rows
+            flags &= ~rows.is_part & (condition.is_device | self._is_large(rows, condition.amount))
+            if condition.has_pools:  # the conditions on pools differ
+                flags |= fleet.is_pool[rows.provider]
+        usable_of = [flags.copy() for flags in provides]
         for trait in range(len(group.required)):
-            answers = np.zeros((len(sources), len(fleet.hosts)), dtype=np.bool_)
-            for number, (provider, provides, has_required) in enumerate(sources):
-                answers[number, fleet.tree[provider[provides & has_required[trait]]]] = True
+            having = [part.has_required[trait][OWN] for part in parts]
+            answers = np.zeros((len(parts), len(fleet.hosts)), dtype=np.bool_)
+            for answer, part, flags, has in zip(answers, parts, provides, having, strict=True):
+                answer[fleet.tree[part.source_providers[flags & has]]] = True
             has_other = answers.sum(axis=0) > answers
-            for number, (provider, _, has_required) in enumerate(sources):
-                usable_of[number] &= has_required[trait] | has_other[number][fleet.tree[provider]]
-        for (provider, _, _), flags in zip(sources, usable_of, strict=True):
-            usable[provider[flags]] = True
+            for others, part, flags, has in zip(has_other, parts, usable_of, having, strict=True):
+                flags &= has | others[fleet.tree[part.source_providers]]
+        for part, flags in zip(parts, usable_of, strict=True):
+            usable[part.source_providers[flags]] = True
         for kind in self.named.kinds:
             conditions = [needed for needed in kind.conditions if needed.rule is not Rule.DISABLED]
             able: Booleans = np.logical_or.reduce(eligible_for(fleet, conditions))
@@ -142,15 +148,6 @@ class DisabledParts(Condition):
                 able &= is_large
             usable |= able
         return usable
-
-    def _sources_of_count(self, condition: ClassCondition) -> _Sources:
-        rows = condition.rows
-        failed = [flags[OWN] for flags in condition.failed]
-        provides = _meets(rows.provider, condition.requirements, failed) & ~rows.is_part
-        provides &= condition.is_device | self._is_large(rows, condition.amount)
-        if condition.has_pools:  # the conditions on pools differ
-            provides |= self._fleet.is_pool[rows.provider]
-        return rows.provider, provides, [has[OWN] for has in condition.has_required]
 
     def _is_large(self, rows: ClassRows, amount: int) -> Booleans:
         """Return the inventories with capacity for an amount, removed devices included."""
@@ -183,23 +180,3 @@ class DisabledParts(Condition):
             return False
         inventory = view.located.inventory
         return not isinstance(inventory, HasNamedUnits) or inventory.is_requested(part.amount, unit)
-
-
-#: The providers of a class, which of them could provide it, and by required trait which have it.
-_Sources = tuple[Integers, Booleans, Sequence[Booleans]]
-
-
-def _parts_of(condition: LocatedCondition) -> _Sources:
-    meets = _meets(condition.providers, condition.requirements, condition.failed)
-    return condition.providers, meets, condition.has_required
-
-
-def _meets(
-    providers: Integers, conditions: Iterable[tuple[Rule, str]], failed: Iterable[Booleans]
-) -> Booleans:
-    """Return the providers that meet all conditions but that they are enabled."""
-    meets = np.ones(len(providers), dtype=np.bool_)
-    for (rule, _), flags in zip(conditions, failed, strict=True):
-        if rule is not Rule.DISABLED:
-            meets &= ~flags
-    return meets

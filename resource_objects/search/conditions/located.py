@@ -24,12 +24,12 @@ from resource_objects.resources import Amount, resource
 from resource_objects.resources.backtracking import Budget, Solution, solutions
 from resource_objects.resources.placed import HasNamedUnits, has_named_units
 from resource_objects.search.arrays import Booleans, Integers, sums_by
+from resource_objects.search.conditions.amounts import SourceCondition, flags_of
 from resource_objects.search.conditions.shortage import figures_of, full
 from resource_objects.search.demands import LocatedTreeDemand, Placing, bits
-from resource_objects.search.eligibility import OWN, Eligibility, GroupEligibility
+from resource_objects.search.eligibility import OWN, GroupEligibility
 from resource_objects.search.findings import (
     Check,
-    Condition,
     HostContext,
     HostSet,
     Sources,
@@ -41,21 +41,13 @@ from resource_objects.search.relations import Parts
 from resource_objects.search.tree_solver import may_provide
 
 
-@dataclasses.dataclass(eq=False)
-class LocatedCondition(Condition):
-    """A placed amount fits on the host."""
+@dataclasses.dataclass(eq=False, kw_only=True)
+class LocatedCondition(SourceCondition):
+    """A placed amount fits on the host. Its sources are parts of the tree, never of pools."""
 
-    fleet: Fleet
-    resource_class: str  #: the placed resource
     amount: Amount
     parts: Parts
-    requirements: tuple[tuple[Rule, str], ...]  #: the conditions on each provider
-    # flags are parallel to the parts
-    failed: tuple[Booleans, ...]  #: by such a condition, does not meet it
-    has_required: tuple[Booleans, ...]  #: by required trait
-    allowed: Booleans  #: meets all conditions on each provider
 
-    rule = Rule.CAPACITY
     is_of_devices = False  # a missing trait is reported of the counts of devices first
 
     @classmethod
@@ -64,20 +56,19 @@ class LocatedCondition(Condition):
     ) -> LocatedCondition:
         """Return the condition of a placed amount. Cost: a pass over the parts for each."""
         parts = fleet.parts_of(resource_class)
-
-        def of_parts(requirements: Iterable[Eligibility]) -> tuple[Booleans, ...]:
-            return tuple([needed.eligible[OWN][parts.provider] for needed in requirements])
-
-        met = of_parts(eligibility.of_each)
-        allowed = np.ones(len(parts.provider), dtype=np.bool_)
+        met = flags_of(eligibility.of_each, parts.provider)
+        allowed = np.ones((1, len(parts.provider)), dtype=np.bool_)
         for flags in met:
             allowed &= flags
         return cls(
-            *(fleet, resource_class, amount, parts),
+            fleet,
+            resource_class,
             requirements=tuple([(needed.rule, needed.label) for needed in eligibility.of_each]),
             failed=tuple([~flags for flags in met]),
-            has_required=of_parts(eligibility.of_some),
+            has_required=flags_of(eligibility.of_some, parts.provider),
             allowed=allowed,
+            amount=amount,
+            parts=parts,
         )
 
     def __post_init__(self) -> None:
@@ -88,6 +79,8 @@ class LocatedCondition(Condition):
     def providers(self) -> Integers:
         """The providers of all parts in the fleet."""
         return self.parts.provider
+
+    source_providers = providers
 
     @functools.cached_property
     def classes(self) -> frozenset[str]:
@@ -139,7 +132,7 @@ class LocatedCondition(Condition):
     def enough(self, trait: int | None) -> Booleans:
         """Return the hosts whose parts with a required trait may have enough; None: all parts."""
         parts = self.parts
-        able = self.allowed if trait is None else self.allowed & self.has_required[trait]
+        able = self.with_trait(trait)[OWN]
 
         def count(flags: Booleans) -> Integers:
             return np.bincount(parts.tree[flags], minlength=len(self.fleet.hosts))
@@ -166,7 +159,7 @@ class LocatedCondition(Condition):
             total.update({name: min(shape.get(name, 0) for shape in piece) for name in piece[0]})
         of_pieces = [((name,), amount) for name, amount in total.items() if amount]
         for names, amount in (*of_pieces, *self._totals()):
-            np.minimum(bounds, self._sum(names, self.allowed) // amount, out=bounds)
+            np.minimum(bounds, self._sum(names, self.allowed[OWN]) // amount, out=bounds)
         return bounds
 
     def shared_demands(self) -> Iterator[tuple[int, ClassRows, Booleans]]:
@@ -174,17 +167,10 @@ class LocatedCondition(Condition):
 
         With it come the inventories of the class, and which of these may provide it.
         """
-        providers, amount = self.providers[self.allowed], self.amount
+        providers, amount = self.providers[self.allowed[OWN]], self.amount
         for name, count in {**amount.host_usage, **amount.parts_usage}.items():
             rows = self.fleet.rows(name)
             yield count, rows, np.isin(rows.provider, providers)
-
-    def trees_with_trait(self, trait: int) -> Booleans:
-        """Return, by tree, whether a part that may be used has a required trait, full or not."""
-        able = self.allowed & self.has_required[trait]
-        trees = np.zeros(len(self.fleet.hosts), dtype=np.bool_)
-        trees[self.parts.tree[able]] = True
-        return trees
 
     # --- stages ---
 
@@ -207,16 +193,16 @@ class LocatedCondition(Condition):
             self._last = LocatedTreeDemand(
                 *(self.fleet, self.resource_class, self.amount, self.parts, tree),
                 places=tuple(self.providers[parts].tolist()),
-                allowed=bits(self.allowed[parts].tolist()),
-                with_trait=tuple(bits(has[parts].tolist()) for has in self.has_required),
+                allowed=bits(self.allowed[OWN][parts].tolist()),
+                with_trait=tuple(bits(has[OWN][parts].tolist()) for has in self.has_required),
             )
         return self._last
 
     def sources_on(self, hosts: HostSet) -> Sources:
         """Return the parts on some hosts."""
         pairs = hosts.entries(self.parts.tree)
-        has_required = tuple([has[pairs.entry] for has in self.has_required])
-        return Sources(pairs, self.allowed[pairs.entry], has_required)
+        has_required = tuple([pairs.flags(has) for has in self.has_required])
+        return Sources(pairs, pairs.flags(self.allowed), has_required)
 
     def can(self, tree: int, parts: int) -> bool:
         """Return whether it fits on a set of parts, or deciding that takes too long."""
@@ -238,7 +224,7 @@ class LocatedCondition(Condition):
             words = " ".join(f"with {label}" for label in labels)
             return refusal.reason(Rule.TRAITS_AT_ONCE, unit=words)
         parts = self.parts.of_tree(tree)
-        lacking = (Rule.TRAIT_MISSING, labels[-1]), ~self.has_required[trait][parts]
+        lacking = (Rule.TRAIT_MISSING, labels[-1]), ~self.has_required[trait][OWN][parts]
         reasons = refusal.excluded(lacking) if with_trait else []
         return reasons[0] if reasons else refusal.reason(Rule.TRAIT_MISSING, trait=labels[-1])
 
@@ -259,7 +245,7 @@ def may_hold(conditions: Sequence[LocatedCondition], tree: int, budget: Budget) 
     of_tree = parts.of_tree(tree)
     shapes = parts.shape[of_tree].tolist()
     pieces = [
-        (number, bounds, condition.allowed[of_tree].tolist())
+        (number, bounds, condition.allowed[OWN][of_tree].tolist())
         for number, condition in enumerate(conditions)
         for bounds in condition.pieces
     ]
@@ -345,7 +331,7 @@ class Refusal:
     def _failed(self) -> list[Booleans]:
         """Return, by condition on each part of the first amount, the parts that do not meet it."""
         parts = self._first.parts.of_tree(self._tree)
-        return [flags[parts] for flags in self._first.failed]
+        return [flags[OWN][parts] for flags in self._first.failed]
 
     def _complete(self, reason: Reason, within: Sequence[int]) -> list[Reason]:
         """Return a reason with its consumers, or the reasons that are behind it."""

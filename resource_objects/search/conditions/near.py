@@ -269,7 +269,7 @@ class TopologyConstraint(Condition):
             domain, is_bound = level.domain[rows.provider], self._is_bound(rows.provider)
             yield _Need(level, demand.amount, domain, provided, is_bound, capacity)
         for placed in self.located:  # at least one part of it is in a domain
-            domain, allowed = level.domain[placed.providers], placed.allowed
+            domain, allowed = level.domain[placed.providers], placed.allowed[OWN]
             first = np.unique(np.where(allowed, domain, -1), return_index=True)[1]
             provided = np.zeros_like(domain)
             provided[first] = allowed[first]
