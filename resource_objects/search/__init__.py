@@ -21,7 +21,6 @@ The search
 ``tree_solver``      the backtracking search on one tree
 ``split``            one amount in parts that obey the unit rules
 ``findings``         conditions on hosts, and the reasons of a set of hosts that they report
-``host_reasons``     the reasons of hosts that cannot hold a request
 ``equivalence``      equal providers, of which one is considered
 ``placements``       placements of GPU partitions that exclude each other
 

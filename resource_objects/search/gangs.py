@@ -34,7 +34,7 @@ from resource_objects.resources.backtracking import Budget, Solution, solutions
 from resource_objects.search.answer import Stage
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidate import Candidate
-from resource_objects.search.conditions.disabled import disabled_for
+from resource_objects.search.conditions.host import disabled_for
 from resource_objects.search.conditions.located import LocatedCondition, may_hold
 from resource_objects.search.distribution import Counts, Domain, Remaining, distribute, most_of_kind
 from resource_objects.search.explain import Explanation

@@ -21,14 +21,14 @@ from resource_objects.resources import Amount, resource
 from resource_objects.resources.placed import cell_map_of
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.amounts import ClassCondition
-from resource_objects.search.conditions.disabled import (
+from resource_objects.search.conditions.groups import Groups
+from resource_objects.search.conditions.host import (
     DisabledParts,
     EnabledHost,
+    HostCondition,
     disabled_for,
     enabled,
 )
-from resource_objects.search.conditions.groups import Groups
-from resource_objects.search.conditions.host import HostCondition
 from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.conditions.near import TopologyConstraint
 from resource_objects.search.conditions.unnamed import (

@@ -9,8 +9,8 @@ from resource_objects.providers import Provider
 from resource_objects.reasons import Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
+from resource_objects.search.explain import find_reasons
 from resource_objects.search.fleet_io import read
-from resource_objects.search.host_reasons import find_reasons
 from resource_objects.search.problem import compile_request
 from tests.search import generated
 from tests.support.columns import columns_of

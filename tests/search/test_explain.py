@@ -16,8 +16,9 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Gang, Member, Request, RequestGroup
 from resource_objects.scheduler import Scheduler
 from resource_objects.search import Snapshot
+from resource_objects.search.explain import HostReasons
 from resource_objects.search.feasibility import Feasibility, Outlook
-from resource_objects.search.host_reasons import HostReasons
+from resource_objects.search.findings import Findings
 from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of
 
@@ -575,10 +576,8 @@ def test_what_is_free_is_told_truly_where_the_step_forbids_it():
 def test_nothing_is_worked_out_before_somebody_looks(monkeypatch):
     asked = []
     monkeypatch.setattr(Feasibility, "__init__", lambda *_: asked.append("what would be"))
-    begin = HostReasons.__init__
-    monkeypatch.setattr(
-        HostReasons, "__init__", lambda *args: (asked.append("reasons"), begin(*args))[1]
-    )
+    find = Findings.by_tree
+    monkeypatch.setattr(Findings, "by_tree", lambda self: (asked.append("reasons"), find(self))[1])
     found = Snapshot(columns_of([host("host0", "VCPU=1")])).candidates("VCPU=2")
     assert not found and not asked
     assert str(found.explain()) and asked == ["reasons"]

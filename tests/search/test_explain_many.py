@@ -13,9 +13,8 @@ import pytest
 from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request
 from resource_objects.search import Snapshot
-from resource_objects.search.explain import Explanation
+from resource_objects.search.explain import Explanation, HostReasons, find_reasons, label
 from resource_objects.search.findings import Check
-from resource_objects.search.host_reasons import HostReasons, find_reasons, label, needs_decision
 from tests.search.worlds import case, held_by
 from tests.support import fleets
 from tests.support.columns import columns_of
@@ -42,7 +41,7 @@ def test_many_at_once_are_told_what_each_is_told(start):
         limits = limits_of(chance, roots)
         told = snapshot.candidates(request, limit=None, limits=limits).explain()
         problem, refused = told._problem, told._outcome.refused
-        many = HostReasons(problem, refused, needs_decision(problem))
+        many = HostReasons(problem, refused)
         each = {
             tree: find_reasons(problem, np.array([tree])).by_tree().get(tree, ())
             for tree in refused.tolist()

@@ -6,8 +6,7 @@ that fail; both are in one class, so that filter and explanation cannot differ.
 walk one list of conditions, ``problem.Problem.conditions``.
 
 ==================  ===============================================================================
-``host``            the host itself: traits, aggregates, its tree
-``disabled``        disabled providers provide nothing
+``host``            the host itself: traits, aggregates, its tree; disabled providers
 ``amounts``         one class as a count: by one provider, or by several devices
 ``shortage``        reasons that take the figures of single inventories
 ``located``         placed amounts, and devices near host cells

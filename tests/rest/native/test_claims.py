@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.ledger import RetryPolicy
-from resource_objects.search.host_reasons import HostReasons
+from resource_objects.search.findings import Findings
 from tests.rest.native.conftest import Native, serving
 from tests.search import device_fleets
 
@@ -207,14 +207,14 @@ def test_of_many_reasons_only_those_in_the_answer_are_computed(
     native: Native, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     computed: list[int] = []
-    compute = HostReasons.by_tree
+    compute = Findings.by_tree
 
-    def counted(self: HostReasons) -> Any:
+    def counted(self: Findings) -> Any:
         found = compute(self)
         computed.append(len(found))
         return found
 
-    monkeypatch.setattr(HostReasons, "by_tree", counted)
+    monkeypatch.setattr(Findings, "by_tree", counted)
     native.ledger.sync(*(ro.Provider(f"host{number:03}", "VCPU=8") for number in range(130)))
     body = {"consumer": "job", "request": "VCPU=9"}
     answer = native.ask("POST", "/claims", body)
