@@ -68,7 +68,7 @@ class _Ranked(NamedTuple):
 
     tree: int
     is_never: bool  #: it surely never could
-    rank: tuple[int, float, int]  #: qualities, fractions of amounts, and its position
+    rank: tuple[float, ...]  #: qualities, fractions of amounts, and its position
 
 
 class Explanation(Shared):
@@ -211,7 +211,7 @@ class Explanation(Shared):
 
     def _ranked(self) -> Iterator[_Ranked]:
         """Yield refused hosts, those that lack least first; infeasible hosts last."""
-        lacks, refused = self._of_refused.lacks(), self._outcome.refused
+        (qualities, lack), refused = self._of_refused.lacks(), self._outcome.refused
         undecided = self._of_refused.open
         decided = undecided
         if len(undecided) > MOST_DECIDED:
@@ -222,21 +222,20 @@ class Explanation(Shared):
             decided = undecided[order][:MOST_DECIDED]
         self._find(decided.tolist())
         for tree in decided.tolist():
-            lacks.qualities[tree] = lacks.lack[tree] = 0
-            lacks.add(tree, self._of_tree(tree))
-        some = refused[~np.isin(refused, np.setdiff1d(undecided, decided))]
+            qualities[tree], lack[tree] = missing(self._of_tree(tree))
+        ranked = refused[~np.isin(refused, np.setdiff1d(undecided, decided))]
         is_never = np.zeros(len(self._hosts), dtype=np.bool_)
         if self._feasibility is not None:
             is_never = self._feasibility.is_never
-        keys = (is_never[some], lacks.qualities[some], lacks.lack[some])
+        keys = (is_never[ranked], qualities[ranked], lack[ranked])
         order = np.lexsort(keys[::-1])
         ranks = zip(*(key[order].tolist() for key in keys), strict=True)
         # hosts are in the order of their names, which is not the natural one: only ties need that
-        pairs = zip(ranks, some[order].tolist(), strict=True)
+        pairs = zip(ranks, ranked[order].tolist(), strict=True)
         position = itertools.count()
-        for (never, qualities, lack), ties in itertools.groupby(pairs, key=lambda pair: pair[0]):
+        for (never, *rank), ties in itertools.groupby(pairs, key=lambda pair: pair[0]):
             for tree in self._in_natural_order([tree for _, tree in ties]):
-                yield _Ranked(tree, bool(never), (qualities, lack, next(position)))
+                yield _Ranked(tree, bool(never), (*rank, next(position)))
 
     def to_dict(self, hosts: int | None = None) -> dict[str, Any]:
         """Return plain data for JSON.
@@ -251,7 +250,7 @@ class Explanation(Shared):
             refused = {explained.host: explained.reasons for explained in nearest}
             outlooks = {explained.host: explained.outlook for explained in nearest}
         undecided = self.undecided[:hosts]
-        every = len(self._outcome.refused) + len(self._outcome.undecided)
+        count = len(self._outcome.refused) + len(self._outcome.undecided)
         return {
             "answer": self.answer,
             "nearest": [explained.host for explained in self.nearest()],
@@ -261,7 +260,7 @@ class Explanation(Shared):
             "outlooks": {host: outlook.value for host, outlook in outlooks.items()},
             "undecided": list(undecided),
             "stages": [stage.to_dict() for stage in self.stages],
-            "more": every - len(refused) - len(undecided),
+            "more": count - len(refused) - len(undecided),
         }
 
     # --- computed when it is read ---
@@ -288,9 +287,9 @@ class Explanation(Shared):
 
     def _find(self, trees: Iterable[int]) -> None:
         """Find the reasons of some refused hosts."""
-        if some := sorted({tree for tree in trees if tree not in self._reasons}):
-            reasons = find_reasons(self._problem, integers(some)).by_tree()
-            self._reasons |= {tree: reasons.get(tree, ()) for tree in some}
+        if unread := sorted({tree for tree in trees if tree not in self._reasons}):
+            reasons = find_reasons(self._problem, integers(unread)).by_tree()
+            self._reasons |= {tree: reasons.get(tree, ()) for tree in unread}
 
     # --- text ---
 
@@ -419,18 +418,20 @@ class HostReasons:
                 counts.update(set(map(label, reasons)))
         return +counts
 
-    def lacks(self) -> Lacks:
-        """Return the amounts that hosts lack, as far as arrays report them."""
-        lacks = Lacks(len(self._is_open))
+    def lacks(self) -> tuple[Integers, Figures]:
+        """Return :func:`missing` by tree, as far as arrays report it."""
+        qualities, lack = np.zeros(len(self._is_open), dtype=np.int64), np.zeros(len(self._is_open))
         for item in self._findings.items:
             if not isinstance(item, ReasonColumns):
-                lacks.add(*item)
+                of_host = missing(item[1])
+                qualities[item[0]] += of_host[0]
+                lack[item[0]] += of_host[1]
             elif item.shared.rule in _OF_AMOUNTS:
                 free = np.clip(item.bound - item.used, 0, None)
-                lacks.lack[item.tree] += 1 - free / max(1, item.shared.requested)
+                lack[item.tree] += 1 - free / max(1, item.shared.requested)
             else:
-                lacks.qualities[item.tree] += 1
-        return lacks
+                qualities[item.tree] += 1
+        return qualities, lack
 
     def _hosts_by(self, key: Callable[[Reason], T]) -> dict[T, Booleans]:
         """Return the hosts, by tree, with reasons in columns, by a key of these reasons."""
@@ -503,19 +504,12 @@ _OF_AMOUNTS = frozenset(
 )
 
 
-class Lacks:
-    """How much hosts lack, by tree: qualities, and missing fractions of amounts."""
+def missing(reasons: Sequence[Reason]) -> tuple[int, float]:
+    """Return how many qualities a host lacks, and the missing fraction of each amount, summed.
 
-    def __init__(self, trees: int) -> None:
-        self.qualities: Integers = np.zeros(trees, dtype=np.int64)
-        #: the missing fraction of each requested amount, summed
-        self.lack: Figures = np.zeros(trees)
-
-    def add(self, tree: int, reasons: Iterable[Reason]) -> None:
-        """Count the reasons of a host; disabled providers only if there is no other reason."""
-        reasons = list(reasons)
-        for reason in [reason for reason in reasons if reason.disabled is None] or reasons:
-            if reason.rule in _OF_AMOUNTS:
-                self.lack[tree] += 1 - max(0, reason.free) / max(1, reason.requested)
-            else:
-                self.qualities[tree] += 1
+    Disabled providers count only if there is no other reason.
+    """
+    counted = [reason for reason in reasons if reason.disabled is None] or reasons
+    amounts = [reason for reason in counted if reason.rule in _OF_AMOUNTS]
+    lack = sum(1 - max(0, reason.free) / max(1, reason.requested) for reason in amounts)
+    return len(counted) - len(amounts), lack

@@ -190,8 +190,10 @@ class DisabledParts(Condition):
             for answer, part, flags, has in zip(answers, parts, provides, having, strict=True):
                 answer[fleet.tree[part.source_providers[flags & has]]] = True
             has_other = answers.sum(axis=0) > answers
-            for others, part, flags, has in zip(has_other, parts, usable_of, having, strict=True):
-                flags &= has | others[fleet.tree[part.source_providers]]
+            for is_optional, part, flags, has in zip(
+                has_other, parts, usable_of, having, strict=True
+            ):
+                flags &= has | is_optional[fleet.tree[part.source_providers]]
         for part, flags in zip(parts, usable_of, strict=True):
             usable[part.source_providers[flags]] = True
         for kind in self.named.kinds:
