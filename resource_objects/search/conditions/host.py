@@ -25,6 +25,7 @@ from resource_objects.search.arrays import Booleans
 from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.conditions.located import LocatedCondition
 from resource_objects.search.conditions.unnamed import UnnamedGroup
+from resource_objects.search.demands import view_of
 from resource_objects.search.eligibility import (
     OWN,
     Eligibility,
@@ -34,7 +35,6 @@ from resource_objects.search.eligibility import (
 )
 from resource_objects.search.findings import Check, Condition, Findings, HostContext, HostFilter
 from resource_objects.search.fleet import ClassRows, Fleet
-from resource_objects.search.demands import view_of
 from resource_objects.search.named_groups import NamedGroups
 
 
