@@ -181,24 +181,20 @@ Choose: TypeAlias = Callable[[Touched], "Collection[str] | None"]
 class Changed:
     """The changes after a cursor.
 
-    ``columns`` are the requested trees, complete and with their allocations. They are None if they
-    were not read: there were too many changes, ``choose`` returned None, or concurrent writes did
-    not stop. Then the caller must read everything.
+    ``cursor`` is the head of the feed, ``changes`` the number of changes after the first cursor; a
+    minimum if the trees were not read. ``columns`` are the requested trees, complete and with their
+    allocations. They are None if they were not read, because there were too many changes, or
+    ``choose`` returned None. Then the caller must read everything.
     """
 
-    cursor: Cursor  #: the head of the feed
-    changes: (
-        int  #: the number of changes after the first cursor; a minimum if the trees were not read
-    )
+    cursor: Cursor
+    changes: int
     columns: Columns | None
 
 
 #: The default retention of operations and changes.
 RETENTION = datetime.timedelta(days=7)
-
-#: The maximum number of reads by ``Backend.read_changed`` if other writes come between its steps.
-TRIES = 5
-#: The number of changes or consumers that a default implementation reads at a time.
+#: The number of consumers that a default implementation reads at a time.
 PAGE = 1000
 
 
@@ -401,38 +397,16 @@ class Backend(abc.ABC):
         """
         raise self.refusal(Capability.FEED)
 
+    @abc.abstractmethod
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
         """Return the trees that were touched after a cursor, at one moment, to refresh a snapshot.
 
-        Everything committed before the call is included. This default reads :meth:`changes` and
-        then trees, and again if the cursor of the trees reports another write in between. A backend
-        that can read both in one transaction overrides it.
+        Everything committed before the call is included.
 
         :param most: if there are more changes, nothing is read
         :param choose: returns the uuids of providers of the trees to read, or None to read nothing
         :raises Expired: if changes after the cursor were pruned, or it is ahead of the feed
         """
-        entries: list[FeedEntry] = []
-        at, end = after, self.cursor()
-        for _ in range(TRIES):
-            while at != end:
-                page = self.changes(at, min(PAGE, most + 1 - len(entries)))
-                if not page:  # it is already beyond that end of the feed
-                    break
-                entries += page
-                at = at.moved(page)
-                if len(entries) > most:
-                    return Changed(at, len(entries), None)
-            uuids = choose(Touched.of(entries))
-            if uuids is None:
-                break
-            columns = self.read(*uuids) if uuids else Columns(cursor=at)
-            if columns.cursor is None or _are_names(uuids, columns):
-                break
-            if columns.cursor == at:
-                return Changed(at, len(entries), columns)
-            end = columns.cursor
-        return Changed(at, len(entries), None)
 
     # --- the queue ---
 
@@ -585,9 +559,3 @@ class Backend(abc.ABC):
         """Release all allocations of a consumer and delete it; return its last record."""
         order = ConsumerOrder.release(consumer)
         return self.commit(Write(operation, "release", consumer, orders=(order,)))[0]
-
-
-def _are_names(keys: Collection[str], columns: Columns) -> bool:
-    """Return whether a uuid among ``keys`` is another provider's name, which has precedence."""
-    pairs = zip(columns.providers.name, columns.providers.uuid, strict=True)
-    return any(name in keys and name != uuid for name, uuid in pairs)

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from resource_objects import exceptions, names
 from resource_objects.fields import MAX_FIGURE
 from resource_objects.providers.disabled import refuse_trait
-from resource_objects.providers.provider import MAX_DEPTH, Provider, check_share_rules
+from resource_objects.providers.provider import MAX_DEPTH, Provider, broken_share
 from resource_objects.resources import Inventories, Inventory, resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.resources.traits import checked_traits
@@ -595,7 +595,9 @@ def check_trees(definitions: Collection[ProviderDefinition]) -> dict[str, str]:
 def check_definition_shares(
     definitions: Collection[ProviderDefinition], root_of: Mapping[str, str] | None = None
 ) -> None:
-    """Raise ``InvalidTree`` for a :func:`~.provider.broken_share`. Cost: linear.
+    """Raise ``InvalidTree``, naming provider and share, for a :func:`~.provider.broken_share`.
+
+    Cost: linear.
 
     :param root_of: the root of each provider by uuid; None if all are of one tree
     """
@@ -605,11 +607,19 @@ def check_definition_shares(
         for definition in sorted((d for d in definitions if d.shares), key=lambda d: d.name)
         for share in definition.shares
     ]
-    if shares:
-        check_share_rules(
-            shares,
-            root_of or dict.fromkeys(by_uuid),
-            {(d.uuid, record.resource_class) for d in definitions for record in d.inventories},
-            {uuid: definition.name for uuid, definition in by_uuid.items()},
-            lambda uuid: inventories_of(by_uuid[uuid].inventories, by_uuid[uuid].kinds),
-        )
+    if not shares:
+        return
+    counted = {(d.uuid, record.resource_class) for d in definitions for record in d.inventories}
+    broken = broken_share(shares, root_of or dict.fromkeys(by_uuid), counted)
+    if broken is None:
+        return
+    (uuid, resource_class), target, rule = broken
+    sharer, other = by_uuid[uuid].name, by_uuid.get(target[0])
+    name = target[0] if other is None else other.name
+    if other is not None and target not in counted:
+        uncounted = {end[1] for _, end in shares if end[0] == other.uuid and end not in counted}
+        missing, text = ", ".join(sorted(uncounted)), inventories_of(other.inventories, other.kinds)
+        expected = f"{missing} as well, since parts such as {sharer} are counted in it"
+        raise exceptions.InvalidTree(f"inventories of {name}", str(text), expected)
+    use = f"{resource_class} uses {target[1]} of {name}"
+    raise exceptions.InvalidTree(f"shares of {sharer}", use, f"shares that {rule}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, Self, TypeAlias, TypeVar
 
 from resource_objects import base, exceptions, fields, names
@@ -28,7 +28,7 @@ class Share(base.ResourceObject, frozen=True):
     With ``Share(resource_class="VCPU", of="host0", of_class="VCPU")``, each VCPU allocated from the
     provider is also allocated from host0; with a ``factor`` of k, k of them. Shares do not chain: a
     provider that shares an inventory which itself shares a third one states both shares
-    (:meth:`Provider.check_shares`).
+    (:func:`broken_share`).
 
     >>> print(Share(resource_class="VCPU", of="host0", of_class="VCPU"))
     VCPU uses 1 VCPU of host0
@@ -277,21 +277,6 @@ class Provider(base.ResourceObject):
             self._refuse_duplicates(keys & seen)
             seen |= keys
 
-    def check_shares(self) -> None:
-        """Raise ``InvalidTree`` unless the shares of this tree keep their rules."""
-        providers = {provider.name: provider for provider in self.walk()}
-        check_share_rules(
-            [
-                ((name, share.resource_class), (share.of, share.of_class))
-                for name, provider in providers.items()
-                for share in provider.shares
-            ],
-            dict.fromkeys(providers),
-            {(name, key) for name, p in providers.items() for key in stored_classes(p.inventories)},
-            {name: name for name in providers},
-            lambda name: providers[name].inventories,
-        )
-
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Provider):
             return NotImplemented
@@ -371,30 +356,3 @@ def broken_share(
             if further not in targets:
                 return sharer, further, "include the shares of each inventory that it shares"
     return None
-
-
-def check_share_rules(
-    shares: Sequence[tuple[Key, Key]],
-    root_of: Mapping[str, object],
-    counted: Container[Key],
-    name_of: Mapping[str, str],
-    inventories_of: Callable[[str], object],
-) -> None:
-    """Raise ``InvalidTree``, naming the provider and the share, for a :func:`broken_share`.
-
-    :param name_of: the names of the providers of the trees
-    :param inventories_of: returns the inventories of a provider as errors show them
-    """
-    broken = broken_share(shares, root_of, counted)
-    if broken is None:
-        return
-    (sharer, resource_class), target, rule = broken
-    name = name_of.get(target[0], target[0])
-    if target[0] in name_of and target not in counted:
-        uncounted = {end[1] for _, end in shares if end[0] == target[0] and end not in counted}
-        missing, part = ", ".join(sorted(uncounted)), name_of[sharer]
-        expected = f"{missing} as well, since parts such as {part} are counted in it"
-        text = str(inventories_of(target[0]))
-        raise exceptions.InvalidTree(f"inventories of {name}", text, expected)
-    use = f"{resource_class} uses {target[1]} of {name}"
-    raise exceptions.InvalidTree(f"shares of {name_of[sharer]}", use, f"shares that {rule}")

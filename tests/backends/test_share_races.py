@@ -14,7 +14,7 @@ import pytest
 from resource_objects import exceptions
 from resource_objects.backends.memory import MemoryBackend
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.providers import Backend, Provider, Share
+from resource_objects.providers import Backend, Provider, Share, diff
 from resource_objects.providers.columns import trees
 from resource_objects.providers.definition import (
     DefinitionChanges,
@@ -22,7 +22,6 @@ from resource_objects.providers.definition import (
     ProviderRemoval,
     ProviderUpdate,
     ShareRecord,
-    diff,
 )
 from resource_objects.providers.orders import ConsumerOrder, NameAction, NameKind, Operation, Write
 from resource_objects.resources import Inventories
@@ -137,7 +136,7 @@ def changed(before: dict[str, int], after: dict[str, int]) -> set[str]:
 def check_sums(backend: Backend) -> None:
     """Check that every tree can be read, and is what a sync would accept."""
     for tree in trees(backend.read()):
-        tree.check_shares()
+        diff(tree, tree)
     ledger_state(backend)  # which checks that ``used`` is what the allocations say
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host.partitions import add_partition, mediated, split, thousandths, type_class
-from resource_objects.providers import Provider, Share
+from resource_objects.providers import Provider, Share, diff
 from resource_objects.testing.refusals import raises_code
 
 SLICE, MEMORY = "CUSTOM_GPU_SLICE", "CUSTOM_GPU_MEMORY_SLICE"
@@ -51,7 +51,7 @@ def test_a_split_device_has_its_slices_its_partitions_and_itself() -> None:
     assert split(device, "PGPU", SLICES, PARTITIONS) is device
     assert totals(device) == {"PGPU": 1, **SLICES, SMALL: 7, LARGE: 2}
     assert used_by(device) == {"PGPU": SLICES, **PARTITIONS}
-    device.check_shares()
+    diff(None, device)
 
 
 def test_a_device_that_counts_itself_already_stays_as_it_is() -> None:
@@ -84,7 +84,7 @@ def test_shares_that_are_there_stay() -> None:
     split(device, "PGPU", SLICES)
     assert device.shares[0] == power
     assert len(device.shares) == 3
-    host.check_shares()
+    diff(None, host)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_a_partition_may_be_a_provider_of_its_own() -> None:
     assert region.traits == frozenset({"CUSTOM_AES"})
     assert [str(share) for share in region.shares] == ["FPGA uses 1 CUSTOM_REGION of host0/card"]
     assert card.children == (region,)
-    host.check_shares()
+    diff(None, host)
 
 
 # --- mediated devices ---
@@ -412,7 +412,7 @@ def test_whatever_is_split_is_a_tree_a_sync_takes(
         assert not device.inventories
         return
     split(device, "PGPU" if has_whole else None, slices, partitions)
-    device.check_shares()
+    diff(None, device)
     assert Provider.obj_from_primitive(device.obj_to_primitive()) == device
     for name, uses in partitions.items():
         count = totals(device)[name]

@@ -33,18 +33,6 @@ _SETTINGS = hypothesis.settings(
 Opened = Callable[[], tuple[ro.Ledger, ro.Ledger]]
 
 
-class PlainBackend(MemoryBackend):
-    """A backend that reads what was changed by the way that every backend has."""
-
-    read_changed = Backend.read_changed
-
-
-class Plain(MemoryBackend):
-    """A backend that has no better way to read what was changed than every backend has."""
-
-    read_changed = Backend.read_changed
-
-
 def _pair(backend: Backend) -> tuple[ro.Ledger, ro.Ledger]:
     return ro.Ledger(backend), ro.Ledger(backend)
 
@@ -53,10 +41,9 @@ def _pair(backend: Backend) -> tuple[ro.Ledger, ro.Ledger]:
 
 
 @pytest.mark.law(1, 11)
-@pytest.mark.parametrize("kind", [MemoryBackend, Plain])
 @pytest.mark.drawn
-def test_any_writes_in_memory(kind: type[MemoryBackend]) -> None:
-    machine = machines.refresh_machine(lambda: _pair(kind()))
+def test_any_writes_in_memory() -> None:
+    machine = machines.refresh_machine(lambda: _pair(MemoryBackend()))
     hypothesis.stateful.run_state_machine_as_test(machine, settings=_SETTINGS)
 
 
@@ -112,11 +99,6 @@ def test_a_long_walk_on_a_database(
 ) -> None:
     url = prepared_database(SQLBackend.upgrade_database)
     ways = _walk(lambda: (ro.connect(url), ro.connect(url)), seed, examples(200))
-    assert ways == {"read", "patched", "replaced"}
-
-
-def test_a_long_walk_on_a_backend_of_somebody_else(tmp_path: Path) -> None:
-    ways = _walk(lambda: _pair(PlainBackend.open("memory://")), 1, 20)
     assert ways == {"read", "patched", "replaced"}
 
 

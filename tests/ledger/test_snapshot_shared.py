@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import datetime
-import itertools
 import os
 import threading
 import time
@@ -20,7 +19,6 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.backends.memory import MemoryBackend
 from resource_objects.backends.sql.backend import SQLBackend
-from resource_objects.providers import Backend
 from resource_objects.providers.backend import Changed, Choose
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import Cursor
@@ -55,12 +53,6 @@ class Watched(MemoryBackend):
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
         self._ask("read_changed")
         return super().read_changed(after, most, choose)
-
-
-class Plain(Watched):
-    """A backend without a way of its own to read what was changed."""
-
-    read_changed = Backend.read_changed
 
 
 def hosts(ledger: ro.Ledger, count: int = 3) -> ro.Ledger:
@@ -198,11 +190,10 @@ def test_columns_that_do_not_say_when_are_read_each_time() -> None:
 # --- others write meanwhile -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", [Watched, Plain])
 @pytest.mark.parametrize("moment", ["cursor", "read_changed", "read"])
-def test_who_writes_while_it_is_made(kind: type[Watched], moment: str) -> None:
+def test_who_writes_while_it_is_made(moment: str) -> None:
     """Whenever it is, the snapshot is of one moment, and the next one shows it."""
-    backend = kind()
+    backend = Watched()
     ledger, other = hosts(ro.Ledger(backend)), ro.Ledger(backend)
     ledger.snapshot()
     ledger.claim("before", {"host0": "VCPU=1"})
@@ -223,31 +214,13 @@ def test_who_writes_while_it_is_made(kind: type[Watched], moment: str) -> None:
     assert picture_of(ledger.snapshot()) == picture_of(Snapshot(backend.read()))
 
 
-def test_others_who_write_all_the_time_do_not_keep_it_from_being_made() -> None:
-    backend = Plain()
-    ledger, other = hosts(ro.Ledger(backend)), ro.Ledger(backend)
-    ledger.snapshot()
-    ledger.claim("before", {"host0": "VCPU=1"})
-    numbers = itertools.count()
-
-    def write() -> None:
-        other.claim(f"job-{next(numbers)}", {"host1": "VCPU=1"})
-        backend.before["read"] = write
-
-    backend.before["read"] = write
-    found = ledger.snapshot()
-    backend.before.clear()
-    # what is used is read with the feed, in which nobody comes in between
-    assert found.refreshed.way == "patched" and shown(found)["before"] == 1
-
-
 @pytest.mark.law(2)
-@pytest.mark.parametrize("kind", ["memory", "plain", *databases.KINDS])
+@pytest.mark.parametrize("kind", ["memory", *databases.KINDS])
 def test_many_threads_see_what_was_written_before(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    if kind in ("memory", "plain"):
-        backend: Backend = MemoryBackend() if kind == "memory" else Plain()
+    if kind == "memory":
+        backend = MemoryBackend()
         ledger, other = ro.Ledger(backend), ro.Ledger(backend)
     else:
         url = f"sqlite:///{tmp_path}/ledger.db"

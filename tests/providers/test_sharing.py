@@ -85,7 +85,7 @@ def test_a_share_of_several_inventories_states_what_each_of_them_uses_in_turn() 
     ]
     part = root.add("host0/part", "VGPU=1", shares=several)
     with pytest.raises(exceptions.InvalidTree, match="got 'VGPU uses CUSTOM_0 of host0'"):
-        root.check_shares()
+        diff(None, root)
     stated = Share(resource_class="VGPU", of="host0", of_class="CUSTOM_0")
     part.update(shares=(*several, stated))
-    root.check_shares()
+    diff(None, root)

@@ -10,6 +10,7 @@ import random
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.providers import diff
 from resource_objects.requests import Request
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
 
@@ -64,7 +65,7 @@ def _host(chance, name, traits):
         for part in host.add_parts(DEVICES, ro.PCIInventory(devices)):
             if traits:
                 part.update(traits=[*part.traits, *_traits(chance, 4, traits)])
-    host.check_shares()
+    diff(None, host)
     return host
 
 

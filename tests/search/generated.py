@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 
-from resource_objects.providers import Provider
+from resource_objects.providers import Provider, diff
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request
 from resource_objects.resources import IntegerInventory
@@ -48,7 +48,7 @@ def crowded(seed):
     names = chance.choice([["PGPU", "VGPU", "FPGA"], ["PGPU", "VGPU"], ["VGPU", "VCPU", "PCPU"]])
     for number in range(chance.randint(1, 3)):
         _device(chance, host, f"g{number}", [name for name in names if chance.random() < 0.85])
-    host.check_shares()
+    diff(None, host)
     amounts = {name: chance.randint(1, 6) for name in names if chance.random() < 0.9}
     for name in ("VCPU", "CUSTOM_SLICE", "CUSTOM_POWER"):
         if chance.random() < 0.25:
@@ -139,4 +139,4 @@ def _tie(chance, root):
                         found.setdefault(further, chance.choice([1, 2]))
         place.update(shares=[_share(*key, factor) for key, factor in found.items()])
         before += [(place, name) for name in map(str, place.inventories)]
-    root.check_shares()
+    diff(None, root)

@@ -10,6 +10,7 @@ import random
 
 import resource_objects as ro
 from resource_objects import exceptions
+from resource_objects.providers import diff
 from resource_objects.providers.composite import LocatedViews
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request
@@ -59,7 +60,7 @@ def _host(chance, name):
         host.update(aggregates=["rack"])
     for number in range(chance.choice([0, 0, 1, 2])):
         _device(chance, host, parts, number)
-    host.check_shares()
+    diff(None, host)
     return host
 
 

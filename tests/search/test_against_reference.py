@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from resource_objects.providers import Provider
+from resource_objects.providers import Provider, diff
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.provider import Share
 from resource_objects.reasons import Rule
@@ -57,7 +57,7 @@ def trees(draw, host, pool=False):
         places.append(root.find(name))
     for place in list(root.walk()) if draw(st.booleans()) else ():
         place.update(shares=draw(shares(root, place)))
-        root.check_shares()
+        diff(None, root)
     for place in places:
         place.update(aggregates=draw(st.just([]) | st.lists(st.sampled_from("rs"), max_size=2)))
     return root

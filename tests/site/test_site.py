@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.host import partitions
-from resource_objects.providers import Provider, Share
+from resource_objects.providers import Provider, Share, diff
 from resource_objects.providers.definition import compare_tree, definitions_of
 from resource_objects.resources.pci import DEVICES, PCIInventory
 from resource_objects.site import Site, apply_site, count_pruned, export_site, plan_site
@@ -231,7 +231,7 @@ def sites(draw):
     for root in roots:
         for one in root.walk():
             try:
-                root.check_shares()
+                diff(None, root)
             except exceptions.InvalidTree:
                 one.update(shares=())
     return roots

@@ -349,7 +349,7 @@ def read(text: str, source: str, first_line: int) -> tuple[tuple[Provider, ...],
     roots = tuple(root for node in tops for root in making.all_of(node, None))
     try:
         for root in roots:
-            root.check_shares()
+            diff(None, root)
     except exceptions.InvalidTree as error:
         raise exceptions.InvalidInput("text", source, error.value, error.expected) from error
     return roots, tuple(making.held)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from hypothesis import strategies as st
 
-from resource_objects.providers import Provider
+from resource_objects.providers import Provider, diff
 from resource_objects.providers.provider import Share
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.resources import IntegerInventory
@@ -333,4 +333,4 @@ def _tie(chance: random.Random, root: Provider) -> None:
                 for (name, of, of_class), factor in found.items()
             ]
         )
-    root.check_shares()
+    diff(None, root)
