@@ -81,7 +81,7 @@ def loaded_by(program: str) -> frozenset[str]:
 
 
 def test_importing_the_package_loads_nothing_but_itself() -> None:
-    ours = loaded_by("import resource_objects") - loaded_by("import importlib, typing")
+    ours = loaded_by("import resource_objects") - loaded_by("import __future__, importlib, typing")
     assert ours == {"resource_objects", "resource_objects._version"}
 
 

@@ -7,13 +7,14 @@ expired claim, a pool without recent reports, an allocation from a pool that is 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import enum
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from resource_objects import clock, exceptions
 from resource_objects.providers import serialization
@@ -31,6 +32,8 @@ _T = TypeVar("_T")
 
 #: (number of the provider, resource class): an inventory.
 _Key: TypeAlias = tuple[int, str]
+#: An inventory, a consumer, and the amount that is allocated to it.
+_Allocation: TypeAlias = tuple[_Key, str, int]
 
 
 def audit(
@@ -87,22 +90,59 @@ def consumers_of_several_trees(columns: Columns) -> tuple[str, ...]:
 
 
 class FindingKind(enum.StrEnum):
-    """The kind of a :class:`Finding`."""
+    """The kind of a :class:`Finding`, with the sentence about one."""
 
-    OVER_CAPACITY = "over_capacity"  #: more is used than the capacity, as after a shrink
-    WRONG_USED = "wrong_used"  #: ``used`` is not the sum of allocations times shares
-    UNIT_TWICE = "unit_twice"  #: a unit is allocated to two consumers
-    UNIT_LOOSE = "unit_loose"  #: a unit is allocated to a consumer without an allocation there
-    UNIT_GONE = "unit_gone"  #: an allocated unit does not exist, such as a CPU that is offline
-    UNIT_ELSEWHERE = "unit_elsewhere"  #: an allocated unit is now provided in another way
-    UNIT_MISSING = "unit_missing"  #: a consumer has more or fewer units than its amount
-    CONTRADICTION = "contradiction"  #: the records of a structured inventory are inconsistent
-    UNDESCRIBED = "undescribed"  #: a provider counts like a part of a resource without being one
-    UNSHARED = "unshared"  #: allocated from a pool that is not linked to the consumer's host
-    COUNTED_TWICE = "counted_twice"  #: a class is counted in the tree of a host and at its pool
-    EXPIRED = "expired"  #: a claim that expired and still has allocations
-    STALE_POOL = "stale_pool"  #: a pool without a recent report
-    ORPHANED = "orphaned"  #: a row that references a missing row
+    sentence: str
+
+    def __new__(cls, value: str, sentence: str = "") -> Self:
+        """Return a member; lookups are by ``value``."""
+        member = str.__new__(cls, value)
+        member._value_, member.sentence = value, sentence
+        return member
+
+    #: as after a shrink
+    OVER_CAPACITY = "over_capacity", "{0.resource_class} has {0.found} used of {0.expected}"
+    #: ``used`` is not the sum of allocations times shares
+    WRONG_USED = (
+        "wrong_used",
+        "{0.resource_class} is recorded with {0.found} used, its allocations sum to {0.expected}",
+    )
+    UNIT_TWICE = "unit_twice", "{0.unit} is allocated to {0.other} and to {0.consumer}"
+    UNIT_LOOSE = (
+        "unit_loose",
+        "{0.unit} is allocated to {0.consumer}, which has no {0.resource_class} allocated there",
+    )
+    #: such as a CPU that is offline
+    UNIT_GONE = (
+        "unit_gone",
+        "{0.unit} is allocated to {0.consumer}, but there is no {0.resource_class} of that name",
+    )
+    UNIT_ELSEWHERE = (
+        "unit_elsewhere",
+        "{0.unit} of {0.resource_class} is allocated to {0.consumer}, "
+        "but is now provided in another way",
+    )
+    UNIT_MISSING = (
+        "unit_missing",
+        "{0.consumer} has {0.expected} {0.resource_class} allocated, but {0.found} units",
+    )
+    #: of the records of a structured inventory
+    CONTRADICTION = "contradiction", "{0.resource_class} is inconsistent: {0.other}"
+    UNDESCRIBED = "undescribed", "it is counted like {0.other}, but has no description"
+    #: allocated from a pool that is not linked to the consumer's host
+    UNSHARED = (
+        "unshared",
+        "{0.found} {0.resource_class} are allocated to {0.consumer}, "
+        "but are not provided to {0.other}",
+    )
+    COUNTED_TWICE = (
+        "counted_twice",
+        "{0.resource_class} is counted here and at the pool {0.other}",
+    )
+    EXPIRED = "expired", "{0.consumer}: its claim expired at {at}"
+    STALE_POOL = "stale_pool", "the last report of the pool: {at}"
+    #: a row that references a missing row
+    ORPHANED = "orphaned", "orphaned {0.other}{about}"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -131,40 +171,8 @@ class Finding:
     def __str__(self) -> str:
         at = "never" if self.at is None else self.at.isoformat(" ", "seconds")
         about = ", ".join(filter(None, (self.resource_class, self.consumer)))
-        text = _SENTENCES[self.kind].format(self, at=at, about=f" ({about})" if about else "")
+        text = self.kind.sentence.format(self, at=at, about=f" ({about})" if about else "")
         return text if self.provider is None else f"{self.provider}: {text}"
-
-
-_SENTENCES = {
-    FindingKind.OVER_CAPACITY: "{0.resource_class} has {0.found} used of {0.expected}",
-    FindingKind.WRONG_USED: (
-        "{0.resource_class} is recorded with {0.found} used, its allocations sum to {0.expected}"
-    ),
-    FindingKind.UNIT_TWICE: "{0.unit} is allocated to {0.other} and to {0.consumer}",
-    FindingKind.UNIT_LOOSE: (
-        "{0.unit} is allocated to {0.consumer}, which has no {0.resource_class} allocated there"
-    ),
-    FindingKind.UNIT_GONE: (
-        "{0.unit} is allocated to {0.consumer}, but there is no {0.resource_class} of that name"
-    ),
-    FindingKind.UNIT_ELSEWHERE: (
-        "{0.unit} of {0.resource_class} is allocated to {0.consumer}, "
-        "but is now provided in another way"
-    ),
-    FindingKind.UNIT_MISSING: (
-        "{0.consumer} has {0.expected} {0.resource_class} allocated, but {0.found} units"
-    ),
-    FindingKind.CONTRADICTION: "{0.resource_class} is inconsistent: {0.other}",
-    FindingKind.UNDESCRIBED: "it is counted like {0.other}, but has no description",
-    FindingKind.UNSHARED: (
-        "{0.found} {0.resource_class} are allocated to {0.consumer}, "
-        "but are not provided to {0.other}"
-    ),
-    FindingKind.COUNTED_TWICE: "{0.resource_class} is counted here and at the pool {0.other}",
-    FindingKind.EXPIRED: "{0.consumer}: its claim expired at {at}",
-    FindingKind.STALE_POOL: "the last report of the pool: {at}",
-    FindingKind.ORPHANED: "orphaned {0.other}{about}",
-}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -206,12 +214,6 @@ class Audit:
 # --- rows -----------------------------------------------------------------------------------------
 
 
-class _Allocation(NamedTuple):
-    key: _Key
-    consumer: str
-    amount: int
-
-
 class _Unit(NamedTuple):
     key: _Key
     name: str
@@ -250,8 +252,8 @@ class _Rows:
                 self.orphans.append(_orphan("share", *self.at(sharer)))
             elif self._has_inventory("share", sharer) and self._has_inventory("share", target):
                 self.shares[sharer].append((target, factor))
-        self.allocations = [
-            _Allocation((number, name), consumer, amount)
+        self.allocations: list[_Allocation] = [
+            ((number, name), consumer, amount)
             for number, (name, consumer, amount) in self._of_known("allocation", index.allocations)
             if self._has_inventory("allocation", (number, name), consumer)
         ]
@@ -307,7 +309,7 @@ def _usage(rows: _Rows) -> Iterator[Finding]:
 
 def _allocated_units(rows: _Rows) -> Iterator[Finding]:
     """Yield units that are allocated twice, or without an allocation."""
-    allocations = {(allocation.key, allocation.consumer) for allocation in rows.allocations}
+    allocations = {(key, consumer) for key, consumer, _ in rows.allocations}
     consumers: dict[tuple[int, str], str] = {}
     for unit in rows.units:
         first = consumers.setdefault((unit.key[0], unit.name), unit.consumer)
@@ -333,8 +335,8 @@ def _unshared(rows: _Rows, searched: Collection[str]) -> Iterator[Finding]:
         linked_to[rows.roots[number]] |= aggregates
     by_consumer: dict[str, dict[int, list[_Allocation]]] = defaultdict(dict)
     for allocation in rows.allocations:
-        root = rows.roots[allocation.key[0]]
-        by_consumer[allocation.consumer].setdefault(root, []).append(allocation)
+        (number, _), consumer, _ = allocation
+        by_consumer[consumer].setdefault(rows.roots[number], []).append(allocation)
     for consumer, by_root in sorted(by_consumer.items()):
         classes = {
             root: {key[1] for key, _, _ in allocations}
@@ -397,8 +399,9 @@ def _stale_pools(rows: _Rows, before: datetime.datetime) -> Iterator[Finding]:
 def _placed_resources(rows: _Rows) -> Iterator[Finding]:
     parts: dict[tuple[int, str], dict[int, KindRecord]] = defaultdict(dict)
     for number, kind in rows.kinds:
-        if _is_placed(kind.resource_class):
-            parts[rows.roots[number], kind.resource_class][number] = kind
+        with contextlib.suppress(exceptions.InvalidInput):  # of a plug-in that is not installed
+            if resource(kind.resource_class).is_placed:
+                parts[rows.roots[number], kind.resource_class][number] = kind
     units: dict[int, list[_Unit]] = defaultdict(list)
     for unit in rows.units if parts else ():
         units[unit.key[0]].append(unit)
@@ -413,13 +416,6 @@ def _placed_resources(rows: _Rows) -> Iterator[Finding]:
             yield from tree.missing_units()
         yield from tree.unit_counts()
     yield from _undescribed(rows, trees)
-
-
-def _is_placed(resource_class: str) -> bool:
-    try:
-        return resource(resource_class).is_placed
-    except exceptions.InvalidInput:  # of a plug-in that is not installed
-        return False
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -500,7 +496,15 @@ class _PlacedResource:
             name: [inventory.units(name) for inventory in inventories]
             for name in {unit.key[1] for unit in self.units}
         }
-        dependent = self._dependent()
+        dependent_of = {
+            key: placed.dependent_units(self.inventories[key[0]], key[1])
+            for key in {unit.key for unit in self.units}
+        }
+        dependent = {  # allocated together with the units of consumers
+            unit._replace(name=name)
+            for unit in self.units
+            for name in dependent_of[unit.key].get(unit.name, ())
+        }
         for unit in self.units:
             name = unit.key[1]
             exists = any(names is None or unit.name in names for names in existing[name])
@@ -509,18 +513,6 @@ class _PlacedResource:
             is_elsewhere = any(unit.name in other.units_elsewhere(name) for other in inventories)
             kind = FindingKind.UNIT_ELSEWHERE if is_elsewhere else FindingKind.UNIT_GONE
             yield _of_unit(kind, self.rows, unit)
-
-    def _dependent(self) -> set[_Unit]:
-        """Return the units that are allocated together with the units of consumers."""
-        dependent_of = {
-            key: placed.dependent_units(self.inventories[key[0]], key[1])
-            for key in {unit.key for unit in self.units}
-        }
-        return {
-            unit._replace(name=name)
-            for unit in self.units
-            for name in dependent_of[unit.key].get(unit.name, ())
-        }
 
     def unit_counts(self) -> Iterator[Finding]:
         """Yield allocations with units, but not as many as their amount."""

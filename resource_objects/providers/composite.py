@@ -19,7 +19,7 @@ from resource_objects.providers.orders import Use
 from resource_objects.providers.tree_shape import (
     NO_EXCLUSIONS,
     Exclusions,
-    PartProvider,
+    Part,
     ResourceParts,
     TreeShape,
     TreeUsage,
@@ -49,11 +49,11 @@ class LocatedView:
         return self.shape.host
 
     @property
-    def parts(self) -> tuple[PartProvider, ...]:
+    def parts(self) -> tuple[Part, ...]:
         """The provider of each part, in the order of ``inventory.parts()``."""
         return self.shape.parts
 
-    def part_of(self, reason: Reason) -> PartProvider | None:
+    def part_of(self, reason: Reason) -> Part | None:
         """Return the provider of the part that a reason is about, None for the whole host."""
         ids = self.inventory.part_ids()
         return self.parts[ids.index(reason.cell)] if reason.cell in ids else None
@@ -64,7 +64,7 @@ class LocatedView:
 
     def blocking_units(
         self, amount: Amount, reason: Reason, within: Collection[int] | None = None
-    ) -> dict[PartProvider, Mapping[str, frozenset[str]]]:
+    ) -> dict[Part, Mapping[str, frozenset[str]]]:
         """Return the unavailable units that a refused amount would need, by provider.
 
         Each unit comes with the allocated or removed units that block it.
@@ -79,7 +79,7 @@ class LocatedView:
             if within is None or position in within
         }
 
-    def records(self, assigned: Amount) -> Iterator[tuple[PartProvider, AmountRecord]]:
+    def records(self, assigned: Amount) -> Iterator[tuple[Part, AmountRecord]]:
         """Yield the amounts that an assigned amount uses of each provider; negative to release."""
         for position, records in self.inventory.to_allocations(assigned):
             for record in records:
@@ -170,11 +170,6 @@ class LocatedViews:
         """
         parts = self.shape.resource_parts(root, kind)
         return LocatedView(parts.inventory(self._usage, exclusions), parts)
-
-    def described(self, root: int, kind: str) -> tuple[tuple[int, ...], tuple[str, ...]]:
-        """Return the numbers of the providers of the parts in a tree, and their descriptions."""
-        numbers, descriptions = zip(*self.shape.parts[root, kind], strict=True)
-        return numbers, descriptions
 
     def trees(self, kind: str) -> list[int]:
         """Return the numbers of the roots whose trees have parts of a resource."""

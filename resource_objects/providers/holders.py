@@ -16,7 +16,7 @@ from resource_objects.names import natural_order
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.composite import LocatedView
 from resource_objects.providers.disabled import REMOVED
-from resource_objects.providers.tree_shape import PartProvider, free_removed_units
+from resource_objects.providers.tree_shape import Part, free_removed_units
 from resource_objects.reasons import USAGE_RULES, Reason, Rule
 from resource_objects.resources import Amount
 
@@ -202,9 +202,7 @@ def _with_host_figures(reason: Reason, number: int, columns: Columns) -> Reason:
     return reason
 
 
-def _holders_elsewhere(
-    view: LocatedView, part: PartProvider, name: str, columns: Columns
-) -> Iterator[str]:
+def _holders_elsewhere(view: LocatedView, part: Part, name: str, columns: Columns) -> Iterator[str]:
     """Yield the consumer of each unit of a part that was allocated as a unit of another part."""
     units = view.inventory.parts()[view.parts.index(part)].inventory.units(name) or ()
     other_parts = {other.number for other in view.parts} - {part.number}

@@ -47,12 +47,26 @@ class Exclusions(NamedTuple):
 NO_EXCLUSIONS = Exclusions()
 
 
-class PartProvider(NamedTuple):
-    """A provider that stores a part."""
+class SharedWith(NamedTuple):
+    """An inventory of which each allocated unit of a part uses some."""
+
+    resource_class: str  #: of the part
+    factor: int
+    row: int | None  #: of the other inventory, None if that does not exist
+    capacity: int  #: of the other inventory
+    key: tuple[int, str]  #: number of its provider, resource class
+
+
+class Part(NamedTuple):
+    """A provider that stores a part of a placed resource, with the definition of the part."""
 
     uuid: str
     name: str
     number: int  #: the backend's, valid only within the columns that it came in
+    description: str
+    records: tuple[tuple[int, InventoryRecord], ...]  #: each with its row in the inventories
+    shared: tuple[SharedWith, ...]
+    traits: frozenset[str]
 
 
 class TreeUsage:
@@ -72,62 +86,29 @@ class TreeUsage:
         return units
 
 
-class SharedWith(NamedTuple):
-    """An inventory of which each allocated unit of a part uses some."""
-
-    resource_class: str  #: of the part
-    factor: int
-    row: int | None  #: of the other inventory, None if that does not exist
-    capacity: int  #: of the other inventory
-    key: tuple[int, str]  #: number of its provider, resource class
-
-
-class PartDefinition(NamedTuple):
-    """The definition of a part."""
-
-    description: str
-    records: Sequence[tuple[int, InventoryRecord]]  #: each with its row in the inventories
-    shared: Sequence[SharedWith]
-    traits: frozenset[str]
-
-
-class CachedInventory(NamedTuple):
-    """An assembled inventory with its parts and their usage. The inventory is never changed."""
-
-    usage: TreeUsage
-    parts: Sequence[StoredPart]
-    inventory: PlacedInventory[Amount]
-
-
 class ResourceParts:
     """The parts of one placed resource in one tree, sorted by the names of their providers.
 
-    ``host`` is the name of the root, ``parts`` are the providers of the parts, ``classes`` the
-    resource classes that these are counted in, ``positions`` and ``generations`` those of the
-    providers, by uuid. ``cached`` is the inventory that was assembled last.
+    ``host`` is the name of the root, ``classes`` are the resource classes that the parts are
+    counted in, ``positions`` and ``generations`` those of the providers, by uuid. ``cached`` is the
+    inventory that was assembled last, with its parts and their usage; it is never changed.
     """
 
     def __init__(self, shape: TreeShape, root: int, kind: str) -> None:
         index = shape.index
-        names, uuids = index.names, index.uuids
+        parts = (shape.part(number, description) for number, description in shape.parts[root, kind])
         # names that end in numbers are sorted by these: ``numa2`` before ``numa10``
-        described = sorted(
-            shape.parts[root, kind], key=lambda part: (len(names[part[0]]), names[part[0]])
-        )
+        self.parts = tuple(sorted(parts, key=lambda part: (len(part.name), part.name)))
         self.resource: Resource = resource(kind)
         self.root = root
-        self.host = names[root]
-        self.parts = tuple(PartProvider(uuids[n], names[n], n) for n, _ in described)
+        self.host = index.names[root]
         self.classes = frozenset(shape.classes[root, kind])
         self.positions = {part.uuid: position for position, part in enumerate(self.parts)}
         self.generations = {part.uuid: index.generations[part.number] for part in self.parts}
-        self.cached: CachedInventory | None = None
-        self._definitions = [shape.definition(number, text) for number, text in described]
+        self.cached: tuple[TreeUsage, Sequence[StoredPart], PlacedInventory[Amount]] | None = None
         #: the rows of the inventories, each with the position of its part
-        self._rows = [
-            (row, n) for n, part in enumerate(self._definitions) for row, _ in part.records
-        ]
-        shared = dict.fromkeys(other for part in self._definitions for other in part.shared)
+        self._rows = [(row, n) for n, part in enumerate(self.parts) for row, _ in part.records]
+        shared = dict.fromkeys(other for part in self.parts for other in part.shared)
         self._shared = sorted(shared, key=lambda other: resource_class_order(other[0]))
 
     def inventory(
@@ -143,72 +124,72 @@ class ResourceParts:
     def copy(self, usage: TreeUsage) -> PlacedInventory[Amount] | None:
         """Return a copy of the cached inventory with the present usage; None if it has no copies.
 
-        The cached inventory itself is never changed.
-
         :raises InvalidInventory: if the parts contradict each other
         """
-        cached, remaining = self.cached, _least(self._shared, usage)
+        remaining = _least(self._shared, usage)
         inventory: PlacedInventory[Amount] | None = None
-        if cached is None:
+        if self.cached is None:
             parts = self.all_parts(usage, NO_EXCLUSIONS)
         else:
-            parts = self._parts_after(cached, usage)
-            inventory = cached.inventory.with_use(cached.parts, parts, remaining)
+            before, cached_parts, cached = self.cached
+            parts = self._parts_after(before, cached_parts, usage)
+            inventory = cached.with_use(cached_parts, parts, remaining)
         if inventory is None:
             inventory = assembled(self.resource, parts, remaining)
         copy = inventory.with_use(parts, parts, remaining)
         if copy is not None:
-            self.cached = CachedInventory(usage, parts, inventory)
+            self.cached = usage, parts, inventory
         return copy
 
     def all_parts(self, usage: TreeUsage, exclusions: Exclusions) -> list[StoredPart]:
         """Return the stored forms of all parts; excluded amounts count as used."""
-        positions = range(len(self.parts))
         if not exclusions.by_limits:
-            return [self._part(position, usage, exclusions) for position in positions]
+            return [_stored(part, usage, exclusions) for part in self.parts]
         limited = exclusions._replace(amounts=exclusions.total)
         return [
             dataclasses.replace(
-                self._part(position, usage, limited),
-                without_limit=self._part(position, usage, exclusions),
+                _stored(part, usage, limited), without_limit=_stored(part, usage, exclusions)
             )
-            for position in positions
+            for part in self.parts
         ]
 
-    def _part(self, position: int, usage: TreeUsage, exclusions: Exclusions) -> StoredPart:
-        number, definition = self.parts[position].number, self._definitions[position]
-        excluded = exclusions.amounts
-        return StoredPart(
-            tuple(
-                record.using(usage.used[row] + excluded.get((number, record.resource_class), 0))
-                for row, record in definition.records
-            ),
-            definition.description,
-            usage.units.get(number, {}),
-            definition.traits,
-            _least(definition.shared, usage, excluded),
-            frozenset(exclusions.units.get(number, ())),
-        )
-
-    def _parts_after(self, cached: CachedInventory, usage: TreeUsage) -> list[StoredPart]:
-        """Return the stored forms of all parts: the cached object of each part without a change."""
-        before, parts = cached.usage, list(cached.parts)
+    def _parts_after(
+        self, before: TreeUsage, stored: Sequence[StoredPart], usage: TreeUsage
+    ) -> list[StoredPart]:
+        """Return the stored forms of all parts: the same object of each part without a change."""
         used_before, used = before.used, usage.used  # one pass: most hosts have many parts
         changed = {position for row, position in self._rows if used_before[row] != used[row]}
-        if before.units != usage.units:
+        units_before, units = before.units, usage.units
+        if units_before != units:
             changed.update(
                 position
                 for position, part in enumerate(self.parts)
-                if before.units.get(part.number) != usage.units.get(part.number)
+                if units_before.get(part.number) != units.get(part.number)
             )
-        for position, definition in enumerate(self._definitions):
+        parts = list(stored)
+        for position, part in enumerate(self.parts):
             if position in changed:
-                parts[position] = self._part(position, usage, NO_EXCLUSIONS)
-            elif definition.shared:
-                remaining = _least(definition.shared, usage)
+                parts[position] = _stored(part, usage, NO_EXCLUSIONS)
+            elif part.shared:
+                remaining = _least(part.shared, usage)
                 if remaining != parts[position].left_by_shares:
                     parts[position] = dataclasses.replace(parts[position], left_by_shares=remaining)
         return parts
+
+
+def _stored(part: Part, usage: TreeUsage, exclusions: Exclusions) -> StoredPart:
+    number, excluded = part.number, exclusions.amounts
+    return StoredPart(
+        tuple(
+            record.using(usage.used[row] + excluded.get((number, record.resource_class), 0))
+            for row, record in part.records
+        ),
+        part.description,
+        usage.units.get(number, {}),
+        part.traits,
+        _least(part.shared, usage, excluded),
+        frozenset(exclusions.units.get(number, ())),
+    )
 
 
 def assembled(
@@ -269,12 +250,16 @@ class TreeShape:
         use a generation again.
         """
         before = self.columns
-        return (
-            _are_equal(before.providers[:6], columns.providers[:6])
-            and _are_equal(before.inventories[:-1], columns.inventories[:-1])
-            and _are_equal(before.kinds, columns.kinds)
-            and _are_equal(before.shares, columns.shares)
-            and _are_equal(before.traits, columns.traits)
+        return all(
+            column is other or (len(column) == len(other) and list(column) == list(other))
+            for tables in (
+                (before.providers[:6], columns.providers[:6]),
+                (before.inventories[:-1], columns.inventories[:-1]),
+                (before.kinds, columns.kinds),
+                (before.shares, columns.shares),
+                (before.traits, columns.traits),
+            )
+            for column, other in zip(*tables, strict=True)  # the same object costs nothing
         )
 
     def resource_parts(self, root: int, kind: str) -> ResourceParts:
@@ -284,15 +269,15 @@ class TreeShape:
             self._resource_parts[key] = ResourceParts(self, root, kind)
         return self._resource_parts[key]
 
-    def definition(self, number: int, description: str) -> PartDefinition:
-        """Return the definition of the part that a provider stores."""
+    def part(self, number: int, description: str) -> Part:
+        """Return the part that a provider stores."""
         inventories, shares = self.columns.inventories, self.columns.shares
         inventory_rows, share_rows, trait_rows = self._rows
         figures: Sequence[Sequence[Any]] = inventories[1:-1]
-        records = [
+        records = tuple(
             (row, InventoryRecord(*[column[row] for column in figures]))
             for row in inventory_rows.get(number, ())
-        ]
+        )
         shared: list[SharedWith] = []
         for share in share_rows.get(number, ()):
             key = shares.of_id[share], shares.of_class[share]
@@ -301,8 +286,9 @@ class TreeShape:
             capacity = 0 if other is None else inventories.capacity[other]
             name, factor = shares.resource_class[share], shares.factor[share]
             shared.append(SharedWith(name, factor, other, capacity, key))
-        traits = (self.columns.traits.trait[row] for row in trait_rows.get(number, ()))
-        return PartDefinition(description, records, shared, frozenset(traits))
+        traits = frozenset(self.columns.traits.trait[row] for row in trait_rows.get(number, ()))
+        uuid, name = self.index.uuids[number], self.index.names[number]
+        return Part(uuid, name, number, description, records, tuple(shared), traits)
 
     @functools.cached_property
     def keys(self) -> Mapping[str, Collection[Key]]:
@@ -329,14 +315,6 @@ def _rows_by_provider(numbers: Iterable[int], selected: Collection[int]) -> dict
         if number in selected:
             rows[number].append(row)
     return rows
-
-
-def _are_equal(tables: Sequence[Sequence[Any]], other_tables: Sequence[Sequence[Any]]) -> bool:
-    """Return True if columns are equal; comparing an object with itself costs nothing."""
-    for column, other in zip(tables, other_tables, strict=True):
-        if column is not other and (len(column) != len(other) or list(column) != list(other)):
-            return False
-    return True
 
 
 # --- removed units --------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def check_same(kept: ShapeCache, columns: Columns) -> None:
     for kind in first.kinds():
         shape, other = (views.shape.resource_parts(root, kind) for views in (first, fresh))
         parts = other.all_parts(fresh._usage, NO_EXCLUSIONS)
-        assert shape.cached is not None and list(shape.cached.parts) == parts
+        assert shape.cached is not None and list(shape.cached[1]) == parts
     for asked in ASKED:
         views = kept.views(columns)
         found = answer(views, root, asked)
