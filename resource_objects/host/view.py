@@ -658,7 +658,7 @@ class HostView:
         self, changes: Mapping[Key, _UseChange], fields: dict[str, Any]
     ) -> ConsumerOrder:
         """Return the order that sets all allocations of the consumer to those after changes."""
-        stored = self.ledger.backend.held(self.consumer)
+        stored = self.ledger.backend.consumer(self.consumer)
         if stored is None:
             raise exceptions.NotFound("consumer", self.consumer)
         uses = {use.key: use for use in stored.held}

@@ -584,7 +584,7 @@ class Claims:
         """Yield candidates that retain what the consumer uses of its host."""
         from resource_objects.search.scenario import kept_in_place  # it loads NumPy
 
-        record = self._context.backend.held(consumer)
+        record = self._context.backend.consumer(consumer)
         if record is None:
             return
 
@@ -658,7 +658,7 @@ class Claims:
 
         :raises InvalidInput: if the consumer would hold two placed amounts of a class
         """
-        record = self._context.backend.held(consumer)
+        record = self._context.backend.consumer(consumer)
         if record is None:
             return demand, None
         retained = self._assigner.assigned_amounts(record)

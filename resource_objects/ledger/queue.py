@@ -156,7 +156,7 @@ class Queue:
                 return attempt_now(is_first=True)
             except exceptions.CapacityException as error:
                 refusal = error
-        if in_place is None and backend.held(consumer) is not None:
+        if in_place is None and backend.consumer(consumer) is not None:
             raise exceptions.AlreadyExists("consumer", consumer) from refusal
         final: Final = _is_final
         if options is not None and isinstance(candidates, Candidates):

@@ -371,7 +371,7 @@ class Backend(abc.ABC):
             page = self.list_consumers(criteria, PAGE, page[-1].consumer)
         return counts
 
-    def held(self, consumer: str) -> ConsumerRecord | None:
+    def consumer(self, consumer: str) -> ConsumerRecord | None:
         """Return the record of a consumer, None if it does not exist."""
         return self.held_by([consumer]).get(consumer)
 

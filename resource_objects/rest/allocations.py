@@ -43,7 +43,7 @@ def show(request: ClientRequest) -> webob.Response:
     """Return the allocations of a consumer; none for an unknown consumer."""
     request.require_json_accepted()
     uuid = request.path["uuid"]
-    consumer = request.ledger.backend.held(uuid_text(uuid)) if is_uuid(uuid) else None
+    consumer = request.ledger.backend.consumer(uuid_text(uuid)) if is_uuid(uuid) else None
     if consumer is None:
         return request.reply(json={"allocations": {}})
     uuids = {use.provider_uuid for use in consumer.held}

@@ -50,5 +50,5 @@ def test_an_interrupt_at_any_step_changes_nothing(
         ledger.claim(operation, order)
     monkeypatch.undo()
     assert ledger_state(ledger) == before
-    assert ledger.claim(operation, order) == ledger.held("job")
+    assert ledger.claim(operation, order) == ledger.consumer("job")
     assert problems(ledger_url) == []

@@ -224,7 +224,7 @@ def test_an_interrupted_rollback_is_finished_by_the_next_method(apart: int) -> N
 def _interrupt_rollbacks(apart: int) -> None:
     before = _picture(_small_ledger())
     refused: dict[str, Any] = {"match": "a claim of this id exists"}
-    held = _small_ledger().held("held")
+    held = _small_ledger().consumer("held")
     assert held is not None
     order = ConsumerOrder.claim("job", deltas({_HERE: "VCPU=2", _THERE: "VCPU=1"}), uuid=held.uuid)
 

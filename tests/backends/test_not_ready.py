@@ -84,7 +84,7 @@ class Lab:
         """Check that these consumers, and nobody else, hold one VCPU each."""
         with contextlib.closing(SQLBackend.open(self.url)) as backend:
             assert ledger_state(backend).used("host0", "VCPU") == len(consumers)
-            assert all(backend.held(name) for name in consumers)
+            assert all(backend.consumer(name) for name in consumers)
         assert problems(self.admin.render_as_string(hide_password=False)) == []
 
 
@@ -154,7 +154,7 @@ def test_an_account_without_a_connection_to_spare_is_named_in_the_end(lab: Lab) 
     with lab.held():
         for ask in (
             lambda: backend.claim(Operation(), lab.order("job")),
-            lambda: backend.held("job"),
+            lambda: backend.consumer("job"),
             lambda: SQLBackend.open(lab.url, retries=SOON),
         ):
             with raises_code("DatabaseUnavailable", match=_FULL[lab.kind]) as refused:

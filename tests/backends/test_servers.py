@@ -175,7 +175,7 @@ def test_a_connection_lost_before_the_commit_did_nothing(
         ledger.claim(operation, order)
     monkeypatch.undo()
     assert ledger_state(ledger) == before
-    assert ledger.claim(operation, order) == ledger.held("job")
+    assert ledger.claim(operation, order) == ledger.consumer("job")
     assert ledger_state(ledger).used("host0", "VCPU") == 8
 
 
@@ -266,11 +266,11 @@ def test_a_write_whose_acknowledgement_was_lost_happens_once(
     with raises_code("LostConnection"):
         ledger.claim(operation, order)
     monkeypatch.undo()
-    assert ledger.claim(operation, order) == ledger.held("job")
+    assert ledger.claim(operation, order) == ledger.consumer("job")
     assert ledger_state(ledger).used("host0", "VCPU") == 8
     release(ledger, "job")
     assert ledger.claim(operation, order).held[0].amount == 8
-    assert ledger.held("job") is None
+    assert ledger.consumer("job") is None
 
 
 def test_a_connection_lost_while_it_is_made_is_no_surprise(
@@ -328,7 +328,7 @@ def test_a_network_that_swallows_packets_ends_a_claim(
         monkeypatch.undo()
         between.mend()
         assert (backend.outcome(operation) is not None) == is_done
-        assert backend.claim(operation, order) == backend.held("job")
+        assert backend.claim(operation, order) == backend.consumer("job")
         assert ledger_state(backend).used("host0", "VCPU") == 8
         backend.close()
     assert problems(ledger_url) == []
@@ -361,7 +361,7 @@ def test_a_client_that_stops_within_a_transaction_is_not_waited_for(
 
     with raises_code("LostConnection"):
         stopped._writing(stop)
-    assert ledger.held("other") is not None
+    assert ledger.consumer("other") is not None
     stopped.close()
 
 

@@ -397,7 +397,7 @@ def test_changes_too_many_for_one_statement_are_sent_in_several(
     for most in (15, 30, 60, 90, 200):
         monkeypatch.setattr("resource_objects.backends.sql.statements.MOST", most)
         made = ledger.claim(Operation(), ConsumerOrder.claim("job", wanted))
-        assert ledger.held("job") == made and len(made.held) == 9
+        assert ledger.consumer("job") == made and len(made.held) == 9
         assert checker.problems(ledger_url) == []
         ledger.release(Operation(), "job")
 
@@ -631,7 +631,7 @@ def test_a_claim_may_demand_a_definition_and_many_may_at_once(ledger: SQLBackend
     define(ledger, host("host0", "VCPU=90"))
     with raises_code("StaleDefinition", match=rf"host0 .* generation {at}, now \d+"):
         take(99)
-    assert ledger.held("job-99") is None
+    assert ledger.consumer("job-99") is None
 
 
 def test_a_report_is_kept_and_told(ledger: SQLBackend) -> None:
@@ -856,7 +856,7 @@ def test_what_every_ledger_has_is_made_when_it_is_opened(
     order = ConsumerOrder.claim("job", (Use(names["host0"], "VCPU", 1),))
     with raises_code("DatabaseUnavailable", match="no head"):
         ledger.claim(Operation(), order)
-    assert ledger.held("job") is None and ledger.cursor() == START
+    assert ledger.consumer("job") is None and ledger.cursor() == START
     with contextlib.closing(SQLBackend.open(ledger_url)) as again:
         again.claim(Operation(), order)
         assert len(rows(again, tables.change_heads, "shard")) == SHARDS
@@ -871,7 +871,7 @@ def test_a_failing_step_names_no_operation_as_done(
     operation = Operation()
     with pytest.raises(exceptions.LedgerError, match="no"):
         ledger.claim(operation, ConsumerOrder.claim("job", (Use(names["host0"], "VCPU", 1),)))
-    assert ledger.outcome(operation) is None and ledger.held("job") is None
+    assert ledger.outcome(operation) is None and ledger.consumer("job") is None
 
 
 def _refuse(*_: Any) -> None:

@@ -576,7 +576,7 @@ def test_a_renamed_class_is_renamed_in_what_describes_it(
         "CUSTOM_X": ("CUSTOM_AB", "CUSTOM_Z"),
         "CUSTOM_Z": ("CUSTOM_Z", "CUSTOM_AB"),
     }
-    held = ledger.held("job")
+    held = ledger.consumer("job")
     assert held is not None and held.held[0].resource_class == "CUSTOM_Z"
 
 

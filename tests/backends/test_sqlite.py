@@ -234,7 +234,7 @@ def test_reading_does_not_change_a_byte(sqlite_url: Callable[[str], str], tmp_pa
     before = {name: text for name, text in _files(tmp_path).items() if "-shm" not in name}
     backend.read()
     backend.read("host0")
-    backend.held("job")
+    backend.consumer("job")
     backend.uuids(["host0"])
     backend.upgrade()
     assert {name: text for name, text in _files(tmp_path).items() if "-shm" not in name} == before
@@ -313,7 +313,7 @@ def test_a_writer_waits_for_another_and_then_says_busy(
     other.execute("BEGIN IMMEDIATE")
     with raises_code("DatabaseBusy"):
         claim(backend, "job", {names["host0"]: "VCPU=1"})
-    assert backend.held("job") is None  # readers do not wait
+    assert backend.consumer("job") is None  # readers do not wait
     other.execute("ROLLBACK")
     other.close()
     claim(backend, "job", {names["host0"]: "VCPU=1"})
@@ -357,7 +357,7 @@ def test_a_file_that_goes_away_under_an_open_ledger_is_noticed(
         claim(backend, "job-2", {names["host0"]: "VCPU=1"})
     assert str(tmp_path / "ledger.db") in str(refused.value)
     with raises_code("DatabaseReplaced"):
-        backend.held("job-1")
+        backend.consumer("job-1")
     backend.close()
 
 

@@ -46,10 +46,10 @@ def test_a_gang_whose_requests_alone_are_too_long_for_a_server_is_done(ledger: S
     ]
     claims = order(ledger, *gang)
     assert len(claims) == 1000
-    assert ledger.held("job-999") == claims[-1]
+    assert ledger.consumer("job-999") == claims[-1]
     other = StoredRequest(json.dumps({"request": "y" * 40_000}))
     order(ledger, *(ConsumerOrder.replace(one.consumer, one.uses, request=other) for one in gang))
-    held = ledger.held("job-999")
+    held = ledger.consumer("job-999")
     assert held is not None and held.request == other
     order(ledger, *(ConsumerOrder.release(one.consumer) for one in gang))
     assert ledger_state(ledger).used("host0", "VCPU") == 0

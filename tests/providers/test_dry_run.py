@@ -67,7 +67,7 @@ def test_what_a_consumer_holds_is_found_in_columns() -> None:
     with _ledger() as ledger:
         columns = ledger.backend.read()
         for name in ("pinned", "floating"):
-            record = ledger.backend.held(name)
+            record = ledger.backend.consumer(name)
             assert record is not None
             assert set(held_in(columns, name)) == set(record.held)
         cell = ledger.provider("host0/cell").uuid or ""

@@ -366,7 +366,7 @@ def test_a_request_of_which_one_thing_is_wrong_is_answered_or_refused(
 def _marks(app: Application) -> dict[str, int | None]:
     """Return what stands in place of marks."""
     [host] = app.ledger.providers(uuid=HOST)
-    held = app.ledger.backend.held(JOB)
+    held = app.ledger.backend.consumer(JOB)
     now = host.definition_writes + host.allocation_writes
     return {_NOW: now, _WRITTEN: None if held is None else held.writes}
 

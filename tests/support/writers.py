@@ -289,7 +289,7 @@ class Writer:
     def _common(self) -> None:
         """Change what everybody changes."""
         name = self._chance.choice(_COMMON)
-        kept = self._backend.held(name)
+        kept = self._backend.consumer(name)
         generation = kept.generation if kept and self._chance.random() < 0.5 else None
         choices: list[ConsumerOrder] = [
             ConsumerOrder.adjust(name, self._wanted()[:1], generation=generation),

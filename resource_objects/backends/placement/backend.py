@@ -195,7 +195,7 @@ class PlacementBackend(Backend):
         consumers = self._allocations.held_by(_selected(rows, criteria))
         return pages.totals_of(rows, consumers.values(), criteria, by)
 
-    def held(self, consumer: str) -> ConsumerRecord | None:
+    def consumer(self, consumer: str) -> ConsumerRecord | None:
         """Return a consumer, None if it has no allocations. Usually one request."""
         self._open()
         return self._allocations.held(consumer)

@@ -495,7 +495,7 @@ class Moves:
             self._apply(move.id, step, _release(claim))
         else:
             assert move.source is not None
-            record = self._ledger.backend.held(move.source.consumer)
+            record = self._ledger.backend.consumer(move.source.consumer)
             if record is None or record.generation != move.source.generation:
                 raise exceptions.Stale("consumer", move.source.consumer)
             restore = ConsumerOrder.replace(

@@ -23,7 +23,7 @@ class ClaimRules(kit.Kit):
         text = json.dumps({"said": "Größe 大小 🖥 \\ \" ' % :x ?", "long": "x" * 200_000})
         request = StoredRequest(text)
         assert kit.claim(backend, "job", {here: "VCPU=2"}, request=request).request == request
-        record = backend.held("job")
+        record = backend.consumer("job")
         assert record is not None and record.request == request
         assert backend.held_by(["job", "nobody"]) == {"job": record} and backend.held_by([]) == {}
         assert kit.release(backend, "job").request == request

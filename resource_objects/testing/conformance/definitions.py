@@ -100,8 +100,8 @@ class DefinitionRules(kit.Kit):
         before, cursor = kit.ledger_state(backend), backend.cursor()
         for _ in range(3):
             backend.read("host0")
-            backend.held("job")
-            backend.held("nobody")
+            backend.consumer("job")
+            backend.consumer("nobody")
             backend.uuids(["host0", "nobody"])
         assert (kit.ledger_state(backend), backend.cursor()) == (before, cursor)
 
@@ -143,7 +143,7 @@ class DefinitionRules(kit.Kit):
         for use in (
             backend.read,
             backend.cursor,
-            lambda: backend.held("job"),
+            lambda: backend.consumer("job"),
             lambda: backend.outcome(Operation()),
             lambda: backend.uuids(["host0"]),
             lambda: backend.list_providers(ProviderFilter(), 1),
@@ -173,7 +173,7 @@ class DefinitionRules(kit.Kit):
             names = kit.define(backend, kit.host("host0", "VCPU=8"))
             kit.claim(backend, "job", {names["host0"]: "VCPU=8"})
             assert set(kit.ledger_state(other).providers) == {"host0", "host1"}
-            assert kit.ledger_state(other).allocations == {} and other.held("job") is None
+            assert kit.ledger_state(other).allocations == {} and other.consumer("job") is None
             with raises_code("ProviderNotFound"):
                 kit.claim(backend, "job-2", {other.uuids(["host0"])["host0"]: "VCPU=1"})
 
@@ -186,7 +186,7 @@ class DefinitionRules(kit.Kit):
         backend.close()
         with contextlib.closing(self.backend_class.open(url)) as again:
             assert kit.ledger_state(again) == before
-            assert again.held("job") == again.claim(*claim) == record
+            assert again.consumer("job") == again.claim(*claim) == record
             assert again.changes(start, 10) == entries != ()
 
     @requires(Requirement.SHARING)
@@ -369,7 +369,7 @@ class DescriptionRules(kit.Kit):
         written.append(kit.adjust(backend, "job", {uuid: "VCPU=1"}))
         written += kit.order(backend, ConsumerOrder.replace("job", kit.deltas({uuid: "VCPU=3"})))
         assert [item.writes for item in written] == [1, 2, 3]
-        record = backend.held("job")
+        record = backend.consumer("job")
         assert record is not None and record.writes == 3
         kit.release(backend, "job")
         assert kit.claim(backend, "job", {uuid: "VCPU=1"}).writes == 1

@@ -173,7 +173,7 @@ class FeedRules(kit.Kit):
         pruned = backend.prune(kit.later_moment())
         assert pruned.operations == 3  # the definition, a claim, the release; not the last one
         assert kit.ledger_state(backend) == before
-        assert backend.held("job") == first
+        assert backend.consumer("job") == first
         assert backend.outcome(removed) is None and backend.outcome(old) is not None
         kit.release(backend, "job")
         again = kit.claim(backend, "job", {here: "VCPU=1"})
@@ -186,7 +186,7 @@ class FeedRules(kit.Kit):
         assert old.made_at is not None and Operation(str(uuids.uuid4())).made_at is None
         with raises_code("OperationExpired"):
             backend.claim(old, ConsumerOrder.claim("job", kit.deltas({here: "VCPU=1"})))
-        assert backend.held("job") is None
+        assert backend.consumer("job") is None
         younger = Operation(_operation_id(kit.now() - datetime.timedelta(days=2)))
         created = backend.claim(younger, ConsumerOrder.claim("job", kit.deltas({here: "VCPU=1"})))
         again = ConsumerOrder.claim("job", kit.deltas({here: "VCPU=2"}))
@@ -203,7 +203,7 @@ class FeedRules(kit.Kit):
             if backend.outcome(first) is None:
                 break
         assert backend.outcome(first) is None
-        assert backend.held("job") is not None
+        assert backend.consumer("job") is not None
         with raises_code("CursorExpired"):
             backend.changes(_ZERO, 10)
 

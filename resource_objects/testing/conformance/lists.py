@@ -91,7 +91,7 @@ def _has_room(providers: States, name: str, resource_class: str, amount: int) ->
 def stored_consumers(backend: Backend) -> list[ConsumerRecord]:
     """Return the records of all consumers by name, read individually."""
     names = sorted(set(backend.read().allocations.consumer))
-    records = (backend.held(name) for name in names)
+    records = (backend.consumer(name) for name in names)
     return [record for record in records if record is not None]
 
 

@@ -183,7 +183,7 @@ class PlacedRules(ConcurrentKit):
         located = _view(backend, kind)
         assert located.inventory == model
         for consumer, amount in assigned.items():
-            record = backend.held(consumer)
+            record = backend.consumer(consumer)
             assert record is not None
             assert located.assigned_amount(amount.unassigned(), record.held) == amount
 

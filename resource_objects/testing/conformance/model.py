@@ -445,7 +445,7 @@ class LedgerMachine(RuleBasedStateMachine):
         if option is not None and step.field is not None:
             options.append(f"{option}={step.field}")
         if step.at is not None:  # any generation is wrong for an absent consumer
-            record = self.backend.held(step.consumer)
+            record = self.backend.consumer(step.consumer)
             generation = 0 if record is None else record.generation
             options.append(f"expect={generation + (step.at == 'old')}")
         return f"{step.verb} {step.consumer}: {uses} [{', '.join(options)}]"
@@ -517,7 +517,7 @@ class LedgerMachine(RuleBasedStateMachine):
         fields = {name: (record.project, record.state) for name, record in records.items()}
         assert fields == self.model.fields
         for name, record in records.items():
-            assert self.backend.held(name) == record
+            assert self.backend.consumer(name) == record
 
 
 def _inventories_text(inventories: Inventories) -> str:

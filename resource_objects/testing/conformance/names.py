@@ -136,11 +136,11 @@ class NameRules(kit.Kit):
         assert state.allocations == {(name, name, "VCPU"): n for n, name in enumerate(alike, 1)}
         for number, name in enumerate(alike):
             assert state.providers[name].aggregates == set(alike[number:])
-            record = backend.held(name)
+            record = backend.consumer(name)
             assert record is not None and record.consumer == name
             assert [use.provider for use in record.held] == [name]
         kit.release(backend, "Job")
-        assert backend.held("Job") is None and backend.held("job") is not None
+        assert backend.consumer("Job") is None and backend.consumer("job") is not None
         assert kit.names_of(backend, kit.AGGREGATE) == sorted(alike)
 
     @kit.law(7)
@@ -194,7 +194,7 @@ class NameRules(kit.Kit):
         assert state.units == {(provider, label): (resource_class, consumer)}
         assert state.providers[provider].traits == {trait}
         assert state.providers[provider].aggregates == {label}
-        record = backend.held(consumer)
+        record = backend.consumer(consumer)
         assert record is not None
         assert (record.project, record.user, record.consumer_type) == (label, label, label)
         kit.release(backend, consumer)

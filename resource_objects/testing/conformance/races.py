@@ -393,9 +393,9 @@ class ConcurrencyRules(ConcurrentKit):
     def test_a_write_repeated_at_the_same_moment_happens_once(self, backend: Backend) -> None:
         [uuid] = kit.define(backend, Provider("hot", "VCPU=8")).values()
         first, item = Operation(), ConsumerOrder.claim("job", kit.deltas({uuid: "VCPU=8"}))
-        assert set(in_threads(lambda _: backend.claim(first, item))) == {backend.held("job")}
+        assert set(in_threads(lambda _: backend.claim(first, item))) == {backend.consumer("job")}
         second, less = Operation(), ConsumerOrder.adjust("job", kit.deltas({uuid: "VCPU=-2"}))
-        assert set(in_threads(lambda _: backend.adjust(second, less))) == {backend.held("job")}
+        assert set(in_threads(lambda _: backend.adjust(second, less))) == {backend.consumer("job")}
         assert kit.ledger_state(backend).used("hot", "VCPU") == 6
         last = Operation()
         assert len(set(in_threads(lambda _: backend.release(last, "job")))) == 1
@@ -408,7 +408,7 @@ class ConcurrencyRules(ConcurrentKit):
                 "ConsumerExists", kit.claim, backend, "job", {names[f"host{n}"]: "VCPU=1"}
             )
         )
-        assert [outcome for outcome in outcomes if outcome] == [backend.held("job")]
+        assert [outcome for outcome in outcomes if outcome] == [backend.consumer("job")]
         assert len(kit.ledger_state(backend).allocations) == 1
 
     def test_claims_in_opposite_orders_do_not_deadlock(self, backend: Backend) -> None:
@@ -512,7 +512,7 @@ class ConcurrencyRules(ConcurrentKit):
             item = ConsumerOrder.replace("job", uses, generation=first.generation)
             return unless_refused("StaleConsumer", kit.order, backend, item)
 
-        assert [won for won in in_threads(work) if won] == [(backend.held("job"),)]
+        assert [won for won in in_threads(work) if won] == [(backend.consumer("job"),)]
 
     @kit.law(2, 4)
     def test_exchanges_in_opposite_orders_do_not_deadlock(self, backend: Backend) -> None:

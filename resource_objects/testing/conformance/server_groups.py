@@ -70,7 +70,7 @@ class ServerGroupRules(ConcurrentKit):
         outcome = backend.outcome(operation)
         assert outcome is not None
         listed = backend.list_consumers(_MEMBERS, 9)
-        for record in (created, repeated, outcome.claim, backend.held("db-1"), *listed):
+        for record in (created, repeated, outcome.claim, backend.consumer("db-1"), *listed):
             assert record is not None and (record.consumer, record.group) == ("db-1", "db")
         assert len(listed) == 1
         [ungrouped] = backend.list_consumers(ConsumerFilter(groups=frozenset([None])), 9)

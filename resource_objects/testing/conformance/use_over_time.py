@@ -81,7 +81,7 @@ class UseOverTimeRules(kit.Kit):
             kit.order(backend, ConsumerOrder.replace("job", kit.deltas({here: "VCPU=2"}), **change))
             kit.later_moment()
         [row] = backend.use_between(since, None, UseFilter(), EVERY_BY)
-        record = backend.held("job")
+        record = backend.consumer("job")
         assert record is not None
         assert (row.user, row.project) == (record.user, record.project) != (None, None)
         kit.release(backend, "job")  # another consumer of the name has its own user

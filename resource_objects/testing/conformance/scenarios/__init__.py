@@ -530,7 +530,7 @@ class Runner:
         for line in lines:
             consumer, _, text = line.partition(": ")
             consumers.add(consumer)
-            record = self.backend.held(consumer)
+            record = self.backend.consumer(consumer)
             uses = () if record is None else record.held
             assert (record is None) == (text == "none")
             expected = () if text == "none" else self._uses(text)
@@ -541,7 +541,7 @@ class Runner:
             assert consumers == {consumer for consumer, _, _ in state.allocations}
 
     def _check_record(self, statement: Statement) -> None:
-        record = self.backend.held(statement.argument)
+        record = self.backend.consumer(statement.argument)
         assert record is not None
         names = ("state", "expires_at", "request", "project", "user", "consumer_type", "group")
         stored = {name: getattr(record, name) for name in names}
