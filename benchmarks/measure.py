@@ -1,4 +1,4 @@
-"""Measuring: interleaved rounds, medians, and rows that say what they mean."""
+"""Timers, and the rows of the table that they fill."""
 
 from __future__ import annotations
 
@@ -6,148 +6,152 @@ import dataclasses
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
+
+RATE = "per second"
 
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """One line of the table: a figure, its peer in the same run, their ratio, and the target."""
+    """One line of the table.
+
+    A figure is better if it is smaller, unless its unit is :data:`RATE`.
+    """
 
     name: str
     unit: str
     ours: float
-    peer: float | None = None
+    peer: float | None = None  #: the figure of another program in the same run
     peer_name: str = ""
-    ratio: float | None = None
-    target: str = ""
-    met: bool | None = None
-    #: Of a figure in a grid: its line and column.
-    point: tuple[int, int | str] | None = None
-    #: What these are, many lines of the one and one column of the other; None for cells.
-    axes: tuple[str, str] | None = None
-    #: Whether the peer was stopped before it had an answer: it takes more than its figure.
-    stopped: bool = False
+    limit: float | None = None  #: the worst figure that meets the target
+    least_ratio: float | None = None  #: how many times better than the peer meets the target
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times better our figure is than the peer's."""
+        if not self.ours or not self.peer:
+            return None
+        return self.ours / self.peer if self.unit == RATE else self.peer / self.ours
+
+    @property
+    def is_met(self) -> bool | None:
+        """Whether the target is met; None without a target."""
+        if self.limit is not None:
+            return self.ours >= self.limit if self.unit == RATE else self.ours <= self.limit
+        if self.least_ratio is not None and self.ratio is not None:
+            return self.ratio >= self.least_ratio
+        return None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for the result file."""
-        found = dataclasses.asdict(self)
-        for name in ("point", "axes", "stopped"):
-            if not found[name]:
-                del found[name]
-        return found
+        row = {key: value for key, value in vars(self).items() if value not in (None, "")}
+        return row if self.ratio is None else {**row, "ratio": self.ratio}
 
 
-def per_call(function: Callable[[], Any], calls: int) -> float:
-    """Return the CPU nanoseconds of one call."""
-    start = time.process_time_ns()
-    for _ in range(calls):
-        function()
-    return (time.process_time_ns() - start) / calls
+def seconds(step: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
+    """Return the seconds of one call: CPU time of this process, unless another clock is passed."""
+    start = clock()
+    step()
+    return clock() - start
 
 
-def side_by_side(
-    name: str,
-    ours: Callable[[], Any],
-    peer: Callable[[], Any],
+def least_seconds(
+    step: Callable[[], object],
     *,
-    peer_name: str,
-    most: float | None = None,
-    calls: int = 20_000,
     rounds: int = 7,
+    calls: int = 1,
+    before: Callable[[], object] | None = None,
+    after: Callable[[], object] | None = None,
+) -> float:
+    """Return the CPU seconds of one call in the best of several rounds.
+
+    Other work on the machine only makes a round slower, so the best round is the most exact one.
+
+    :param before: is called before each round, and not measured; so is ``after``
+    """
+    times = []
+    for _ in range(rounds):
+        if before is not None:
+            before()
+        gc.collect()
+        start = time.process_time()
+        for _ in range(calls):
+            step()
+        times.append((time.process_time() - start) / calls)
+        if after is not None:
+            after()
+    return min(times)
+
+
+def milliseconds(
+    name: str, step: Callable[[], object], *, limit: float | None = None, **options: Any
 ) -> Row:
-    """Time two functions in turn; the ratio is the median of the rounds' ratios."""
-    gc.disable()
-    try:
-        per_call(ours, calls // 10), per_call(peer, calls // 10)
-        pairs = [(per_call(ours, calls), per_call(peer, calls)) for _ in range(rounds)]
-    finally:
-        gc.enable()
-    ratio = statistics.median(mine / theirs for mine, theirs in pairs)
-    return Row(
-        name,
-        "ns",
-        statistics.median(mine for mine, _ in pairs),
-        statistics.median(theirs for _, theirs in pairs),
-        peer_name,
-        ratio,
-        "" if most is None else f"at most {most:g} times",
-        None if most is None else ratio <= most,
-    )
+    """Return a row of :func:`least_seconds` in milliseconds.
+
+    :param options: of :func:`least_seconds`
+    """
+    return Row(name, "ms", least_seconds(step, **options) * 1e3, limit=limit)
 
 
 def rate(
     name: str,
-    once: Callable[[int], Any],
-    count: int,
+    step: Callable[[int], object],
+    calls: int,
     *,
-    least: float | None = None,
+    limit: float | None = None,
     rounds: int = 3,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Row:
-    """Return how often per second ``once(number)`` runs: wall clock, median of the rounds."""
-    rates = []
-    number = 0
-    for _ in range(rounds):
-        start = time.perf_counter()
-        for _ in range(count):
-            once(number)
-            number += 1
-        rates.append(count / (time.perf_counter() - start))
-    figure = statistics.median(rates)
-    return Row(
-        name,
-        "per second",
-        figure,
-        target="" if least is None else f"at least {least:,.0f}",
-        met=None if least is None else figure >= least,
-    )
+    """Return a row of calls per second: the median of the rounds.
 
-
-@dataclasses.dataclass(frozen=True)
-class Side:
-    """What one side does for a row: ``once()`` does ``items`` things, and is called ``calls`` times
-    in a round."""
-
-    once: Callable[[], Any]
-    calls: int
-    items: int = 1
-
-    def rate(self) -> float:
-        """Return the things done per second of wall clock in one round."""
-        start = time.perf_counter()
-        for _ in range(self.calls):
-            self.once()
-        return self.calls * self.items / (time.perf_counter() - start)
-
-
-def beside(
-    name: str,
-    ours: Side,
-    peers: Mapping[str, Side],
-    *,
-    least: float | None = None,
-    rounds: int = 5,
-    unit: str = "per second",
-) -> Iterator[Row]:
-    """Yield a row per peer: how often each side does it, in turn; the ratio is ours to the peer's.
-
-    A target is of the first peer. Medians of the rounds, of ratios too.
+    :param step: is called with 0, 1, 2, ...
     """
-    for side in (ours, *peers.values()):
-        side.once()
-    found: list[tuple[float, dict[str, float]]] = []
-    for _ in range(rounds):
-        found.append((ours.rate(), {name: side.rate() for name, side in peers.items()}))
-    for place, peer in enumerate(peers):
-        ratio = statistics.median(mine / theirs[peer] for mine, theirs in found)
-        target = least if place == 0 else None
-        yield Row(
-            name,
-            unit,
-            statistics.median(mine for mine, _ in found),
-            statistics.median(theirs[peer] for _, theirs in found),
-            peer,
-            ratio,
-            "" if target is None else f"at least {target:g} times",
-            None if target is None else ratio >= target,
-        )
+    rates = []
+    for first in range(0, rounds * calls, calls):
+        start = clock()
+        for number in range(first, first + calls):
+            step(number)
+        rates.append(calls / (clock() - start))
+    return Row(name, RATE, statistics.median(rates), limit=limit)
+
+
+_PER_SECOND: Mapping[str, float] = {"ns": 1e9, "us": 1e6, "ms": 1e3}
+
+
+def alternating(
+    name: str,
+    unit: str,
+    ours: Callable[[], object],
+    peer: Callable[[], object] | None,
+    peer_name: str,
+    *,
+    calls: tuple[int, int] = (200, 200),
+    rounds: int = 7,
+    **target: float | None,
+) -> Row:
+    """Return a row of two functions that are called in turn: medians of the CPU time of one call.
+
+    :param peer: None if the other program is not installed
+    :param calls: of ours and of the peer's in a round
+    :param target: ``limit`` or ``least_ratio`` of the :class:`Row`
+    """
+    functions = [ours] if peer is None else [ours, peer]
+    times: list[list[float]] = [[] for _ in functions]
+    for function in functions:
+        function()
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            for function, count, durations in zip(functions, calls, times, strict=False):
+                start = time.process_time()
+                for _ in range(count):
+                    function()
+                durations.append((time.process_time() - start) / count)
+    finally:
+        gc.enable()
+    medians = [statistics.median(durations) * _PER_SECOND[unit] for durations in times]
+    if peer is None:
+        return Row(name, unit, medians[0], **target)
+    return Row(name, unit, medians[0], medians[1], peer_name, **target)

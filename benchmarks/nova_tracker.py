@@ -1,21 +1,20 @@
-"""Nova's own resource tracker in this process, on hosts and instances that stand for ours.
+"""Nova's own resource tracker in this process, for our hosts and instances.
 
-What is called is what Nova's compute manager calls: ``instance_claim``, ``resize_claim``,
-``live_migration_claim``, ``rebuild_claim``, the drops of those, ``update_usage`` and
-``update_available_resource``. Its claims, PCI tracker, NUMA fit and objects are the real ones.
-Stood in for, by what does next to nothing:
+The measured methods are those that Nova's compute manager calls: ``instance_claim``,
+``resize_claim``, ``live_migration_claim``, ``rebuild_claim`` and their drops, ``update_usage`` and
+``update_available_resource``. Claims, PCI tracker, NUMA fit and objects are Nova's. These are
+replaced by stubs:
 
-* the database: ``save`` and ``create`` of compute nodes, instances, migrations and devices mark
-  them as written; a list or a record that is read is one that is kept here. Each is counted, as one
-  call whatever it would send (a real one is at least a statement, and an RPC to a conductor first)
-* Placement: its client answers from memory that nothing is there and that nothing changed, and
-  hands out the tree itself, where the real one copies it. Claims come without allocations
-* the hypervisor's driver, which has its answer at hand and says it anew
-* whether an instance is backed by a volume, which is a query, counted, answered with no
+* the database: a ``save`` or ``create`` only marks the record as written, and queries return
+  records of this process. Each call is counted once; in a deployment it is an RPC to a conductor
+  and at least one statement.
+* Placement: its client has no allocations and no changes to report, and does not copy the tree.
+* the driver of the hypervisor, which returns the same data at each update.
+* the query whether an instance is backed by a volume, which is counted and answered no.
 
-No notification, log line or metric is sent. So these figures are Nova's best case. What its manager
-does around the tracker when an instance is moved or shelved (flavor, host, state of the record) is
-here in a few lines of its own, without the hypervisor, networks and volumes.
+No notification, log line or metric is sent, so the figures are Nova's best case. The work of its
+manager around the tracker when an instance moves or is shelved (flavor, host, state of the record)
+is a few lines here, without the hypervisor, networks and volumes.
 """
 
 from __future__ import annotations
@@ -33,26 +32,19 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 from unittest import mock
 
-from benchmarks import nova_numa
+from benchmarks import nova_objects
 from resource_objects.resources.numa import NUMATopologyInventory, numa
 from resource_objects.resources.pci import Device, DeviceRequest, DeviceSpec, PCIAmount
-
-NAME = nova_numa.NAME
 
 _NAMESPACE = uuid.UUID("5d7d0f5e-6f0b-4f0c-9d3e-7a1f2c3b4d5e")
 
 
-def is_installed() -> bool:
-    """Return whether there is a nova to be measured beside."""
-    return nova_numa.is_installed()
-
-
 @dataclasses.dataclass(frozen=True)
 class Size:
-    """What an instance asks for, said to both: counts, guest cells of pinned CPUs, devices.
+    """The request of an instance: counts, guest cells of pinned CPUs, devices.
 
     :param cells: guest cells, between which CPUs and memory are split; 0: no topology
-    :param devices: how many of which alias
+    :param devices: pairs of an alias and a count
     """
 
     vcpus: int
@@ -62,30 +54,30 @@ class Size:
     cells: int = 0
     devices: tuple[tuple[str, int], ...] = ()
 
-    def asked(self, aliases: Mapping[str, DeviceSpec]) -> dict[str, Any]:
-        """Return it in our words; swap takes whole GB of the disk, as Nova says to Placement."""
-        found: dict[str, Any] = {"DISK_GB": self.root_gb + -(-self.swap_mb // 1024)}
+    def amounts(self, aliases: Mapping[str, DeviceSpec]) -> dict[str, Any]:
+        """Return the amounts by resource class; swap is rounded up to GB, as Nova does."""
+        amounts: dict[str, Any] = {"DISK_GB": self.root_gb + -(-self.swap_mb // 1024)}
         if self.cells:
-            found["NUMA_TOPOLOGY"] = numa(
+            amounts["NUMA_TOPOLOGY"] = numa(
                 cells=self.cells, dedicated=self.vcpus, memory_mb=self.memory_mb
             )
         else:
-            found |= {"VCPU": self.vcpus, "MEMORY_MB": self.memory_mb}
+            amounts |= {"VCPU": self.vcpus, "MEMORY_MB": self.memory_mb}
         if self.devices:
-            found["DEVICES"] = PCIAmount(
+            amounts["DEVICES"] = PCIAmount(
                 [DeviceRequest([aliases[name]], count=count) for name, count in self.devices]
             )
-        return {name: amount for name, amount in found.items() if amount}
+        return {name: amount for name, amount in amounts.items() if amount}
 
     def flavor(self) -> Any:
-        """Return Nova's flavor; equal sizes have one id."""
-        objects, _ = nova_numa.nova()
+        """Return the flavor of Nova; equal sizes have equal ids."""
+        objects, _ = nova_objects.nova()
         specs = {}
         if self.cells:
             specs |= {"hw:cpu_policy": "dedicated", "hw:numa_nodes": str(self.cells)}
         if self.devices:
-            said = ",".join(f"{name}:{count}" for name, count in self.devices)
-            specs["pci_passthrough:alias"] = said
+            aliases = ",".join(f"{name}:{count}" for name, count in self.devices)
+            specs["pci_passthrough:alias"] = aliases
         number = zlib.crc32(repr(self).encode()) & 0x7FFFFFFF  # an INTEGER of a database
         return objects.Flavor(
             id=number,
@@ -101,9 +93,9 @@ class Size:
 
 
 class Database:
-    """What Nova's database would keep, and how often it is called.
+    """A stub of Nova's database that counts its calls.
 
-    :param copies: whether what is read is a copy, as it is of a real one; without, it costs less
+    :param copies: whether queries return copies, as those of a database do; False costs less
     """
 
     def __init__(self, *, copies: bool = False) -> None:
@@ -113,11 +105,11 @@ class Database:
         self._copies = copies
         self._ids = itertools.count(1)
 
-    def written(self, of: str, **ids: Any) -> Any:
-        """Return a ``save`` or ``create``: counted, and the object is as written."""
+    def writer(self, call: str, **ids: Any) -> Any:
+        """Return a ``save`` or ``create`` that counts, and marks the record as written."""
 
         def write(record: Any, *args: Any, **kwargs: Any) -> None:
-            self.calls[of] += 1
+            self.calls[call] += 1
             if ids and "id" not in record:
                 record.id = next(self._ids)
             record.obj_reset_changes()
@@ -125,7 +117,7 @@ class Database:
         return write
 
     def write_device(self, device: Any) -> None:
-        """Write a device, or forget one that was removed."""
+        """Mark a device as written, or as deleted if it was removed."""
         self.calls["PciDevice.save"] += 1
         if device.status == "removed":
             device.status = "deleted"
@@ -136,70 +128,70 @@ class Database:
     def instances_of(self, context: Any, host: str, node: str, **more: Any) -> Any:
         """Return the instances of a host."""
         self.calls["InstanceList.get_by_host_and_node"] += 1
-        objects, _ = nova_numa.nova()
-        found = [one for one in self.instances.values() if one.host == host]
-        return objects.InstanceList(objects=[self._read(one) for one in found])
+        objects, _ = nova_objects.nova()
+        instances = [record for record in self.instances.values() if record.host == host]
+        return objects.InstanceList(objects=[self._read(record) for record in instances])
 
     def migrations_of(self, context: Any, host: str, node: str) -> Any:
-        """Return the migrations from or to a host that are not over."""
+        """Return the migrations from or to a host that are in progress."""
         self.calls["MigrationList.get_in_progress_and_error"] += 1
-        objects, _ = nova_numa.nova()
-        found = [
-            self._read(one)
-            for one in self.migrations
-            if host in (one.source_compute, one.dest_compute)
-            and one.status not in ("confirmed", "reverted", "completed", "failed", "done")
+        objects, _ = nova_objects.nova()
+        migrations = [
+            self._read(record)
+            for record in self.migrations
+            if host in (record.source_compute, record.dest_compute)
+            and record.status not in ("confirmed", "reverted", "completed", "failed", "done")
         ]
-        for migration in found:
+        for migration in migrations:
             migration.instance = self._read(self.instances[migration.instance_uuid])
-        return objects.MigrationList(objects=found)
+        return objects.MigrationList(objects=migrations)
 
-    def counted(self, of: str, answer: Any) -> Any:
-        """Return a query that is counted and has one answer."""
+    def query(self, call: str, answer: Any) -> Any:
+        """Return a query that counts, and has always the same answer."""
 
-        def ask(*args: Any, **kwargs: Any) -> Any:
-            self.calls[of] += 1
+        def read(*args: Any, **kwargs: Any) -> Any:
+            self.calls[call] += 1
             return answer() if callable(answer) else answer
 
-        return ask
+        return read
 
     def _read(self, record: Any) -> Any:
         return record.obj_clone() if self._copies else record
 
     @contextlib.contextmanager
     def in_place(self, aliases: Mapping[str, DeviceSpec]) -> Iterator[None]:
-        """Let Nova's objects call this, and configure which devices there may be."""
-        objects, _ = nova_numa.nova()
+        """Replace the database of Nova's objects, and configure devices and aliases."""
+        objects, _ = nova_objects.nova()
         from nova.compute import utils
         from nova.objects import instance
 
         with contextlib.ExitStack() as stack:
-            for (place, name), stand_in in {
-                (objects.ComputeNode, "create"): self.written("ComputeNode.create", id=True),
-                (objects.ComputeNode, "save"): self.written("ComputeNode.save"),
-                (objects.ComputeNode, "get_by_uuid"): self.counted(
+            for (target, name), stub in {
+                (objects.ComputeNode, "create"): self.writer("ComputeNode.create", id=True),
+                (objects.ComputeNode, "save"): self.writer("ComputeNode.save"),
+                (objects.ComputeNode, "get_by_uuid"): self.query(
                     "ComputeNode.get_by_uuid", _not_found
                 ),
-                (objects.Instance, "save"): self.written("Instance.save"),
-                (objects.Migration, "create"): self.written("Migration.create", id=True),
-                (objects.Migration, "save"): self.written("Migration.save"),
+                (objects.Instance, "save"): self.writer("Instance.save"),
+                (objects.Migration, "create"): self.writer("Migration.create", id=True),
+                (objects.Migration, "save"): self.writer("Migration.save"),
                 (objects.PciDevice, "save"): lambda device: self.write_device(device),
-                (objects.PciDeviceList, "get_by_compute_node"): self.counted(
+                (objects.PciDeviceList, "get_by_compute_node"): self.query(
                     "PciDeviceList.get_by_compute_node", objects.PciDeviceList
                 ),
                 (objects.InstanceList, "get_by_host_and_node"): self.instances_of,
                 (objects.MigrationList, "get_in_progress_and_error"): self.migrations_of,
-                (objects.Service, "get_by_compute_host"): self.counted(
+                (objects.Service, "get_by_compute_host"): self.query(
                     "Service.get_by_compute_host", objects.Service(disabled=False)
                 ),
-                (instance.db, "instance_extra_update_by_uuid"): self.counted(
+                (instance.db, "instance_extra_update_by_uuid"): self.query(
                     "instance_extra_update_by_uuid", None
                 ),
-                (utils, "is_volume_backed_instance"): self.counted(
+                (utils, "is_volume_backed_instance"): self.query(
                     "BlockDeviceMappingList.get_by_instance_uuid", False
                 ),
             }.items():
-                stack.enter_context(mock.patch.object(place, name, stand_in))
+                stack.enter_context(mock.patch.object(target, name, stub))
             stack.enter_context(_configured(aliases))
             yield
 
@@ -215,22 +207,16 @@ def _configured(aliases: Mapping[str, DeviceSpec]) -> Iterator[None]:
     import nova.conf
 
     config = nova.conf.CONF
-    said = [
-        json.dumps({"name": name, "vendor_id": spec.vendor_id, "product_id": spec.product_id})
-        if not spec.types
-        else json.dumps(
-            {
-                "name": name,
-                "vendor_id": spec.vendor_id,
-                "product_id": spec.product_id,
-                "device_type": spec.types[0],
-            }
+    documents = [
+        json.dumps(
+            {"name": name, "vendor_id": spec.vendor_id, "product_id": spec.product_id}
+            | ({"device_type": spec.types[0]} if spec.types else {})
         )
         for name, spec in aliases.items()
     ]
     values = {
         ("device_spec", "pci"): ['{"address": "*:*:*.*"}'],
-        ("alias", "pci"): said,
+        ("alias", "pci"): documents,
         ("reserved_host_memory_mb", None): 0,
     }
     for (name, group), value in values.items():
@@ -243,7 +229,7 @@ def _configured(aliases: Mapping[str, DeviceSpec]) -> Iterator[None]:
 
 
 class _Placement:
-    """A client that has a tree at hand, and nothing to tell."""
+    """A stub of Placement's client: one tree without allocations."""
 
     def __init__(self) -> None:
         from nova.compute import provider_tree
@@ -271,7 +257,7 @@ class _Placement:
 
 
 class _Hypervisor:
-    """A driver of one host, which says each time what it has."""
+    """A driver of one host that returns the same data at each update."""
 
     def __init__(self, name: str, cells: Any, devices: str, totals: Mapping[str, int]) -> None:
         self._name, self._cells, self._devices = name, cells, devices
@@ -323,9 +309,9 @@ class _Hypervisor:
 
 
 class Agent:
-    """A compute agent of one host: Nova's tracker, and what its manager does around it.
+    """A compute agent of one host: Nova's tracker, and the work of its manager around it.
 
-    :param cells: the host's topology; nothing may be used of it
+    :param cells: the topology of the host, without usage
     :param totals: ``vcpus``, ``memory_mb`` and ``local_gb`` of the host
     """
 
@@ -337,34 +323,34 @@ class Agent:
         devices: tuple[Device, ...],
         totals: Mapping[str, int],
     ) -> None:
-        objects, _ = nova_numa.nova()
+        objects, _ = nova_objects.nova()
         from nova import context
         from nova.compute import resource_tracker
 
         self.host, self.database = host, database
         self.context = context.get_admin_context()
-        topology = nova_numa.host(cells)._to_json()
-        said = json.dumps([said_by_driver(device) for device in devices])
+        topology = nova_objects.host(cells)._to_json()
+        documents = json.dumps([driver_document(device) for device in devices])
         self.tracker: Any = resource_tracker.ResourceTracker(
-            host, _Hypervisor(host, topology, said, totals), _Placement()
+            host, _Hypervisor(host, topology, documents, totals), _Placement()
         )
         self.tracker.set_service_ref(objects.Service(id=1, host=host))
 
-    # --- what the manager calls ---
+    # --- calls of the manager ---
 
-    def look(self) -> None:
-        """The periodic task, of which the first makes the record."""
+    def update(self) -> None:
+        """Run the periodic task; the first run creates the record."""
         self.tracker.update_available_resource(self.context, self.host)
 
     def instance(self, name: str, size: Size) -> Any:
-        """Return an instance that is nowhere yet; nobody else has its name."""
-        objects, hardware = nova_numa.nova()
+        """Return a new instance without a host; names are unique."""
+        objects, hardware = nova_objects.nova()
         from nova.pci import request
 
         flavor = size.flavor()
         key = str(uuid.uuid5(_NAMESPACE, name))
-        asked = request.get_pci_requests_from_flavor(flavor)
-        asked.instance_uuid = key
+        requests = request.get_pci_requests_from_flavor(flavor)
+        requests.instance_uuid = key
         return objects.Instance(
             context=self.context,
             uuid=key,
@@ -383,7 +369,7 @@ class Agent:
             old_flavor=None,
             new_flavor=None,
             numa_topology=hardware.numa_get_constraints(flavor, self.image()),
-            pci_requests=asked,
+            pci_requests=requests,
             pci_devices=objects.PciDeviceList(objects=[]),
             migration_context=None,
             resources=None,
@@ -391,27 +377,27 @@ class Agent:
         )
 
     def image(self) -> Any:
-        """Return an image that says nothing."""
-        objects, _ = nova_numa.nova()
+        """Return an image without properties."""
+        objects, _ = nova_objects.nova()
         return objects.ImageMeta.from_dict({"properties": {}})
 
     def claim(self, instance: Any, limits: Any = None) -> Any:
         """Claim for a build.
 
-        :param limits: what the scheduler sends along
+        :param limits: of the scheduler
         :raises ComputeResourcesUnavailable: if it does not fit
         """
         claim = self.tracker.instance_claim(self.context, instance, self.host, {}, limits)
         self.database.instances[instance.uuid] = instance
         return claim
 
-    def built(self, instance: Any) -> None:
-        """Say that it runs."""
+    def finish_build(self, instance: Any) -> None:
+        """Mark an instance as running."""
         instance.vm_state = "active"
         self.tracker.update_usage(self.context, instance, self.host)
 
     def abort(self, claim: Any, instance: Any) -> None:
-        """Give back a claim for a build that failed."""
+        """Abort the claim of a build that failed."""
         claim.abort()
         self.database.instances.pop(instance.uuid, None)
 
@@ -467,15 +453,15 @@ class Agent:
         self._claim_move(instance, migration, "migrating", claim, self.host, migration, None, {})
         return migration
 
-    def arrived(self, instance: Any, migration: Any, source: Agent) -> None:
-        """Say that a live migration to this host is done; the source counts anew."""
+    def finish_live_migration(self, instance: Any, migration: Any, source: Agent) -> None:
+        """Finish a live migration to this host, and update the source."""
         source.tracker.free_pci_device_allocations_for_instance(self.context, instance)
         self.tracker.allocate_pci_devices_for_instance(self.context, instance)
         instance.apply_migration_context()
         instance.host = instance.node = self.host
         migration.status = "completed"
         self._end(instance, migration)
-        source.look()
+        source.update()
 
     def evacuate(self, instance: Any) -> Any:
         """Claim for an evacuation to this host; return its migration.
@@ -489,19 +475,19 @@ class Agent:
         self._claim_move(instance, migration, "rebuilding", claim, self.host, {})
         return migration
 
-    def evacuated(self, instance: Any, migration: Any) -> None:
-        """Say that it runs here. What it left is there until that host counts anew."""
+    def finish_evacuation(self, instance: Any, migration: Any) -> None:
+        """Finish an evacuation to this host; the source has its usage until it is updated."""
         self.tracker.finish_evacuation(instance, self.host, migration)
         self._end(instance, migration)
 
     def roll_back(self, instance: Any, migration: Any) -> None:
-        """Give up a live migration or an evacuation to this host."""
+        """Abort a live migration or an evacuation to this host."""
         self.tracker.drop_move_claim(self.context, instance, self.host, flavor=instance.flavor)
         migration.status = "failed"
         self._end(instance, migration)
 
     def rebuild(self, instance: Any) -> None:
-        """Rebuild in place, which claims nothing."""
+        """Rebuild an instance in place, which claims nothing."""
         from nova.compute import claims
 
         instance.task_state = "rebuilding"
@@ -510,13 +496,13 @@ class Agent:
         instance.task_state = None
 
     def shelve(self, instance: Any) -> None:
-        """Shelve an instance, and offload it."""
+        """Shelve and offload an instance."""
         instance.vm_state, instance.task_state = "shelved_offloaded", None
         self.tracker.update_usage(self.context, instance, self.host)
         instance.host = instance.node = instance.compute_id = None
 
     def unshelve(self, instance: Any) -> Any:
-        """Claim for what was shelved, and let it run.
+        """Claim for a shelved instance, and mark it as running.
 
         :raises ComputeResourcesUnavailable: if it does not fit
         """
@@ -530,7 +516,7 @@ class Agent:
         return claim
 
     def _migration(self, instance: Any, flavor: Any, kind: str, status: str) -> Any:
-        objects, _ = nova_numa.nova()
+        objects, _ = nova_objects.nova()
         migration = objects.Migration(
             context=self.context,
             uuid=str(uuid.uuid4()),
@@ -547,12 +533,10 @@ class Agent:
         migration.create()
         return migration
 
-    def _claim_move(
-        self, instance: Any, migration: Any, task: str, claim: Any, *given: Any
-    ) -> None:
+    def _claim_move(self, instance: Any, migration: Any, task: str, claim: Any, *args: Any) -> None:
         instance.task_state = task
         try:
-            claim(self.context, instance, *given)
+            claim(self.context, instance, *args)
         except BaseException:
             instance.task_state = None
             raise
@@ -564,15 +548,15 @@ class Agent:
         instance.vm_state, instance.task_state = "active", None
         self.database.migrations.remove(migration)
 
-    # --- what is used ---
+    # --- usage ---
 
     @property
     def record(self) -> Any:
-        """The compute node as it would be saved."""
+        """The record of the compute node."""
         return self.tracker.compute_nodes[self.host]
 
     def used(self) -> dict[str, int]:
-        """Return ``vcpus``, ``memory_mb`` and ``local_gb`` that are used."""
+        """Return the used ``vcpus``, ``memory_mb`` and ``local_gb``."""
         node = self.record
         return {
             "vcpus": node.vcpus_used,
@@ -581,23 +565,24 @@ class Agent:
         }
 
     def pinned(self) -> frozenset[int]:
-        """Return the CPUs that are pinned."""
-        objects, _ = nova_numa.nova()
+        """Return the pinned CPUs."""
+        objects, _ = nova_objects.nova()
         cells = objects.NUMATopology.obj_from_db_obj(self.record.numa_topology).cells
         return frozenset(cpu for cell in cells for cpu in cell.pinned_cpus)
 
     def devices(self) -> dict[str, str]:
         """Return the state of each device by its address."""
-        return {one.address: one.status for one in self.tracker.pci_tracker.pci_devs}
+        return {device.address: device.status for device in self.tracker.pci_tracker.pci_devs}
 
     def free_devices(self) -> frozenset[str]:
-        """Return the addresses of what is in the pools."""
-        return frozenset(one.address for one in self.tracker.pci_tracker.stats.get_free_devs())
+        """Return the addresses of the devices in the pools."""
+        devices = self.tracker.pci_tracker.stats.get_free_devs()
+        return frozenset(device.address for device in devices)
 
 
-def said_by_driver(device: Device) -> dict[str, Any]:
-    """Return a device as a hypervisor's driver says it to Nova."""
-    said = {
+def driver_document(device: Device) -> dict[str, Any]:
+    """Return a device as the driver of a hypervisor reports it to Nova."""
+    document = {
         "address": device.address,
         "vendor_id": device.vendor_id,
         "product_id": device.product_id,
@@ -606,4 +591,4 @@ def said_by_driver(device: Device) -> dict[str, Any]:
         "dev_id": f"pci_{device.address}",
         "label": f"label_{device.vendor_id}_{device.product_id}",
     }
-    return said | ({"parent_addr": device.parent} if device.parent else {})
+    return document | ({"parent_addr": device.parent} if device.parent else {})

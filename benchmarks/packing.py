@@ -1,7 +1,7 @@
-"""How well a policy packs GPUs: jobs of a trace are placed one by one, and none ends.
+"""An experiment: policies that pack GPUs. Jobs of a trace are placed one by one, and none ends.
 
-An experiment on arrays, without a ledger: hosts are rows of numbers. It compares policies on many
-thousand jobs, at some 100 microseconds for a job on 1,200 hosts (``fgd``: twice that)::
+Hosts are rows of arrays, without a ledger. A job on 1,200 hosts costs some 100 microseconds
+(``fgd``: twice that)::
 
     python -m benchmarks.packing --generate 60,1500 --runs 3
     python -m benchmarks.packing --hosts hosts.csv --jobs jobs.csv --policy fgd --plot packed.svg
@@ -93,7 +93,7 @@ def pack(trace: Trace, policy: str = "fgd", *, seed: int = 0, load: float = 1.3)
     arrived = allocated = placed = 0
     lost = float(fleet.fragmented.sum())
     series: list[tuple[int, int, float]] = []
-    for job in drawn_jobs(trace, load, seed):
+    for job in random_jobs(trace, load, seed):
         arrived += job.gpu_parts
         able = fleet.able(job)
         if len(able):
@@ -105,7 +105,7 @@ def pack(trace: Trace, policy: str = "fgd", *, seed: int = 0, load: float = 1.3)
     return Packing(policy, seed, *figures, placed)
 
 
-def drawn_jobs(trace: Trace, load: float, seed: int) -> Iterator[TraceJob]:
+def random_jobs(trace: Trace, load: float, seed: int) -> Iterator[TraceJob]:
     """Yield random jobs, with repetition, until they request ``load`` times all GPUs."""
     chance, requested = random.Random(seed), 0
     while requested < load * trace.gpu_parts:
@@ -241,22 +241,22 @@ POLICIES: dict[str, Callable[[Fleet, np.random.Generator], Choose]] = {
 }
 
 
-# --- at the prompt --------------------------------------------------------------------------------
+# --- the program ----------------------------------------------------------------------------------
 
 
 def plot_packings(packings: Sequence[Packing], path: str | os.PathLike[str]) -> None:
-    """Draw the allocated and the fragmented GPUs against the requested ones (by Matplotlib)."""
+    """Plot the allocated and the fragmented GPUs against the requested ones (by Matplotlib)."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 3.4), layout="constrained")
     left, right = (figure.add_subplot(1, 2, number) for number in (1, 2))
     colours: dict[str, Any] = {}
-    for one in packings:
-        label = None if one.policy in colours else one.policy
-        style = {"color": colours.get(one.policy), "linewidth": 1}
-        (line,) = left.plot(100 * one.arrived, 100 * one.allocated, label=label, **style)
-        style["color"] = colours.setdefault(one.policy, line.get_color())
-        right.plot(100 * one.arrived, 100 * one.fragmented, **style)
+    for packing in packings:
+        label = None if packing.policy in colours else packing.policy
+        style = {"color": colours.get(packing.policy), "linewidth": 1}
+        (line,) = left.plot(100 * packing.arrived, 100 * packing.allocated, label=label, **style)
+        style["color"] = colours.setdefault(packing.policy, line.get_color())
+        right.plot(100 * packing.arrived, 100 * packing.fragmented, **style)
     left.set_ylabel("allocated, % of all GPUs")
     right.set_ylabel("fragmented, % of all GPUs")
     left.legend()
@@ -277,7 +277,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--policy", action="append", help="random, best-fit or fgd; may be repeated; else all")
     add("--runs", type=int, default=1, metavar="N", help="runs of each policy, with further seeds")
     add("--load", type=float, default=1.3, help="the requested multiple of all GPUs (1.3)")
-    add("--plot", metavar="FILE", help="a drawing: .svg, .png or .pdf")
+    add("--plot", metavar="FILE", help="a chart: .svg, .png or .pdf")
     options = parser.parse_args(arguments)
     if bool(options.generate) == bool(options.hosts and options.jobs):
         parser.error("--generate, or --hosts and --jobs")

@@ -1,20 +1,19 @@
-"""An experiment: 1 to 16 schedulers place jobs on one ledger, each searching for itself.
+"""An experiment: several schedulers place jobs on one ledger, each with snapshots of its own.
 
-Every scheduler is a process: it takes a fresh snapshot, searches it, and claims what it found,
-until nine tenths of the fleet are taken. Nobody coordinates them; the ledger has the last word. Two
-kinds of jobs, on hosts that are all alike: such that eight go on a host, and such that take all of
-one.
+Each scheduler is a process that reads a snapshot, searches it and claims the result, until nine
+tenths of the fleet are allocated. They are not coordinated; only the ledger refuses. There are two
+sizes of jobs on equal hosts: eight on a host, and one on a host.
 
-* A *lost race* is a commit that the ledger refused, because somebody was faster: the next candidate
-  is tried, then a fresh search made.
-* *Changed, and taken at once* are claims whose host was changed by somebody else between the
-  snapshot and the commit, and which succeeded at the first try all the same, because there was
-  still room: what would have been refused if any change of a host were a conflict. This is counted
-  afterwards, from the change feed, which numbers all writes of a tree in their order.
-* *Refused in the end* are claims for which all candidates were gone, of all fresh searches that the
-  retry policy makes, although a tenth of the fleet is free: there must be none.
+* A *lost race* is a commit that the ledger refused because another scheduler was faster. The next
+  candidate is tried, then a new search.
+* *Changed, allocated at once* are claims whose host changed between the snapshot and the commit,
+  and which took effect at the first try because there was still capacity. They would be refused if
+  any change of a host were a conflict. The change feed, which orders all writes of a tree, counts
+  them afterwards.
+* *Refused in the end* are claims whose retries were exhausted although a tenth of the fleet is
+  free. There must be none.
 
-Each figure is of one run of some seconds: on a small machine races are what the moment makes them.
+Each figure is of one run of some seconds, so on a small machine races vary from run to run.
 """
 
 from __future__ import annotations
@@ -31,34 +30,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import resource_objects as ro
-from benchmarks import servers
-from benchmarks.candidates_beside import filled
-from benchmarks.measure import Row
+from benchmarks import fleets, servers
+from benchmarks.measure import RATE, Row
 from resource_objects.exceptions import CapacityException, Stale
 from resource_objects.providers.feed import Cursor
 from resource_objects.requests import Request
 from resource_objects.search.order import Order
 
 SCHEDULERS = (1, 4, 16)
-#: By its name: an order, and whether each search has a seed of its own, so that hosts are shuffled.
+#: Titles of orders, and whether each search has a seed of its own, which shuffles the best hosts.
 ORDERS: Mapping[str, tuple[str, bool]] = {
     "name": ("name", False),
     "pack": ("pack", False),
-    "spread": ("spread", False),
     "pack by seed": ("pack", True),
-    "spread by seed": ("spread", True),
     "random": ("random", True),
 }
-#: With a seed, so many of the hosts are near enough to the best: one in four.
+#: With a seed, this part of the hosts is among the best.
 ONE_IN = 4
 HAS = {"VCPU": 8, "MEMORY_MB": 8192, "DISK_GB": 80}
 FULL = 0.9
-#: Seconds after which a run is ended, full or not.
-PATIENCE = 10.0
+#: Seconds after which a run ends.
+LONGEST = 10.0
 
 
 class Jobs(NamedTuple):
-    """What is placed, and on how many hosts."""
+    """Equal jobs: a title, the number that fit on a host, and the number of hosts."""
 
     name: str
     per_host: int
@@ -66,25 +62,24 @@ class Jobs(NamedTuple):
 
     @property
     def request(self) -> Request:
-        """What one job asks."""
+        """The request of one job."""
         return Request({name: total // self.per_host for name, total in HAS.items()})
 
     def order(self, name: str) -> Order:
         """Return one of :data:`ORDERS`."""
-        by, _ = ORDERS[name]
-        return Order(by, among=max(1, self.hosts // ONE_IN))
+        return Order(ORDERS[name][0], among=max(1, self.hosts // ONE_IN))
 
     @property
     def count(self) -> int:
-        """How many are placed."""
+        """The number of jobs that are placed."""
         return int(self.hosts * self.per_host * FULL)
 
 
 SMALL, WHOLE = Jobs("eighths of hosts", 8, 64), Jobs("whole hosts", 1, 300)
 
 
-class Taken(NamedTuple):
-    """One claim: where the feed was when it was searched for, and how often it was tried."""
+class Placed(NamedTuple):
+    """A claim: its consumer, the feed's cursor of its snapshot, and the number of tries."""
 
     consumer: str
     cursor: Cursor
@@ -92,9 +87,9 @@ class Taken(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What schedulers did."""
+    """The claims of schedulers, and their counts."""
 
-    taken: list[Taken]
+    placed: list[Placed]
     searches: int
     lost: int
     given_up: int
@@ -102,69 +97,71 @@ class Result(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
-    """Yield the points of four grids for each kind of database and of jobs."""
+    """Yield the rows of each kind of database and of jobs."""
     for kind in servers.reachable():
         for jobs in (SMALL, WHOLE):
-            yield from servers.in_a_process(points, kind, jobs)
+            yield from servers.in_a_process(experiments, kind, jobs)
 
 
-def points(
+def experiments(
     kind: str,
     jobs: Jobs,
     schedulers: Sequence[int] = SCHEDULERS,
     orders: Sequence[str] = tuple(ORDERS),
 ) -> Iterator[Row]:
-    """Yield the points of the grids of one kind of database and of jobs.
+    """Yield the rows of runs with each number of schedulers and each order.
 
-    To be run in a process that has no connections: it forks.
+    It forks, so it runs in a process without connections.
     """
     warnings.simplefilter("ignore")
     for number, order in itertools.product(schedulers, orders):
-        for (what, unit), figure in run(kind, jobs, order, number).items():
-            name = f"{servers.SHOWN[kind]}, {jobs.name}: {what}"
-            yield Row(name, unit, figure, point=(number, order), axes=("schedulers", "order"))
+        title = f"{servers.TITLES[kind]}, {jobs.name}, {number} schedulers, order {order}"
+        for (name, unit), figure in run(kind, jobs, order, number).items():
+            yield Row(f"{title}: {name}", unit, figure)
 
 
 def run(kind: str, jobs: Jobs, order: str, schedulers: int) -> dict[tuple[str, str], float]:
-    """Return the figures of one run, by what they are and their unit."""
-    with servers.database(kind) as url:
-        hosts = (ro.Provider(f"host-{number:03}", HAS) for number in range(jobs.hosts))
-        filled(url, hosts).close()
-        found = _all(url, jobs, order, schedulers)
-        changed = changed_meanwhile(url, found.taken)
-    claims = max(1, len(found.taken))
+    """Return the figures of one run, by name and unit."""
+    hosts = (ro.Provider(f"host-{number:03}", HAS) for number in range(jobs.hosts))
+    with servers.ledger_database(kind) as url:
+        with ro.connect(url) as ledger:
+            fleets.sync(ledger, hosts)
+        servers.analyze(url)
+        result = _run_processes(url, jobs, order, schedulers)
+        changed = changed_meanwhile(url, result.placed)
+    claims = max(1, len(result.placed))
     figures = {
-        ("claims", "per second"): claims / found.seconds,
-        ("lost races", "per 100 claims"): 100 * found.lost / claims,
-        ("searches", "per 100 claims"): 100 * found.searches / claims,
-        ("refused in the end", "of 100 claims"): 100 * found.given_up / claims,
+        ("claims", RATE): claims / result.seconds,
+        ("lost races", "per 100 claims"): 100 * result.lost / claims,
+        ("searches", "per 100 claims"): 100 * result.searches / claims,
+        ("refused in the end", "of 100 claims"): 100 * result.given_up / claims,
     }
-    if jobs.per_host > 1:  # else nothing is left of a host that was changed
-        figures["changed, and taken at once", "of 100 claims"] = 100 * changed / claims
+    if jobs.per_host > 1:  # else a changed host has no capacity left
+        figures["changed, allocated at once", "of 100 claims"] = 100 * changed / claims
     return figures
 
 
-def _all(url: str, jobs: Jobs, order: str, schedulers: int) -> Result:
+def _run_processes(url: str, jobs: Jobs, order: str, schedulers: int) -> Result:
     fork = multiprocessing.get_context("fork")
-    barrier, results, count = fork.Barrier(schedulers), fork.SimpleQueue(), fork.Value("i", 0)
+    barrier, queue, count = fork.Barrier(schedulers), fork.SimpleQueue(), fork.Value("i", 0)
     children = [
-        fork.Process(target=_schedule, args=(url, jobs, order, number, barrier, count, results))
+        fork.Process(target=_schedule, args=(url, jobs, order, number, barrier, count, queue))
         for number in range(schedulers)
     ]
     for child in children:
         child.start()
-    found = [results.get() for _ in children]
+    results = [queue.get() for _ in children]
     for child in children:
         child.join()
-    for one in found:
-        if isinstance(one, str):
-            raise RuntimeError(one)
+    for result in results:
+        if isinstance(result, str):
+            raise RuntimeError(result)
     return Result(
-        [taken for one in found for taken in one.taken],
-        sum(one.searches for one in found),
-        sum(one.lost for one in found),
-        sum(one.given_up for one in found),
-        max(one.seconds for one in found),
+        [claim for result in results for claim in result.placed],
+        sum(result.searches for result in results),
+        sum(result.lost for result in results),
+        sum(result.given_up for result in results),
+        max(result.seconds for result in results),
     )
 
 
@@ -172,7 +169,7 @@ def _all(url: str, jobs: Jobs, order: str, schedulers: int) -> Result:
 
 
 def _schedule(
-    url: str, jobs: Jobs, order: str, number: int, barrier: Any, count: Any, results: Any
+    url: str, jobs: Jobs, order: str, number: int, barrier: Any, count: Any, queue: Any
 ) -> None:
     try:
         with ro.connect(url) as ledger:
@@ -180,90 +177,88 @@ def _schedule(
             ledger.snapshot().candidates(scheduler.request)
             barrier.wait(60)
             start = time.perf_counter()
-            while count.value < jobs.count and time.perf_counter() < start + PATIENCE:
+            while count.value < jobs.count and time.perf_counter() < start + LONGEST:
                 if scheduler.place():
                     with count.get_lock():
                         count.value += 1
-            results.put(scheduler.result(time.perf_counter() - start))
+            queue.put(scheduler.result(time.perf_counter() - start))
     except BaseException:
         barrier.abort()
-        results.put(traceback.format_exc())
+        queue.put(traceback.format_exc())
 
 
 class Scheduler:
-    """A loop of searches and claims that counts what it does."""
+    """A loop of searches and claims that counts searches, tries and lost races."""
 
     def __init__(self, ledger: ro.Ledger, jobs: Jobs, order: str, number: int) -> None:
         self.request = jobs.request
         self._order, self._is_seeded = jobs.order(order), ORDERS[order][1]
         self._number = number
-        self._chance = random.Random(number)
+        self._random = random.Random(number)
         self.ledger = ledger
-        self._taken: list[Taken] = []
+        self._placed: list[Placed] = []
         self._searches = self._tries = self._lost = self._given_up = 0
         self._count_commits(ledger.backend)
         self._snapshot = ledger.snapshot
-        ledger.snapshot = self._counted  # type: ignore[method-assign]  # claim() searches again
+        ledger.snapshot = self._counting_snapshot  # type: ignore[method-assign]  # claim() searches
 
-    def _counted(self, at: str | None = None) -> Any:
+    def _counting_snapshot(self, at: str | None = None) -> Any:
         self._searches += 1
         return self._snapshot(at)
 
     def _count_commits(self, backend: Any) -> None:
         commit = backend.commit
 
-        def counted(*given: Any, **named: Any) -> Any:
+        def counting_commit(*args: Any, **options: Any) -> Any:
             self._tries += 1
             try:
-                return commit(*given, **named)
+                return commit(*args, **options)
             except (CapacityException, Stale):
                 self._lost += 1
                 raise
 
-        backend.commit = counted
+        backend.commit = counting_commit
 
     def place(self) -> bool:
-        """Place one job; return whether it was placed."""
-        consumer = f"job-{self._number}-{len(self._taken) + self._given_up}"
-        seed = self._chance.getrandbits(32) if self._is_seeded else None
+        """Place one job; return True if it was placed."""
+        consumer = f"job-{self._number}-{len(self._placed) + self._given_up}"
+        seed = self._random.getrandbits(32) if self._is_seeded else None
         snapshot = self.ledger.snapshot()
-        found = snapshot.candidates(self.request, order=self._order, seed=seed)
+        candidates = snapshot.candidates(self.request, order=self._order, seed=seed)
         before = self._tries
         try:
-            self.ledger.claim(consumer, found)
+            self.ledger.claim(consumer, candidates)
         except CapacityException:
             self._given_up += 1
             return False
-        self._taken.append(Taken(consumer, snapshot.cursor, self._tries - before))
+        self._placed.append(Placed(consumer, snapshot.cursor, self._tries - before))
         return True
 
     def result(self, seconds: float) -> Result:
-        """Return what was done."""
-        return Result(self._taken, self._searches, self._lost, self._given_up, seconds)
+        """Return the claims and counts."""
+        return Result(self._placed, self._searches, self._lost, self._given_up, seconds)
 
 
-# --- afterwards -----------------------------------------------------------------------------------
+# --- the change feed ------------------------------------------------------------------------------
 
 
-def changed_meanwhile(url: str, taken: list[Taken]) -> int:
-    """Return how many claims took at the first try what others had changed since the snapshot."""
+def changed_meanwhile(url: str, placed: list[Placed]) -> int:
+    """Return the number of claims that took effect at the first try on a changed host."""
     writes: dict[str, tuple[str, int, int]] = {}
     numbers: dict[str, list[int]] = defaultdict(list)
     with ro.connect(url) as ledger:
         cursor = Cursor((0,) * len(ledger.feed.cursor().heads))
-        while True:
-            changes = ledger.feed.changes(cursor)
+        while changes := ledger.feed.changes(cursor):
             cursor = changes.cursor
-            if not changes:
-                break
-            for one in changes:
-                for uuid in one.providers:
-                    numbers[uuid].append(one.number)
-                    writes.update((name, (uuid, one.shard, one.number)) for name in one.consumers)
+            for change in changes:
+                for key in change.providers:
+                    numbers[key].append(change.number)
+                    names = change.consumers
+                    writes.update((name, (key, change.shard, change.number)) for name in names)
     count = 0
-    for claim in taken:
-        uuid, shard, number = writes[claim.consumer]
-        ours = sorted(numbers[uuid])
-        seen = bisect.bisect_right(ours, claim.cursor.heads[shard])
-        count += claim.tries == 1 and seen < bisect.bisect_left(ours, number)
+    for claim in placed:
+        key, shard, number = writes[claim.consumer]
+        changes_of_host = sorted(numbers[key])
+        seen = bisect.bisect_right(changes_of_host, claim.cursor.heads[shard])
+        count += claim.tries == 1 and seen < bisect.bisect_left(changes_of_host, number)
     return count

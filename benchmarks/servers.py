@@ -1,18 +1,15 @@
-"""Databases for both sides, processes of their own, and what a durable write costs here.
+"""Scratch databases, and generators that run in processes of their own.
 
-A server is found, and a database made and dropped, as the tests do (``tests/databases.py``).
+Servers are found as the tests find them (``tests/databases.py``).
 """
 
 from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
 import pathlib
-import statistics
 import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
@@ -20,17 +17,16 @@ from typing import Any
 
 import sqlalchemy
 
-from benchmarks.measure import Row
+from resource_objects.ledger import backend_for
 from tests import databases
 
-#: The databases that both sides are measured on.
-KINDS = ("sqlite", "postgresql")
-SHOWN = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
+#: The databases that are measured, and their titles in the table.
+TITLES = {"sqlite": "SQLite", "postgresql": "PostgreSQL"}
 
 
 @contextlib.contextmanager
 def database(kind: str) -> Iterator[str]:
-    """Lend an empty database; a file that is not there yet, for SQLite."""
+    """Create an empty database, yield its URL, and drop it; on SQLite a path without a file."""
     with tempfile.TemporaryDirectory() as folder:
         scratch = databases.Scratch(pathlib.Path(folder))
         url = scratch.create(kind)
@@ -40,10 +36,21 @@ def database(kind: str) -> Iterator[str]:
             scratch.drop(url)
 
 
+@contextlib.contextmanager
+def ledger_database(kind: str) -> Iterator[str]:
+    """Create a database with the schema of a ledger, yield its URL, and drop it."""
+    with database(kind) as url:
+        backend_for(url).upgrade_database(url)
+        yield url
+
+
 def reachable() -> list[str]:
-    """Return the kinds that can be measured; say which cannot, and why."""
-    found = []
-    for kind in KINDS:
+    """Return the kinds of databases that can be measured, and print why another cannot.
+
+    :raises Unreachable: if a server is required (``CI=true``)
+    """
+    kinds = []
+    for kind in TITLES:
         try:
             if kind != "sqlite":
                 databases.find_server(kind)
@@ -52,20 +59,30 @@ def reachable() -> list[str]:
                 raise
             print(f"not measured: {error}", file=sys.stderr)
         else:
-            found.append(kind)
-    return found
+            kinds.append(kind)
+    return kinds
 
 
-def in_a_process(part: Callable[..., Iterator[Any]], *args: Any) -> Iterator[Any]:
-    """Yield what a generator function of a module yields, run in a new process."""
-    ours, theirs = multiprocessing.Pipe(duplex=False)
+def analyze(url: str) -> None:
+    """Let a database server update the statistics of its planner."""
+    if not url.startswith(("sqlite", "memory")):
+        with databases.connect(sqlalchemy.make_url(url)) as connection:
+            connection.exec_driver_sql("ANALYZE")
+
+
+def in_a_process(generator: Callable[..., Iterator[Any]], *args: Any) -> Iterator[Any]:
+    """Yield the values of a module's generator function that runs in a new process.
+
+    :raises RuntimeError: with the traceback of an error in that process
+    """
+    receiver, sender = multiprocessing.Pipe(duplex=False)
     spawn = multiprocessing.get_context("spawn")
-    process = spawn.Process(target=_send, args=(theirs, part, args))
+    process = spawn.Process(target=_send, args=(sender, generator, args))
     process.start()
-    theirs.close()
+    sender.close()
     while True:
         try:
-            kind, value = ours.recv()
+            kind, value = receiver.recv()
         except EOFError:
             break
         if kind == "error":
@@ -74,56 +91,12 @@ def in_a_process(part: Callable[..., Iterator[Any]], *args: Any) -> Iterator[Any
         yield value
     process.join()
     if process.exitcode:
-        raise RuntimeError(f"{part.__name__} ended with {process.exitcode}")
+        raise RuntimeError(f"{generator.__name__} ended with {process.exitcode}")
 
 
-def _send(pipe: Connection, part: Callable[..., Iterator[Any]], args: tuple[Any, ...]) -> None:
+def _send(pipe: Connection, generator: Callable[..., Iterator[Any]], args: tuple[Any, ...]) -> None:
     try:
-        for value in part(*args):
+        for value in generator(*args):
             pipe.send(("value", value))
     except Exception:
         pipe.send(("error", traceback.format_exc()))
-
-
-def flushes(kind: str, url: str) -> Iterator[Row]:
-    """Yield what the smallest durable write costs: of the disk, and of a server."""
-    if kind == "sqlite":
-        with tempfile.TemporaryDirectory() as folder:
-            yield Row("disk: one flush of 4 KiB", "ms", flush(pathlib.Path(folder)) * 1000)
-        return
-    with databases.connect(sqlalchemy.make_url(url)) as connection:
-        connection.exec_driver_sql("CREATE TABLE tiny (number INTEGER)")
-        one = _median(lambda: connection.exec_driver_sql("INSERT INTO tiny VALUES (1)"))
-        nothing = _median(lambda: connection.exec_driver_sql("SELECT 1"))
-        connection.exec_driver_sql("DROP TABLE tiny")
-        version = connection.exec_driver_sql("SHOW server_version").scalar()
-    shown = f"{SHOWN[kind]} {str(version).split()[0]}"
-    yield Row(f"{shown}: one row inserted and committed", "ms", one * 1000)
-    yield Row(f"{shown}: one round trip", "ms", nothing * 1000)
-
-
-def analyze(url: str) -> None:
-    """Have a server's database look at what is in its tables."""
-    with databases.connect(sqlalchemy.make_url(url)) as connection:
-        connection.exec_driver_sql("ANALYZE")
-
-
-def flush(folder: pathlib.Path) -> float:
-    """Return the seconds one small write and fsync takes here."""
-    with open(folder / "flush", "wb") as file:
-
-        def once() -> None:
-            file.write(b"x" * 4096)
-            file.flush()
-            os.fsync(file.fileno())
-
-        return _median(once)
-
-
-def _median(once: Callable[[], Any], count: int = 100) -> float:
-    times = []
-    for _ in range(count):
-        start = time.perf_counter()
-        once()
-        times.append(time.perf_counter() - start)
-    return statistics.median(times)

@@ -1,402 +1,350 @@
-"""The service beside the real Placement: the same requests, by the same client, over HTTP.
+"""The service, next to the real Placement if it is installed: the same requests over HTTP.
 
-Runs only where openstack-placement is installed (``tox -e placement-benchmarks``). Both stand under
-gunicorn with the same settings (:mod:`benchmarks.service_sides`), each on a database of its own on
-the same disk or server, with the same providers of the same uuids. A connection is kept open, and
-both are asked in turn. Besides what a client waits for, the time of the processor is told that the
-service itself took for a request.
+Both run under gunicorn with the settings of :mod:`resource_objects.rest.serving`, without
+authentication, each on a database of its own with the same providers. A client keeps its connection
+open. Next to the rate is the CPU time of the service itself. The last rows read our service as a
+ledger (``placement+http``); the client counts the requests.
 
-The fleets and what is asked of them are those of the part *candidates*.
+``python -m benchmarks.service URL HOST:PORT`` serves Placement.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
 import contextlib
+import dataclasses
+import http.client
 import itertools
 import json
+import logging
+import os
 import pathlib
-import random
+import socket
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
+import uuid
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
 
-from benchmarks import candidates_asked as asked
-from benchmarks import hot, peer, peer_fleet, servers, service_sides
-from benchmarks.candidates_beside import filled
-from benchmarks.measure import Row
-from benchmarks.service_sides import Client, Service
+from benchmarks import fleets, peer, servers
+from benchmarks.measure import RATE, Row, seconds
 
-#: How many times as fast as Placement.
-SEARCHED, SEARCHED_TREES, WRITTEN = 50.0, 100.0, 10.0
-HOSTS, TREES, MANY = 10_000, 1_000, 100_000
-#: What is put: little, so that all of it fits.
-PUT = {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 1}
-#: What the hot provider has.
-HOT = {"VCPU": 1_000_000, "MEMORY_MB": 64_000_000, "DISK_GB": 1_000_000}
-WORKERS = 4
-MIXED_SECONDS, BUSY_SECONDS = 8.0, 4.0
-#: So many keep a process busy that waits for a server. They are threads, which take least from it.
-CLIENTS = 3
-#: Where one process is asked to write by many at once. On a file of SQLite Placement answers half
-#: of them with 500; there one client asks after the other.
-AT_ONCE = ("postgresql",)
+HOSTS = int(os.environ.get("HOSTS", "10000"))
+CAPACITY = {"VCPU": 64, "MEMORY_MB": 262144, "DISK_GB": 2000}
+SEARCH = "/allocation_candidates?resources=VCPU:4,MEMORY_MB:8192,DISK_GB:40&limit=10"
+AMOUNTS = {"VCPU": 1, "MEMORY_MB": 64, "DISK_GB": 1}
+ROUNDS = 3
+SECONDS = 4.0
+#: Concurrent clients of one process. On a SQLite file Placement answers half of the concurrent
+#: writes with 500, so there is one client.
+CLIENTS = {"sqlite": 1, "postgresql": 3}
+LEAST_SEARCHES, LEAST_WRITES = 50.0, 10.0
+HEADERS = {
+    "x-auth-token": "admin",
+    "x-roles": "admin,service",
+    "openstack-api-version": peer.VERSION,
+    "accept": "application/json",
+}
+#: Seconds in which a service starts and stops, and an answer arrives.
+_START, _STOP, _ANSWER = 120.0, 60.0, 120.0
 
 
 def rows() -> Iterator[Row]:
-    """Yield every comparison on each kind of database, then what a process weighs."""
+    """Yield the rows of each kind of database."""
     for kind in servers.reachable():
-        for part in (_flat, _trees, _hot):
-            yield from part(kind)
-    yield from _weighed()
+        with contextlib.ExitStack() as stack:
+            ours = stack.enter_context(servers.ledger_database(kind))
+            urls = [ours]
+            if peer.is_installed():
+                urls.append(stack.enter_context(servers.database(kind)))
+            [uuids] = servers.in_a_process(fill, *urls)
+            services = [
+                stack.enter_context(running(command(url)))
+                for command, url in zip((_our_command, _placement_command), urls, strict=False)
+            ]
+            yield from _compared(kind, services, uuids)
+            if kind == "sqlite":
+                yield from _remote(services[0])
 
 
-# --- both, on one fleet ---------------------------------------------------------------------------
+def fill(ours: str, other: str | None = None) -> Iterator[list[str]]:
+    """Declare the hosts in both databases, and yield their uuids; for a process of its own."""
+    import resource_objects as ro
 
-
-class Both(NamedTuple):
-    """The databases of both sides, with the same fleet in them."""
-
-    kind: str
-    mine: str
-    other: str
-    uuids: list[str]  #: of the roots
-
-    @contextlib.contextmanager
-    def served(self, workers: int) -> Iterator[tuple[Service, Service]]:
-        """Run both services."""
-        with (
-            service_sides.ours(self.mine, workers) as ours,
-            service_sides.theirs(self.other, workers) as theirs,
-        ):
-            yield ours, theirs
-
-
-@contextlib.contextmanager
-def on_both(kind: str, fleet: str, count: int) -> Iterator[Both]:
-    """Lend databases of both sides with a fleet of :data:`FLEETS` in them."""
-    with servers.database(kind) as mine, servers.database(kind) as other:
-        [uuids] = servers.in_a_process(fill, mine, other, fleet, count)
-        yield Both(kind, mine, other, uuids)
-
-
-@contextlib.contextmanager
-def on_ours(kind: str, fleet: str, count: int) -> Iterator[Both]:
-    """Lend a database of our side alone."""
-    with servers.database(kind) as url:
-        [uuids] = servers.in_a_process(fill, url, None, fleet, count)
-        yield Both(kind, url, "", uuids)
-
-
-def fill(mine: str, other: str | None, fleet: str, count: int) -> Iterator[list[str]]:
-    """Make a fleet on both sides; yield the uuids of its roots. For a process of its own."""
     warnings.simplefilter("ignore")
-    with filled(mine, FLEETS[fleet](count)) as ledger:
-        columns = ledger.backend.read()
+    hosts = (ro.Provider(f"host-{number:06}", CAPACITY) for number in range(HOSTS))
+    with ro.connect(ours) as ledger:
+        providers = fleets.sync(ledger, hosts).backend.read().providers
     if other is not None:
         with tempfile.TemporaryDirectory() as folder:
-            peer_fleet.keep(peer.Placement(other, pathlib.Path(folder)), columns)
-        if not other.startswith("sqlite"):
-            servers.analyze(other)
-    table = columns.providers
-    yield [
-        uuid
-        for uuid, number, root in zip(table.uuid, table.provider_id, table.root_id, strict=True)
-        if number == root
+            _fill_placement(peer.Placement(other, pathlib.Path(folder)), providers)
+    for url in (ours, *([] if other is None else [other])):
+        servers.analyze(url)
+    yield list(providers.uuid)
+
+
+def _fill_placement(placement: peer.Placement, providers: Any) -> None:
+    """Insert the providers into Placement's tables; its requests would take minutes."""
+    from placement.db.sqlalchemy import models
+
+    numbers = range(1, len(providers.uuid) + 1)
+    columns = zip(numbers, providers.uuid, providers.name, strict=True)
+    with placement.engine.begin() as connection:
+        classes = connection.execute(models.ResourceClass.__table__.select())
+        ids = {row.name: row.id for row in classes}
+        connection.execute(
+            models.ResourceProvider.__table__.insert(),
+            [
+                {"id": n, "uuid": key, "name": name, "generation": 1, "root_provider_id": n}
+                for n, key, name in columns
+            ],
+        )
+        inventory = {"reserved": 0, "min_unit": 1, "step_size": 1, "allocation_ratio": 1.0}
+        connection.execute(
+            models.Inventory.__table__.insert(),
+            [
+                {
+                    **inventory,
+                    "resource_provider_id": number,
+                    "resource_class_id": ids[name],
+                    "total": total,
+                    "max_unit": total,
+                }
+                for number in numbers
+                for name, total in CAPACITY.items()
+            ],
+        )
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class _Load:
+    """A kind of request: its title, how a client sends one, and the number of clients."""
+
+    title: str
+    send: Callable[[Client, str], None]
+    clients: int
+    least_ratio: float
+
+    def run(self, service: Service, uuids: list[str]) -> tuple[float, float]:
+        """Return the requests per second, and the milliseconds of CPU of the service for each."""
+        spent, start = service.cpu_seconds(), time.perf_counter()
+        with concurrent.futures.ThreadPoolExecutor(self.clients) as threads:
+            first = range(self.clients)
+            count = sum(threads.map(lambda n: self._client(service, uuids[n:]), first))
+        duration = time.perf_counter() - start
+        return count / duration, 1e3 * (service.cpu_seconds() - spent) / count
+
+    def _client(self, service: Service, uuids: list[str]) -> int:
+        client, providers, count = Client(service.port), itertools.cycle(uuids), 0
+        end = time.perf_counter() + SECONDS
+        while time.perf_counter() < end:
+            self.send(client, next(providers))
+            count += 1
+        return count
+
+
+def _compared(kind: str, services: Sequence[Service], uuids: list[str]) -> Iterator[Row]:
+    database, clients = servers.TITLES[kind], CLIENTS[kind]
+    title = "one client" if clients == 1 else f"{clients} clients"
+    search = f"{database}: GET /allocation_candidates, {HOSTS:,} providers, limit 10"
+    put = f"{database}: PUT /allocations/{{consumer}}, {title} of one process"
+    for load in (
+        _Load(search, _search, 1, LEAST_SEARCHES),
+        _Load(put, _put, clients, LEAST_WRITES),
+    ):
+        rounds = [[load.run(service, uuids) for service in services] for _ in range(ROUNDS)]
+        for number, (suffix, unit) in enumerate((("", RATE), (": CPU of the service", "ms"))):
+            figures = [
+                statistics.median(sides[side][number] for sides in rounds)
+                for side in range(len(services))
+            ]
+            least_ratio = load.least_ratio if unit == RATE else None
+            yield _row(f"{load.title}{suffix}", unit, figures, least_ratio=least_ratio)
+    memory = [service.worker_megabytes() for service in services]
+    yield _row(f"{database}: memory of a worker with {HOSTS:,} providers", "MB", memory)
+
+
+def _row(name: str, unit: str, figures: list[float], **target: float | None) -> Row:
+    ours, *others = figures
+    return Row(name, unit, ours, others[0] if others else None, peer.NAME, **target)
+
+
+def _search(client: Client, _: str) -> None:
+    document = json.loads(client.ask("GET", SEARCH))
+    if len(document["allocation_requests"]) != 10:
+        raise AssertionError(document)
+
+
+def _put(client: Client, provider: str) -> None:
+    client.ask("PUT", f"/allocations/{uuid.uuid4()}", peer.claim_body(provider, AMOUNTS))
+
+
+def _remote(service: Service) -> Iterator[Row]:
+    """Yield the cost of our service as a remote ledger."""
+    import requests
+    from keystoneauth1 import session as sessions
+    from keystoneauth1 import token_endpoint
+
+    import resource_objects as ro
+
+    url = f"http://127.0.0.1:{service.port}"
+    http_session = requests.Session()
+    http_session.trust_env = False  # no proxies
+    session = sessions.Session(auth=token_endpoint.Token(url, "admin"), session=http_session)
+    with ro.connect(f"placement+{url}", session=session) as ledger:
+        title = f"placement+http: {HOSTS:,} providers"
+        clock = time.perf_counter
+        yield Row(f"{title}, the first snapshot", "s", seconds(ledger.snapshot, clock))
+        duration = min(seconds(ledger.snapshot, clock) for _ in range(ROUNDS))
+        yield Row(f"{title}, a snapshot without changes", "ms", duration * 1e3)
+        candidates = ledger.snapshot().candidates(AMOUNTS, limit=3)
+        duration = seconds(lambda: ledger.claim("job", candidates), clock)
+        yield Row(f"{title}, a claim", "ms", duration * 1e3)
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Service:
+    """A running service: its port, and the process whose children are its workers."""
+
+    port: int
+    process: int
+
+    def _workers(self) -> list[int]:
+        path = pathlib.Path(f"/proc/{self.process}/task/{self.process}/children")
+        return [int(number) for number in path.read_text().split()]
+
+    def cpu_seconds(self) -> float:
+        """Return the CPU time of its workers."""
+        ticks = 0
+        for worker in self._workers():
+            stat = pathlib.Path(f"/proc/{worker}/stat").read_text().rpartition(")")[2].split()
+            ticks += int(stat[11]) + int(stat[12])
+        return ticks / os.sysconf("SC_CLK_TCK")
+
+    def worker_megabytes(self) -> float:
+        """Return the resident memory of its largest worker."""
+        lines = [
+            line
+            for worker in self._workers()
+            for line in pathlib.Path(f"/proc/{worker}/status").read_text().splitlines()
+            if line.startswith("VmRSS")
+        ]
+        return max(int(line.split()[1]) for line in lines) / 1024
+
+
+class Client:
+    """A connection that stays open, with the headers of an administrator."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER)
+
+    def ask(self, method: str, path: str, body: Any = None) -> bytes:
+        """Return the body of an answer.
+
+        :raises Refused: for a status of 400 or more
+        """
+        headers, data = HEADERS, None
+        if body is not None:
+            headers, data = {**HEADERS, "content-type": "application/json"}, json.dumps(body)
+        try:
+            self._connection.request(method, path, data, headers)
+            response = self._connection.getresponse()
+            text = response.read()
+        except (OSError, http.client.HTTPException):
+            self._connection.close()  # the next request opens it again
+            raise
+        if response.status >= 400:
+            raise peer.Refused(response.status, text.decode())
+        return text
+
+
+def _our_command(url: str) -> list[str]:
+    return [
+        *(sys.executable, "-W", "ignore", "-m", "resource_objects", "--database", url),
+        *("serve", "--auth", "noauth2", "--workers", "1", "--bind"),
     ]
 
 
-def _one_hot(count: int) -> Iterator[Any]:
-    import resource_objects as ro
-
-    yield from (ro.Provider(f"hot-{number}", HOT) for number in range(count))
+def _placement_command(url: str) -> list[str]:
+    return [sys.executable, "-W", "ignore", "-m", "benchmarks.service", url]
 
 
-FLEETS: dict[str, Callable[[int], Iterator[Any]]] = {
-    "flat": asked.flat,
-    "trees": asked.trees,
-    "hot": _one_hot,
-}
+@contextlib.contextmanager
+def running(command: list[str]) -> Iterator[Service]:
+    """Run a service on a free port, which is appended to its command as ``host:port``."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen([*command, f"127.0.0.1:{port}"], stdout=log, stderr=log)
+        try:
+            _wait(process, port, log)
+            yield Service(port, process.pid)
+        finally:
+            process.terminate()
+            try:
+                process.wait(_STOP)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
 
 
-def compared(
-    name: str,
-    both: tuple[Service, Service],
-    once: Callable[[Client], object],
-    calls: tuple[int, int],
-    *,
-    least: float | None = None,
-    rounds: int = 3,
-) -> Iterator[Row]:
-    """Yield how often per second a client is answered by each, and what that costs the service.
+def _wait(process: subprocess.Popen[bytes], port: int, log: Any) -> None:
+    """Wait until a service answers.
 
-    :param calls: how often each is asked in a round
+    :raises RuntimeError: with the end of its log, if it ends or does not answer in time
     """
-    for service in both:
-        once(service.client())
-    found: list[list[tuple[float, float]]] = []
-    for _ in range(rounds):
-        sides = zip(both, calls, strict=True)
-        found.append([_measured(service, once, count) for service, count in sides])
-    yield from _told(name, found, least)
+    end = time.monotonic() + _START
+    while True:
+        try:
+            Client(port).ask("GET", "/")
+            return
+        except (OSError, http.client.HTTPException):
+            if process.poll() is not None or time.monotonic() > end:
+                log.seek(0)
+                raise RuntimeError(log.read()[-4000:].decode(errors="replace")) from None
+            time.sleep(0.1)
 
 
-def _told(name: str, found: list[list[tuple[float, float]]], least: float | None) -> Iterator[Row]:
-    """Yield medians of rounds, in each of which both sides had a rate and a cost."""
-    ratios = [mine[0] / other[0] for mine, other in found]
-    ratio = statistics.median(ratios)
-    rates, costs = ([[side[at] for side in one] for one in found] for at in (0, 1))
-    mine, other = (statistics.median(side) for side in zip(*rates, strict=True))
-    target = "" if least is None else f"at least {least:g} times"
-    met = None if least is None else ratio >= least
-    yield Row(name, "per second", mine, other, peer.NAME, ratio, target, met)
-    mine, other = (statistics.median(side) for side in zip(*costs, strict=True))
-    yield Row(f"{name}: CPU of the service", "ms", mine, other, peer.NAME, mine / other)
+class _PlacementApplication:
+    """Placement's application, created in the workers and not in the process that forks them."""
+
+    _main = os.getpid()
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self._application: Any = None
+        if os.getpid() != self._main:
+            with tempfile.TemporaryDirectory() as folder:  # its configuration is read once
+                placement = peer.Placement(url, pathlib.Path(folder), sync=False)
+            self._application = placement.application
+
+    def __call__(self, *args: Any) -> Any:
+        return self._application(*args)
+
+    def close(self) -> None:
+        """Do nothing; the process ends."""
 
 
-def _measured(
-    service: Service, once: Callable[[Client], object], calls: int
-) -> tuple[float, float]:
-    """Return calls per second, and milliseconds of the processor for each."""
-    client = service.client()  # one that waits for its turn is closed after 2 seconds
-    took, start = service.seconds(), time.perf_counter()
-    for _ in range(calls):
-        once(client)
-    passed = time.perf_counter() - start
-    return calls / passed, (service.seconds() - took) / calls * 1e3
+def main() -> None:
+    """Serve Placement until a signal ends the process."""
+    from resource_objects.rest import serving
+
+    url, bind = sys.argv[1:]
+    logging.getLogger("placement.requestlog").setLevel(logging.INFO)
+    with mock.patch.object(serving, "application", _PlacementApplication):
+        serving.serve(url, bind, auth="noauth2", workers=1)
 
 
-# --- searching and writing ------------------------------------------------------------------------
-
-
-def _flat(kind: str) -> Iterator[Row]:
-    """Searches of 10,000 providers, allocations put, and both by many at the same time."""
-    shown = servers.SHOWN[kind]
-    with on_both(kind, "flat", HOSTS) as sides:
-        with sides.served(1) as services:
-            yield from compared(
-                f"{shown}: GET /allocation_candidates, {HOSTS:,} providers, limit {asked.LIMIT}",
-                services,
-                _searching(asked.words()),
-                (150, 1),
-                least=SEARCHED,
-            )
-            yield from compared(
-                f"{shown}: PUT /allocations/{{consumer}}, one client of one process",
-                services,
-                _putting(sides.uuids),
-                (200, 25),
-                least=None if kind in AT_ONCE else WRITTEN,
-                rounds=5,
-            )
-            if kind in AT_ONCE:
-                yield from _busy(shown, services, sides.uuids)
-        yield from _mixed(sides)
-
-
-def _trees(kind: str) -> Iterator[Row]:
-    with on_both(kind, "trees", TREES) as sides, sides.served(1) as services:
-        yield from compared(
-            f"{servers.SHOWN[kind]}: GET /allocation_candidates, {TREES:,} trees of "
-            f"{asked.GPUS + 3} providers, 2 isolated groups of a GPU",
-            services,
-            _searching(asked.equal(2)),
-            (75, 1),
-            least=SEARCHED_TREES,
-        )
-
-
-def _busy(shown: str, both: tuple[Service, Service], uuids: list[str]) -> Iterator[Row]:
-    """Yield what one process of each does that some clients keep busy."""
-    found: list[list[tuple[float, float]]] = []
-    for _ in range(3):
-        pair = []
-        for service in both:
-            took, start = service.seconds(), time.perf_counter()
-            with concurrent.futures.ThreadPoolExecutor(CLIENTS) as clients:
-                counts = clients.map(
-                    lambda number, service=service: _put_for_seconds(service, uuids[number:]),
-                    range(CLIENTS),
-                )
-                done = sum(counts)
-            passed = time.perf_counter() - start
-            pair.append((done / passed, 1e3 * (service.seconds() - took) / done))
-        found.append(pair)
-    name = f"{shown}: PUT /allocations/{{consumer}}, {CLIENTS} clients of one process"
-    yield from _told(name, found, WRITTEN)
-
-
-def _put_for_seconds(service: Service, uuids: list[str]) -> int:
-    """Return how many allocations one client puts until the time is over."""
-    client, once, count = service.client(), _putting(uuids), 0
-    until = time.perf_counter() + BUSY_SECONDS
-    while time.perf_counter() < until:
-        once(client)
-        count += 1
-    return count
-
-
-def _searching(words: str) -> Callable[[Client], None]:
-    def once(client: Client) -> None:
-        found = json.loads(client.ask("GET", f"/allocation_candidates?{words}"))
-        if len(found["allocation_requests"]) != asked.LIMIT:
-            raise AssertionError(f"{len(found['allocation_requests'])} candidates for {words}")
-
-    return once
-
-
-def _putting(uuids: list[str]) -> Callable[[Client], None]:
-    places = itertools.cycle(uuids)
-
-    def once(client: Client) -> None:
-        status = client.claim(next(places), PUT)
-        if status != 204:
-            raise AssertionError(f"PUT of allocations that fit: {status}")
-
-    return once
-
-
-# --- many at the same time ------------------------------------------------------------------------
-
-
-def _hot(kind: str) -> Iterator[Row]:
-    """Eight clients, each a process, put allocations on one provider."""
-    with on_both(kind, "hot", 1) as sides:
-        [uuid] = sides.uuids
-        results = []
-        for side, url in ((service_sides.ours, sides.mine), (service_sides.theirs, sides.other)):
-            with side(url, WORKERS) as service:
-                results += servers.in_a_process(hot.run, putting, service.port, uuid)
-    mine, other = results
-    name = f"{servers.SHOWN[kind]}: {hot.PROCESSES} clients on one provider, {WORKERS} processes"
-    for side, found in (("ours", mine), (peer.NAME, other)):
-        _complain(f"{name}: {side}", found)
-    yield Row(
-        f"{name}: PUT", "per second", mine.rate, other.rate, peer.NAME, mine.rate / other.rate
-    )
-    yield Row(
-        f"{name}: answered 409, 500 or not at all",
-        "percent",
-        mine.failed,
-        other.failed,
-        peer.NAME,
-        target="none",
-        met=mine.failed == 0,
-    )
-
-
-def _complain(name: str, found: hot.Result) -> None:
-    """Say which errors there were."""
-    if found.kinds:
-        print(f"{name}: {found.kinds}", file=sys.stderr)
-
-
-def putting(port: int, uuid: str, tag: str) -> Callable[[int], Any]:
-    """Return what claims at one provider over HTTP."""
-    client = Client(port)
-    return lambda number: client.ask(*_claim(tag, number, uuid))
-
-
-def _claim(tag: str, number: int, uuid: str) -> tuple[str, str, Any]:
-    return "PUT", f"/allocations/{_consumer(tag, number)}", peer.claim_body(uuid, PUT)
-
-
-def _consumer(tag: str, number: int) -> str:
-    """Return a consumer of a process of :mod:`benchmarks.hot`."""
-    return f"{tag[:24]}{(number + 2**20) % 2**48:012x}"
-
-
-def _mixed(both: Both) -> Iterator[Row]:
-    """Eight clients, of whose ten requests two write."""
-    results = []
-    for side, url in ((service_sides.ours, both.mine), (service_sides.theirs, both.other)):
-        with side(url, WORKERS) as service:
-            results += servers.in_a_process(
-                _for_seconds, MIXED_SECONDS, hot.PROCESSES, mixing, service.port, both.uuids
-            )
-    mine, other = results
-    name = (
-        f"{servers.SHOWN[both.kind]}: {hot.PROCESSES} clients, 80 % reads, {HOSTS:,} providers, "
-        f"{WORKERS} processes"
-    )
-    for side, found in (("ours", mine), (peer.NAME, other)):
-        _complain(f"{name}: {side}", found)
-    yield Row(
-        f"{name}: answers", "per second", mine.rate, other.rate, peer.NAME, mine.rate / other.rate
-    )
-    for part, said in ((0.5, "half of the answers within"), (0.99, "99 % of the answers within")):
-        ours, theirs = (1e3 * found.within(part) for found in (mine, other))
-        yield Row(f"{name}: {said}", "ms", ours, theirs, peer.NAME, ours / theirs)
-    yield Row(f"{name}: errors", "percent", mine.failed, other.failed, peer.NAME)
-
-
-def _for_seconds(seconds: float, clients: int, *args: Any) -> Iterator[hot.Result]:
-    yield from hot.run(*args, seconds=seconds, processes=clients)
-
-
-def mixing(port: int, uuids: list[str], tag: str) -> Callable[[int], Any]:
-    """Return what reads and writes over HTTP: of ten requests four search, four read, two write.
-
-    What a process asks in turn is shuffled, by its own seed.
-    """
-    client, chance = Client(port), random.Random(tag)
-    put = [0]
-
-    def search() -> object:
-        return client.ask("GET", f"/allocation_candidates?{asked.words()}")
-
-    def usages() -> object:
-        return client.ask("GET", f"/resource_providers/{chance.choice(uuids)}/usages")
-
-    def holds() -> object:
-        return client.ask("GET", f"/allocations/{_consumer(tag, put[0])}")
-
-    def write() -> object:
-        put[0] += 1
-        return client.ask(*_claim(tag, put[0], chance.choice(uuids)))
-
-    kinds: list[Callable[[], object]] = [*[search] * 4, *[usages] * 2, *[holds] * 2, *[write] * 2]
-    turns: list[Callable[[], object]] = []
-
-    def once(number: int) -> None:
-        if not turns:
-            turns.extend(chance.sample(kinds, len(kinds)))
-        turns.pop()()
-
-    return once
-
-
-# --- memory ---------------------------------------------------------------------------------------
-
-
-def _weighed() -> Iterator[Row]:
-    for count in (HOSTS, MANY):
-        is_beside = count == HOSTS
-        with (on_both if is_beside else on_ours)("sqlite", "flat", count) as kept:
-            ours = _weight(service_sides.ours, kept.mine)
-            other = _weight(service_sides.theirs, kept.other) if is_beside else None
-        for at, said in ((0, "memory of a worker"), (1, "of which no other process has")):
-            yield Row(
-                f"{count:,} providers: {said}",
-                "MB",
-                ours[at],
-                None if other is None else other[at],
-                "" if other is None else peer.NAME,
-                None if other is None else ours[at] / other[at],
-            )
-
-
-def _weight(side: Callable[..., Any], url: str) -> tuple[float, float]:
-    """Return the resident memory of a worker, and its own part of it."""
-    with side(url, 1) as service:
-        once, client = _searching(asked.words()), service.client()
-        for _ in range(3):
-            once(client)
-        [resident], [clean], [dirty] = (
-            service.megabytes(key) for key in ("Rss", "Private_Clean", "Private_Dirty")
-        )
-    return resident, clean + dirty
+if __name__ == "__main__":
+    main()

@@ -1,8 +1,8 @@
-"""Counting the SQL statements that a piece of code sends, whoever sends them.
+"""A counter of the SQL statements that reach the database driver.
 
-Counted is what the driver is asked to run: one ``execute`` is one, and so is one ``executemany``,
-whose rows are counted apart. What begins and ends transactions and what sets up a connection is
-not counted. It works by handing counting cursors to the connections that are opened meanwhile.
+One ``execute`` is one statement, and so is one ``executemany``, whose rows are counted separately.
+Statements that begin or end a transaction or set up a connection are not counted. Connections that
+are opened inside the block have counting cursors.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ _NOT_COUNTED = {"BEGIN", "COMMIT", "ROLLBACK", "SAVEPOINT", "RELEASE", "PRAGMA",
 
 @dataclasses.dataclass
 class Count:
-    """How many statements were sent, and of which texts; ``rows`` of those for many rows."""
+    """The number of statements, by text too; ``rows`` are those of ``executemany``."""
 
     statements: int = 0
     rows: int = 0
     texts: Counter[str] = dataclasses.field(default_factory=Counter)
 
     def reset(self) -> None:
-        """Count from nothing again."""
+        """Set all counts to 0."""
         self.statements = self.rows = 0
         self.texts.clear()
 
     def add(self, statement: object, rows: int = 0) -> None:
-        """Count one."""
+        """Count a statement, unless it is about a transaction or a connection."""
         text = " ".join(str(statement).split())
         if text.split(" ", 1)[0].upper() not in _NOT_COUNTED:
             self.statements += 1
@@ -45,7 +45,7 @@ class Count:
 
 @contextlib.contextmanager
 def counted() -> Iterator[Count]:
-    """Count on every connection that is opened inside the block, as long as it lives."""
+    """Count on every connection that is opened inside the block, until it is closed."""
     count = Count()
 
     def connecting(dialect: Any, record: Any, args: Any, options: dict[str, Any]) -> None:
@@ -76,7 +76,7 @@ def counted() -> Iterator[Count]:
 
 @contextlib.contextmanager
 def _raw_cursors(count: Count) -> Iterator[None]:
-    """Count on psycopg's other cursors too, which are made without asking the connection."""
+    """Count on the raw cursors of psycopg too, which no factory of the connection creates."""
     try:
         import psycopg
     except ImportError:
@@ -88,7 +88,7 @@ def _raw_cursors(count: Count) -> Iterator[None]:
 
 def _counting(base: type[Any], count: Count) -> type[Any]:
     class Cursor(base):  # type: ignore[misc]
-        """A cursor that counts."""
+        """A cursor that counts its statements."""
 
         def execute(self, statement: Any, *args: Any, **options: Any) -> Any:
             count.add(statement)
@@ -106,7 +106,7 @@ def _sqlite_connection(count: Count) -> type[sqlite3.Connection]:
     cursors = _counting(sqlite3.Cursor, count)
 
     class Connection(sqlite3.Connection):
-        """A connection whose cursors count."""
+        """A connection with counting cursors."""
 
         def cursor(self, factory: Any = cursors) -> Any:
             return super().cursor(factory)

@@ -1,4 +1,4 @@
-"""The benchmarks: next to an older revision, and the experiment of how policies pack GPUs."""
+"""The comparison with an older revision, and the experiment of policies that pack GPUs."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import pytest
 
 import resource_objects as ro
 from benchmarks import against, packing
-from benchmarks.packing import POLICIES, drawn_jobs, pack
+from benchmarks.packing import POLICIES, pack, random_jobs
 from resource_objects.scheduler.replay import Trace, put_hosts
 from resource_objects.testing.refusals import raises_code
 
 
-def figures(**of: dict[str, tuple[str, list[float]]]) -> against.Figures:
-    """Return what was measured: ``side={row: (unit, figures)}``, all of one part."""
-    found = against.Figures()
-    for side, rows in of.items():
-        for name, (unit, taken) in rows.items():
-            for figure in taken:
-                found.add(side, "part", {name: (unit, figure)})
-    return found
+def figures(**sides: dict[str, tuple[str, list[float]]]) -> against.Figures:
+    """Return the figures ``side={row: (unit, figures)}``, all of one part."""
+    result = against.Figures()
+    for side, rows in sides.items():
+        for name, (unit, values) in rows.items():
+            for value in values:
+                result.add(side, "part", {name: (unit, value)})
+    return result
 
 
-def test_a_ratio_is_that_of_the_medians_and_above_one_where_we_are_better() -> None:
-    found = figures(
+def test_a_ratio_is_that_of_the_medians_and_above_one_if_this_checkout_is_better() -> None:
+    result = figures(
         ours={
             "claim": ("per second", [10, 300, 200]),
             "import": ("ms", [50, 1, 90]),
@@ -39,30 +39,30 @@ def test_a_ratio_is_that_of_the_medians_and_above_one_where_we_are_better() -> N
             "installed": ("", [6]),
         },
     )
-    ratios = {pair.name: pair.ratio for pair in found.pairs()}
+    ratios = {pair.name: pair.ratio for pair in result.pairs()}
     assert ratios == {"claim": 2, "import": 0.5, "disk: one flush": None, "installed": None}
-    assert [pair.name for pair in found.pairs() if pair.is_worse(1.5)] == ["import"]
-    assert [pair.name for pair in found.pairs() if pair.is_worse(2)] == []
+    assert [pair.name for pair in result.pairs() if pair.is_worse(1.5)] == ["import"]
+    assert [pair.name for pair in result.pairs() if pair.is_worse(2)] == []
 
 
-def test_what_waits_for_the_disk_is_shown_and_is_no_failure() -> None:
+def test_a_row_that_waits_for_the_disk_never_fails() -> None:
     name = "SQLite, synchronous=FULL (a flush per commit): claim"
-    found = figures(ours={name: ("per second", [1])}, theirs={name: ("per second", [10])})
-    (pair,) = found.pairs()
+    result = figures(ours={name: ("per second", [1])}, theirs={name: ("per second", [10])})
+    (pair,) = result.pairs()
     assert (pair.ratio, pair.is_worse(1.5)) == (0.1, False)
 
 
-def test_rows_of_one_side_or_of_another_unit_are_listed() -> None:
-    found = figures(
+def test_rows_of_one_version_or_in_another_unit_are_listed() -> None:
+    result = figures(
         ours={"new": ("ms", [1]), "both": ("ms", [1]), "other": ("us", [1])},
         theirs={"old": ("ms", [1]), "both": ("ms", [1]), "other": ("ms", [1])},
     )
-    assert [pair.name for pair in found.pairs()] == ["both"]
-    assert found.unpaired("ours") == ["new", "other"]
-    assert found.unpaired("theirs") == ["old", "other"]
+    assert [pair.name for pair in result.pairs()] == ["both"]
+    assert result.unpaired("ours") == ["new", "other"]
+    assert result.unpaired("theirs") == ["old", "other"]
 
 
-def test_without_such_a_revision_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_revision_is_an_error() -> None:
     with pytest.raises(against.Failed, match="rev-parse"), against.installed("no-such-revision"):
         pass
 
@@ -76,7 +76,7 @@ PUBLISHED = {"random": 87.47, "best-fit": 93.08, "fgd": 95.39}
 
 @pytest.mark.long
 @pytest.mark.parametrize("policy", POLICIES)
-def test_the_published_packing_is_met_within_a_point(policy: str) -> None:
+def test_the_published_packing_is_repeated_within_a_point(policy: str) -> None:
     if not _DATA.exists():
         pytest.skip(f"no trace at {_DATA}")
     trace = Trace.read(_DATA / "openb_node_list_gpu_node.csv", _DATA / "openb_pod_list_default.csv")
@@ -84,8 +84,8 @@ def test_the_published_packing_is_met_within_a_point(policy: str) -> None:
     assert abs(100 * np.mean(allocated) - PUBLISHED[policy]) < 1
 
 
-def test_policies_are_as_good_as_they_are_said_to_be() -> None:
-    """On a made trace as on the real one: random is worst, fragmentation is best."""
+def test_the_order_of_the_policies_is_that_of_the_paper() -> None:
+    """On a generated trace as on the published one: random is worst, fragmentation is best."""
     trace = Trace.generated(hosts=60, jobs=1500, seed=2)
     mean = {
         policy: np.mean([pack(trace, policy, seed=seed).allocated[-1] for seed in range(3)])
@@ -98,34 +98,32 @@ def test_policies_are_as_good_as_they_are_said_to_be() -> None:
 @pytest.mark.parametrize("policy", POLICIES)
 def test_a_packing_can_be_repeated_and_adds_up(policy: str) -> None:
     trace = Trace.generated(hosts=10, jobs=200, seed=3)
-    one = pack(trace, policy, seed=5)
-    assert np.array_equal(one.allocated, pack(trace, policy, seed=5).allocated)
-    assert one.arrived[-1] >= 1.3
-    assert (one.allocated <= np.minimum(one.arrived, 1) + 1e-12).all()
-    assert (np.diff(one.allocated) >= 0).all()
-    assert (one.fragmented >= 0).all()
-    assert (one.fragmented + one.allocated <= 1 + 1e-9).all()
-    assert 0 < one.placed < len(one.arrived)
+    packing = pack(trace, policy, seed=5)
+    assert np.array_equal(packing.allocated, pack(trace, policy, seed=5).allocated)
+    assert packing.arrived[-1] >= 1.3
+    assert (packing.allocated <= np.minimum(packing.arrived, 1) + 1e-12).all()
+    assert (np.diff(packing.allocated) >= 0).all()
+    assert (packing.fragmented >= 0).all()
+    assert (packing.fragmented + packing.allocated <= 1 + 1e-9).all()
+    assert 0 < packing.placed < len(packing.arrived)
 
 
 def test_a_packing_refuses_only_what_a_ledger_refuses_too() -> None:
-    """The arrays are a model: the same jobs, placed where it places them, fit a ledger."""
+    """The same jobs in a ledger use about as many GPUs as in the arrays."""
     trace = Trace.generated(hosts=3, jobs=60, seed=4)
-    one = pack(trace, "best-fit", seed=1)
-    given_ = np.diff(one.allocated, prepend=0.0)
+    packing = pack(trace, "best-fit", seed=1)
     with ro.connect("memory://") as ledger:
         put_hosts(ledger, trace)
-        held = 0
-        for number, job in enumerate(drawn_jobs(trace, 1.3, 1)):
-            found = ledger.snapshot().candidates(job.request(), limit=1, order="pack")
-            if found:
-                ledger.claim(f"{job.name}-{number}", found)
-                held += job.gpu_parts
-        gpus = trace.gpu_parts
-        assert abs(held / gpus - given_.sum()) < 0.1
+        allocated = 0
+        for number, job in enumerate(random_jobs(trace, 1.3, 1)):
+            candidates = ledger.snapshot().candidates(job.request(), limit=1, order="pack")
+            if candidates:
+                ledger.claim(f"{job.name}-{number}", candidates)
+                allocated += job.gpu_parts
+        assert abs(allocated / trace.gpu_parts - packing.allocated[-1]) < 0.1
 
 
-def test_nothing_to_pack_is_said() -> None:
+def test_invalid_arguments_of_a_packing_are_refused() -> None:
     trace = Trace.generated(hosts=1, jobs=9)
     with raises_code("InvalidField", match="one of random, best-fit, fgd"):
         pack(trace, "worst")

@@ -23,10 +23,10 @@ def ledger_of(folder: pathlib.Path, hosts: int) -> str:
 @pytest.mark.long
 def test_two_schedulers_fill_a_fleet() -> None:
     jobs = schedulers.Jobs("halves of hosts", 2, 5)
-    rows = list(servers.in_a_process(schedulers.points, "sqlite", jobs, (2,), ("random",)))
-    figures = {row.name.partition(": ")[2]: row.ours for row in rows}
+    rows = list(servers.in_a_process(schedulers.experiments, "sqlite", jobs, (2,), ("random",)))
+    figures = {row.name.rpartition(": ")[2]: row.ours for row in rows}
     assert figures["searches"] >= 100 and figures["lost races"] >= 0
-    assert {row.point for row in rows} == {(2, "random")}
+    assert all("2 schedulers, order random" in row.name for row in rows)
 
 
 def test_a_claim_of_a_host_that_was_changed_and_has_room_is_counted(tmp_path: pathlib.Path) -> None:
@@ -38,7 +38,7 @@ def test_a_claim_of_a_host_that_was_changed_and_has_room_is_counted(tmp_path: pa
         assert one.place()
         result = one.result(1.0)
     assert (result.searches, result.lost) == (2, 0)
-    assert schedulers.changed_meanwhile(url, result.taken) == 1
+    assert schedulers.changed_meanwhile(url, result.placed) == 1
 
 
 def test_a_lost_race_goes_to_the_next_candidate(tmp_path: pathlib.Path) -> None:
@@ -48,8 +48,8 @@ def test_a_lost_race_goes_to_the_next_candidate(tmp_path: pathlib.Path) -> None:
         between(one, lambda: other.claim("another", {"host-0": "VCPU=1"}))
         assert one.place()
         result = one.result(1.0)
-    assert (result.searches, result.lost, result.taken[0].tries) == (1, 1, 2)
-    assert schedulers.changed_meanwhile(url, result.taken) == 0
+    assert (result.searches, result.lost, result.placed[0].tries) == (1, 1, 2)
+    assert schedulers.changed_meanwhile(url, result.placed) == 0
 
 
 def test_a_claim_of_which_all_is_gone_is_given_up(tmp_path: pathlib.Path) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Set
 from typing import Any
 from unittest import mock
 
-from benchmarks.nova_tracker import said_by_driver
+from benchmarks.nova_tracker import driver_document
 from resource_objects.exceptions import CapacityException
 from resource_objects.resources.pci import Device, DeviceRequest, PCIAmount, PCIInventory
 from tests.peers.nova.pci_sides import CONF, Case, exception, nova_request, objects
@@ -113,7 +113,7 @@ class Host:
         held = {address for amount in self.held.values() for address in amount.addresses}
         self.there = {device.address: device for device in devices}
         self.went |= held - self.there.keys()
-        said = json.dumps([said_by_driver(device) for device in devices])
+        said = json.dumps([driver_document(device) for device in devices])
         self.tracker.update_devices_from_hypervisor_resources(said)
         self.tracker.save(self.context)
         self.ours.rediscover(devices)

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import resource_objects as ro
-from benchmarks import nova_numa
+from benchmarks import nova_objects
 from resource_objects.exceptions import CapacityException
 from resource_objects.reasons import Rule
 from resource_objects.resources.numa import (
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 @pytest.fixture(scope="module", autouse=True)
 def ready() -> Iterator[None]:
     """Let nova read no configuration file, and not say what it drops."""
-    nova_numa.nova()
+    nova_objects.nova()
     logging.disable(logging.CRITICAL)
     yield
     logging.disable(logging.NOTSET)
@@ -82,15 +82,15 @@ class Joint:
 
     def nova_finds(self) -> Any:
         """Return nova's guest cells as it places them, None for no."""
-        _, hardware = nova_numa.nova()
-        host = nova_numa.host(self.host())
+        _, hardware = nova_objects.nova()
+        host = nova_objects.host(self.host())
         stats = self.case.nova_scheduler()
         stats.numa_topology = host
         return hardware.numa_fit_instance_to_host(
             host,
-            nova_numa.request(self.topology()),
+            nova_objects.request(self.topology()),
             nova_mapping(self.case.requests),
-            nova_numa.limits(),
+            nova_objects.limits(),
             self.case.nova_requests(),
             stats,
         )

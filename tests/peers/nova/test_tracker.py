@@ -82,7 +82,7 @@ def more_cpus_than_there_are(site: Site) -> Drift | None:
     assert nova_uses(site, "vcpus") == VCPUS + 1
     assert nova_uses(site, "local_gb") == DISK_GB + 1
     with pytest.raises(CapacityException):
-        site.tracker.claim("a", "box-0", Size(VCPUS + 1, 16, 1).asked(ALIASES))
+        site.tracker.claim("a", "box-0", Size(VCPUS + 1, 16, 1).amounts(ALIASES))
     assert not list(site.ledger.consumers())
     return drift
 
@@ -93,7 +93,7 @@ def a_function_and_its_part(site: Site) -> Drift | None:
     states, free = agent.devices(), agent.free_devices()
     lost = {one for one, state in states.items() if state == "available"} - free
     assert lost
-    parts = Size(1, 16, 1, devices=(("vf", 3),)).asked(ALIASES)
+    parts = Size(1, 16, 1, devices=(("vf", 3),)).amounts(ALIASES)
     assert site.tracker.claim("b", "box-0", parts).amounts["CUSTOM_VF"] == ro.IntegerAmount(3)
     return drift
 
@@ -130,7 +130,7 @@ def one_with_a_device_is_copied(site: Site) -> Drift | None:
     agent = site.agents["box-1"]
     agent.claim(agent.instance("b", everything))  # nova gives them to somebody else
     with pytest.raises(CapacityException, match="a holds 1"):
-        site.tracker.claim("b", "box-1", everything.asked(ALIASES))
+        site.tracker.claim("b", "box-1", everything.amounts(ALIASES))
     return drift
 
 
@@ -171,8 +171,8 @@ def test_what_was_evacuated_is_held_until_somebody_knows_that_it_is_gone(site: S
     assert site.claim("a", "box-0", PINNED) is None
     assert site.evacuate("a", "box-1") is None
     held = site.held["a"]
-    site.agents["box-1"].evacuated(held.instance, held.migration)
-    site.agents["box-0"].look()  # it is back, and its guest may still run
+    site.agents["box-1"].finish_evacuation(held.instance, held.migration)
+    site.agents["box-0"].update()  # it is back, and its guest may still run
     assert nova_uses(site, "vcpus") == 0
     assert site.ledger.get_claim("a/migration").by_provider()["box-0"]
     assert site.tracker.inventories("box-0")["PCPU"].used == 2
@@ -183,7 +183,7 @@ def test_a_rebuild_looks_at_what_it_asks(site: Site) -> None:
     assert site.claim("a", "box-0", SPREAD) is None
     site.agents["box-0"].rebuild(site.held["a"].instance)
     with pytest.raises(CapacityException):
-        more = Size(VCPUS + 1, 16, 1).asked(ALIASES)
+        more = Size(VCPUS + 1, 16, 1).amounts(ALIASES)
         site.tracker.move("a", "box-0", more, kind=MigrationKind.REBUILD)
     assert site.drift() is None
 
@@ -194,7 +194,7 @@ def test_limits_bound_a_claim(site: Site) -> None:
     agent.claim(agent.instance("a", PLAIN), {"vcpu": 1, "memory_mb": 1, "disk_gb": 1})
     assert nova_uses(site, "vcpus") == 2
     with pytest.raises(CapacityException):
-        site.tracker.claim("a", "box-0", PLAIN.asked(ALIASES), limits="VCPU=1")
+        site.tracker.claim("a", "box-0", PLAIN.amounts(ALIASES), limits="VCPU=1")
 
 
 def test_a_host_that_is_not_there_is_named(site: Site) -> None:
@@ -203,7 +203,7 @@ def test_a_host_that_is_not_there_is_named(site: Site) -> None:
     with pytest.raises(exception.ComputeResourcesUnavailable, match="unknown node nodename"):
         agent.tracker.resize_claim(agent.context, instance, instance.flavor, "box-9", None, {})
     with raises_code("ProviderNotFound", match="box-9"):
-        site.tracker.move("a", "box-9", PLAIN.asked(ALIASES))
+        site.tracker.move("a", "box-9", PLAIN.amounts(ALIASES))
 
 
 # --- the same on both sides -----------------------------------------------------------------------

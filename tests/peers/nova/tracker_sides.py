@@ -129,7 +129,7 @@ class Site:
         self.agents = {host: Agent(host, database, cells(), DEVICES, totals) for host in HOSTS}
         for host, agent in self.agents.items():
             ledger.sync(_provider(host))
-            agent.look()
+            agent.update()
         self.held: dict[str, Held] = {}
         self.sizes: list[Size] = []
 
@@ -151,7 +151,7 @@ class Site:
             agent.abort(claim, instance)
             held.revert()
         else:
-            agent.built(instance)
+            agent.finish_build(instance)
             held.confirm()
             self.held[name] = Held(instance, host, size)
         return self.drift()
@@ -196,10 +196,10 @@ class Site:
         if held.kind is MigrationKind.RESIZE:
             here.confirm(held.instance, held.migration)
         elif held.kind is MigrationKind.LIVE_MIGRATION:
-            there.arrived(held.instance, held.migration, here)
+            there.finish_live_migration(held.instance, held.migration, here)
         else:
-            there.evacuated(held.instance, held.migration)
-            here.look()
+            there.finish_evacuation(held.instance, held.migration)
+            here.update()
         self.tracker.confirm_move(name, held.migration.uuid)
         self.held[name] = Held(held.instance, held.host, held.size)
         return self.drift()
@@ -270,7 +270,7 @@ class Site:
         """Nova counts anew what is used of the hosts, but for those that are dead."""
         for host, agent in self.agents.items():
             if host not in self.dead:
-                agent.look()
+                agent.update()
         return self.drift()
 
     @property
@@ -331,7 +331,7 @@ class Site:
 
     def _refusal(self, name: str, host: str, size: Size) -> CapacityException | None:
         try:
-            self.tracker.plan(name, host, size.asked(ALIASES))
+            self.tracker.plan(name, host, size.amounts(ALIASES))
         except CapacityException as refusal:
             return refusal
         return None
@@ -362,7 +362,7 @@ class Site:
 
     def _taken(self, host: str, size: Size, topology: Any, before: set[str]) -> dict[str, Any]:
         """Return what is asked, in the cells and with the devices that nova chose."""
-        asked = size.asked(ALIASES)
+        asked = size.amounts(ALIASES)
         if size.cells:
             wanted: NUMATopologyAmount = asked["NUMA_TOPOLOGY"]
             placed = [PlacedCell(cell.id, pins=dict(cell.cpu_pinning)) for cell in topology.cells]
