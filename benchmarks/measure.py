@@ -45,8 +45,11 @@ class Row:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for the result file."""
-        row = {key: value for key, value in vars(self).items() if value not in (None, "")}
-        return row if self.ratio is None else {**row, "ratio": self.ratio}
+        row = {key: value for key, value in vars(self).items() if value is not None}
+        if self.ratio is None:
+            row.pop("peer_name")
+            return row
+        return {**row, "ratio": self.ratio}
 
 
 def seconds(step: Callable[[], object], clock: Callable[[], float] = time.process_time) -> float:
