@@ -192,10 +192,6 @@ class shared_property(functools.cached_property[T]):  # noqa: N801 (it is used a
     """A cached property that depends on definitions only: fleets with other usage share it."""
 
 
-def _no_changes() -> Overlay[int, dict[int, Any]]:
-    return Overlay({})
-
-
 @dataclasses.dataclass(frozen=True, slots=True, eq=False)
 class ViewCache:
     """The views over trees that were assembled, by the key of the root of each tree.
@@ -208,7 +204,7 @@ class ViewCache:
     definitions: dict[int, Any] = dataclasses.field(default_factory=dict)
     views: dict[int, Any] = dataclasses.field(default_factory=dict)
     #: in place of ``views`` for each tree whose usage changed, or that was added
-    changed: Overlay[int, dict[int, Any]] = dataclasses.field(default_factory=_no_changes)
+    changed: Overlay[int, dict[int, Any]] = dataclasses.field(default_factory=lambda: Overlay({}))
 
     def after(self, changed: Iterable[int]) -> ViewCache:
         """Return a cache without the views over some trees. Cost: linear in these."""

@@ -36,9 +36,9 @@ from resource_objects.requests import Gang
 from resource_objects.resources.catalog import is_device
 from resource_objects.search.arrays import Booleans, Integers, sums_by
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.gang_problem import domains_of_level, sharing_conflicts
+from resource_objects.search.gang_problem import domains_of_level
 from resource_objects.search.how_many import Count, HowMany
-from resource_objects.search.problem import Problem, compile_request
+from resource_objects.search.problem import Problem, compile_request, sharing_conflicts
 
 #: The maximum number of amounts that are tried, the largest first, of devices that share one
 #: inventory.

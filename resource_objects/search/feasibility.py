@@ -303,15 +303,12 @@ class Feasibility:
         outlooks = []
         for tree in trees:
             if self._code[tree] == _OPEN:
-                self._code[tree] = self._decide(tree)
+                host_class = self._classes.of(tree)
+                if host_class not in self._by_class:
+                    self._by_class[host_class] = self._search(tree)
+                self._code[tree] = self._by_class[host_class]
             outlooks.append(_OUTLOOKS[int(self._code[tree])])
         return outlooks
-
-    def _decide(self, tree: int) -> int:
-        host_class = self._classes.of(tree)
-        if host_class not in self._by_class:
-            self._by_class[host_class] = self._search(tree)
-        return self._by_class[host_class]
 
     @functools.cached_property
     def _classes(self) -> HostClasses:

@@ -11,6 +11,7 @@ that bound the members of a gang form a tree.
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 from collections import defaultdict
@@ -149,25 +150,6 @@ def _by_tree(fleet: Fleet, name: str, figures: Integers) -> Integers:
     return sums_by(figures, fleet.rows(name).tree, len(fleet.hosts))
 
 
-def sharing_conflicts(fleet: Fleet, numbers: Integers) -> Booleans:
-    """Return the trees where an inventory shares another that one of these uses or is.
-
-    :param numbers: of inventories
-    """
-    in_conflict = np.zeros(len(fleet.hosts), dtype=np.bool_)
-    if not fleet.has_shares:
-        return in_conflict
-    numbers = np.unique(numbers)
-    is_included = np.zeros(len(fleet.inventories.tree), dtype=np.bool_)
-    is_included[numbers] = True
-    shared_uses = is_included[fleet.shares.source]
-    source, target = fleet.shares.source[shared_uses], fleet.shares.target[shared_uses]
-    met = np.bincount(np.concatenate([numbers, target]), minlength=len(is_included)) > 1
-    in_conflict[fleet.inventories.tree[numbers[met[numbers]]]] = True
-    in_conflict[fleet.inventories.tree[source[met[target]]]] = True
-    return in_conflict
-
-
 _EMPTY = integers(())
 #: Steps of the budget for one decision about the devices of a host.
 _DEVICES_OF_HOST = 8
@@ -181,7 +163,7 @@ NoGoods: TypeAlias = Mapping[int, Sequence[Counts]]
 # --- kinds of members ---------------------------------------------------------------------------
 
 
-@dataclasses.dataclass(frozen=True, slots=True, eq=False)
+@dataclasses.dataclass(frozen=True, eq=False)
 class Kind:
     """Members with the same request and the same bounds, over a fleet."""
 
@@ -189,7 +171,8 @@ class Kind:
     problem: Problem
     totals: Mapping[str, int]  #: by resource class, the amount that one of them uses in all
     most: Integers  #: by tree, an upper bound of how many it can hold; exact if arrays decide
-    first_fit: FirstFit | None  #: None unless only counts are requested
+    is_counted: bool  #: only counts are requested: :meth:`allocate` may find candidates
+    _demands: dict[int, list[TreeDemand]] = dataclasses.field(default_factory=dict)  # by tree
 
     @property
     def count(self) -> int:
@@ -216,58 +199,22 @@ class Kind:
         """The level of which one domain gets all of them."""
         return self.members[0].together
 
+    # --- the first providers with capacity provide ---
 
-def kinds_of(
-    gang: Gang,
-    capacity: CapacityByHost,
-    filters: Sequence[FilterFactory] = (),
-    most: int | None = None,
-) -> list[Kind]:
-    """Return the kinds of members of a gang. Cost: some passes over the fleet for each.
-
-    :param most: the largest upper bound of a host; None: the number of members
-    """
-    fleet, alike = capacity.fleet, defaultdict[Hashable, list[Member]](list)
-    for member in gang.members:
-        is_bounded = bool(member.at_most) or member.together is not None  # individually
-        alike[member.request, member.name if is_bounded else None].append(member)
-    kinds = []
-    for same in alike.values():
-        problem = compile_request(same[0].request, fleet, filters)
-        count = sum(member.count for member in same) if most is None else most
-        is_counted = problem.classes and has_only_counts(problem) and not fleet.has_shares
-        kinds.append(
-            Kind(
-                members=tuple(same),
-                problem=problem,
-                totals=totals_of(problem.request),
-                most=upper_bounds(problem, capacity, count),
-                first_fit=FirstFit(problem) if is_counted else None,
-            )
-        )
-    return kinds
-
-
-class FirstFit:
-    """Candidates of members that request only counts: the first providers with capacity provide.
-
-    It is no search: if it returns none, there may be another way.
-    """
-
-    def __init__(self, problem: Problem) -> None:
-        self._problem = problem
-        self._has_traits = problem.unnamed.always_has_traits()
-        self._demands: dict[int, list[TreeDemand]] = {}
+    @functools.cached_property
+    def _has_traits(self) -> Booleans | None:
+        return self.problem.unnamed.always_has_traits()
 
     def allocate(self, tree: int, used: dict[int, int]) -> Candidate | None:
         """Return a candidate for one more member on a tree, and add its use to ``used``.
 
-        None if there is none; ``used`` is unchanged then. Cost: some 10 microseconds, and as many
-        for each new tree.
+        None if there is none, or the first providers do not suffice; ``used`` is unchanged then.
+        It is no search, and only for counts of inventories that do not share others. Cost: some 10
+        microseconds, and as many for each new tree.
 
         :param used: by number of an inventory, the amount that other members use
         """
-        problem = self._problem
+        problem = self.problem
         if self._has_traits is not None and not self._has_traits[tree]:
             return None
         if tree not in self._demands:
@@ -294,7 +241,7 @@ class FirstFit:
         The first in this order: one inventory of the tree itself, several devices of the tree, one
         pool. Pools come last because other trees can use them.
         """
-        free = self._problem.fleet.inventories.free
+        free = self.problem.fleet.inventories.free
         highs = [
             min(source.high, (int(free[number]) - used[number]) // source.step * source.step)
             if number in used
@@ -317,20 +264,50 @@ class FirstFit:
         return ((able[0], demand.amount),) if able else ()
 
 
+def kinds_of(
+    gang: Gang,
+    capacity: CapacityByHost,
+    filters: Sequence[FilterFactory] = (),
+    most: int | None = None,
+) -> list[Kind]:
+    """Return the kinds of members of a gang. Cost: some passes over the fleet for each.
+
+    :param most: the largest upper bound of a host; None: the number of members
+    """
+    fleet, alike = capacity.fleet, defaultdict[Hashable, list[Member]](list)
+    for member in gang.members:
+        is_bounded = bool(member.at_most) or member.together is not None  # individually
+        alike[member.request, member.name if is_bounded else None].append(member)
+    kinds = []
+    for same in alike.values():
+        problem = compile_request(same[0].request, fleet, filters)
+        count = sum(member.count for member in same) if most is None else most
+        kinds.append(
+            Kind(
+                members=tuple(same),
+                problem=problem,
+                totals=totals_of(problem.request),
+                most=upper_bounds(problem, capacity, count),
+                is_counted=bool(problem.classes) and has_only_counts(problem),
+            )
+        )
+    return kinds
+
+
 def first_fit(
-    fits: Sequence[FirstFit | None], assignment: Mapping[int, Counts]
+    kinds: Sequence[Kind], assignment: Mapping[int, Counts]
 ) -> dict[int, list[list[Candidate]]] | None:
     """Return candidates by host and kind for the counts of each host.
 
-    None if a kind has no first fit, or lacks capacity somewhere.
+    None if a kind is not only counted, or lacks capacity somewhere.
     """
     used: dict[int, int] = {}
     by_host: dict[int, list[list[Candidate]]] = {}
     for tree, counts in assignment.items():
         by_host[tree] = [[] for _ in counts]
-        for fit, count, candidates in zip(fits, counts, by_host[tree], strict=True):
+        for kind, count, candidates in zip(kinds, counts, by_host[tree], strict=True):
             for _ in range(count):
-                placed = None if fit is None else fit.allocate(tree, used)
+                placed = kind.allocate(tree, used) if kind.is_counted else None
                 if placed is None:
                     return None
                 candidates.append(placed)
@@ -543,15 +520,13 @@ class GangProblem:
         if self._may_provide(tree, counts, budget):
             return None
         for number, count in enumerate(counts):
-            low, high = 0, count  # the fewest members of this kind with which devices lack
-            while low < high:
-                middle = (low + high) // 2
-                fewer = (*counts[:number], middle, *counts[number + 1 :])
-                if self._may_provide(tree, fewer, budget):
-                    low = middle + 1
-                else:
-                    high = middle
-            counts = (*counts[:number], low, *counts[number + 1 :])
+
+            def lacks(fewer: int, before: Counts = counts, number: int = number) -> bool:
+                some = (*before[:number], fewer, *before[number + 1 :])
+                return not self._may_provide(tree, some, budget)
+
+            fewest = bisect.bisect_left(range(count), True, key=lacks)
+            counts = (*counts[:number], fewest, *counts[number + 1 :])
         return counts
 
     def _may_provide(self, tree: int, counts: Counts, budget: Budget) -> bool:

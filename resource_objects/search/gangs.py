@@ -457,7 +457,9 @@ class GangSearch:
         Also returns the hosts that failed, with the smallest counts that failed. If none did and
         there are no candidates, the hosts cannot hold their counts all at once.
         """
-        by_tree = first_fit([kind.first_fit for kind in self.kinds], assignment)
+        by_tree = None
+        if not self.problem.fleet.has_shares:
+            by_tree = first_fit(self.kinds, assignment)
         if by_tree is not None and self._pass_filters(by_tree):
             return self._by_kind(by_tree), {}
         by_tree = {

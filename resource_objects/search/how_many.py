@@ -38,16 +38,14 @@ from resource_objects.search.eligibility import OWN, POOL
 from resource_objects.search.feasibility import HostClasses
 from resource_objects.search.gang_problem import (
     CapacityByHost,
-    FirstFit,
     Kind,
     first_fit,
     kinds_of,
     repetitions,
-    sharing_conflicts,
 )
 from resource_objects.search.gangs import GangSearch
 from resource_objects.search.order import Options
-from resource_objects.search.problem import Problem, has_only_counts
+from resource_objects.search.problem import Problem, has_only_counts, sharing_conflicts
 from resource_objects.search.scenario import Scenario, State
 
 #: The name of the member of a mix that was passed as a request.
@@ -289,7 +287,7 @@ class _HowManySearch:
         assignment = zip(
             np.flatnonzero(is_used).tolist(), map(tuple, counts[is_used].tolist()), strict=True
         )
-        by_tree = first_fit([FirstFit(problem) for problem in self.problems], dict(assignment))
+        by_tree = first_fit(self.kinds, dict(assignment))
         assert by_tree is not None, "arrays decide what is possible"
         return [
             [candidate for placement in by_tree.values() for candidate in placement[kind]]

@@ -128,39 +128,29 @@ class NamedGroups:
         return result
 
     @functools.cached_property
-    def equivalent_before(self) -> tuple[int | None, ...]:
-        """By set of ``same_subtree``, the last equivalent set before it, None for none.
+    def equivalent_sets(self) -> tuple[int, ...]:
+        """By set of ``same_subtree``, the number of the first equivalent set.
 
         Sets are equivalent if they have the same groups apart from suffixes, and none of the groups
         is in another set too.
         """
-        last: dict[Hashable, int] = {}
-        result: list[int | None] = []
+        first: dict[Hashable, int] = {}
+        result = []
         for number in range(self.subtrees):
             kinds = [kind for kind in self.kinds if number in kind.subtrees]
-            key: Hashable = number
-            if all(len(kind.subtrees) == 1 for kind in kinds):
-                key = frozenset((kind.group.definition, kind.count) for kind in kinds)
-            result.append(last.get(key))
-            last[key] = number
+            is_separate = all(len(kind.subtrees) == 1 for kind in kinds)
+            groups = frozenset((kind.group.definition, kind.count) for kind in kinds)
+            result.append(first.setdefault(groups, number) if is_separate else number)
         return tuple(result)
 
     @functools.cached_property
     def equivalent_kinds(self) -> tuple[int, ...]:
-        """By number of a kind, the number of the equivalent kind in the first equivalent set.
-
-        It is the kind's own number if no set before its set is equivalent.
-        """
-        numbers = list(range(len(self.kinds)))
-        of_set: list[dict[Any, int]] = []
-        for subtree, before in enumerate(self.equivalent_before):
-            numbered = enumerate(self.kinds)
-            here = {kind.group.definition: n for n, kind in numbered if subtree in kind.subtrees}
-            if before is not None:
-                for group, number in here.items():
-                    numbers[number] = here[group] = of_set[before][group]
-            of_set.append(here)
-        return tuple(numbers)
+        """By number of a kind, the number of the first kind of equal groups in equivalent sets."""
+        first, sets = dict[Hashable, int](), self.equivalent_sets
+        return tuple(
+            first.setdefault((kind.group.definition, *(sets[n] for n in kind.subtrees)), number)
+            for number, kind in enumerate(self.kinds)
+        )
 
     def options(self, kind: GroupKind, tree: int) -> list[int]:
         """Return the providers of one group of a kind to a tree: its own, then pools."""
@@ -255,10 +245,8 @@ class NamedGroups:
 
     def _most_sets(self, slots: Sequence[Integers], trees: int) -> Integers:
         """Return, by tree, an upper bound of how many requests have their sets at once."""
-        result, first = np.full(trees, MAX_AMOUNT), list(range(self.subtrees))
-        for subtree, before in enumerate(self.equivalent_before):
-            first[subtree] = subtree if before is None else first[before]
-        for subtree, count in Counter(first).items():
+        result = np.full(trees, MAX_AMOUNT)
+        for subtree, count in Counter(self.equivalent_sets).items():
             numbers = [n for n, kind in enumerate(self.kinds) if subtree in kind.subtrees]
             sets = np.full(len(self.fleet.names), _UNBOUNDED)
             for n in numbers:
@@ -333,13 +321,17 @@ def _kind(
 
 def _counts(group: RequestGroup) -> Iterator[tuple[str, int]]:
     """Yield the amount of each class of a group."""
+    counts = {
+        count.resource_class: count.amount
+        for count in group.counts
+        if count.requested is not None and not count.units
+    }
     for name, amount in group.resources.by_name():
-        records = amount.to_records(name)
-        if len(records) != 1 or records[0].resource_class != name or records[0].units:
+        if name not in counts:
             raise exceptions.InvalidInput(
                 "kind of amount",
                 f"group {group.suffix}: {name}",
                 amount,
                 "one that is stored as one count",
             )
-        yield name, records[0].amount
+        yield name, counts[name]

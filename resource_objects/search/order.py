@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import random
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import Any, Self, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -81,12 +81,11 @@ class Order:
             raise exceptions.InvalidInput("request", "among", self.among, "an integer of 1 or more")
 
     @classmethod
-    def of(cls, order: Any) -> Self:
+    def of(cls, order: Any) -> Order:
         """Return an order itself, or the order of a name."""
         if isinstance(order, cls):
             return order
-        kind: Any = cls  # classes hash
-        return _orders(kind)[order] if isinstance(order, str) and order in ORDERS else cls(order)
+        return _NAMED.get(order) or cls(order) if isinstance(order, str) else cls(order)
 
     @property
     def keeps_order(self) -> bool:
@@ -98,12 +97,6 @@ class Order:
         if seed is None:
             return 1
         return AMONG if self.among is None else self.among
-
-
-@functools.cache
-def _orders(cls: type[Order]) -> dict[str, Any]:
-    """Return the orders that have a name only."""
-    return {name: cls(name) for name in ORDERS}
 
 
 def check_seed(seed: object) -> int | None:
@@ -122,6 +115,10 @@ def _figures(label: str, figures: object, least: float) -> FrozenDict:
             expected = f"a number from {least:.0f} to {MOST:.0f}"
             raise exceptions.InvalidInput("request", f"{label} {name}", value, expected)
     return FrozenDict({name: float(value) for name, value in figures.items()})
+
+
+#: The orders that have a name only: making one takes longer than a small part of a search.
+_NAMED = {name: Order(name) for name in ORDERS}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -150,8 +150,11 @@ def compile_request(
     of_caller = [create(fleet, request) for create in filters]
     for host_filter in of_caller:
         np.logical_and(hosts.may_hold, host_filter.mask(), out=hosts.may_hold)
-    groups = _groups_condition(unnamed, named, hosts) if named.kinds else None
-    near, of_groups = None, list[Condition]()
+    groups, near, of_groups = None, None, list[Condition]()
+    if named.kinds:
+        amounts = {condition.resource_class: condition.amount for condition in unnamed.classes}
+        is_all = not unnamed.classes and not unnamed.located
+        groups = Groups(named, hosts.may_hold, amounts, is_all=is_all)
     if request.near is not None:
         near = TopologyConstraint(request, unnamed, named, groups)
         if near.is_required:
@@ -217,11 +220,6 @@ def _conditions_of(group: UnnamedGroup) -> Iterator[Condition]:
     # one class without traits is decided by its own condition
     if len(classes) != 1 or located or group.required or fleet.has_shares or fleet.parts:
         yield JointDecision(group)
-
-
-def _groups_condition(unnamed: UnnamedGroup, named: NamedGroups, hosts: ConsideredHosts) -> Groups:
-    amounts = {condition.resource_class: condition.amount for condition in unnamed.classes}
-    return Groups(named, hosts.may_hold, amounts, is_all=not unnamed.parts)
 
 
 def _considered_hosts(unnamed: UnnamedGroup, named: NamedGroups) -> ConsideredHosts:
@@ -328,7 +326,8 @@ def decide_by_arrays(problem: Problem, keeps_order: bool, *, of_each: bool) -> A
     if having is not None:
         decides &= having
     if len(classes) > 1 and fleet.has_shares:
-        decides &= ~_may_meet(fleet, first)
+        numbers = np.concatenate(first)
+        decides &= ~sharing_conflicts(fleet, numbers[numbers >= 0])
     if is_only is not None and not keeps_order:
         decides &= is_only
     if not decides.any():
@@ -354,12 +353,23 @@ def _first_of_each(condition: ClassCondition, provides: Booleans) -> tuple[Integ
     return number, is_provided
 
 
-def _may_meet(fleet: Fleet, first: Iterable[Integers]) -> Booleans:
-    """Return the trees in which one of the inventories uses another, or is used by one."""
-    is_shared = np.zeros(len(fleet.inventories.tree), dtype=np.bool_)
-    is_shared[fleet.shares.source] = is_shared[fleet.shares.targets] = True
-    may_meet: Booleans = np.logical_or.reduce([is_shared[number] for number in first])
-    return may_meet
+def sharing_conflicts(fleet: Fleet, numbers: Integers) -> Booleans:
+    """Return the trees where an inventory shares another that one of these uses or is.
+
+    :param numbers: of inventories
+    """
+    in_conflict = np.zeros(len(fleet.hosts), dtype=np.bool_)
+    if not fleet.has_shares:
+        return in_conflict
+    numbers = np.unique(numbers)
+    is_included = np.zeros(len(fleet.inventories.tree), dtype=np.bool_)
+    is_included[numbers] = True
+    shared_uses = is_included[fleet.shares.source]
+    source, target = fleet.shares.source[shared_uses], fleet.shares.target[shared_uses]
+    met = np.bincount(np.concatenate([numbers, target]), minlength=len(is_included)) > 1
+    in_conflict[fleet.inventories.tree[numbers[met[numbers]]]] = True
+    in_conflict[fleet.inventories.tree[source[met[target]]]] = True
+    return in_conflict
 
 
 def _has_one_each(condition: ClassCondition) -> bool:

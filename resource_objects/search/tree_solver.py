@@ -463,7 +463,7 @@ class GroupSlots:
         self._kinds = named.kinds
         self._account = account
         self._isolates = named.isolates
-        self._set_before = named.equivalent_before
+        self._equivalent_sets = named.equivalent_sets
         self._like = named.equivalent_kinds
         budget.spend(len(named.kinds) * _PER_KIND // _GROUP_THINGS_PER_STEP)
         if options is None:
@@ -688,7 +688,9 @@ class GroupSlots:
 
     def _find_below(self) -> bool:
         """Find the providers of the rest of each set; return False if a set has none."""
-        for subtree, before in enumerate(self._set_before):
+        last: dict[int, int] = {}
+        for subtree, equivalent in enumerate(self._equivalent_sets):
+            before, last[equivalent] = last.get(equivalent), subtree
             if before is not None and not self._members[before]:
                 self._below[subtree] = self._below[before]  # nothing of either is assigned
                 continue
