@@ -6,16 +6,14 @@
 ``candidate``        Candidate: one complete way to satisfy a request
 ``candidates``       Candidates: the result of a search, a lazy sequence
 ``explain``          Explanation: the reasons of the hosts that cannot hold a request
-``answer``           its stages, and its summary in one line
-``feasibility``      whether refused hosts ever could hold it; classes of hosts in the same state
+``answer``           its outcome by host, its stages, and its summary in one line
 ``order``            Order: the order of hosts and of the providers of a host
 
 The search
 ``search``           the search over all trees, within a limit and a budget
 ``problem``          one request compiled for one fleet, and the prefilter by arrays
-``eligibility``      the rules by which a request is read, and the eligible providers
+``eligibility``      the rules by which a request is read, eligible providers, named groups
 ``conditions``       the conditions of a request, one module for each
-``named_groups``     the named groups of a request over a fleet
 ``demands``          the demand of a request on one tree, and the views of placed resources
 ``tree_search``      the candidates of one tree
 ``tree_solver``      the backtracking search on one tree

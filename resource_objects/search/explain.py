@@ -22,9 +22,16 @@ from resource_objects import exceptions
 from resource_objects.fields import Shared
 from resource_objects.names import in_natural_order
 from resource_objects.reasons import Reason, Rule, sentences
-from resource_objects.search.answer import Stage, answer, first_empty, stages
+from resource_objects.search.answer import (
+    Feasibility,
+    Outlook,
+    SearchOutcome,
+    Stage,
+    answer,
+    first_empty,
+    stages,
+)
 from resource_objects.search.arrays import Booleans, Figures, Integers, integers
-from resource_objects.search.feasibility import Feasibility, Outlook, SearchOutcome
 from resource_objects.search.findings import Condition, Findings, HostSet, ReasonColumns
 from resource_objects.search.problem import Problem
 

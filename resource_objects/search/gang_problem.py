@@ -521,12 +521,12 @@ class GangProblem:
             return None
         for number, count in enumerate(counts):
 
-            def lacks(fewer: int, before: Counts = counts, number: int = number) -> bool:
-                some = (*before[:number], fewer, *before[number + 1 :])
-                return not self._may_provide(tree, some, budget)
+            def lacks(size: int, counts: Counts = counts, number: int = number) -> bool:
+                part = (*counts[:number], size, *counts[number + 1 :])
+                return not self._may_provide(tree, part, budget)
 
-            fewest = bisect.bisect_left(range(count), True, key=lacks)
-            counts = (*counts[:number], fewest, *counts[number + 1 :])
+            size = bisect.bisect_left(range(count), True, key=lacks)
+            counts = (*counts[:number], size, *counts[number + 1 :])
         return counts
 
     def _may_provide(self, tree: int, counts: Counts, budget: Budget) -> bool:

@@ -31,14 +31,13 @@ from resource_objects.exceptions import SearchLimitReached
 from resource_objects.fields import FrozenDict
 from resource_objects.requests.gang import HOST, Gang
 from resource_objects.resources.backtracking import Budget, Solution, solutions
-from resource_objects.search.answer import Stage
+from resource_objects.search.answer import Feasibility, SearchOutcome, Stage
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.host import disabled_for
 from resource_objects.search.conditions.located import LocatedCondition, may_hold
 from resource_objects.search.distribution import Counts, Domain, Remaining, distribute, most_of_kind
 from resource_objects.search.explain import Explanation
-from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.gang_problem import (
     CapacityByHost,

@@ -31,11 +31,11 @@ from resource_objects.exceptions import SearchLimitReached
 from resource_objects.fields import MAX_AMOUNT, FrozenDict
 from resource_objects.requests import Gang, Member, Request, RequestLike
 from resource_objects.resources.backtracking import Budget
+from resource_objects.search.answer import HostClasses
 from resource_objects.search.arrays import Booleans, Integers, integers
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.eligibility import OWN, POOL
-from resource_objects.search.feasibility import HostClasses
 from resource_objects.search.gang_problem import (
     CapacityByHost,
     Kind,

@@ -39,10 +39,16 @@ from resource_objects.search.conditions.unnamed import (
     UnnamedGroup,
 )
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand
-from resource_objects.search.eligibility import OWN, EligibilityCompiler, Semantics, semantics_of
+from resource_objects.search.eligibility import (
+    OWN,
+    EligibilityCompiler,
+    NamedGroups,
+    Semantics,
+    compile_groups,
+    semantics_of,
+)
 from resource_objects.search.findings import Condition, FilterFactory, HostFilter
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.named_groups import NamedGroups, compile_groups
 from resource_objects.search.order import Preference
 from resource_objects.search.placements import placements
 

@@ -28,12 +28,12 @@ import numpy as np
 from resource_objects.exceptions import SearchLimitReached
 from resource_objects.requests import Request
 from resource_objects.resources.backtracking import Budget, CutShort
+from resource_objects.search.answer import Feasibility, SearchOutcome
 from resource_objects.search.arrays import Booleans
 from resource_objects.search.candidate import Candidate
 from resource_objects.search.candidates import Candidates, Entry
 from resource_objects.search.conditions.near import UNCONSTRAINED
 from resource_objects.search.explain import Explanation
-from resource_objects.search.feasibility import Feasibility, SearchOutcome
 from resource_objects.search.fleet import Fleet
 from resource_objects.search.order import Options, Preference
 from resource_objects.search.problem import compile_request, decide_by_arrays, possible_trees

@@ -47,9 +47,9 @@ from resource_objects.search.demands import (
     bits,
     members,
 )
+from resource_objects.search.eligibility import GroupKind, NamedGroups
 from resource_objects.search.equivalence import equivalence
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.named_groups import GroupKind, NamedGroups
 from resource_objects.search.order import Preference
 from resource_objects.search.split import split
 

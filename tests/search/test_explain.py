@@ -16,8 +16,8 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Gang, Member, Request, RequestGroup
 from resource_objects.scheduler import Scheduler
 from resource_objects.search import Snapshot
+from resource_objects.search.answer import Feasibility, Outlook
 from resource_objects.search.explain import HostReasons
-from resource_objects.search.feasibility import Feasibility, Outlook
 from resource_objects.search.findings import Findings
 from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of

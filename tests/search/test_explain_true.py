@@ -14,7 +14,7 @@ from resource_objects.providers.columns import Columns
 from resource_objects.reasons import Reason, Rule
 from resource_objects.requests import Request, RequestGroup
 from resource_objects.search import Snapshot
-from resource_objects.search.feasibility import Outlook
+from resource_objects.search.answer import Outlook
 from tests.search import worlds
 from tests.search.worlds import World
 from tests.support.columns import columns_of

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.requests import Request, RequestGroup
-from resource_objects.search.feasibility import HostClasses
+from resource_objects.search.answer import HostClasses
 from resource_objects.search.problem import compile_request
 from resource_objects.search.script import clone
 from tests.search.doors import WORLDS

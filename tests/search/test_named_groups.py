@@ -23,7 +23,7 @@ from resource_objects.requests import Gang, Member, Request, RequestGroup
 from resource_objects.resources.backtracking import CutShort
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, numa
 from resource_objects.search import Snapshot, tree_search
-from resource_objects.search import named_groups as named
+from resource_objects.search import eligibility as named
 from resource_objects.search import tree_search as hosting
 from resource_objects.search.tree_search import FewUnits
 from resource_objects.search.tree_solver import TreeSolver

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from resource_objects.providers.allocation import STATES
 from resource_objects.requests.request import NEAR_POLICIES, POLICIES
-from resource_objects.search.feasibility import Outlook
+from resource_objects.search.answer import Outlook
 from resource_objects.search.order import ORDERS
 
 Schema: TypeAlias = dict[str, Any]

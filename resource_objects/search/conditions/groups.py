@@ -19,10 +19,18 @@ from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.matching import matching_size
 from resource_objects.search.arrays import Booleans, Integers
 from resource_objects.search.conditions.shortage import Shortage
-from resource_objects.search.eligibility import OWN, pools_of, roles_of, trees_of
+from resource_objects.search.eligibility import (
+    OWN,
+    ClassAmount,
+    GroupKind,
+    NamedGroups,
+    having,
+    pools_of,
+    roles_of,
+    trees_of,
+)
 from resource_objects.search.findings import Check, Condition, Findings, Pairs, in_words
 from resource_objects.search.fleet import ClassRows
-from resource_objects.search.named_groups import ClassAmount, GroupKind, NamedGroups, having
 from resource_objects.search.tree_solver import may_provide
 
 

@@ -29,13 +29,13 @@ from resource_objects.search.demands import view_of
 from resource_objects.search.eligibility import (
     OWN,
     Eligibility,
+    NamedGroups,
     eligible_for,
     pools_of,
     roles_of,
 )
 from resource_objects.search.findings import Check, Condition, Findings, HostContext, HostFilter
 from resource_objects.search.fleet import ClassRows, Fleet
-from resource_objects.search.named_groups import NamedGroups
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

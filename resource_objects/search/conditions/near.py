@@ -46,10 +46,9 @@ from resource_objects.search.conditions.amounts import ClassCondition, with_free
 from resource_objects.search.conditions.groups import Groups
 from resource_objects.search.conditions.unnamed import UnnamedGroup
 from resource_objects.search.demands import LocatedTreeDemand, TreeDemand, bits, view_of
-from resource_objects.search.eligibility import OWN, POOL
+from resource_objects.search.eligibility import OWN, POOL, NamedGroups
 from resource_objects.search.findings import Check, Condition, Findings, HostSet
 from resource_objects.search.fleet import Fleet
-from resource_objects.search.named_groups import NamedGroups
 from resource_objects.search.order import Preference
 
 
