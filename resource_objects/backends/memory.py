@@ -31,10 +31,9 @@ from resource_objects.providers.backend import (
 )
 from resource_objects.providers.columns import Columns
 from resource_objects.providers.feed import SHARDS, Cursor, FeedEntry
-from resource_objects.providers.listing import (
-    Pruned,
-)
+from resource_objects.providers.listing import Pruned
 from resource_objects.providers.orders import (
+    Change,
     ConsumerRecord,
     NameKind,
     Operation,
@@ -55,11 +54,7 @@ from resource_objects.providers.use_over_time import (
 )
 from resource_objects.providers.waiting import Waiter, WaiterFilter, WaitOrder
 from resource_objects.store import pages
-from resource_objects.store.columns import (
-    columns_of,
-    roots_of_all,
-    with_present_use,
-)
+from resource_objects.store.columns import columns_of, roots_of_all, with_present_use
 from resource_objects.store.rows import HeadRow, Rows, Table
 from resource_objects.store.write import (
     carry_out,
@@ -79,9 +74,7 @@ P = ParamSpec("P")
 _Keys: TypeAlias = "list[tuple[Table[Any, Any], Any]]"
 
 
-def _of_rows(
-    read: Callable[Concatenate[Rows, P], T],
-) -> Callable[Concatenate[RowsBackend, P], T]:
+def _of_rows(read: Callable[Concatenate[Rows, P], T]) -> Callable[Concatenate[RowsBackend, P], T]:
     """Return a method that reads something of all rows."""
 
     @functools.wraps(read)
@@ -161,15 +154,19 @@ class RowsBackend(Backend):
             row = rows.operations.get(operation.id)
             return None if row is None else row.outcome
 
+    # --- the change feed ---
+
     def cursor(self) -> Cursor:
         """Return the end of the change feed."""
         with self.reading() as rows:
             return self._end_of_feed(rows)
 
     def changes(self, after: Cursor, limit: int) -> tuple[FeedEntry, ...]:
-        """Return changes after a cursor (see the contract)."""
+        """Return changes after a cursor, by time. Cost: linear in all entries after it."""
         with self.reading() as rows:
-            return changes_after(rows, after, self._end_of_feed(rows), limit)
+            shards = [_entries(rows, after, s) for s in after.waiting(self._end_of_feed(rows))]
+            merged = heapq.merge(*shards, key=lambda entry: entry.at)
+            return tuple(itertools.islice(merged, limit))
 
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
         """Return the trees that changed after a cursor (see the contract)."""
@@ -177,7 +174,9 @@ class RowsBackend(Backend):
             end = self._end_of_feed(rows)
             waiting = after.waiting(end)
             count = sum(waiting.values())
-            uuids = choose(touched_in(rows, after, waiting)) if count <= most else None
+            if count > most:
+                return Changed(end, count, None)
+            uuids = choose(Touched.of(e for shard in waiting for e in _entries(rows, after, shard)))
             if uuids is None:
                 return Changed(end, count, None)
             roots = {rows.root(uuid).uuid: None for uuid in uuids if uuid in rows.providers}
@@ -185,7 +184,12 @@ class RowsBackend(Backend):
             return Changed(end, count, columns)
 
     def _end_of_feed(self, rows: Rows) -> Cursor:
-        return cursor_of(rows, self.epoch)
+        heads = [rows.heads.rows.get(shard, _NO_HEAD) for shard in range(SHARDS)]
+        numbers, operations = zip(*heads, strict=True)
+        return Cursor(numbers, operations, self.epoch)
+
+    def _feed_complete_since(self) -> datetime.datetime:
+        return max(self._complete_since, self.now() - self._retention)
 
     def use_between(
         self,
@@ -194,13 +198,50 @@ class RowsBackend(Backend):
         criteria: UseFilter,
         by: Sequence[UseBy],
     ) -> UseReport:
-        """Return the use between two moments (see the contract)."""
+        """Return the use between two moments. Cost: linear in the change feed and the claims."""
+        until = check_span(since, until, self.now())
+        groups: dict[str, Group | None] = {}
+
+        def group_of(record: ConsumerRecord) -> Group | None:
+            """Return the group of a consumer by its latest record, which is read first."""
+            if record.uuid not in groups:
+                is_counted = criteria.matches(record.consumer, record.user, record.project)
+                group = tuple(getattr(record, dimension.value) for dimension in by)
+                groups[record.uuid] = group if is_counted else None
+            return groups[record.uuid]
+
         with self.reading() as rows:
             complete = self._feed_complete_since()
-            return use_between(rows, since, until, criteria, by, complete)
+            present: Counter[tuple[Group, str]] = Counter()
+            for record in rows.consumers.rows.values():
+                group = group_of(record)
+                if group is not None:
+                    for use in record.held:
+                        present[group, use.resource_class] += use.amount
+            changed = [
+                (at, (group, change.key[1]), change.after - change.before)
+                for at, record, change in _changes_of_use(rows, max(since, complete))
+                if (group := group_of(record)) is not None
+            ]
+            entries = rows.changes.rows.values()
+            renames = [ClassRename(e.at, *pair) for e in entries for pair in e.renamed_classes]
+            classes = [
+                name
+                for name in criteria.classes or ()
+                if (NameKind.RESOURCE_CLASS, name) in rows.names
+            ]
 
-    def _feed_complete_since(self) -> datetime.datetime:
-        return max(self._complete_since, self.now() - self._retention)
+        def changes(
+            after: datetime.datetime, upto: datetime.datetime | None
+        ) -> Iterable[UseChange]:
+            sums: dict[tuple[Group, str], list[int]] = defaultdict(lambda: [0, 0])
+            for at, key, amount in changed:
+                if at > after and (upto is None or at <= upto):
+                    sums[key][0] += amount
+                    sums[key][1] += amount * ((at - after) // MICROSECOND)
+            return [UseChange(*key, *amounts) for key, amounts in sums.items()]
+
+        return report(present, changes, renames, criteria, by, (since, until, complete), classes)
 
     # --- statistics ---
 
@@ -244,9 +285,24 @@ class RowsBackend(Backend):
             return self._prune(rows, before)
 
     def _prune(self, rows: Rows, before: datetime.datetime, most: int | None = None) -> Pruned:
-        operations, entries = expired(rows, before, most)
-        keys: _Keys = [(rows.operations, id) for id in operations]
-        self._delete([*keys, *((rows.changes, key) for key in entries)])
+        """Delete old operations, at most ``most``, and entries. Cost: linear in these.
+
+        The last ones of each shard stay: they identify the history.
+        """
+        last = {head.operation for head in rows.heads.rows.values()}
+        old = itertools.takewhile(lambda pair: pair[1].at < before, rows.operations.rows.items())
+        operations: _Keys = [
+            (rows.operations, id)
+            for id, row in itertools.islice(old, most)
+            if row.number not in last
+        ]
+        entries: _Keys = []
+        for shard, keys in rows.changes_of.keys.items():
+            # from the oldest on, so that the remaining entries have no gap
+            oldest = itertools.takewhile(lambda key: rows.changes[key].at < before, keys)
+            head = rows.heads[shard].number
+            entries += [(rows.changes, k) for k in itertools.islice(oldest, most) if k[1] < head]
+        self._delete(operations + entries)
         return Pruned(len(operations), len(entries))
 
     def _delete(self, keys: _Keys) -> None:
@@ -394,37 +450,13 @@ class MemoryBackend(RowsBackend):
             self._waiters = queue
 
 
-# --- the change feed ------------------------------------------------------------------------------
-
-#: The keys of operations and of entries of the feed.
-Expired: TypeAlias = "tuple[list[str], list[tuple[int, int]]]"
+# --- entries of the change feed -------------------------------------------------------------------
 
 _NO_HEAD = HeadRow(0, 0)
 
 
-def cursor_of(rows: Rows, epoch: int) -> Cursor:
-    """Return the cursor at the end of the feed. Cost: linear in the shards."""
-    heads = [rows.heads.rows.get(shard, _NO_HEAD) for shard in range(SHARDS)]
-    numbers, operations = zip(*heads, strict=True)
-    return Cursor(numbers, operations, epoch)
-
-
-def changes_after(rows: Rows, after: Cursor, end: Cursor, limit: int) -> tuple[FeedEntry, ...]:
-    """Return entries after a cursor, the oldest first, each shard in its order.
-
-    Cost: linear in the entries after the cursor.
-    """
-    shards = [_entries(rows, after, shard) for shard in after.waiting(end)]
-    merged = heapq.merge(*shards, key=lambda entry: entry.at)
-    return tuple(itertools.islice(merged, limit))
-
-
-def touched_in(rows: Rows, after: Cursor, shards: Iterable[int]) -> Touched:
-    """Return the providers of the entries of shards after a cursor. Cost: linear in the entries."""
-    return Touched.of(entry for shard in shards for entry in _entries(rows, after, shard))
-
-
 def _entries(rows: Rows, after: Cursor, shard: int) -> list[FeedEntry]:
+    """Return the entries of a shard after a cursor. Cost: linear in them."""
     entries = rows.changes.rows
     first, last = after.heads[shard], rows.heads[shard].number
     numbers = [n for n in range(max(1, first), last + 1) if (shard, n) in entries]
@@ -432,97 +464,13 @@ def _entries(rows: Rows, after: Cursor, shard: int) -> list[FeedEntry]:
     return [entries[shard, n] for n in range(first + 1, last + 1)]
 
 
-def expired(rows: Rows, before: datetime.datetime, most: int | None = None) -> Expired:
-    """Return operations and entries that are older than a moment, at most ``most`` operations.
-
-    The last operation and entry of each shard are not included: they identify the history. Cost:
-    linear in the result.
-    """
-    last = {head.operation for head in rows.heads.rows.values()}
-    old = itertools.takewhile(lambda pair: pair[1].at < before, rows.operations.rows.items())
-    operations = [id for id, row in itertools.islice(old, most) if row.number not in last]
-    entries: list[tuple[int, int]] = []
-    for shard, keys in rows.changes_of.keys.items():
-        # from the oldest on, so that the entries that stay have no gap
-        oldest = itertools.takewhile(lambda key: rows.changes[key].at < before, keys)
-        head = rows.heads[shard].number
-        entries += [key for key in itertools.islice(oldest, most) if key[1] < head]
-    return operations, entries
-
-
-# --- use over time ---
-
-
-def use_between(
-    rows: Rows,
-    since: datetime.datetime,
-    until: datetime.datetime | None,
-    criteria: UseFilter,
-    by: Sequence[UseBy],
-    complete: datetime.datetime,
-) -> UseReport:
-    """Return the use between two moments. Cost: linear in the change feed and the claims.
-
-    :param complete: the moment from which on the feed is complete
-    """
-    until = check_span(since, until, clock.now())
-    owners: dict[str, Group | None] = {}
-    present: Counter[tuple[Group, str]] = Counter()
-    for record in rows.consumers.rows.values():
-        group = owners[record.uuid] = _group(record, criteria, by)
-        if group is not None:
-            for use in record.held:
-                present[group, use.resource_class] += use.amount
-    first = max(since, complete)
-    use_changes = list(_changes(rows, first, criteria, by, owners))
-
-    def changes(after: datetime.datetime, upto: datetime.datetime | None) -> Iterable[UseChange]:
-        sums: dict[tuple[Group, str], list[int]] = defaultdict(lambda: [0, 0])
-        for at, group, name, amount in use_changes:
-            if at > after and (upto is None or at <= upto):
-                sums[group, name][0] += amount
-                sums[group, name][1] += amount * ((at - after) // MICROSECOND)
-        return [UseChange(*key, *amounts) for key, amounts in sums.items()]
-
-    renames = (
-        ClassRename(entry.at, *pair)
-        for entry in rows.changes.rows.values()
-        for pair in entry.renamed_classes
-    )
-    classes = [
-        name for name in criteria.classes or () if (NameKind.RESOURCE_CLASS, name) in rows.names
-    ]
-    return report(present, changes, renames, criteria, by, (since, until, complete), classes)
-
-
-def _changes(
-    rows: Rows,
-    since: datetime.datetime,
-    criteria: UseFilter,
-    by: Sequence[UseBy],
-    owners: dict[str, Group | None],
-) -> Iterator[tuple[datetime.datetime, Group, str, int]]:
-    """Yield the changes after a moment: time, group, class and amount, the latest first.
-
-    A consumer's group is the one that it had last: that of its latest record.
-    """
+def _changes_of_use(
+    rows: Rows, since: datetime.datetime
+) -> Iterator[tuple[datetime.datetime, ConsumerRecord, Change]]:
+    """Yield the changes of use after a moment with the consumer's record, the latest first."""
     for entry in reversed(rows.changes.rows.values()):
-        if entry.at <= since or not entry.uses:
-            continue
-        records = {
-            record.consumer: record for record in rows.operations[entry.operation].outcome.claims
-        }
-        for change in entry.uses:
-            record = records[change.consumer]
-            if record.uuid not in owners:
-                owners[record.uuid] = _group(record, criteria, by)
-            group = owners[record.uuid]
-            if group is not None:
-                yield entry.at, group, change.key[1], change.after - change.before
-
-
-def _group(record: ConsumerRecord, criteria: UseFilter, by: Sequence[UseBy]) -> Group | None:
-    """Return the group of a consumer, None if it does not match the filter."""
-    if not criteria.matches(record.consumer, record.user, record.project):
-        return None
-    return tuple(getattr(record, dimension.value) for dimension in by)
+        if entry.at > since and entry.uses:
+            claims = rows.operations[entry.operation].outcome.claims
+            records = {record.consumer: record for record in claims}
+            for change in entry.uses:
+                yield entry.at, records[change.consumer], change

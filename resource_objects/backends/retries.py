@@ -23,7 +23,12 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from resource_objects import clock
-from resource_objects.exceptions import InvalidInput, LedgerError, ResourceObjectsError
+from resource_objects.exceptions import (
+    DatabaseError,
+    InvalidInput,
+    LedgerError,
+    ResourceObjectsError,
+)
 from resource_objects.providers.waiting import LEASE
 
 _A = TypeVar("_A")
@@ -48,6 +53,11 @@ class Transient(Exception):
         super().__init__(str(final))
         self.final = final
         self.not_yet = not_yet
+
+
+def busy(subject: str, reason: str) -> Transient:
+    """Return the transient error after another transaction changed or locked a subject."""
+    return Transient(DatabaseError("busy", subject, reason))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ _BLIND_UPDATE = SQL("""
     writes = writes + CASE id WHEN :ids THEN :counts* END WHERE id IN :ids*""")
 
 
-def _replace(module: ModuleType, name: str, made: object) -> None:
+def _replace(module: ModuleType | type, name: str, made: object) -> None:
     """Put something else in the place of what a module has by that name now."""
     assert hasattr(module, name), f"{module.__name__} has no {name} any more"
     setattr(module, name, made)
@@ -85,7 +85,7 @@ class Careless(SQLBackend):
 
     @classmethod
     def open(cls, url: str, **options: Any) -> Self:
-        _replace(orders, "unit_consumers", lambda *_: {})
+        _replace(orders.StoredRows, "unit_consumers", lambda *_: {})
         self = super().open(url, **options)
         drop = "ALTER TABLE allocation_units DROP CONSTRAINT IF EXISTS pk_allocation_units"
         self._writing(lambda connection: connection.execute(sa.text(drop)))

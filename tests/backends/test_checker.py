@@ -413,8 +413,8 @@ def test_the_kit_finds_a_part_that_is_broken(
         (orders, "change_used", "test_the_last_unit_can_be_allocated_and_no_more"),
         (orders, "_add_shares", "test_an_allocation_is_used_at_the_target_of_a_share_too"),
         (
-            orders.AllocationChanges,
-            "allocate",
+            orders,
+            "write_allocations",
             "test_an_adjustment_releases_and_allocates_single_units",
         ),
         (Resource, "refusals", "test_a_claim_may_be_large"),

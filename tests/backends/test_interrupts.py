@@ -23,7 +23,7 @@ from tests.support.checker import problems
         (orders, "change_used"),
         (orders, "make_consumers"),
         (orders, "write_consumers"),
-        (orders.AllocationChanges, "allocate"),
+        (orders, "write_allocations"),
         (feed, "append_entries"),
     ],
     ids=["decide", "record", "change", "make", "put", "take", "feed"],

@@ -382,7 +382,7 @@ def _define_in(backend: SQLBackend, changes: DefinitionChanges) -> dict[str, set
     def work(connection: sqlalchemy.Connection) -> dict[str, set[int]]:
         write = Write(Operation(), "step", changes.root, changes)
         now = datetime.datetime.now(datetime.UTC)
-        rows = TreeRows(connection, backend._catalogue, write, 7, now)
+        rows = TreeRows(connection, write, 7, now)
         rows.lock()
         rows.apply()
         touched: dict[str, set[int]] = defaultdict(set)

@@ -18,7 +18,7 @@ from psycopg import errors as psycopg_errors
 
 from resource_objects import exceptions
 from resource_objects.backends.retries import RetryPolicy, Transient
-from resource_objects.backends.sql import errors, psycopg_connection, urls
+from resource_objects.backends.sql import errors, names, psycopg_connection, urls
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.providers.orders import NameKind
 from resource_objects.testing.refusals import raises_code
@@ -410,7 +410,7 @@ def test_a_number_of_a_rolled_back_transaction_is_not_believed(
     sqlite_url: Callable[[str], str],
 ) -> None:
     backend = SQLBackend.open(sqlite_url("ledger.db"))
-    classes = backend._catalogue[NameKind.RESOURCE_CLASS]
+    classes = backend._reading(names.catalogue_of)[NameKind.RESOURCE_CLASS]
 
     numbers: list[int] = []
 
@@ -424,6 +424,6 @@ def test_a_number_of_a_rolled_back_transaction_is_not_believed(
         backend._writing(make_and_fail)
     made = backend._writing(lambda connection: classes.ensure(connection, ["CUSTOM_B"]))
     assert made == {"CUSTOM_B": numbers[0]}
-    assert backend._reading(lambda c: classes.find(c, ["CUSTOM_A", "CUSTOM_B"])) == made
+    assert backend._reading(lambda c: classes._look(c, ["CUSTOM_A", "CUSTOM_B"])) == made
     assert backend._reading(lambda c: classes.names(c, numbers))[numbers[0]] == "CUSTOM_B"
     backend.close()

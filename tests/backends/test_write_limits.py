@@ -10,7 +10,7 @@ import pytest
 
 from resource_objects import exceptions
 from resource_objects.backends.retries import RetryPolicy
-from resource_objects.backends.sql import backend, names
+from resource_objects.backends.sql import names, rows
 from resource_objects.backends.sql.backend import SQLBackend
 from resource_objects.backends.sql.rows import TreeRows
 from resource_objects.providers import Provider
@@ -107,7 +107,7 @@ def test_a_reshape_locks_providers_and_inventories_once(
 
     monkeypatch.setattr(TreeRows, "lock", providers_locked)
     monkeypatch.setattr(TreeRows, "_lock_inventories", inventories_locked)
-    monkeypatch.delattr(backend, "_locked")
+    monkeypatch.delattr(rows, "lock_providers")
     unchanged = ((names["host0"], stored_tree(ledger, "host0").generation),)
     demands: dict[str, Any] = {"unchanged": unchanged, "reported": (names["host2"],)}
     ledger.commit(Write(Operation(), "reshape", "host1", changes, (move,), **demands))

@@ -89,7 +89,7 @@ class Allocations:
 
     # --- reading ---
 
-    def held(self, consumer: str) -> ConsumerRecord | None:
+    def consumer(self, consumer: str) -> ConsumerRecord | None:
         """Return a consumer, None if it has no allocations.
 
         Cost: one request, and one for each provider that is not cached.
@@ -147,7 +147,7 @@ class Allocations:
     def held_by(self, consumers: Iterable[str]) -> dict[str, ConsumerRecord]:
         """Return those of some consumers that have allocations, by name. One request for each."""
         names = list(dict.fromkeys(consumers))
-        records = zip(names, self.client.read_each(self.held, names), strict=True)
+        records = zip(names, self.client.read_each(self.consumer, names), strict=True)
         return {name: record for name, record in records if record is not None}
 
     # --- writing ---

@@ -195,11 +195,6 @@ class PlacementBackend(Backend):
         consumers = self._allocations.held_by(_selected(rows, criteria))
         return pages.totals_of(rows, consumers.values(), criteria, by)
 
-    def consumer(self, consumer: str) -> ConsumerRecord | None:
-        """Return a consumer, None if it has no allocations. Usually one request."""
-        self._open()
-        return self._allocations.held(consumer)
-
     def held_by(self, consumers: Collection[str]) -> dict[str, ConsumerRecord]:
         """Return consumers by name: a request each, so not at one moment."""
         self._open()
@@ -220,7 +215,7 @@ class PlacementBackend(Backend):
         cache = self._open()
         cache.refresh()
         self._thread.is_fresh = True
-        return cache.cursor
+        return cache.cursor()
 
     def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
         """Return the trees that changed after a version.
@@ -237,7 +232,8 @@ class PlacementBackend(Backend):
 
     def check(self, write: Write) -> None:
         """Raise if a write needs an unsupported capability (see the contract)."""
-        unsupported.check(write)
+        for capability, subject in unsupported.required_by(write):
+            raise unsupported.refusal(capability, subject)
         self._allocations.check(write.orders)
 
     def carry_out(self, write: Write) -> tuple[ConsumerRecord, ...]:
@@ -275,8 +271,7 @@ class PlacementBackend(Backend):
             if changes is None:
                 return self._allocations.carry_out(write.orders) if write.orders else None
             if write.orders:
-                updated = (update.definition for update in changes.updates)
-                defined = {provider.uuid: provider for provider in (*changes.creates, *updated)}
+                defined = {definition.uuid: definition for definition in changes.definitions}
                 pending = self._allocations.prepare(write.orders, defined)
             self._definitions.write(write, changes, pending, steps)
         return pending

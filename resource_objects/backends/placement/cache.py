@@ -20,9 +20,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import operator
 import secrets
 import threading
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -92,7 +93,7 @@ class ProviderCache:
         self._invalid: set[str] | None = None  #: uuids of providers to read again; None: all
         self._numbers: dict[str, int] = {}
         self._next_number = itertools.count(1)
-        self._epoch, self._version = _new_epoch(), 0
+        self._epoch, self._version = secrets.randbits(62) | 1, 0
         self._changed_at: dict[str, int] = {}
 
     # --- reading from Placement ---
@@ -136,7 +137,11 @@ class ProviderCache:
 
     def entries(self, **query: str) -> list[ListedEntry]:
         """Return the list of the providers that match a query. One request."""
-        return self._client.get("/resource_providers", _parse_entries, query)
+        return self._client.get(
+            "/resource_providers",
+            lambda body: [ListedEntry(*_ENTRY(entry)) for entry in body["resource_providers"]],
+            query,
+        )
 
     def uuid_of(self, name: str) -> str | None:
         """Return the uuid of the provider of a name, None if there is none. One request."""
@@ -163,8 +168,7 @@ class ProviderCache:
 
     def read_states(self, entries: Iterable[ListedEntry]) -> list[ProviderState]:
         """Read the states of some providers, without those that were removed meanwhile."""
-        states = self._client.read_each(self._read_state, list(entries))
-        return [state for state in states if state is not None]
+        return list(filter(None, self._client.read_each(self._read_state, list(entries))))
 
     def read(self, keys: Collection[str] | None) -> tuple[list[ProviderState], Cursor]:
         """Return the present states of the trees of some providers, and their version.
@@ -173,7 +177,8 @@ class ProviderCache:
         """
         if keys is None:
             self.refresh()
-            return self.states()
+            with self._lock:
+                return list(self._states.values()), self.cursor()
         began = self._version
         states = self.read_states(self.entries_of_trees(keys))
         return states, self._store(states, {state.entry.uuid for state in states}, began)
@@ -195,7 +200,16 @@ class ProviderCache:
             if definition is None or allocations is None:
                 return None
             if is_consistent:
-                return _state(entry._replace(generation=generation), definition, allocations)
+                inventories, traits, aggregates = definition
+                used: Counter[str] = Counter()
+                for amounts in allocations.values():
+                    used.update(amounts)
+                records = tuple(
+                    codec.inventory_from_placement(name, figures, used[name], entry.name)
+                    for name, figures in inventories.items()
+                )
+                entry = entry._replace(generation=generation)
+                return ProviderState(entry, records, traits, aggregates, allocations)
         detail = f"the definition of {entry.name} changes all the time"
         raise exceptions.DatabaseError("busy", self._client.service, detail)
 
@@ -230,18 +244,10 @@ class ProviderCache:
 
     # --- the cached states ---
 
-    @property
-    def cursor(self) -> Cursor:
-        """The version of the cache as a cursor, by which snapshots are refreshed."""
-        return self._cursor(self._version)
-
-    def _cursor(self, version: int) -> Cursor:
+    def cursor(self, version: int | None = None) -> Cursor:
+        """Return a version as a cursor, by which snapshots are refreshed; None: the present one."""
+        version = self._version if version is None else version
         return Cursor((version, *[0] * (SHARDS - 1)), epoch=self._epoch)
-
-    def states(self) -> tuple[list[ProviderState], Cursor]:
-        """Return every cached state, and the version of the cache."""
-        with self._lock:
-            return list(self._states.values()), self.cursor
 
     def changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
         """Return the trees that changed after a version. No request.
@@ -249,7 +255,7 @@ class ProviderCache:
         :raises Expired: if the version is of another cache
         """
         with self._lock:
-            now, states = self.cursor, self._states  # which is replaced, never changed
+            now, states = self.cursor(), self._states  # which is replaced, never changed
             if after.epoch != now.epoch or after.heads[0] > now.heads[0]:
                 raise exceptions.Expired("cursor", str(after), "it is of another cache")
             uuids = {uuid for uuid, at in self._changed_at.items() if at > after.heads[0]}
@@ -294,8 +300,8 @@ class ProviderCache:
                 self._states, self._version = stored, version + 1
                 if len(self._changed_at) > len(stored) + _MAX_REMOVED:
                     self._changed_at.clear()
-                    self._epoch = _new_epoch()
-            return self.cursor if seen == version else self._cursor(seen)
+                    self._epoch = secrets.randbits(62) | 1
+            return self.cursor(None if seen == version else seen)
 
     # --- states as rows of a ledger ---
 
@@ -344,17 +350,10 @@ class ProviderCache:
         return rows
 
 
-def _new_epoch() -> int:
-    return secrets.randbits(62) | 1
-
-
-_KEYS = "uuid", "name", "generation", "parent_provider_uuid", "root_provider_uuid"
-
-
-def _parse_entries(body: Any) -> list[ListedEntry]:
-    return [ListedEntry(*[entry[key] for key in _KEYS]) for entry in body["resource_providers"]]
-
-
+#: The keys of a provider, in the order of :class:`ListedEntry`.
+_ENTRY = operator.itemgetter(
+    "uuid", "name", "generation", "parent_provider_uuid", "root_provider_uuid"
+)
 #: The functions that parse the parts of a provider.
 _PARSE: Mapping[str, Callable[[Any], Any]] = {
     "inventories": lambda body: {
@@ -366,20 +365,3 @@ _PARSE: Mapping[str, Callable[[Any], Any]] = {
         uuid: dict(consumer["resources"]) for uuid, consumer in body.items()
     },
 }
-
-
-def _state(
-    entry: ListedEntry,
-    definition: Sequence[Any],
-    allocations: Mapping[str, Mapping[str, int]],
-) -> ProviderState:
-    inventories, traits, aggregates = definition
-    used: dict[str, int] = defaultdict(int)
-    for amounts in allocations.values():
-        for name, amount in amounts.items():
-            used[name] += amount
-    records = (
-        codec.inventory_from_placement(name, figures, used[name], entry.name)
-        for name, figures in inventories.items()
-    )
-    return ProviderState(entry, tuple(records), traits, aggregates, allocations)

@@ -225,7 +225,10 @@ class Client:
 
     def _answer(self, method: str, path: str, response: Any) -> Answer:
         status = int(response.status_code)
-        body = _json_of(response)
+        try:
+            body = response.json() if response.content else None
+        except ValueError:
+            body = None
         detail, code = _error_of(body, response) if status >= 300 else ("", "")
         text = f"{method} {path}: {status}: {detail}"
         if status in _NO_ANSWER:
@@ -249,13 +252,6 @@ class Client:
 
 def _one_line(text: object) -> str:
     return " ".join(str(text).split())
-
-
-def _json_of(response: Any) -> Any:
-    try:
-        return response.json() if response.content else None
-    except ValueError:
-        return None
 
 
 def _is_error(body: Any) -> bool:

@@ -90,7 +90,7 @@ class Definitions:
     allocations: Allocations
     aggregates: codec.UuidNames
     #: (kind, name) of names that exist as far as this process knows
-    _names: set[tuple[NameKind, str]] = dataclasses.field(default_factory=set)
+    known_names: set[tuple[NameKind, str]] = dataclasses.field(default_factory=set)
 
     def names(self, kind: NameKind) -> list[str]:
         """Return the names of a kind, sorted. One request; for aggregates a refresh."""
@@ -118,7 +118,7 @@ class Definitions:
             self.ensure(change.kind, [change.name], steps)
             return
         rule.refuse_standard(change)
-        self._names.discard((change.kind, change.name))
+        self.known_names.discard((change.kind, change.name))
         if change.action is NameAction.DELETE:
             answer = self.client.write("DELETE", path)
             if answer.status == 409:
@@ -146,15 +146,11 @@ class Definitions:
     def ensure(self, kind: NameKind, names: Iterable[str], steps: Steps) -> None:
         """Create the names that do not exist; standard names do."""
         for name in sorted(set(names).difference(NAME_RULES[kind].standard())):
-            if (kind, name) not in self._names:
+            if (kind, name) not in self.known_names:
                 answer = self.client.required(self.client.ensure(f"{PATHS[kind]}/{name}"))
-                self._names.add((kind, name))
+                self.known_names.add((kind, name))
                 if answer.status == 201:
                     steps.add(f"{name} made")
-
-    def forget_names(self) -> None:
-        """Forget which names exist, because others removed one."""
-        self._names.clear()
 
     def write(
         self, write: Write, changes: DefinitionChanges, pending: PendingWrite | None, steps: Steps
@@ -181,19 +177,17 @@ class Definitions:
         Cost: a request for each tree, or one for all; one for each new name; and four for each
         provider of which something is removed.
         """
-        definitions = [*changes.creates, *(update.definition for update in changes.updates)]
-        for definition in definitions:
+        for definition in changes.definitions:
             codec.inventories_to_placement(definition)
-        parents = (definition.parent_uuid for definition in definitions)
+        parents = (definition.parent_uuid for definition in changes.definitions)
         uuids = {*_stored(changes), *dict(write.unchanged), *filter(None, parents)}
         uuids.difference_update(definition.uuid for definition in changes.creates)
         entries = {entry.uuid: entry for entry in self.cache.entries_of_trees(uuids)}
-        shrinking = [update for update in changes.updates if update.removed or update.expected_use]
         read = {removal.uuid for removal in changes.removals}
-        read.update(update.definition.uuid for update in shrinking)
+        read |= {u.definition.uuid for u in changes.updates if u.removed or u.expected_use}
         states = self.cache.read_states(entries[uuid] for uuid in read if uuid in entries)
         rows = _rows_of(changes, entries, {state.entry.uuid: state for state in states})
-        for definition in definitions:
+        for definition in changes.definitions:
             name = definition.name
             owner = None if name in rows.provider_named.key else self.cache.uuid_of(name)
             if owner is not None and owner not in rows.providers:  # of another tree
@@ -244,9 +238,10 @@ class _ProviderRequests:
         :param renames: the updates of names, in an order in which each name is free
         """
         changes = self.changes
-        definitions = [*changes.creates, *(update.definition for update in changes.updates)]
-        self._ensure_names(definitions)
-        names = {definition.name for definition in definitions}
+        # of a created provider everything differs
+        updates = [*(ProviderUpdate(new, 0) for new in changes.creates), *changes.updates]
+        self._ensure_names(list(changes.definitions))
+        names = {definition.name for definition in changes.definitions}
         for removal in changes.removals:
             if removal.name in names:
                 self._free_name(removal)
@@ -256,18 +251,10 @@ class _ProviderRequests:
             self._create(definition)
         for update in changes.updates:
             self._place(update)
-        self._replace_names()
-        counted = [definition for definition in changes.creates if definition.inventories]
-        counted += [u.definition for u in changes.updates if u.changed or u.removed]
-        if self.pending is not None and counted:
-            with self._rolling_back():
-                self._reshape(counted, self.pending)
-        else:
-            for definition in counted:
-                self._replace(definition, "inventories", codec.inventories_to_placement(definition))
-            if self.pending is not None:
-                self.definitions.allocations.write(self.pending)
-                self.steps.add("allocations")
+        for update in updates:
+            self._replace_names(update)
+        counted = [update.definition for update in updates if update.changed or update.removed]
+        self._write_amounts(counted)
         for removal in changes.removals:
             self._remove(removal)
 
@@ -278,44 +265,41 @@ class _ProviderRequests:
         self.definitions.ensure(CLASS, classes, self.steps)
         self.definitions.ensure(TRAITS, traits, self.steps)
 
-    def _replace_names(self) -> None:
-        """Replace the traits and aggregates of providers where they differ."""
-        differences = [(new, new.traits, new.aggregates) for new in self.changes.creates]
-        differences += [
-            (
-                update.definition,
-                update.traits_added | update.traits_removed,
-                update.aggregates_added | update.aggregates_removed,
-            )
-            for update in self.changes.updates
-        ]
-        for definition, traits, aggregates in differences:
-            if traits:
-                stated = definition.traits
-                if definition.uuid in self.entries:
-                    # a provider that is disabled by its trait stays disabled
-                    path = f"/resource_providers/{definition.uuid}/traits"
-                    stated |= {TRAIT}.intersection(
-                        self.client.get(path, lambda body: body["traits"])
-                    )
-                self._replace(definition, "traits", sorted(stated))
-            if aggregates:
-                names = definition.aggregates or ()
-                uuids = sorted(map(self.definitions.aggregates.uuid, names))
-                self._replace(definition, "aggregates", uuids)
+    def _replace_names(self, update: ProviderUpdate) -> None:
+        """Replace the traits and aggregates of a provider where they differ."""
+        definition = update.definition
+        if update.traits_added or update.traits_removed:
+            traits = definition.traits
+            if definition.uuid in self.entries:
+                # a provider that is disabled by its trait stays disabled
+                path = f"/resource_providers/{definition.uuid}/traits"
+                stored = self.client.get(path, lambda body: body["traits"])
+                traits |= {TRAIT}.intersection(stored)
+            self._replace(definition, "traits", sorted(traits))
+        if update.aggregates_added or update.aggregates_removed:
+            names = definition.aggregates or ()
+            uuids = sorted(map(self.definitions.aggregates.uuid, names))
+            self._replace(definition, "aggregates", uuids)
 
-    @contextlib.contextmanager
-    def _rolling_back(self) -> Iterator[None]:
-        """Remove created providers, which are still empty, if a reshape is refused.
+    def _write_amounts(self, counted: Sequence[ProviderDefinition]) -> None:
+        """Write the inventories of some providers, and the allocations; both by one request.
 
-        So the reshape is written completely or not at all, and can be worked out again.
+        If it is refused, created providers, which are still empty, are removed again. So it is
+        written completely or not at all, and can be worked out again.
         """
+        pending = self.pending
+        if pending is None or not counted:
+            for definition in counted:
+                self._replace(definition, "inventories", codec.inventories_to_placement(definition))
+            if pending is not None:
+                self.definitions.allocations.write(pending)
+                self.steps.add("allocations")
+            return
         try:
-            yield
+            self._reshape(counted, pending)
         except exceptions.ResourceObjectsError as error:
-            if error.matches("LostConnection"):  # it may have been written
-                raise
-            for definition in reversed(self.changes.creates):
+            may_be_written = error.matches("LostConnection")
+            for definition in () if may_be_written else reversed(self.changes.creates):
                 path = f"/resource_providers/{definition.uuid}"
                 with contextlib.suppress(exceptions.LedgerError):  # the refusal is raised
                     if self.client.write("DELETE", path).is_done:
@@ -386,7 +370,7 @@ class _ProviderRequests:
         body = {part: value, "resource_provider_generation": generation}
         answer = self._write("PUT", definition, body, part)
         if answer.status == 400 and "No such" in answer.detail:  # others removed a name
-            self.definitions.forget_names()
+            self.definitions.known_names.clear()
             self._ensure_names([definition])
             answer = self._write("PUT", definition, body, part)
         if answer.status == 409:
@@ -456,14 +440,14 @@ def _rows_of(
     rows = Rows()
     rows.has_groups = False
     before = {u.definition.uuid: u.before or u.definition for u in changes.updates}
+    unread = ProviderDefinition("", "", None, (), frozenset(), frozenset())
     for entry in entries.values():
-        definition, state = before.get(entry.uuid), states.get(entry.uuid)
-        records = () if definition is None else definition.inventories
-        for record in records:  # names that the same write has changed are no obstacle
+        definition, state = before.get(entry.uuid, unread), states.get(entry.uuid)
+        records = definition.inventories if state is None else state.records
+        for record in (*definition.inventories, *records):
+            # names that the same write has changed are no obstacle
             ensure_names(rows, CLASS, [record.resource_class])
-        records = records if state is None else state.records
         for record in records:
-            ensure_names(rows, CLASS, [record.resource_class])
             key = entry.uuid, record.resource_class
             rows.inventories.put_unjournaled(key, None, InventoryRow(record, record.used))
         row = ProviderRow(
@@ -471,8 +455,8 @@ def _rows_of(
             entry.uuid,
             entry.name,
             entry.parent_uuid,
-            frozenset() if definition is None else definition.traits,
-            (definition and definition.aggregates) or frozenset(),
+            definition.traits,
+            definition.aggregates or frozenset(),
             tuple(record.resource_class for record in records),
             generation=entry.generation,
         )

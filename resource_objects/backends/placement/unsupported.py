@@ -50,16 +50,7 @@ def refusal(capability: Capability, subject: str = "") -> exceptions.NotSupporte
     return exceptions.NotSupported("capability", capability.value, detail)
 
 
-def check(write: Write) -> None:
-    """Raise if a write needs an unsupported capability.
-
-    :raises NotSupported: with the name of the first one
-    """
-    for capability, subject in _required(write):
-        raise refusal(capability, subject)
-
-
-def _required(write: Write) -> Iterator[tuple[Capability, str]]:
+def required_by(write: Write) -> Iterator[tuple[Capability, str]]:
     """Yield the unsupported capabilities that a write needs, with their subjects."""
     parts = (
         (Capability.DISABLING, write.disabling),
@@ -77,9 +68,7 @@ def _required(write: Write) -> Iterator[tuple[Capability, str]]:
             yield Capability.AGGREGATES_ALONE, change.name
         elif change.action is NameAction.RENAME and change.kind is NameKind.TRAIT:
             yield Capability.RENAMED_TRAITS, change.name
-    changes = write.definitions
-    updates = () if changes is None else [update.definition for update in changes.updates]
-    for definition in () if changes is None else (*changes.creates, *updates):
+    for definition in () if write.definitions is None else write.definitions.definitions:
         for kind in definition.kinds:
             yield Capability.TOPOLOGIES, f"{kind.resource_class} of {definition.name}"
         for share in definition.shares:

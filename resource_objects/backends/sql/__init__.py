@@ -9,10 +9,8 @@
 ``statements``      SQL as text with named marks; many rows in one statement; pipelines
 ``orders``          consumers and inventories: read, locked and written; recorded operations
 ``rows``            provider trees: locked and loaded for a write, and the differences written back
-``disabled``        disabled providers, and the inventories that are disabled with them
 ``waiters``         the queue; ``statistics``: figures that agents report
-``server_groups``   consumers that must be on one host, or on different ones
-``names``           resource classes, traits and aggregates, by name and number
+``names``           resource classes, traits, aggregates and server groups
 ``read``            bulk reads as columns; ``listing``: pages and totals
 ``completion``      names by their beginning, for shells
 ``feed``            the change feed, written, read and pruned

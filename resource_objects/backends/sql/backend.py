@@ -7,7 +7,7 @@ import datetime
 import functools
 import secrets
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import sqlalchemy as sa
@@ -23,7 +23,6 @@ from resource_objects.backends.sql import (
     names,
     orders,
     read,
-    server_groups,
     statistics,
     tables,
     urls,
@@ -33,25 +32,19 @@ from resource_objects.backends.sql import (
 from resource_objects.backends.sql.engine import Database
 from resource_objects.backends.sql.errors import duplicated
 from resource_objects.backends.sql.migrations import Standing
-from resource_objects.backends.sql.names import Catalogue
 from resource_objects.backends.sql.orders import StoredRows
-from resource_objects.backends.sql.rows import TreeRows
-from resource_objects.backends.sql.statements import SQL, draw_number, now_of, pipeline
-from resource_objects.providers.backend import AlreadyRecorded, Backend, Changed, Choose
-from resource_objects.providers.columns import Columns
-from resource_objects.providers.feed import Cursor
-from resource_objects.providers.listing import ListedProvider, ProviderFilter, Pruned
+from resource_objects.backends.sql.rows import TreeRows, check_unchanged
+from resource_objects.backends.sql.statements import draw_number, now_of, pipeline
+from resource_objects.providers.backend import AlreadyRecorded, Backend
+from resource_objects.providers.listing import Pruned
 from resource_objects.providers.orders import (
     FRESH,
     ConsumerRecord,
-    NameKind,
-    Operation,
-    Outcome,
     Write,
     class_renames,
 )
 from resource_objects.providers.statistics import StatisticsOrder
-from resource_objects.store.decide import Effects, decide, keys_of
+from resource_objects.store.decide import decide, keys_of
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -81,7 +74,6 @@ class SQLBackend(Backend):
     def __init__(self, database: Database, retries: RetryPolicy) -> None:
         self._database = database
         self._retries = retries
-        self._catalogue = {kind: names.NameNumbers(kind) for kind in NameKind}
         self._is_created = True
         self._empty: Database | None = None  # read in place of a file that does not exist yet
         self._creating = threading.Lock()
@@ -115,23 +107,18 @@ class SQLBackend(Backend):
     def upgrade_database(cls, url: str) -> list[str]:
         """Bring a database to this library's schema (see the contract)."""
         # DDL may take long, and the connection that has the lock is idle meanwhile
-        self = cls._connect(url, None, read_timeout=3600, idle_timeout=0)
-        try:
+        connected = cls._connect(url, None, read_timeout=3600, idle_timeout=0)
+        with contextlib.closing(connected) as self:
             return self.upgrade()
-        finally:
-            self.close()
 
     @classmethod
     def database_status(cls, url: str) -> dict[str, str]:
         """Return whether this library can use a database; change nothing (see the contract)."""
-        self = cls._connect(url, None)
         standing, revision = Standing.EMPTY, 0
-        try:
+        with contextlib.closing(cls._connect(url, None)) as self:
             if not self._database.is_missing():
                 standing = self._reading(migrations.standing)
                 revision = self._reading(migrations.revision)
-        finally:
-            self.close()
         return {
             "database": self._database.name,
             "status": standing.value,
@@ -147,10 +134,7 @@ class SQLBackend(Backend):
         return cls(connect(address), retries or RetryPolicy())
 
     def _admit(self) -> None:
-        """Refuse a database this library must not use; create and upgrade an embedded one.
-
-        Insert the rows that every ledger has, such as standard names, if they are missing.
-        """
+        """Refuse a database that this library must not use; upgrade an embedded one."""
         standing = self._standing()
         if standing is Standing.USABLE:
             if not self._reading(_is_furnished):
@@ -208,10 +192,14 @@ class SQLBackend(Backend):
     # --- queries and changes: one transaction each, as the contract describes them ---
 
     now = _transaction(now_of)
+    read_again = _transaction(read.read_again)
+    read_changed = _transaction(read.read_changed)
+    list_providers = _transaction(listing.list_providers)
+    outcome = _transaction(orders.find_outcome)
     uuids = _transaction(read.uuids)
     list_consumers = _transaction(listing.list_consumers)
     list_names = _transaction(names.list_names)
-    list_server_groups = _transaction(server_groups.list_groups)
+    list_server_groups = _transaction(listing.list_groups)
     totals = _transaction(listing.totals)
     count_consumers = _transaction(listing.count_consumers)
     held_by = _transaction(orders.consumer_records)
@@ -224,36 +212,7 @@ class SQLBackend(Backend):
     retain = _transaction(feed.retain, writes=True)
     cursor = _transaction(feed.read_cursor)
     changes = _transaction(feed.read_changes)
-
-    # --- reading ---
-
-    def list_providers(
-        self, criteria: ProviderFilter, limit: int, after: int = 0
-    ) -> tuple[ListedProvider, ...]:
-        """Return a page of providers (see the contract)."""
-        return self._reading(listing.list_providers, self._catalogue, criteria, limit, after)
-
-    def read(self, *trees: str, allocations: bool = True) -> Columns:
-        """Return all trees, or some, at one moment (see the contract)."""
-        return self._reading(read.read, self._catalogue, trees, allocations)
-
-    def read_again(self, before: Columns, *trees: str) -> Columns:
-        """Return trees that were read before in their present state (see the contract).
-
-        Cost: two statements if their definitions are unchanged; else one more than :meth:`read`.
-        """
-        return self._reading(read.read_again, self._catalogue, before, trees)
-
-    def outcome(self, operation: Operation) -> Outcome | None:
-        """Return the outcome of an operation, None if none of that id is recorded."""
-        return self._reading(orders.find_outcome, operation.id)
-
-    def read_changed(self, after: Cursor, most: int, choose: Choose) -> Changed:
-        """Return the trees that were touched after a cursor, in one transaction (see the contract).
-
-        Cost: one small statement if nothing was written, else two, and ten more for the trees.
-        """
-        return self._reading(read.read_changed, self._catalogue, after, most, choose)
+    read = _transaction(read.read)  # the last: from here on it is no module
 
     # --- statistics ---
 
@@ -264,7 +223,7 @@ class SQLBackend(Backend):
         """
         if not self._reading(statistics.is_news, order):
             return 0
-        return self._writing(_put_statistics, order)
+        return self._writing(statistics.write, order)
 
     # --- writing ---
 
@@ -281,7 +240,7 @@ class SQLBackend(Backend):
         self, connection: Connection, write: Write
     ) -> tuple[ConsumerRecord, ...]:
         try:
-            return commit_write(connection, self._catalogue, write)
+            return commit_write(connection, write)
         except exceptions.ResourceObjectsError:
             raise
         except Exception as error:
@@ -316,10 +275,7 @@ class SQLBackend(Backend):
         with self._creating:
             if self._is_created:
                 return
-            created = type(self)(self._database, self._retries)
-            created._admit()
-            # in place: a read that began before has this catalogue, with numbers of the empty one
-            self._catalogue.update(created._catalogue)
+            type(self)(self._database, self._retries)._admit()
             self._is_created = True
 
     def _reading(
@@ -355,6 +311,7 @@ def _is_furnished(connection: Connection) -> bool:
 
 
 def _furnish(connection: Connection) -> None:
+    """Insert the rows that every ledger has, such as standard names, if they are missing."""
     names.ensure_standard(connection)
     feed.ensure_heads(connection)
 
@@ -365,7 +322,7 @@ def _furnish(connection: Connection) -> None:
 #
 # 1. Providers with a changed definition, those that must be unchanged, that report, or that are
 #    disabled or enabled are locked and read (``rows``).
-# 2. Names and server groups are changed (``names``, ``server_groups``). The inventories that change
+# 2. Names and server groups are changed (``names``). The inventories that change
 #    are locked, with those of the orders. Definitions and the service of providers are changed by
 #    the rules of ``store``, and flushed (``rows``).
 # 3. The consumers of the orders are read and their inventories locked, and the server groups of
@@ -381,43 +338,37 @@ def _furnish(connection: Connection) -> None:
 # pipeline of all changes.
 
 
-def commit_write(
-    connection: Connection, catalogue: Catalogue, write: Write
-) -> tuple[ConsumerRecord, ...]:
+def commit_write(connection: Connection, write: Write) -> tuple[ConsumerRecord, ...]:
     """Carry out a write, whole or not at all; return a record per order (see the contract)."""
     feed_rows = feed.FeedRows()
     number = draw_number(write.operation.kept_from(clock.now()))
     if _is_alone(write):
         with pipeline(connection):
-            records = _carry_out_orders(
-                connection, write, StoredRows(connection, number), feed_rows
-            )
+            records = _carry_out_orders(connection, write, number, feed_rows)
             feed.append_entries(connection, number, feed_rows)
         return records
     now = now_of(connection)
     _check_age(connection, write, now)
     rows = None
     if write.definitions or write.reported or write.adopted or write.disabling:
-        rows = TreeRows(connection, catalogue, write, number, now)
+        rows = TreeRows(connection, write, number, now)
         rows.lock()
     elif write.unchanged:
-        check_unchanged(connection, write.unchanged)
-    renamed = names.change_names(connection, catalogue, write.names, number, now)
-    server_groups.change_groups(connection, write.groups, number, now)
+        check_unchanged(connection, write, now)
+    renamed = names.change_names(connection, write, number, now)
     if rows is not None:
-        rows.apply(_inventories_of_orders(connection, write))
+        is_locking = write.orders and connection.dialect.name != "sqlite"
+        rows.apply(orders.inventory_numbers(connection, write.orders) if is_locking else ())
     records = ()
     if write.orders:
-        records = _carry_out_orders(
-            connection, write, StoredRows(connection, number), feed_rows, is_checked=True
-        )
+        records = _carry_out_orders(connection, write, number, feed_rows)
     else:
         orders.record_operation(connection, write, number, now)
     if rows is not None:
         if write.orders:
             rows.remove()
         rows.feed(feed_rows)
-    if renamed and feed_rows:  # a rename alone is not written for each provider
+    if renamed and feed_rows.rows:  # a rename alone is not written for each provider
         for uuid, root in read.roots(connection, renamed).items():
             feed_rows.provider(root, uuid)
     feed.append_entries(connection, number, feed_rows, class_renames(write.names))
@@ -434,40 +385,35 @@ def _check_age(connection: Connection, write: Write, now: datetime.datetime) -> 
     made_at = write.operation.made_at
     if made_at is None or now - made_at < FRESH:
         return
-    if orders.find_outcome(connection, write.operation.id) is not None:
+    if orders.find_outcome(connection, write.operation) is not None:
         raise AlreadyRecorded(write.operation.id)
     write.operation.require_known(now, feed.retention(connection))
 
 
-def _inventories_of_orders(connection: Connection, write: Write) -> set[int]:
-    """Return the numbers of the inventories of orders, to be locked with those of definitions.
-
-    They are read again when the orders are carried out. Cost: two to four statements.
-    """
-    if not write.orders or connection.dialect.name == "sqlite":
-        return set()
-    rows = StoredRows(connection)
-    orders.read_consumers(connection, [order.consumer for order in write.orders], rows)
-    return orders.inventory_numbers(connection, keys_of(write.orders, rows.records))
-
-
 def _carry_out_orders(
-    connection: Connection,
-    write: Write,
-    rows: StoredRows,
-    feed_rows: feed.FeedRows,
-    *,
-    is_checked: bool = False,
+    connection: Connection, write: Write, number: int, feed_rows: feed.FeedRows
 ) -> tuple[ConsumerRecord, ...]:
-    """Carry out the orders of a write; return the record of each consumer.
-
-    :param is_checked: whether the age of the operation was checked
-    """
+    """Carry out the orders of a write; return the record of each consumer."""
+    rows, names = StoredRows(connection, number), [order.consumer for order in write.orders]
     if not _is_one_claim(write):
-        orders.read_consumers(connection, [order.consumer for order in write.orders], rows)
-    effects = _effects(connection, write, rows, is_checked=is_checked)
-    assert rows.now is not None, "it is read with the inventories"
-    orders.record_operation(connection, write, rows.number, rows.now)
+        orders.read_consumers(connection, names, rows)
+    keys = keys_of(write.orders, rows.records)
+    rows.inventories = {key: row for key, row in rows.inventories.items() if key in keys}
+    orders.read_locked_inventories(connection, rows, keys)
+    now = rows.now or now_of(connection)
+    _check_age(connection, write, now)
+    try:
+        effects = decide(rows, write.orders, now, generation=number, limits=write.limits)
+    except exceptions.ResourceObjectsError:
+        # a refusal must be about the present allocations of the consumers
+        is_claim = _is_one_claim(write)
+        can_have_changed = is_claim or connection.dialect.name != "sqlite"
+        if can_have_changed and not orders.are_unchanged(connection, names, rows):
+            if is_claim:
+                raise exceptions.AlreadyExists("consumer", names[0]) from None
+            raise orders.changed_since(names[0]) from None
+        raise
+    orders.record_operation(connection, write, number, now)
     if effects.nets:
         numbers = {key: rows.inventories[key].inventory_id for key in effects.nets}
         limits = write.limits
@@ -522,80 +468,3 @@ def _is_alone(write: Write) -> bool:
         return False
     more = write.definitions, write.unchanged, write.reported, write.adopted, write.names
     return not any(more) and not write.disabling and not write.groups
-
-
-# --- effects ---
-
-
-def _effects(
-    connection: Connection, write: Write, rows: StoredRows, *, is_checked: bool
-) -> Effects:
-    """Lock the inventories of the orders and decide."""
-    keys = keys_of(write.orders, rows.records)
-    rows.inventories = {key: row for key, row in rows.inventories.items() if key in keys}
-    orders.read_locked_inventories(connection, rows, keys)
-    if rows.now is None:
-        rows.now = now_of(connection)
-    if not is_checked:
-        _check_age(connection, write, rows.now)
-    try:
-        return decide(rows, write.orders, rows.now, generation=rows.number, limits=write.limits)
-    except exceptions.ResourceObjectsError:
-        _check_consumers(connection, write, rows)
-        raise
-
-
-def _check_consumers(connection: Connection, write: Write, rows: StoredRows) -> None:
-    """Read consumers again before a refusal: it must be about their present allocations."""
-    is_claim = _is_one_claim(write)
-    if connection.dialect.name == "sqlite" and not is_claim:  # nothing can have changed
-        return
-    names = [order.consumer for order in write.orders]
-    if not orders.are_unchanged(connection, names, rows):
-        if is_claim:
-            raise exceptions.AlreadyExists("consumer", names[0]) from None
-        raise orders.changed_since(names[0])
-
-
-# --- providers that must be unchanged, and those that report ---
-
-
-_COLUMNS = "SELECT uuid, id, name, generation FROM resource_providers"
-_FIND = SQL(f"{_COLUMNS} WHERE uuid IN :uuids*")
-_SHARE = SQL(f"""{_COLUMNS} WHERE id IN :ids*
-    ORDER BY id {{postgresql: FOR SHARE}}{{mysql: LOCK IN SHARE MODE}}""")
-_LOCK = SQL(f"{_COLUMNS} WHERE id IN :ids* ORDER BY id FOR UPDATE")
-
-
-def check_unchanged(connection: Connection, unchanged: Sequence[tuple[str, int]]) -> None:
-    """Raise unless some providers, ``(uuid, generation)``, are at these generations.
-
-    They stay so until the write ends: on servers they are locked, in a mode that several writes can
-    have at once. Cost: one statement with SQLite, else two.
-
-    :raises Stale: if one is not
-    """
-    locked = _locked(connection, {uuid for uuid, _ in unchanged}, _SHARE)
-    for uuid, generation in unchanged:
-        if uuid not in locked:
-            raise exceptions.Stale("provider", uuid, "it was removed")
-        _, name, now = locked[uuid]
-        if now != generation:
-            raise exceptions.Stale("provider", name, f"read at generation {generation}, now {now}")
-
-
-def _locked(
-    connection: Connection, uuids: Collection[str], lock: SQL
-) -> dict[str, tuple[int, str, int]]:
-    """Lock providers in the order of their numbers; return ``{uuid: (id, name, generation)}``."""
-    rows = _FIND.rows_for(connection, uuids)
-    if connection.dialect.name != "sqlite":  # there the writer has the lock of the file
-        rows = lock.rows_for(connection, [row[1] for row in rows])
-    return {uuid: (number, name, generation) for uuid, number, name, generation in rows}
-
-
-def _put_statistics(connection: Connection, order: StatisticsOrder) -> int:
-    """Write statistics of providers and the times of their reports, under locks of these."""
-    locked = _locked(connection, order.providers, _LOCK if order.reported else _SHARE)
-    numbers = {uuid: number for uuid, (number, _, _) in locked.items()}
-    return statistics.write(connection, order, numbers, now_of(connection))

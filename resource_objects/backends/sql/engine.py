@@ -29,14 +29,15 @@ from pathlib import Path
 from typing import Any, cast
 
 import sqlalchemy as sa
-from oslo_db.sqlalchemy import exc_filters
 from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.pool import Pool, QueuePool
 
 from resource_objects import exceptions
-from resource_objects.backends.retries import Transient
+from resource_objects.backends.retries import Transient, busy
 from resource_objects.backends.sql import errors
+from resource_objects.backends.sql.names import CATALOGUE, NameNumbers
 from resource_objects.backends.sql.urls import Address
+from resource_objects.providers.orders import NameKind
 
 _BEGIN = "resource_objects_begin"
 _SNAPSHOT = "resource_objects_snapshot"
@@ -69,8 +70,11 @@ class Database:
         self._engine = engine
         self._driver: Any = engine.dialect.loaded_dbapi
         self._errors = (*errors.DATABASE_ERRORS, self._driver.Error)
-        self._reader = engine.execution_options(**{_BEGIN: tuple(reading), _SNAPSHOT: True})
-        self._writer = engine.execution_options(**{_BEGIN: tuple(writing), _SNAPSHOT: False})
+        catalogue = {CATALOGUE: {kind: NameNumbers(kind) for kind in NameKind}}
+        reader = {_BEGIN: tuple(reading), _SNAPSHOT: True}
+        writer = {_BEGIN: tuple(writing), _SNAPSHOT: False}
+        self._reader = engine.execution_options(**reader, **catalogue)
+        self._writer = engine.execution_options(**writer, **catalogue)
         self.embedded = file is not None
         self._file = file
         self._queue = threading.Lock()
@@ -93,20 +97,15 @@ class Database:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Connection]:
         """Begin a transaction that the end of the block commits, or an error in it rolls back."""
-        if not self.embedded:
-            with self._transaction(self._writer) as connection:
-                yield connection
-            return
-        queue = self._queue
-        if not queue.acquire(timeout=PATIENCE):
-            raise Transient(
-                exceptions.DatabaseError("busy", self.name, "other threads are writing")
-            )
+        queue = self._queue if self.embedded else None
+        if queue is not None and not queue.acquire(timeout=PATIENCE):
+            raise busy(self.name, "other threads are writing")
         try:
             with self._transaction(self._writer) as connection:
                 yield connection
         finally:
-            queue.release()
+            if queue is not None:
+                queue.release()
 
     @contextlib.contextmanager
     def _transaction(self, engine: Engine) -> Iterator[Connection]:
@@ -161,12 +160,9 @@ class Database:
         file = cast(DatabaseFile, self._file)
         file.check()
         try:
-            connection = self._engine.raw_connection()
-            try:
+            with contextlib.closing(self._engine.raw_connection()) as connection:
                 connection.cursor().execute("PRAGMA journal_mode = WAL")
                 file.note_log(cast(sqlite3.Connection, connection.driver_connection))
-            finally:
-                connection.close()
         except self._errors as error:
             raise errors.translate(error, self.name, connecting=True) from error
 
@@ -179,26 +175,21 @@ class Database:
 
 
 def _send_begin(connection: Connection) -> None:
-    options = connection.get_execution_options()
-    if connection.dialect.name == "postgresql":
-        _set_kind(connection, snapshot=options.get(_SNAPSHOT, False))
+    options, dialect = connection.get_execution_options(), connection.dialect
+    driver: Any = connection.connection.driver_connection
+    if dialect.name == "postgresql":  # psycopg sends BEGIN with the first statement
+        is_snapshot = options.get(_SNAPSHOT, False)
+        read_only = True if is_snapshot else None  # a standby refuses READ WRITE
+        if driver.read_only is not read_only or driver.isolation_level is None:
+            postgresql: Any = dialect
+            postgresql.set_readonly(driver, read_only)
+            level = "REPEATABLE READ" if is_snapshot else "READ COMMITTED"
+            postgresql.set_isolation_level(driver, level)
     for statement in options.get(_BEGIN, ()):
-        if connection.dialect.name == "sqlite":
-            # on the driver's connection: SQLAlchemy would double the cost of a short transaction
-            driver: Any = connection.connection.driver_connection
+        if dialect.name == "sqlite":  # SQLAlchemy would double the cost of a short transaction
             driver.execute(statement)
         else:
             connection.exec_driver_sql(statement)
-
-
-def _set_kind(connection: Connection, *, snapshot: bool) -> None:
-    """Configure the BEGIN that psycopg sends with the first statement."""
-    driver: Any = connection.connection.driver_connection
-    read_only = True if snapshot else None  # a standby refuses READ WRITE
-    if driver.read_only is not read_only or driver.isolation_level is None:
-        dialect: Any = connection.dialect
-        dialect.set_readonly(driver, read_only)
-        dialect.set_isolation_level(driver, "REPEATABLE READ" if snapshot else "READ COMMITTED")
 
 
 _open_databases: weakref.WeakSet[Database] = weakref.WeakSet()
@@ -229,8 +220,7 @@ def run_on_connect(engine: Engine, *statements: str) -> None:
 #
 # oslo.db's own engine opens a new connection for every transaction, and closing the last connection
 # to a file in WAL mode costs a checkpoint: a transaction of one SELECT takes 249 microseconds with
-# it, 311 with its enginefacade, 28 on a pooled connection, and 44 with oslo.db's translation of
-# errors, which is the part that is used.
+# it, 311 with its enginefacade, 28 on a pooled connection, and 44 with its translation of errors.
 #
 # * WAL: readers and the one writer do not wait for each other.
 # * BEGIN IMMEDIATE: a writer locks before it reads, so what it read is still true when it writes.
@@ -396,7 +386,6 @@ def _sqlite_engine(url: URL | str, **options: Any) -> Engine:
         "connect",
         lambda connection, _: connection.create_aggregate("sum_of_products", 2, _SumOfProducts),
     )
-    exc_filters.register_engine(engine)  # type: ignore[no-untyped-call]  # as all of oslo.db
     return engine
 
 
@@ -511,7 +500,7 @@ def connect_server(address: Address) -> Database:
 
 #: PostgreSQL's planner cost of a page read by an index, where one of a sequential scan costs 1: a
 #: ledger is in memory. By the default of 4 it plans to scan a table of a page or two, and a session
-#: keeps its plans, also those of foreign keys, until the next ANALYZE: in the first minutes of a
+#: caches its plans, also those of foreign keys, until the next ANALYZE: in the first minutes of a
 #: ledger each claim would scan all consumers.
 _RANDOM_PAGE_COST = "0.2"
 
@@ -642,9 +631,7 @@ def upgrading(database: Database) -> Iterator[Connection]:
         # the lock is of the server, not of the database
         name = "CONCAT('ro_upgrade_', MD5(DATABASE()))"
         if guard.scalar(sa.text(f"SELECT GET_LOCK({name}, {PATIENCE})")) != 1:
-            raise Transient(
-                exceptions.DatabaseError("busy", database.name, "another process upgrades it")
-            )
+            raise busy(database.name, "another process upgrades it")
         try:
             cluster = guard.exec_driver_sql("SHOW VARIABLES LIKE 'wsrep_on'").first()
             is_cluster = cluster is not None and cluster[1] == "ON"
@@ -686,7 +673,7 @@ def _leased(database: Database) -> Iterator[None]:
                 reason = (
                     f"another node upgrades it, or was killed during an upgrade within {_LEASE} s"
                 )
-                raise Transient(exceptions.DatabaseError("busy", database.name, reason)) from error
+                raise busy(database.name, reason) from error
         time.sleep(0.1)
     try:
         yield

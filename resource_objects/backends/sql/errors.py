@@ -21,7 +21,7 @@ import sqlalchemy.exc
 from oslo_db import exception as oslo
 
 from resource_objects import exceptions
-from resource_objects.backends.retries import Transient
+from resource_objects.backends.retries import Transient, busy
 
 #: The errors of SQLAlchemy and oslo.db, and those of SQLite where it is used without them.
 DATABASE_ERRORS = (sqlalchemy.exc.SQLAlchemyError, oslo.DBError, sqlite3.Error)
@@ -74,24 +74,16 @@ _LOST = {
 }
 
 
-class _Quiet(logging.Filter, threading.local):
-    """A filter that drops oslo.db's log of each error that it wraps for this library.
+class _Quiet(threading.local):
+    """The number of open transactions of this library in this thread."""
 
-    The caller gets the error as an exception of the library. Errors that oslo.db wraps for other
-    code of this process are logged.
-    """
-
-    in_use = 0  #: open transactions of this library in this thread
-
-    def __init__(self) -> None:  # once for each thread
-        logging.Filter.__init__(self)
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        return not self.in_use
+    in_use = 0
 
 
+#: While a thread is in a transaction, oslo.db does not log the errors that it wraps: the caller
+#: gets them as exceptions of this library. Those of other code of this process are logged.
 quiet = _Quiet()
-logging.getLogger("oslo_db.sqlalchemy.exc_filters").addFilter(quiet)
+logging.getLogger("oslo_db.sqlalchemy.exc_filters").addFilter(lambda _: not quiet.in_use)
 
 
 def translate(
@@ -109,7 +101,7 @@ def translate(
     if codes & _OVERTAKEN:
         return Transient(exceptions.LedgerError("ledger", database, detail(error)))
     if codes & _BUSY:
-        return Transient(exceptions.DatabaseError("busy", database, detail(error)))
+        return busy(database, detail(error))
     if codes & _NOT_YET or (connecting and codes & _GOING):
         return Transient(
             exceptions.DatabaseError("unavailable", database, detail(error)), not_yet=True

@@ -75,29 +75,27 @@ _PUT = Insert(
 class FeedRows:
     """The changes of a write, as rows of shards."""
 
-    __slots__ = ("_rows",)
+    __slots__ = ("rows",)
 
     def __init__(self) -> None:
-        self._rows: list[tuple[int, tuple[Any, ...]]] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._rows)
+        #: (shard, values of the columns from ``what`` on)
+        self.rows: list[tuple[int, tuple[Any, ...]]] = []
 
     def use(self, root: int, mode: Mode, consumer: int, change: Change) -> None:
         """Add a change of the use of a consumer in the tree of a root."""
         allocated = _ENCODER.encode(change.allocated_units) if change.allocated_units else None
         released = _ENCODER.encode(change.released_units) if change.released_units else None
         row = (mode.value, consumer, *change.key, change.before, change.after, allocated, released)
-        self._rows.append((root % SHARDS, row))
+        self.rows.append((root % SHARDS, row))
 
     def claim(self, roots: Iterable[int], mode: Mode, consumer: int) -> None:
         """Add to some trees that the claim of a consumer changed, but not its use."""
         for shard in sorted({root % SHARDS for root in roots}):
-            self._rows.append((shard, (mode.value, consumer, *_NOTHING)))
+            self.rows.append((shard, (mode.value, consumer, *_NOTHING)))
 
     def provider(self, root: int, uuid: str, event: str = DEFINITION) -> None:
         """Add to the tree of a root an event of a provider: its definition changed by default."""
-        self._rows.append((root % SHARDS, (event, None, uuid, *_NOTHING[1:])))
+        self.rows.append((root % SHARDS, (event, None, uuid, *_NOTHING[1:])))
 
     def disabled(self, root: int, change: DisabledChange) -> None:
         """Add to the tree of a root that a provider is disabled or enabled."""
@@ -105,18 +103,7 @@ class FeedRows:
         text = None if reason is None else _ENCODER.encode(reason.to_dict())
         event = _ENABLED if reason is None else _DISABLED
         row = (event, None, change.provider_uuid, None, None, None, text, None)
-        self._rows.append((root % SHARDS, row))
-
-    def rename(self, old: str, new: str) -> None:
-        """Record the new name of a resource class, in one shard of the write."""
-        shard = self._rows[0][0] if self._rows else 0
-        names = _ENCODER.encode([new])
-        self._rows.append((shard, (_NAMES, None, None, old, None, None, None, names)))
-
-    def rows(self) -> list[tuple[int, int, tuple[Any, ...]]]:
-        """Return ``(shard, part, values)``; a write that concerns no tree is in shard 0."""
-        rows = self._rows or [(0, (_NAMES, None, *_NOTHING))]
-        return [(shard, part, values) for part, (shard, values) in enumerate(rows)]
+        self.rows.append((root % SHARDS, row))
 
 
 _NOTHING = (None,) * 6
@@ -130,10 +117,13 @@ def append_entries(
     :param renamed: the old and the new names of renamed resource classes
     :raises DatabaseError: if a head is missing
     """
-    for old, new in renamed:
-        feed_rows.rename(old, new)
-    rows = feed_rows.rows()
-    shards = sorted({shard for shard, _, _ in rows})
+    rows = feed_rows.rows
+    first = rows[0][0] if rows else 0
+    for old, new in renamed:  # recorded once, in one shard of the write
+        rows.append((first, (_NAMES, None, None, old, None, None, None, _ENCODER.encode([new]))))
+    if not rows:  # a write that concerns no tree
+        rows.append((0, (_NAMES, None, *_NOTHING)))
+    shards = sorted({shard for shard, _ in rows})
     if len(shards) > 1 and connection.dialect.name != "sqlite":
         _LOCK_HEADS.rows(connection, shards=shards)
 
@@ -142,7 +132,7 @@ def append_entries(
         return exceptions.DatabaseError("unavailable", "change feed", missing)
 
     _COUNT_UP.must_match(connection, len(shards), refused, operation=operation, shards=shards)
-    _PUT.many(connection, [(s, s, part, operation, *row) for s, part, row in rows])
+    _PUT.many(connection, [(s, s, part, operation, *row) for part, (s, row) in enumerate(rows)])
 
 
 def missing_heads(connection: Connection) -> list[int]:
@@ -333,7 +323,7 @@ EVERY = 64
 
 # Operations are found by number, which grows with time, so that nothing younger is read. The number
 # is not below the time in the operation's id: an operation from a clock that is ahead is
-# stored until its repetition is refused. The last entry of each shard stays: it identifies the
+# stored until its repetition is refused. The last entry of each shard remains: it identifies the
 # history.
 _OLD = SQL("""
     SELECT id FROM operations WHERE id < :below AND created_at < :before
@@ -353,13 +343,14 @@ _SET_COMPLETE_SINCE = SQL("UPDATE ledger_info SET complete_since = :since")
 def note_pruning(connection: Connection, before: datetime.datetime) -> None:
     """Record that changes before a moment may be deleted."""
     if complete_since(connection, now_of(connection)) < before:
-        set_complete_since(connection, before)
+        _SET_COMPLETE_SINCE.run(connection, since=moment(connection, before))
 
 
 def retain(connection: Connection, age: datetime.timedelta) -> None:
     """Set the retention time of operations and changes."""
     if age > retention(connection):
-        set_complete_since(connection, complete_since(connection, now_of(connection)))
+        since = complete_since(connection, now_of(connection))
+        _SET_COMPLETE_SINCE.run(connection, since=moment(connection, since))
     _SET_RETENTION.run(connection, seconds=int(age.total_seconds()))
 
 
@@ -368,11 +359,6 @@ def complete_since(connection: Connection, now: datetime.datetime) -> datetime.d
     [(seconds, since)] = _RETENTION.rows(connection)
     retained = now - datetime.timedelta(seconds=int(seconds))
     return retained if since is None else max(from_moment(since), retained)
-
-
-def set_complete_since(connection: Connection, since: datetime.datetime) -> None:
-    """Record that changes before a moment may have been deleted, regardless of the retention."""
-    _SET_COMPLETE_SINCE.run(connection, since=moment(connection, since))
 
 
 def retention(connection: Connection) -> datetime.timedelta:

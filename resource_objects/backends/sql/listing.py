@@ -1,4 +1,4 @@
-"""Pages of providers and consumers, and totals, by filters.
+"""Pages of providers, consumers and server groups, and totals, by filters.
 
 One statement reads the page; a few more, whose number does not grow with it, read what belongs to
 its rows.
@@ -7,16 +7,18 @@ its rows.
 from __future__ import annotations
 
 import datetime
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
-from resource_objects.backends.sql import disabled, orders, read, tables
-from resource_objects.backends.sql.names import Catalogue
+from resource_objects.backends.sql import orders, read, tables
+from resource_objects.backends.sql.names import GROUP, group_of
 from resource_objects.backends.sql.statements import (
     SQL,
+    disabled_of,
     from_moment_or_none,
     now_of,
     plain,
@@ -40,6 +42,7 @@ from resource_objects.providers.listing import (
     sorted_totals,
 )
 from resource_objects.providers.orders import ConsumerRecord
+from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.ratio import MAX_RATIO
 
 _providers = tables.resource_providers.c
@@ -47,6 +50,7 @@ _inventories = tables.inventories.c
 _consumers = tables.consumers.c
 _allocations = tables.allocations.c
 _shares = tables.shares.c
+_IS_STORED = _consumers.gone == sa.literal_column("0")
 
 
 _NAMES = SQL("SELECT id, name, uuid FROM resource_providers WHERE id IN :ids*")
@@ -63,19 +67,13 @@ _LISTED = [
 
 
 def list_providers(
-    connection: Connection,
-    catalogue: Catalogue,
-    criteria: ProviderFilter,
-    limit: int,
-    after: int = 0,
+    connection: Connection, criteria: ProviderFilter, limit: int, after: int = 0
 ) -> tuple[ListedProvider, ...]:
     """Return a page of providers (see the contract).
 
     Cost: six queries, and one for each kind of name that is not standard. A filter with nothing but
     ``over_capacity`` reads every inventory.
     """
-    if is_empty(criteria):
-        return ()
     query = (
         sa.select(*_LISTED)
         .where(_providers.id > after, *of_providers(criteria, sql_now(connection)))
@@ -83,14 +81,14 @@ def list_providers(
         .limit(_literal(limit))
     )
     rows = connection.execute(query).all()
-    return _listed(connection, catalogue, rows) if rows else ()
+    return _listed(connection, rows) if rows else ()
 
 
 def _listed(
-    connection: Connection, catalogue: Catalogue, rows: Sequence[sa.Row[*tuple[Any, ...]]]
+    connection: Connection, rows: Sequence[sa.Row[*tuple[Any, ...]]]
 ) -> tuple[ListedProvider, ...]:
     """Return rows of ``resource_providers`` with everything that belongs to them."""
-    reader = read.Reader(connection, catalogue, [row.id for row in rows])
+    reader = read.Reader(connection, [row.id for row in rows])
     index = Columns(
         inventories=reader.read(read.INVENTORIES),
         traits=reader.read(read.TRAITS),
@@ -123,7 +121,7 @@ def _listed(
             kinds=tuple(index.kinds.get(row.id, ())),
             allocation_writes=row.allocation_writes + int(row.inventory_writes),
             definition_writes=row.definition_writes,
-            disabled=disabled.in_force(reason, now),
+            disabled=disabled_of(reason, now),
             **{name: from_moment_or_none(getattr(row, name)) for name in TIMES},
         )
         page.append(listed)
@@ -143,8 +141,6 @@ def list_consumers(
     connection: Connection, criteria: ConsumerFilter, limit: int, after: str | None = None
 ) -> tuple[ConsumerRecord, ...]:
     """Return a page of consumers with their allocations (see the contract). Cost: four queries."""
-    if is_empty(criteria):
-        return ()
     query = sa.select(_consumers.name).order_by(_consumers.name).limit(_literal(limit))
     if after is not None:
         query = query.where(_consumers.name > after)
@@ -154,12 +150,38 @@ def list_consumers(
     return tuple(records[name] for name in names)
 
 
+def list_groups(
+    connection: Connection,
+    limit: int,
+    after: str | None = None,
+    *,
+    names: Collection[str] | None = None,
+) -> tuple[ServerGroup, ...]:
+    """Return a page of server groups with their members (see the contract). Cost: one query."""
+    groups = tables.server_groups.c
+    page = sa.select(*[groups[name] for name in GROUP]).order_by(groups.name).limit(limit)
+    if after is not None:
+        page = page.where(groups.name > after)
+    if names is not None:
+        page = page.where(groups.name.in_(names))
+    of = page.subquery()
+    is_member = sa.and_(_consumers.server_group == of.c.name, _IS_STORED)
+    query = sa.select(*of.c, _consumers.name).outerjoin_from(of, tables.consumers, is_member)
+    columns_of: dict[str, Sequence[Any]] = {}
+    members: dict[str, list[str]] = defaultdict(list)
+    for *columns, member in connection.execute(query.order_by(of.c.name)):
+        columns_of[columns[0]] = columns
+        if member is not None:
+            members[columns[0]].append(member)
+    return tuple(group_of(columns, members[name]) for name, columns in columns_of.items())
+
+
 # --- filters --------------------------------------------------------------------------------------
 #
 # The conditions of a filter (:mod:`resource_objects.providers.listing`) as SQL.
 #
 # Each is an ``IN`` over rare rows (the providers with a trait, the consumers of a provider), so a
-# database may begin there, or a ``NOT EXISTS``. A filter that cannot match sends no query.
+# database may begin there, or a ``NOT EXISTS``.
 
 
 _Condition: TypeAlias = sa.ColumnElement[bool]
@@ -175,11 +197,8 @@ _NAMED = {
 }
 
 
-def is_empty(criteria: ProviderFilter | ConsumerFilter) -> bool:
-    """Return True if a filter has an empty set of which one member must match.
-
-    :raises InvalidInput: if it names more than one statement takes
-    """
+def _check_size(criteria: ProviderFilter | ConsumerFilter) -> None:
+    """Raise InvalidInput if a filter names more than one statement takes."""
     sets: list[Collection[Any]] = []
     for condition, value in conditions_of(criteria):
         if condition.operator is Operator.IN:
@@ -189,7 +208,6 @@ def is_empty(criteria: ProviderFilter | ConsumerFilter) -> bool:
     if isinstance(criteria, ProviderFilter) and criteria.trees is not None:
         sets.append(criteria.trees)
     refuse_too_many(sets)
-    return not all(sets)
 
 
 def _is_one_of(column: sa.ColumnElement[Any], values: Collection[str | None]) -> _Condition:
@@ -211,6 +229,7 @@ def _in_tree(trees: Collection[str]) -> sa.Select[int]:
 
 def of_providers(criteria: ProviderFilter, now: _Time) -> Iterator[_Condition]:
     """Yield the conditions of a filter on rows of ``resource_providers``."""
+    _check_size(criteria)
     for condition, value in conditions_of(criteria):
         yield _COMPARE[condition.operator](_providers, condition.column, value, now)
     if criteria.trees is not None:
@@ -291,17 +310,13 @@ def _lacks_shared(amount: int) -> sa.Select[int]:
     )
 
 
-def _is_over_capacity() -> _Condition:
-    over = _inventories.used > _inventories.capacity
-    return _providers.id.in_(sa.select(_inventories.provider_id).where(over))
-
-
 # --- consumers and allocations ---
 
 
 def of_consumers(criteria: ConsumerFilter) -> Iterator[_Condition]:
     """Yield the conditions of a filter on rows of ``consumers``, without their allocations."""
-    yield _consumers.gone == sa.literal_column("0")
+    _check_size(criteria)
+    yield _IS_STORED
     for condition, value in conditions_of(criteria):
         yield _COMPARE[condition.operator](_consumers, condition.column, value, sa.null())
 
@@ -345,7 +360,9 @@ _COMPARE: Mapping[Operator, Callable[[Any, str, Any, _Time], _Condition]] = {
     Operator.ANY_OF_EACH: lambda _, table, sets, now: sa.and_(
         *(_has_one_of(table, names, now) for names in sets)
     ),
-    Operator.OVER_CAPACITY: lambda *_: _is_over_capacity(),
+    Operator.OVER_CAPACITY: lambda *_: _providers.id.in_(
+        sa.select(_inventories.provider_id).where(_inventories.used > _inventories.capacity)
+    ),
 }
 
 
@@ -365,8 +382,6 @@ def totals(connection: Connection, criteria: ConsumerFilter, by: By) -> tuple[To
 
     Cost: one query, which reads every allocation of these consumers.
     """
-    if is_empty(criteria):
-        return ()
     group, class_ = _GROUPS.get(by), tables.resource_classes.c
     sums = sa.select(
         _allocations.class_id.label("class_id"),
@@ -389,8 +404,6 @@ def count_consumers(
     connection: Connection, criteria: ConsumerFilter, by: Description
 ) -> dict[str | None, int]:
     """Return the number of consumers of a filter (see the contract). Cost: one query."""
-    if is_empty(criteria):
-        return {}
     described = _GROUPS[by]
     query = sa.select(described, sa.func.count()).select_from(tables.consumers)
     query = query.where(*of_consumers(criteria), *holders(criteria)).group_by(described)

@@ -1,4 +1,4 @@
-"""Resource classes, traits, aggregates and structured inventories as rows.
+"""Resource classes, traits, aggregates, server groups and structured inventories as rows.
 
 A backend caches the numbers of *standard* names, because their rows are never changed or removed.
 Another process can rename or remove any other name at any time. So these are looked up in each
@@ -17,21 +17,31 @@ import itertools
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from operator import attrgetter
+from typing import Any, Final
 
 import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.retries import Transient
+from resource_objects.backends.retries import busy
 from resource_objects.backends.sql import statements, tables
-from resource_objects.backends.sql.statements import SQL
+from resource_objects.backends.sql.statements import SQL, Insert
 from resource_objects.providers.listing import ListedName
-from resource_objects.providers.orders import NameAction, NameChange, NameKind, class_renames
+from resource_objects.providers.orders import (
+    ConsumerRecord,
+    GroupChange,
+    NameAction,
+    NameChange,
+    NameKind,
+    Write,
+    class_renames,
+)
+from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.resources.records import KindRecord
 from resource_objects.store.rows import NAME_RULES, ProviderRow, Rows, Transaction
 from resource_objects.store.rows import changes as changed_rows
-from resource_objects.store.write import change_name
+from resource_objects.store.write import begin
 
 _TABLES = {
     NameKind.RESOURCE_CLASS: tables.resource_classes,
@@ -74,6 +84,16 @@ _STRUCTURES = SQL("""
     SELECT s.name, s.classes, s.body, p.id, p.uuid, p.name FROM structures s
     JOIN resource_providers p ON p.id = s.provider_id""")
 _SET_GENERATION = SQL("UPDATE resource_providers SET generation = :number WHERE id IN :ids*")
+#: The columns of a server group; the attributes have the same names.
+GROUP = ("name", "policy", "max_per_host", "uuid", "generation")
+LOCK_GROUPS = SQL(f"""
+    SELECT id, {", ".join(GROUP)} FROM server_groups
+    WHERE name IN :names* ORDER BY name {{server: FOR UPDATE}}""")
+_FIRST_MEMBERS = SQL("""
+    SELECT server_group, MIN(name) FROM consumers
+    WHERE server_group IN :names* AND gone = 0 GROUP BY server_group""")
+_REMOVE_GROUPS = SQL("DELETE FROM server_groups WHERE name IN :names*")
+_CREATE_GROUPS = Insert(tables.server_groups, *GROUP)
 
 
 class NameNumbers:
@@ -88,16 +108,8 @@ class NameNumbers:
         self._numbers: dict[str, int] = {}
         self._names: dict[int, str] = {}
 
-    def find(self, connection: Connection, names: Collection[str]) -> dict[str, int]:
-        """Return ``{name: number}`` of the names that exist.
-
-        Cost: nothing for cached names, else one query.
-        """
-        numbers = {name: self._numbers[name] for name in names if name in self._numbers}
-        return numbers | self._look(connection, set(names) - numbers.keys())
-
     def names(self, connection: Connection, numbers: Iterable[int]) -> dict[int, str]:
-        """Return ``{number: name}`` of these numbers. Cost: as :meth:`find`."""
+        """Return ``{number: name}`` of these numbers. Cost: nothing if cached, else one query."""
         requested = set(numbers)
         names = {number: self._names[number] for number in requested & self._names.keys()}
         for name, number in self._by_number.rows_for(connection, requested - names.keys()):
@@ -110,7 +122,8 @@ class NameNumbers:
 
         Transactions that insert the same name wait for each other; all insert in one order.
         """
-        numbers = self.find(connection, names)
+        numbers = {name: self._numbers[name] for name in names if name in self._numbers}
+        numbers |= self._look(connection, set(names) - numbers.keys())
         missing = sorted(set(names) - numbers.keys())
         if not missing:
             return numbers
@@ -123,7 +136,7 @@ class NameNumbers:
         numbers |= self._look(connection, missing)
         for name in missing:
             if name not in numbers:  # it existed when it would have been inserted
-                raise Transient(exceptions.DatabaseError("busy", name, "it was removed in between"))
+                raise busy(name, "it was removed in between")
         return numbers
 
     def _look(self, connection: Connection, names: Collection[str]) -> dict[str, int]:
@@ -139,8 +152,14 @@ class NameNumbers:
             self._names[number] = name
 
 
-#: The names that one backend has looked up, by kind.
-Catalogue: TypeAlias = dict[NameKind, NameNumbers]
+#: The option of an engine with the names that were looked up in its database, by kind.
+CATALOGUE: Final = "resource_objects_names"
+
+
+def catalogue_of(connection: Connection) -> Mapping[NameKind, NameNumbers]:
+    """Return the names that were looked up in a database, by kind."""
+    catalogue: Mapping[NameKind, NameNumbers] = connection.get_execution_options()[CATALOGUE]
+    return catalogue
 
 
 # --- structured inventories -----------------------------------------------------------------------
@@ -205,43 +224,49 @@ def description_of(name: str, body: str | None) -> str:
 
 
 def change_names(
-    connection: Connection,
-    catalogue: Catalogue,
-    changes: Sequence[NameChange],
-    number: int,
-    now: datetime.datetime,
+    connection: Connection, write: Write, number: int, now: datetime.datetime
 ) -> set[int]:
-    """Carry out changes of names; return the numbers of the providers with a renamed name.
+    """Change the names and the server groups of a write; return the providers with a renamed name.
 
-    The names to rename and to delete are locked and loaded, then the providers that use them. A
+    The names and groups to change are locked and loaded, then the providers that use the names. A
     write that uses such a name waits for the lock, so no provider starts to use one in between.
 
-    Cost: two to ten statements for each kind of name. Linear in the users of the names, and to
-    rename a class in the structured inventories of the ledger.
+    Cost: two to ten statements for each kind of name, at most four for groups. Linear in the users
+    of the names, and to rename a class in the structured inventories of the ledger.
 
     :param number: of the operation
     :param now: the time of the database
+    :returns: the numbers of the providers
     """
-    if not changes:
+    if not write.names and not write.groups:
         return set()
     rows = Rows()
-    transaction = Transaction(rows, now, number)
     rows.name_numbers = itertools.count(-1, -1)  # until they are inserted
-    kinds = {change.kind: None for change in changes}
+    kinds = {change.kind: None for change in write.names}
     for kind in kinds:
-        numbers = _load_names(connection, rows, kind, [c for c in changes if c.kind is kind])
-        _load_users(connection, rows, kind, numbers)
-    renamed = {old for old, _ in class_renames(changes)}
-    if renamed:
-        _load_structures(connection, rows, renamed)
-    for change in changes:
-        change_name(transaction, change)
+        numbers = _load_names(connection, rows, kind, [c for c in write.names if c.kind is kind])
+        for used, *provider in _USERS[kind].rows_for(connection, numbers):
+            _extend_provider(rows, provider, _FIELDS[kind], numbers[used])
+    renamed = {old for old, _ in class_renames(write.names)}
+    for name, encoded, body, *provider in _STRUCTURES.rows(connection) if renamed else ():
+        classes = tuple(json.loads(encoded))
+        if not {name, *classes}.isdisjoint(renamed):  # the description as it is stored
+            _extend_provider(rows, provider, "kinds", KindRecord(name, classes, body or ""))
+    _load_groups(connection, rows, write.groups, now)
+    begin(
+        Transaction(rows, now, number),
+        Write(write.operation, write.kind, write.subject, names=write.names, groups=write.groups),
+    )
     changed = list(changed_rows(rows.journal))
     for kind in kinds:
         of_kind = [row for row in changed if row[0] is rows.names and row[1][0] is kind]
         before = {was.number: was for _, _, was, _ in of_kind if was is not None}
         after = {row.number: row for _, _, _, row in of_kind if row is not None}
-        _write_names(connection, catalogue[kind], _TABLES[kind], before, after)
+        _write_names(connection, kind, before, after)
+    groups = [(name, row) for table, name, _, row in changed if table is rows.server_groups]
+    _REMOVE_GROUPS.run_for(connection, [name for name, row in groups if row is None])
+    created = [attrgetter(*GROUP)(row) for _, row in groups if row is not None]
+    _CREATE_GROUPS.many(connection, created)
     providers = [(was, row) for table, _, was, row in changed if table is rows.providers]
     users = {provider.number for _, provider in providers}
     _SET_GENERATION.run_for(connection, users, number=number)
@@ -249,6 +274,25 @@ def change_names(
     new = {row for _, provider in providers for row in _structure_rows(provider)}
     statements.replace(connection, tables.structures, 2, old, new)
     return users
+
+
+def _load_groups(
+    connection: Connection, rows: Rows, changes: Sequence[GroupChange], now: datetime.datetime
+) -> None:
+    """Lock and load server groups, with a member of each to delete."""
+    for _, *columns in LOCK_GROUPS.rows_for(connection, {change.name for change in changes}):
+        group = group_of(columns)
+        rows.server_groups.put_unjournaled(group.name, None, group)
+    removing = {change.name for change in changes if change.group is None}
+    for name, member in _FIRST_MEMBERS.rows_for(connection, removing):
+        record = ConsumerRecord("", member, now, (), group=name)
+        rows.consumers.put_unjournaled(member, None, record)
+
+
+def group_of(columns: Sequence[Any], members: Iterable[str] = ()) -> ServerGroup:
+    """Return the server group of a row, with its columns as in :data:`GROUP`."""
+    name, policy, most, uuid, generation = columns
+    return ServerGroup(name, policy, members, most, str(uuid), generation)
 
 
 def _structure_rows(provider: ProviderRow) -> Iterator[tuple[Any, ...]]:
@@ -273,22 +317,6 @@ def _load_names(
     return {number: name for number, name in numbers.items() if name in locked}
 
 
-def _load_users(
-    connection: Connection, rows: Rows, kind: NameKind, names: Mapping[int, str]
-) -> None:
-    """Load the providers that use some names, by number, with these names only."""
-    for number, *provider in _USERS[kind].rows_for(connection, names):
-        _extend_provider(rows, provider, _FIELDS[kind], names[number])
-
-
-def _load_structures(connection: Connection, rows: Rows, names: Collection[str]) -> None:
-    """Load the structured inventories that name some classes; descriptions as they are stored."""
-    for name, encoded, body, *provider in _STRUCTURES.rows(connection):
-        classes = tuple(json.loads(encoded))
-        if not {name, *classes}.isdisjoint(names):
-            _extend_provider(rows, provider, "kinds", KindRecord(name, classes, body or ""))
-
-
 def _extend_provider(rows: Rows, provider: Sequence[Any], field: str, part: Any) -> None:
     """Add a part to a field of a provider, loaded as its number, its uuid and its name."""
     _, uuid, _ = provider
@@ -301,12 +329,12 @@ def _extend_provider(rows: Rows, provider: Sequence[Any], field: str, part: Any)
 
 def _write_names(
     connection: Connection,
-    numbers: NameNumbers,
-    table: sa.Table,
+    kind: NameKind,
     before: Mapping[int, ListedName],
     after: Mapping[int, ListedName],
 ) -> None:
     """Write the differences between the names of a kind, by number."""
+    table = _TABLES[kind]
     delete = SQL(f"DELETE FROM {table.name} WHERE id IN :ids*")
     delete.run_for(connection, before.keys() - after.keys())
     rows = [row for _, row in sorted(after.items())]
@@ -321,7 +349,9 @@ def _write_names(
     statements.update(connection, table, ["id"], freed)
     renames = [{"id": row.number, "name": row.name} for row in renamed]
     statements.update(connection, table, ["id"], renames)
-    created = numbers.ensure(connection, [row.name for row in rows if row.number < 0])
+    created = catalogue_of(connection)[kind].ensure(
+        connection, [row.name for row in rows if row.number < 0]
+    )
     levels = [
         {"id": created.get(row.name, row.number), "level": row.level}
         for row in rows
@@ -343,18 +373,12 @@ def list_names(
 
 def has_standard(connection: Connection) -> bool:
     """Return True if all standard names that this library knows exist. Cost: one query."""
-    [counts] = _count_standard().rows(connection)
-    return tuple(counts) == tuple(map(len, _standard().values()))
-
-
-@functools.cache
-def _count_standard() -> SQL:
-    """Return the query that counts the existing standard names: each open of a database runs it."""
     counts = []
     for kind, names in _standard().items():
         listed = ", ".join(f"'{name}'" for name in names)
         counts.append(f"(SELECT COUNT(*) FROM {_TABLES[kind].name} WHERE name IN ({listed}))")
-    return SQL(f"SELECT {', '.join(counts)}")
+    row = connection.exec_driver_sql(f"SELECT {', '.join(counts)}").one()
+    return tuple(row) == tuple(map(len, _standard().values()))
 
 
 def ensure_standard(connection: Connection) -> None:

@@ -25,14 +25,15 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from resource_objects import exceptions
-from resource_objects.backends.retries import Transient
-from resource_objects.backends.sql import disabled, server_groups, statements, tables
+from resource_objects.backends.retries import Transient, busy
+from resource_objects.backends.sql import statements, tables
+from resource_objects.backends.sql.names import LOCK_GROUPS, description_of, group_of
 from resource_objects.backends.sql.statements import (
     MOST,
     SQL,
     Insert,
     chunks,
+    disabled_of,
     draw_number,
     from_moment,
     from_moment_or_none,
@@ -43,14 +44,18 @@ from resource_objects.providers.allocation import RELEASED
 from resource_objects.providers.disabled import Disabled, RemovedUnit
 from resource_objects.providers.holders import MOST_HOLDERS
 from resource_objects.providers.orders import (
+    ConsumerOrder,
     ConsumerRecord,
     Key,
     Mode,
+    Operation,
     Outcome,
     StoredRequest,
     Use,
     Write,
 )
+from resource_objects.providers.pools import SHARES
+from resource_objects.providers.tree_shape import removed_of
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.store.decide import (
     ConsumerEffect,
@@ -58,6 +63,7 @@ from resource_objects.store.decide import (
     OrderRows,
     Restrictions,
     Unit,
+    keys_of,
 )
 
 # --- inventories ----------------------------------------------------------------------------------
@@ -116,20 +122,20 @@ _CHANGE_WITHIN = SQL(f"""{_FITS}
 MOST_CHANGES = 128
 
 
-@dataclasses.dataclass(slots=True, kw_only=True)
+@dataclasses.dataclass(slots=True)
 class StoredInventory:
     """A stored inventory, with the numbers of its row, provider and class."""
 
+    key: Key
     provider: str  #: its name
     record: InventoryRecord
-    shares: tuple[tuple[Key, int], ...] = ()
-    disabled_until: datetime.datetime | None
-    removed_units: int
-    key: Key
     inventory_id: int
     provider_id: int
     class_id: int
     share_count: int
+    disabled_until: datetime.datetime | None
+    removed_units: int
+    shares: tuple[tuple[Key, int], ...] = ()
 
 
 class StoredRows(OrderRows):
@@ -159,17 +165,18 @@ class StoredRows(OrderRows):
     def add(self, row: Sequence[Any]) -> StoredInventory:
         """Add the provider of a row of :data:`_INVENTORY`; return the inventory."""
         provider_id, uuid, name, root, resource_class, number, class_id, shares, *more = row
+        until, removed_units, *figures = more
         self.add_provider(uuid, name, root)
         return StoredInventory(
-            provider=self.names[uuid],
-            record=InventoryRecord(resource_class, *more[2:]),
-            disabled_until=from_moment_or_none(more[0]),
-            removed_units=more[1],
-            key=(uuid, resource_class),
-            inventory_id=number,
-            provider_id=provider_id,
-            class_id=class_id,
-            share_count=shares,
+            (uuid, resource_class),
+            self.names[uuid],
+            InventoryRecord(resource_class, *figures),
+            number,
+            provider_id,
+            class_id,
+            shares,
+            from_moment_or_none(until),
+            removed_units,
         )
 
     @property
@@ -204,23 +211,71 @@ class StoredRows(OrderRows):
 
     def users_of(self, keys: Collection[Key]) -> dict[Key, list[tuple[str, int]]]:
         """Return the largest consumers of inventories, also those through shares."""
-        return largest_consumers(self._connection, [self.inventories[key] for key in keys])
+        connection, inventories = self._connection, [self.inventories[key] for key in keys]
+        key_of = {(row.provider_id, row.class_id): row.key for row in inventories}
+        providers, classes = {pair[0] for pair in key_of}, list({pair[1] for pair in key_of})
+        shared = {*map(tuple, _SHARED.rows_for(connection, providers, classes=classes))}
+        users: dict[Key, set[tuple[str, int]]] = {key: set() for key in keys}
+        for query, numbers in (
+            (_USERS, [pair for pair in key_of if pair not in shared]),
+            (_USERS_OF_SHARED, [pair for pair in key_of if pair in shared]),
+        ):
+            for pairs in chunks(numbers, _MOST_INVENTORIES):
+                values = {f"provider{position}": pair[0] for position, pair in enumerate(pairs)}
+                values |= {f"class{position}": pair[1] for position, pair in enumerate(pairs)}
+                statement = _of_each(query, len(pairs))
+                for provider, class_, name, used in statement.rows(connection, **values):
+                    users[key_of[provider, class_]].add((name, int(used)))
+        return {key: list(consumers) for key, consumers in users.items()}
 
     def unit_consumers(self, units: Collection[Unit]) -> dict[Unit, str]:
         """Return the consumers of those units that are allocated."""
-        return unit_consumers(self._connection, units)
+        consumers: dict[Unit, str] = {}
+        for part in chunks(sorted(units), MOST // 2):
+            uuids, names = list({uuid for uuid, _ in part}), list({name for _, name in part})
+            rows = _UNIT_CONSUMERS.rows(self._connection, uuids=uuids, units=names)
+            consumers |= {(uuid, unit): consumer for uuid, unit, consumer in rows}
+        return {unit: consumer for unit, consumer in consumers.items() if unit in units}
 
     def disabled_at(self, uuids: Collection[str], now: datetime.datetime) -> dict[str, Disabled]:
         """Return why providers or their ancestors are disabled, by name."""
-        return disabled.disabled_at(self._connection, uuids, now)
+        roots: dict[int, int] = dict(_ROOTS.rows_for(self._connection, {*uuids}))
+        rows = {row[0]: row for row in _TREES.rows_for(self._connection, {*roots.values()})}
+        reasons: dict[str, Disabled] = {}
+        for number in roots:
+            at: int | None = number
+            while at is not None:
+                _, at, name, *facts = rows[at]
+                reason = disabled_of(facts, now)
+                if reason is not None:
+                    reasons[name.removeprefix(tables.GIVEN_UP)] = reason
+        return reasons
 
     def removed_units_of(self, uuids: Collection[str]) -> dict[str, tuple[RemovedUnit, ...]]:
         """Return the units that were removed while allocated, by provider."""
-        return disabled.removed_units_of(self._connection, uuids)
+        kinds: dict[str, list[tuple[str, str]]] = {uuid: [] for uuid in uuids}
+        allocated: dict[str, set[str]] = {uuid: set() for uuid in uuids}
+        for uuid, kind, body in _KINDS.rows_for(self._connection, uuids):
+            kinds[uuid].append((kind, description_of(kind, body)))
+        for uuid, unit in _UNITS.rows_for(self._connection, uuids):
+            allocated[uuid].add(unit)
+        return {uuid: removed_of(kinds[uuid], allocated[uuid]) for uuid in uuids}
 
     def group_members(self, names: Collection[str], uuids: Collection[str]) -> GroupMembers:
-        """Lock server groups, give them the generation of the write, and return their members."""
-        return server_groups.members_of(self._connection, names, uuids, self.number)
+        """Lock server groups, give them the generation of the write, and return their members.
+
+        Cost: two statements, and two more if one of the groups is strict.
+        """
+        connection = self._connection
+        locked = LOCK_GROUPS.rows_for(connection, names)
+        groups = {columns[0]: group_of(columns) for _, *columns in locked}
+        strict = [name for name, group in groups.items() if not group.is_soft]
+        members: dict[str, dict[str, set[str]]] = {name: defaultdict(set) for name in strict}
+        for name, consumer, host in _MEMBERS.rows_for(connection, strict):
+            members[name][consumer].add(host)
+        host_of: dict[str, str] = dict(_HOSTS.rows_for(connection, uuids if strict else ()))
+        _SET_GENERATION.run_for(connection, [row[0] for row in locked], number=self.number)
+        return GroupMembers(groups, members, host_of)
 
 
 def read_locked_inventories(
@@ -243,13 +298,14 @@ def read_locked_inventories(
         _lock(connection, rows)
 
 
-def inventory_numbers(connection: Connection, keys: Collection[Key]) -> set[int]:
-    """Return the numbers of the inventories at ``keys`` and of all that they share; lock nothing.
+def inventory_numbers(connection: Connection, orders: Sequence[ConsumerOrder]) -> set[int]:
+    """Return the numbers of the inventories of orders and of all that they share; lock nothing.
 
-    Cost: a statement, one more where there are shares.
+    They are read again when the orders are carried out. Cost: two to five statements.
     """
     rows = StoredRows(connection)
-    _find(connection, rows, keys)
+    read_consumers(connection, [order.consumer for order in orders], rows)
+    _find(connection, rows, keys_of(orders, rows.records))
     return {inventory.inventory_id for inventory in rows.inventories.values()}
 
 
@@ -263,18 +319,9 @@ def _find_and_lock(connection: Connection, rows: StoredRows, keys: Collection[Ke
             rows.now = from_moment(now)
             rows.inventories[inventory.key] = inventory
     locked = set(rows.inventories)
-    missing_keys = [key for key in keys if key not in locked]
-    if missing_keys:
-        missing = StoredRows(connection)
-        _find(connection, missing, missing_keys)
-        if missing.inventories:
-            raise _busy("inventory", "it was made in between")
-        rows.names |= missing.names
-        rows.roots |= missing.roots
-        rows.now = rows.now or missing.now
-    _add_shares(connection, rows)
+    _find(connection, rows, keys)  # the providers without them, and shares
     if rows.inventories.keys() != locked:
-        raise _busy("inventory", "its shares were changed")
+        raise busy("inventory", "it was made, or its shares were changed, in between")
 
 
 def _find(connection: Connection, rows: StoredRows, keys: Collection[Key]) -> None:
@@ -319,22 +366,18 @@ def _lock(connection: Connection, rows: StoredRows) -> None:
     before = [(row, row.shares) for row in by_number.values() if row.shares]
     locked = _LOCK.rows_for(connection, by_number)
     if len(locked) != len(by_number):
-        raise _busy("inventory", "it was removed in between")
+        raise busy("inventory", "it was removed in between")
     for number, share_count, disabled_until, units, *figures in locked:
         inventory = by_number[number]
         inventory.removed_units = units
         inventory.disabled_until = from_moment_or_none(disabled_until)
         inventory.record = InventoryRecord(inventory.record.resource_class, *figures)
         if share_count != inventory.share_count:
-            raise _busy(inventory.provider, "its shares were changed")
+            raise busy(inventory.provider, "its shares were changed")
     _add_shares(connection, rows)  # which cannot change any more
     for inventory, shares in before:
         if inventory.shares != shares:
-            raise _busy(inventory.provider, "its shares were changed")
-
-
-def _busy(subject: str, reason: str) -> Transient:
-    return Transient(exceptions.DatabaseError("busy", subject, reason))
+            raise busy(inventory.provider, "its shares were changed")
 
 
 def change_used(
@@ -367,10 +410,10 @@ def change_used(
 
 
 def _refused(expected: int, matched: int) -> Transient:
-    return _busy("used", f"{expected - matched} inventories refused a change")
+    return busy("used", f"{expected - matched} inventories refused a change")
 
 
-# --- consumers of inventories and units, read only for a refusal ----------------------------------
+# --- read for few writes, and for refusals ----------------------------------
 
 #: The most inventories of one query for consumers.
 _MOST_INVENTORIES = 64
@@ -402,45 +445,39 @@ _UNIT_CONSUMERS = SQL("""
     WHERE p.uuid IN :uuids* AND u.unit IN :units*""")
 
 
+_ROOTS = SQL("SELECT id, root_id FROM resource_providers WHERE uuid IN :uuids*")
+_TREES = SQL(f"""
+    SELECT id, parent_id, name, {", ".join(tables.DISABLED)} FROM resource_providers
+    WHERE root_id IN :roots*""")
+_KINDS = SQL("""
+    SELECT p.uuid, s.name, s.body FROM structures s
+    JOIN resource_providers p ON p.id = s.provider_id WHERE p.uuid IN :uuids*""")
+_UNITS = SQL("""
+    SELECT p.uuid, u.unit FROM allocation_units u
+    JOIN resource_providers p ON p.id = u.provider_id WHERE p.uuid IN :uuids*""")
+
+
+_SET_GENERATION = SQL("UPDATE server_groups SET generation = :number WHERE id IN :ids*")
+# a provider that is no pool of shared resources
+_IS_NO_POOL = f"""NOT EXISTS (
+    SELECT 1 FROM resource_provider_traits pt JOIN traits t ON t.id = pt.trait_id
+    WHERE pt.provider_id = p.id AND t.name = '{SHARES}')"""
+_MEMBERS = SQL(f"""
+    SELECT DISTINCT c.server_group, c.name, root.name FROM consumers c
+    JOIN allocations a ON a.consumer_id = c.id
+    JOIN resource_providers p ON p.id = a.provider_id
+    JOIN resource_providers root ON root.id = p.root_id
+    WHERE c.server_group IN :names* AND c.gone = 0 AND {_IS_NO_POOL}""")
+_HOSTS = SQL(f"""
+    SELECT p.uuid, root.name FROM resource_providers p
+    JOIN resource_providers root ON root.id = p.root_id
+    WHERE p.uuid IN :uuids* AND {_IS_NO_POOL}""")
+
+
 @functools.cache
 def _of_each(query: str, count: int) -> SQL:
     """Return the query of several inventories."""
     return SQL(" UNION ALL ".join(query.format(position) for position in range(count)))
-
-
-def largest_consumers(
-    connection: Connection, inventories: Iterable[StoredInventory]
-) -> dict[Key, list[tuple[str, int]]]:
-    """Return the largest consumers of some inventories, also those through shares."""
-    keys = {(row.provider_id, row.class_id): row.key for row in inventories}
-    providers, classes = {provider for provider, _ in keys}, list({class_ for _, class_ in keys})
-    shared = {*map(tuple, _SHARED.rows_for(connection, providers, classes=classes))}
-    users: dict[Key, set[tuple[str, int]]] = {key: set() for key in keys.values()}
-    for query, numbers in (
-        (_USERS, [pair for pair in keys if pair not in shared]),
-        (_USERS_OF_SHARED, [pair for pair in keys if pair in shared]),
-    ):
-        for pairs in chunks(numbers, _MOST_INVENTORIES):
-            values = {
-                f"{name}{position}": number
-                for position, pair in enumerate(pairs)
-                for name, number in zip(("provider", "class"), pair, strict=True)
-            }
-            statement = _of_each(query, len(pairs))
-            for provider, class_, name, used in statement.rows(connection, **values):
-                users[keys[provider, class_]].add((name, int(used)))
-    return {key: list(consumers) for key, consumers in users.items()}
-
-
-def unit_consumers(connection: Connection, units: Collection[Unit]) -> dict[Unit, str]:
-    """Return the consumers of those units that are allocated."""
-    consumers: dict[Unit, str] = {}
-    for part in chunks(sorted(units), MOST // 2):
-        uuids, names = list({uuid for uuid, _ in part}), list({name for _, name in part})
-        for uuid, unit, consumer in _UNIT_CONSUMERS.rows(connection, uuids=uuids, units=names):
-            if (uuid, unit) in units:
-                consumers[uuid, unit] = consumer
-    return consumers
 
 
 # --- consumers, read ------------------------------------------------------------------------------
@@ -526,7 +563,7 @@ def _read_allocations(
         rows.inventories.setdefault(inventory.key, inventory)
     for (consumer, provider, class_), (amount, position) in amounts.items():
         if (provider, class_) not in inventories:  # released since, and then removed
-            raise _busy("inventory", "it was removed in between")
+            raise busy("inventory", "it was removed in between")
         inventory = inventories[provider, class_]
         names = tuple(units.get((consumer, provider, class_), ()))
         uses[consumer].append(Use(*inventory.key, amount, names, inventory.provider))
@@ -587,10 +624,9 @@ def write_consumers(
 
     Return the numbers of the consumers, by name.
     """
-    changes = AllocationChanges(rows)
     numbers = {name: consumer.number for name, consumer in rows.consumers.items()}
     removed: list[StoredConsumer] = []
-    changed: list[tuple[StoredConsumer, ConsumerRecord]] = []
+    changed: list[tuple[StoredConsumer, ConsumerEffect]] = []
     new: list[ConsumerEffect] = []
     for effect in effects:
         consumer = rows.consumers.get(effect.claim.consumer)
@@ -599,21 +635,22 @@ def write_consumers(
         elif effect.is_gone:
             removed.append(consumer)
         else:
-            changed.append((consumer, effect.claim))
-            changes.add(effect, consumer.number, consumer.position)
+            changed.append((consumer, effect))
     if changed:
         _write_generation(connection, [consumer for consumer, _ in changed], rows.number, _PASS_ON)
     if removed:
         _EMPTY.run_for(connection, [consumer.number for consumer in removed])
         _write_generation(connection, removed, rows.number, _FORGET)
     if changed:
-        changes.release(connection)
+        write_releases(
+            connection, rows, [(consumer.number, effect) for consumer, effect in changed]
+        )
         change_consumers(connection, changed)
     if new:
         numbers |= make_consumers(connection, [effect.claim for effect in new], rows.number)
-        for effect in new:
-            changes.add(effect, numbers[effect.claim.consumer], 0)
-    changes.allocate(connection)
+    written = [(consumer.number, consumer.position, effect) for consumer, effect in changed]
+    written += [(numbers[effect.claim.consumer], 0, effect) for effect in new]
+    write_allocations(connection, rows, written)
     return numbers
 
 
@@ -637,7 +674,7 @@ def _write_generation(
 
 def changed_since(consumer: str, _matched: int = 0) -> Transient:
     """Return the error that a consumer was written since it was read."""
-    return _busy(consumer, "other writes change it all the time")
+    return busy(consumer, "other writes change it all the time")
 
 
 def make_consumers(
@@ -657,12 +694,12 @@ def make_consumers(
 
 
 def change_consumers(
-    connection: Connection, changed: Iterable[tuple[StoredConsumer, ConsumerRecord]]
+    connection: Connection, changed: Iterable[tuple[StoredConsumer, ConsumerEffect]]
 ) -> None:
     """Update the changed columns of consumers and of their claims. Cost: at most two statements."""
     values = [
-        (consumer.number, _columns(connection, consumer.record), _columns(connection, record))
-        for consumer, record in changed
+        (consumer.number, _columns(connection, consumer.record), _columns(connection, effect.claim))
+        for consumer, effect in changed
     ]
     for group in (_DESCRIPTION, _CLAIM):
         rows = [
@@ -697,48 +734,47 @@ _MAKE_ALLOCATIONS = Insert(tables.allocations, *_KEYS, "used", "position")
 _ALLOCATE_UNITS = Insert(tables.allocation_units, "provider_id", "unit", "consumer_id", "class_id")
 
 
-class AllocationChanges:
-    """Changes of allocations and units, collected and then written by a few statements."""
-
-    def __init__(self, rows: StoredRows) -> None:
-        self._rows = rows
-        self._inserts: list[tuple[int, int, int, int, int]] = []
-        self._updates: list[dict[str, int]] = []
-        self._deletes: list[tuple[int, int, int]] = []
-        self._released_units: list[tuple[int, str]] = []
-        self._allocated_units: list[tuple[int, str, int, int]] = []
-
-    def add(self, effect: ConsumerEffect, consumer: int, position: int) -> None:
-        """Add the changes of a consumer, by its number and the position of its last allocation."""
+def write_releases(
+    connection: Connection, rows: StoredRows, effects: Iterable[tuple[int, ConsumerEffect]]
+) -> None:
+    """Write the released amounts and units of consumers, by number, and the changed amounts."""
+    deletes: list[tuple[int, int, int]] = []
+    updates: list[dict[str, int]] = []
+    units: list[tuple[int, str]] = []
+    for consumer, effect in effects:
         for change in effect.changes:
-            inventory = self._rows.inventories[change.key]
+            inventory = rows.inventories[change.key]
+            row = (consumer, inventory.provider_id, inventory.class_id)
+            if not change.after:  # its units are deleted with it
+                deletes.append(row)
+                continue
+            units += [(inventory.provider_id, unit) for unit in change.released_units]
+            if change.before and change.after != change.before:
+                updates.append(dict(zip(_KEYS, row, strict=True), used=change.after))
+    statements.delete(connection, tables.allocation_units, ("provider_id", "unit"), units)
+    statements.delete(connection, tables.allocations, _KEYS, deletes)
+    statements.update(connection, tables.allocations, _KEYS, updates)
+
+
+def write_allocations(
+    connection: Connection, rows: StoredRows, effects: Iterable[tuple[int, int, ConsumerEffect]]
+) -> None:
+    """Insert the new allocations and units of consumers.
+
+    :param effects: with the number of the consumer and the position of its last allocation
+    """
+    allocations: list[tuple[int, ...]] = []
+    units: list[tuple[int, str, int, int]] = []
+    for consumer, position, effect in effects:
+        for change in effect.changes:
+            inventory = rows.inventories[change.key]
             provider, class_ = inventory.provider_id, inventory.class_id
-            row = (consumer, provider, class_)
             if not change.before:
                 position += 1
-                self._inserts.append((*row, change.after, position))
-            elif not change.after:
-                self._deletes.append(row)
-            elif change.after != change.before:
-                self._updates.append(dict(zip(_KEYS, row, strict=True), used=change.after))
-            if change.released_units and change.after:  # else deleted with the allocation
-                self._released_units += [(provider, unit) for unit in change.released_units]
-            if change.allocated_units:
-                self._allocated_units += [
-                    (provider, unit, consumer, class_) for unit in change.allocated_units
-                ]
-
-    def release(self, connection: Connection) -> None:
-        """Write the releases, and the changed amounts."""
-        unit = "provider_id", "unit"
-        statements.delete(connection, tables.allocation_units, unit, self._released_units)
-        statements.delete(connection, tables.allocations, _KEYS, self._deletes)
-        statements.update(connection, tables.allocations, _KEYS, self._updates)
-
-    def allocate(self, connection: Connection) -> None:
-        """Insert the new allocations and units."""
-        _MAKE_ALLOCATIONS.many(connection, self._inserts)
-        _ALLOCATE_UNITS.many(connection, sorted(self._allocated_units))
+                allocations.append((consumer, provider, class_, change.after, position))
+            units += [(provider, unit, consumer, class_) for unit in change.allocated_units]
+    _MAKE_ALLOCATIONS.many(connection, allocations)
+    _ALLOCATE_UNITS.many(connection, sorted(units))
 
 
 # --- operations -----------------------------------------------------------------------------------
@@ -768,9 +804,9 @@ def record_operation(
     _RECORD.many(connection, [values])
 
 
-def find_outcome(connection: Connection, operation: str) -> Outcome | None:
+def find_outcome(connection: Connection, operation: Operation) -> Outcome | None:
     """Return the outcome of a recorded operation. Cost: one query, four more for its consumers."""
-    for number, kind, subject in _OPERATION.rows(connection, uuid=operation):
+    for number, kind, subject in _OPERATION.rows(connection, uuid=operation.id):
         return Outcome(kind, subject, tuple(_outcomes(connection, number)))
     return None
 

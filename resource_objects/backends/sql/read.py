@@ -12,11 +12,11 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import Connection
 
 from resource_objects.backends.sql import feed, tables
-from resource_objects.backends.sql.disabled import in_force
-from resource_objects.backends.sql.names import Catalogue, NameNumbers, description_of
+from resource_objects.backends.sql.names import NameNumbers, catalogue_of, description_of
 from resource_objects.backends.sql.statements import (
     SQL,
     chunks,
+    disabled_of,
     from_moment_or_none,
     now_of,
     uuids_among,
@@ -154,12 +154,7 @@ _ROOTS = SQL("SELECT root_id FROM resource_providers WHERE uuid IN :uuids*")
 _ROOTS_OF = SQL("SELECT uuid, root_id FROM resource_providers WHERE id IN :ids*")
 
 
-def read(
-    connection: Connection,
-    catalogue: Catalogue,
-    trees: Sequence[str],
-    allocations: bool,
-) -> Columns:
+def read(connection: Connection, *trees: str, allocations: bool = True) -> Columns:
     """Return everything, or the trees of some providers (see the contract).
 
     Cost: nine queries, and one for each kind of name that is not standard; some 3 microseconds for
@@ -167,35 +162,24 @@ def read(
     """
     roots = _roots(connection, trees) if trees else None
     cursor = feed.read_cursor(connection)
-    return _columns(connection, catalogue, roots, cursor, allocations=allocations)
+    return _columns(connection, roots, cursor, allocations=allocations)
 
 
-def read_again(
-    connection: Connection,
-    catalogue: Catalogue,
-    before: Columns,
-    trees: Sequence[str],
-) -> Columns:
+def read_again(connection: Connection, before: Columns, *trees: str) -> Columns:
     """Return trees that were read before, as they are now (see the contract).
 
     Cost: two queries if their definitions are unchanged; else as :func:`read`.
     """
-    columns = _with_usage(connection, catalogue, before)
-    return columns or read(connection, catalogue, trees, allocations=True)
-
-
-def _with_usage(connection: Connection, catalogue: Catalogue, before: Columns) -> Columns | None:
-    """Return trees with their present usage; None if the definition of one has changed."""
     providers = before.providers
     pairs = zip(providers.provider_id, providers.parent_id, strict=True)
     roots = [number for number, parent in pairs if parent is None]
     used = _USED.read(connection, roots)
     generations = dict(zip(providers.provider_id, providers.generation, strict=True))
-    if dict(zip(used["id"], used["generation"], strict=True)) != generations:
-        return None
-    without = used["inventory_id"].count(0)  # those rows come first
-    if list(used["id"][without:]) != list(before.inventories.provider_id):
-        return None
+    without = used["inventory_id"].count(0)  # the rows without inventories, which come first
+    if dict(zip(used["id"], used["generation"], strict=True)) != generations or used["id"][
+        without:
+    ] != list(before.inventories.provider_id):
+        return read(connection, *trees)
     disabled, now = _disabled(connection, used)
     reasons = dict(zip(used["id"], disabled, strict=True))
     return Columns(
@@ -205,18 +189,12 @@ def _with_usage(connection: Connection, catalogue: Catalogue, before: Columns) -
         aggregates=before.aggregates,
         shares=before.shares,
         kinds=before.kinds,
-        units=Reader(connection, catalogue, roots).read(_UNITS_OF_TREES),
+        units=Reader(connection, roots).read(_UNITS_OF_TREES),
         now=now,
     )
 
 
-def read_changed(
-    connection: Connection,
-    catalogue: Catalogue,
-    after: Cursor,
-    most: int,
-    choose: Choose,
-) -> Changed:
+def read_changed(connection: Connection, after: Cursor, most: int, choose: Choose) -> Changed:
     """Return the trees that were touched after a cursor (see the contract).
 
     Cost: two statements, and nine more, as :func:`read`, if trees are read.
@@ -228,17 +206,12 @@ def read_changed(
     if not keys:
         return Changed(cursor, count, Columns(cursor=cursor))
     numbers = {root for (root,) in _ROOTS.rows_for(connection, keys)}
-    columns = _columns(connection, catalogue, sorted(numbers), cursor, allocations=True)
+    columns = _columns(connection, sorted(numbers), cursor, allocations=True)
     return Changed(cursor, count, columns)
 
 
 def _columns(
-    connection: Connection,
-    catalogue: Catalogue,
-    roots: Sequence[int] | None,
-    cursor: Cursor,
-    *,
-    allocations: bool,
+    connection: Connection, roots: Sequence[int] | None, cursor: Cursor, *, allocations: bool
 ) -> Columns:
     """Return the trees of some roots, by number; of all roots if None."""
     providers = _parents_first(_PROVIDERS.read(connection, roots))
@@ -248,7 +221,7 @@ def _columns(
     for name in TIMES:
         if any(providers[name]):
             providers[name] = list(map(from_moment_or_none, providers[name]))
-    reader = Reader(connection, catalogue, None if roots is None else providers["provider_id"])
+    reader = Reader(connection, None if roots is None else providers["provider_id"])
     return Columns(
         ProviderColumns(*map(providers.__getitem__, ProviderColumns._fields)),
         reader.read(INVENTORIES),
@@ -272,7 +245,7 @@ def _disabled(
     if reasons.count(None) == len(reasons):
         return reasons, None
     now = now_of(connection) if until.count(None) < len(until) else None
-    return [in_force(row, now) for row in zip(*facts, strict=True)], now
+    return [disabled_of(row, now) for row in zip(*facts, strict=True)], now
 
 
 def _parents_first(columns: _ByName) -> _ByName:
@@ -298,11 +271,10 @@ class Reader:
     :param providers: their numbers; None: all rows
     """
 
-    def __init__(
-        self, connection: Connection, catalogue: Catalogue, providers: Sequence[int] | None
-    ) -> None:
+    def __init__(self, connection: Connection, providers: Sequence[int] | None) -> None:
         self._connection = connection
         self._providers = providers
+        catalogue = catalogue_of(connection)
         classes = catalogue[NameKind.RESOURCE_CLASS], dict[int, str]()
         #: the numbers of the names in a column, and the names that are known
         self._names: Mapping[str, tuple[NameNumbers, dict[int, str]]] = {

@@ -29,11 +29,17 @@ import sqlalchemy as sa
 from sqlalchemy import Connection
 
 from resource_objects import exceptions
-from resource_objects.backends.retries import Transient
-from resource_objects.backends.sql import disabled, names, statements, tables
+from resource_objects.backends.retries import Transient, busy
+from resource_objects.backends.sql import names, statements, tables
 from resource_objects.backends.sql.feed import REPORT, FeedRows
-from resource_objects.backends.sql.names import Catalogue
-from resource_objects.backends.sql.statements import SQL, Insert, from_moment_or_none, moment
+from resource_objects.backends.sql.statements import (
+    SQL,
+    Insert,
+    disabled_columns,
+    disabled_of,
+    from_moment_or_none,
+    moment,
+)
 from resource_objects.providers.columns import TIMES
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.disabled import Disabled
@@ -45,7 +51,7 @@ from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, Transac
 from resource_objects.store.write import DefinitionWork, begin
 
 _Row = TypeVar("_Row")
-#: Changed rows by key, as they were and as they are; None stands for no row.
+#: Changed rows by key, as they were and as they are; None is no row.
 _Changed: TypeAlias = Mapping[Any, tuple[_Row | None, _Row | None]]
 #: The parent of each provider of some trees, and why it is disabled itself.
 _Structure: TypeAlias = dict[str, tuple[str | None, Disabled | None]]
@@ -114,15 +120,10 @@ class TreeRows:
     """
 
     def __init__(
-        self,
-        connection: Connection,
-        catalogue: Catalogue,
-        write: Write,
-        number: int,
-        now: datetime.datetime,
+        self, connection: Connection, write: Write, number: int, now: datetime.datetime
     ) -> None:
         self._connection = connection
-        self._catalogue = catalogue
+        self._catalogue = names.catalogue_of(connection)
         self._write = write
         self._changes = write.definitions or DefinitionChanges("")
         #: uuids of the providers that new shares refer to
@@ -136,7 +137,7 @@ class TreeRows:
         self._work: DefinitionWork | None = None
         self._trees: list[tuple[Any, ...]] = []
         self._numbers: dict[str, int] = {}  # of providers, by uuid
-        self._uuids: dict[int | None, str] = {}  # of the stored providers, by number
+        self._uuids: dict[int, str] = {}  # of the stored providers, by number
         self._roots: dict[str, int] = {}
         self._structure: _Structure = {}  # of the trees as they are stored
         self._inventories: dict[Key, int] = {}  # their numbers
@@ -158,8 +159,7 @@ class TreeRows:
         self._numbers = {row[1]: row[0] for row in self._trees}
         self._roots = {row[1]: row[4] for row in self._trees}
         self._structure = {
-            row[1]: (self._uuids.get(row[3]), disabled.from_columns(row[-4:]))
-            for row in self._trees
+            row[1]: (self._uuids.get(row[3] or 0), disabled_of(row[-4:])) for row in self._trees
         }
 
     def apply(self, inventories: Collection[int] = ()) -> None:
@@ -184,16 +184,13 @@ class TreeRows:
     def feed(self, rows: FeedRows) -> None:
         """Add the changed providers to the change feed."""
         transaction = self._transaction
+        numbers = {new: self._numbers[uuid] for new, uuid in self._uuids.items() if new < 0}
         for root, uuid in transaction.definitions:
-            rows.provider(self._number_of(root), uuid)
+            rows.provider(numbers.get(root, root), uuid)
         for root, uuid in transaction.reports:
-            rows.provider(self._number_of(root), uuid, REPORT)
+            rows.provider(numbers.get(root, root), uuid, REPORT)
         for root, change in transaction.disabled:
-            rows.disabled(self._number_of(root), change)
-
-    def _number_of(self, number: int) -> int:
-        """Return the number in the database of a provider that may be new."""
-        return number if number > 0 else self._numbers[self._uuids[number]]
+            rows.disabled(numbers.get(root, root), change)
 
     # --- the rows that the write concerns ---
 
@@ -224,17 +221,13 @@ class TreeRows:
             uuid = update.definition.uuid
             changing |= {(uuid, record.resource_class) for record in update.changed}
         for definition in self._changes.sharing:
-            provider = self._rows.providers.get(definition.uuid)
+            uuid, rows = definition.uuid, self._rows
+            classes = rows.providers[uuid].classes if uuid in rows.providers else ()
             before = {
-                ((definition.uuid, name), share)
-                for name in (() if provider is None else provider.classes)
-                for share in self._rows.inventories[definition.uuid, name].shares
+                ((uuid, n), share) for n in classes for share in rows.inventories[uuid, n].shares
             }
             after = {
-                (
-                    (definition.uuid, share.resource_class),
-                    ((share.of_uuid, share.of_class), share.factor),
-                )
+                ((uuid, share.resource_class), ((share.of_uuid, share.of_class), share.factor))
                 for share in definition.shares
             }
             for source, (target, _) in before ^ after:
@@ -302,7 +295,7 @@ class TreeRows:
             roots = set(self._roots.values())
             for root, name, *facts in _REMOVED_DISABLED.rows_for(self._connection, roots):
                 key = self._uuids[root], name
-                self._rows.removed_disabled.put_unjournaled(key, None, disabled.from_columns(facts))
+                self._rows.removed_disabled.put_unjournaled(key, None, disabled_of(facts))
 
     def _with_inventories(self, shares: Iterable[Sequence[Any]]) -> set[int]:
         """Return the providers whose inventories the rules read."""
@@ -352,9 +345,7 @@ class TreeRows:
         ids = {*key_of, *numbers}
         locked = _LOCK_INVENTORIES.rows_for(self._connection, ids)
         if len(locked) != len(ids):
-            raise Transient(
-                exceptions.DatabaseError("busy", "inventory", "it was removed in between")
-            )
+            raise busy("inventory", "it was removed in between")
         inventories = self._rows.inventories
         for number, used, writes in locked:
             if number in key_of:
@@ -518,7 +509,8 @@ class TreeRows:
             if time is not None and time != getattr(was, name):
                 values[name] = moment(connection, time)
         if was.disabled != now.disabled:
-            values |= disabled.to_columns(connection, now.disabled)
+            facts = disabled_columns(connection, now.disabled)
+            values |= zip(tables.DISABLED, facts, strict=True)
         return values
 
     def _create_names(self, changed: _Changed[ListedName]) -> None:
@@ -565,7 +557,7 @@ class TreeRows:
         return [names.kind_columns(self._numbers[uuid], kind) for kind in provider.kinds]
 
     def _removed_rows(self, key: tuple[str, str], reason: Disabled) -> Iterator[tuple[Any, ...]]:
-        yield self._numbers[key[0]], key[1], *disabled.values(self._connection, reason)
+        yield self._numbers[key[0]], key[1], *disabled_columns(self._connection, reason)
 
     def _pass_down(
         self, providers: _Changed[ProviderRow], inventories: _Changed[InventoryRow]
@@ -576,21 +568,27 @@ class TreeRows:
         has not seen.
         """
         new = {uuid for (uuid, _), (was, _) in inventories.items() if was is None}
-        ends = self._changed_ends(providers, new)
+        before = _ends(self._structure)
         units = {uuid: count for uuid in new if (count := self._removed_units(uuid))}
         for uuid, (was, now) in providers.items():
-            if was is not None and now is not None and was.kinds != now.kinds:
-                units[uuid] = self._removed_units(uuid)
-        uuid_of = {self._numbers[uuid]: uuid for uuid in (*units, *ends)}
+            self._structure.pop(uuid, None)
+            if now is not None:
+                self._structure[uuid] = now.parent_uuid, now.disabled
+                if was is not None and was.kinds != now.kinds:
+                    units[uuid] = self._removed_units(uuid)
+        ends = _ends(self._structure)
+        differing = {uuid for uuid in self._structure if ends.get(uuid) != before.get(uuid)}
+        differing |= {uuid for uuid in new if ends.get(uuid)}
+        uuid_of = {self._numbers[uuid]: uuid for uuid in (*units, *differing)}
         changed: list[dict[str, Any]] = []
         for provider, stored in self._rows_of(_DISABLED, uuid_of).items():
             uuid = uuid_of[provider]
             end = ends.get(uuid)
             until = None if end is None else moment(self._connection, end)
-            for number, *before in stored:
-                after = [until if uuid in ends else before[0], units.get(uuid, before[1])]
-                if before != after:
-                    values = {"disabled_until": after[0], "removed_units": after[1]}
+            for number, *columns in stored:
+                now_stored = [until, units.get(uuid, columns[1])]
+                if columns != now_stored:
+                    values = {"disabled_until": until, "removed_units": now_stored[1]}
                     changed.append({"id": number, **values})
         if not self._is_sqlite:
             _LOCK_INVENTORIES.rows_for(self._connection, [row["id"] for row in changed])
@@ -600,24 +598,6 @@ class TreeRows:
         provider = self._rows.providers.get(uuid)
         kinds = () if provider is None else provider.kinds
         return len(removed_units((kind.resource_class, kind.body) for kind in kinds))
-
-    def _changed_ends(
-        self, changed: _Changed[ProviderRow], new: Collection[str]
-    ) -> dict[str, datetime.datetime | None]:
-        """Return until when providers are disabled: if that changes, and of those in ``new``."""
-        structure = self._structure
-        before = _ends(structure)
-        for uuid, (_, now) in changed.items():
-            structure.pop(uuid, None)
-            if now is not None:
-                structure[uuid] = now.parent_uuid, now.disabled
-        after = _ends(structure)
-        ends = {uuid: after.get(uuid) for uuid in structure} if before or after else {}
-        return {
-            uuid: end
-            for uuid, end in ends.items()
-            if end != before.get(uuid) or (uuid in new and end is not None)
-        }
 
 
 def _ends(structure: _Structure) -> dict[str, datetime.datetime | None]:
@@ -639,3 +619,42 @@ def _ends(structure: _Structure) -> dict[str, datetime.datetime | None]:
 _figures = attrgetter(*tables.FIGURES)
 #: A provider as it is inserted, as far as other columns are concerned.
 _NEW = ProviderRow(0, "", "")
+
+
+# --- locked providers, without their trees ---
+
+_COLUMNS = "SELECT uuid, id, name, generation FROM resource_providers"
+_FIND = SQL(f"{_COLUMNS} WHERE uuid IN :uuids*")
+_SHARE = SQL(f"""{_COLUMNS} WHERE id IN :ids*
+    ORDER BY id {{postgresql: FOR SHARE}}{{mysql: LOCK IN SHARE MODE}}""")
+_LOCK_ALONE = SQL(f"{_COLUMNS} WHERE id IN :ids* ORDER BY id FOR UPDATE")
+
+
+def lock_providers(
+    connection: Connection, uuids: Collection[str], *, is_shared: bool
+) -> list[tuple[str, int, str, int]]:
+    """Lock providers in the order of their numbers; return their uuid, id, name and generation.
+
+    Cost: one statement with SQLite, else two.
+
+    :param is_shared: whether several writes can lock them at once
+    """
+    rows = _FIND.rows_for(connection, uuids)
+    if connection.dialect.name == "sqlite":  # where the writer has the lock of the file
+        return rows
+    return (_SHARE if is_shared else _LOCK_ALONE).rows_for(connection, [row[1] for row in rows])
+
+
+def check_unchanged(connection: Connection, write: Write, now: datetime.datetime) -> None:
+    """Raise unless the providers of a write are at its generations (``Write.unchanged``).
+
+    They cannot change until the write ends. Cost: as :func:`lock_providers`.
+
+    :raises Stale: if one is not
+    """
+    rows = Rows()
+    uuids = {uuid for uuid, _ in write.unchanged}
+    for uuid, number, name, generation in lock_providers(connection, uuids, is_shared=True):
+        provider = ProviderRow(number, uuid, name, generation=generation)
+        rows.providers.put_unjournaled(uuid, None, provider)
+    begin(Transaction(rows, now, 0), dataclasses.replace(write, names=(), groups=()))

@@ -26,6 +26,7 @@ import sqlalchemy as sa
 from sqlalchemy import Connection, Dialect
 
 from resource_objects import clock, exceptions, names
+from resource_objects.providers.disabled import Disabled
 
 T = TypeVar("T")
 #: The rows of a query.
@@ -67,7 +68,11 @@ class SQL:
 
     def __init__(self, text: str) -> None:
         self._text = text
-        self._lists = _lists_in(text)
+        names: dict[str, None] = {}
+        for key, value, lists, star in _MARK.findall(text):
+            if key or star:
+                names.update(dict.fromkeys([key, value] if key else lists.split(",")))
+        self._lists = tuple(names)
         self._statements: dict[tuple[str, tuple[int, ...]], _Statement] = {}
 
     def rows(self, connection: Connection, /, **values: Any) -> Result:
@@ -77,14 +82,9 @@ class SQL:
         cursor.close()
         return list(rows) if isinstance(rows, tuple) else rows  # PyMySQL returns a tuple
 
-    def run(self, connection: Connection, /, **values: Any) -> int:
-        """Run the statement; return the number of rows that it matched, -1 inside a pipeline."""
-        cursor = self._execute(connection, values)
-        if _checks(connection) is not None:
-            return -1
-        matched: int = cursor.rowcount
-        cursor.close()
-        return matched
+    def run(self, connection: Connection, /, **values: Any) -> None:
+        """Run the statement."""
+        self._execute(connection, values)
 
     def rows_for(self, connection: Connection, keys: Collection[Any], /, **values: Any) -> Result:
         """Return the rows for keys, the only list without a value, and the values of other marks.
@@ -111,14 +111,11 @@ class SQL:
         Inside a pipeline the number is known, and the error raised, at its end.
         """
         cursor = self._execute(connection, values)
-        checks = _checks(connection)
+        checks: _Checks | None = connection.info.get(_KEY)
         if checks is not None:
             checks.append((cursor, rows, error))
-            return
-        matched: int = cursor.rowcount
-        cursor.close()
-        if matched != rows:
-            raise error(matched)
+        elif cursor.rowcount != rows:
+            raise error(cursor.rowcount)
 
     def text(self, dialect: str, **values: Any) -> str:
         """Return the text that a driver is sent for some values."""
@@ -153,14 +150,6 @@ class SQL:
 _Statement = tuple[str, list[tuple[str, tuple[str, ...], int]]]
 #: A list up to this length is not filled up: most claims are about so few classes.
 _EXACT = 4
-
-
-def _lists_in(text: str) -> tuple[str, ...]:
-    names: dict[str, None] = {}
-    for key, value, lists, star in _MARK.findall(text):
-        if key or star:
-            names.update(dict.fromkeys([key, value] if key else lists.split(",")))
-    return tuple(names)
 
 
 def _padded(length: int) -> int:
@@ -260,14 +249,6 @@ def _pipeline(connection: Connection, module: Any) -> Iterator[None]:
         raise failure
 
 
-def _checks(connection: Connection) -> _Checks | None:
-    """Return the checks of the pipeline that is open, None if none is."""
-    if connection.dialect.name != "postgresql":
-        return None
-    checks: _Checks | None = connection.info.get(_KEY)
-    return checks
-
-
 # --- many rows ------------------------------------------------------------------------------------
 #
 # One statement for many rows that are inserted, updated or deleted, each with values of its own.
@@ -312,7 +293,10 @@ class Insert:
             # psycopg parses the text of a long statement, and each mark in it, every time
             for part in chunks(rows):
                 arrays = [array(column) for column in zip(*part, strict=True)]
-                cursor.execute(self._unnest(connection.dialect), arrays)
+                pairs = zip(self._values, self._columns, strict=True)
+                selected = ", ".join([value.format(f"sent.{name}") for value, name in pairs])
+                sent = _arrays(connection.dialect, self._table, self._columns)
+                cursor.execute(f"{self._into} SELECT {selected} FROM {sent}", arrays)
         else:
             for part in _statements_of(rows, MOST // len(self._columns)):
                 values = [*itertools.chain.from_iterable(part)]
@@ -327,11 +311,6 @@ class Insert:
             if rows <= _FEW:
                 self._texts[dialect, rows] = text
         return text
-
-    def _unnest(self, dialect: Dialect) -> str:
-        values = zip(self._values, self._columns, strict=True)
-        selected = ", ".join(value.format(f"sent.{name}") for value, name in values)
-        return f"{self._into} SELECT {selected} FROM {_arrays(dialect, self._table, self._columns)}"
 
 
 #: The number of rows up to which the text of an INSERT is stored.
@@ -367,10 +346,7 @@ _DELETE: Final = {
 
 
 def update(
-    connection: Connection,
-    table: sa.Table,
-    keys: Sequence[str],
-    rows: Iterable[Mapping[str, Any]],
+    connection: Connection, table: sa.Table, keys: Sequence[str], rows: Iterable[Mapping[str, Any]]
 ) -> int:
     """Set the other columns of the rows that have the values of ``keys``; return their number.
 
@@ -438,7 +414,9 @@ def _for_each(
             cursor.execute(text(sent=_arrays(connection.dialect, table, columns)), arrays)
         else:
             parameters = [*itertools.chain.from_iterable(values)]
-            cursor.execute(text(sent=_selects(columns, len(values))), parameters)
+            first = f"SELECT {', '.join([f'%s AS {name}' for name in columns])}"
+            further = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}" * (len(values) - 1)
+            cursor.execute(text(sent=f"({first}{further}) AS sent"), parameters)
         count += cursor.rowcount
     return count
 
@@ -475,13 +453,6 @@ def _array_type(dialect: Dialect, column: sa.Column[Any]) -> str:
     if isinstance(column.type.dialect_impl(dialect), sa.Uuid):
         return "uuid[]"
     return "timestamp[]" if isinstance(column.type, sa.DateTime) else "text[]"
-
-
-def _selects(columns: Sequence[str], count: int) -> str:
-    """Return ``(SELECT ... UNION ALL SELECT ...) AS sent`` for a number of rows."""
-    first = ", ".join(f"%s AS {name}" for name in columns)
-    further = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}"
-    return f"(SELECT {first}{further * (count - 1)}) AS sent"
 
 
 #: The most values of one list: SQLite takes 32,766 values in a statement, PostgreSQL 65,535.
@@ -591,3 +562,27 @@ def from_moment(stored: Any) -> datetime.datetime:
 def from_moment_or_none(stored: Any) -> datetime.datetime | None:
     """Return a time in UTC from the form in which the driver returned it, None for NULL."""
     return None if stored is None else from_moment(stored)
+
+
+# --- disabled providers ---
+
+
+def disabled_of(facts: Sequence[Any], now: datetime.datetime | None = None) -> Disabled | None:
+    """Return the reason that the columns ``tables.DISABLED`` of a row state.
+
+    :param now: the time of the database; a reason that ended before it is left out
+    """
+    reason, by, since, until = facts
+    if reason is None:
+        return None
+    ends = from_moment_or_none(until)
+    disabled = Disabled(reason=reason, by=by, since=from_moment(since), until=ends)
+    return None if now is not None and disabled.ends_at <= now else disabled
+
+
+def disabled_columns(connection: Connection, reason: Disabled | None) -> tuple[Any, ...]:
+    """Return the values of ``tables.DISABLED``: all null if a provider is not disabled."""
+    if reason is None:
+        return None, None, None, None
+    until = None if reason.until is None else moment(connection, reason.until)
+    return reason.reason, reason.by, moment(connection, reason.since), until

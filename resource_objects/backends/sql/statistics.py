@@ -10,7 +10,6 @@ Many providers cost as many statements as one: their rows are read, compared and
 
 from __future__ import annotations
 
-import datetime
 from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
@@ -20,7 +19,8 @@ from sqlalchemy import Connection
 
 from resource_objects import clock
 from resource_objects.backends.sql import statements, tables
-from resource_objects.backends.sql.statements import SQL, Insert, from_moment, moment
+from resource_objects.backends.sql.rows import lock_providers
+from resource_objects.backends.sql.statements import SQL, from_moment, moment, now_of
 from resource_objects.providers.statistics import (
     Statistic,
     StatisticFilter,
@@ -34,13 +34,11 @@ from resource_objects.store.write import write_statistics
 
 _providers = tables.resource_providers.c
 _statistics = tables.statistics.c
-_COLUMNS = ("provider_id", "name", "value", "source", "since")
-_KEYS = _COLUMNS[:2]
 
 _FIND = SQL("SELECT uuid, id FROM resource_providers WHERE uuid IN :uuids*")
-_SELECT = f"SELECT {', '.join(_COLUMNS)} FROM statistics WHERE provider_id IN :ids*"
+_SELECT = """
+    SELECT provider_id, name, value, source, since FROM statistics WHERE provider_id IN :ids*"""
 _STORED = SQL(_SELECT)
-_INSERT = Insert(tables.statistics, *_COLUMNS)
 _LOCK_STORED = SQL(f"{_SELECT} ORDER BY provider_id, name {{server: FOR UPDATE}}")
 _REPORT = SQL("UPDATE resource_providers SET reported_at = :at WHERE id IN :ids*")
 
@@ -59,42 +57,29 @@ def is_news(connection: Connection, order: StatisticsOrder) -> bool:
     return write_statistics(rows, order, clock.now()) > 0
 
 
-def write(
-    connection: Connection,
-    order: StatisticsOrder,
-    numbers: Mapping[str, int],
-    now: datetime.datetime,
-) -> int:
+def write(connection: Connection, order: StatisticsOrder) -> int:
     """Write the values that changed and the times of reports; return the number of values.
 
-    Cost: one query, and up to four statements.
+    Cost: up to three queries, and up to three statements.
 
-    :param numbers: those of the providers, by uuid, which are locked
-    :raises NotFound: if a provider of the order has no number
+    :raises NotFound: if a provider of the order does not exist
     """
+    locked = lock_providers(connection, order.providers, is_shared=not order.reported)
+    numbers = {uuid: number for uuid, number, *_ in locked}
+    now = now_of(connection)
     rows = _load(connection, _LOCK_STORED, order, numbers)
     count = write_statistics(rows, order, now)
-    inserts: list[tuple[Any, ...]] = []
-    updates: list[dict[str, Any]] = []
-    deletes: list[tuple[int, str]] = []
-    for table, uuid, before, after in changed_rows(rows.journal):
-        if table is not rows.statistics:
-            continue
-        before, after = before or {}, after or {}
-        for name in sorted(before.keys() | after.keys()):
-            key = numbers[uuid], name
-            row = after.get(name)
-            if row is None:
-                deletes.append(key)
-            elif row != before.get(name):
-                values = *key, row.value, row.source, moment(connection, row.since)
-                if name in before:
-                    updates.append(dict(zip(_COLUMNS, values, strict=True)))
-                else:
-                    inserts.append(values)
-    _INSERT.many(connection, sorted(inserts))
-    statements.update(connection, tables.statistics, _KEYS, updates)
-    statements.delete(connection, tables.statistics, _KEYS, sorted(deletes))
+
+    def stored(uuid: str, values: Mapping[str, StoredStatistic] | None) -> list[tuple[Any, ...]]:
+        return [
+            (numbers[uuid], name, row.value, row.source, moment(connection, row.since))
+            for name, row in (values or {}).items()
+        ]
+
+    changed = [row for row in changed_rows(rows.journal) if row[0] is rows.statistics]
+    old = {row for _, uuid, before, _ in changed for row in stored(uuid, before)}
+    new = {row for _, uuid, _, after in changed for row in stored(uuid, after)}
+    statements.replace(connection, tables.statistics, 2, old, new)
     reported = [numbers[uuid] for uuid in order.reported]
     _REPORT.run_for(connection, reported, at=moment(connection, now))
     return count
@@ -122,7 +107,7 @@ def read(connection: Connection, criteria: StatisticFilter) -> StatisticsByProvi
     :raises InvalidInput: if the filter names more than a statement takes
     """
     query = (
-        sa.select(_providers.name, *[_statistics[name] for name in _COLUMNS[1:]])
+        sa.select(_providers.name, *list(_statistics)[1:])
         .join_from(tables.statistics, tables.resource_providers)
         .where(*_conditions(criteria))
         .order_by(_providers.id)

@@ -90,10 +90,6 @@ def _index_of_not_null(column: str, *more: str) -> sa.Index:
     return sa.Index(None, column, *more, sqlite_where=sa.text(f"{column} IS NOT NULL"))
 
 
-def _figure(name: str, nullable: bool = False) -> sa.Column[int]:
-    return sa.Column(name, sa.Integer, nullable=nullable)
-
-
 def _drawn(name: str, *, primary_key: bool = False) -> sa.Column[int]:
     """Return a column of numbers that the library draws (see above)."""
     return sa.Column(name, _NUMBER, primary_key=primary_key, autoincrement=False, nullable=False)
@@ -114,10 +110,6 @@ def _part_of(name: str, column: str) -> sa.Column[int]:
     return sa.Column(name, _NUMBER, reference, primary_key=True, autoincrement=False)
 
 
-def _count(name: str) -> sa.Column[int]:
-    return sa.Column(name, sa.BigInteger, nullable=False)
-
-
 def _counter(name: str) -> sa.Column[int]:
     return sa.Column(name, sa.BigInteger, nullable=False, server_default=sa.text("0"))
 
@@ -129,9 +121,8 @@ def _counter(name: str) -> sa.Column[int]:
 ledger_info = _table(
     "ledger_info",
     sa.Column("id", sa.Integer, primary_key=True, autoincrement=False),
-    _figure("oldest_library"),
-    _count("epoch"),
-    _count("retention"),
+    sa.Column("oldest_library", sa.Integer, nullable=False),
+    *_columns(sa.BigInteger, "epoch", "retention"),
     sa.Column("complete_since", _TIME, nullable=True),
     sa.CheckConstraint("id = 1", name="one_row"),
 )
@@ -154,10 +145,7 @@ resource_classes = _table(
 )
 
 traits = _table(
-    "traits",
-    _id(),
-    sa.Column("name", _SORTED_NAME, nullable=False),
-    _unique("traits", "name"),
+    "traits", _id(), sa.Column("name", _SORTED_NAME, nullable=False), _unique("traits", "name")
 )
 
 #: The prefix of a name that another provider gets in the same transaction: no stored name begins
@@ -177,7 +165,7 @@ resource_providers = _table(
     _id(),
     sa.Column("uuid", _UUID, nullable=False),
     sa.Column("name", _SORTED_NAME, nullable=False),
-    _count("generation"),
+    sa.Column("generation", sa.BigInteger, nullable=False),
     # null only inside the transaction that inserts a root, until its number is known
     sa.Column("root_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=True),
     sa.Column("parent_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=True),
@@ -206,8 +194,8 @@ inventories = _table(
     sa.Column("provider_id", _NUMBER, sa.ForeignKey("resource_providers.id"), nullable=False),
     sa.Column("class_id", _NUMBER, sa.ForeignKey("resource_classes.id"), nullable=False),
     *_columns(sa.Integer, "total", "reserved", "min_unit"),
-    _figure("max_unit", nullable=True),
-    _figure("step_size"),
+    sa.Column("max_unit", sa.Integer, nullable=True),
+    sa.Column("step_size", sa.Integer, nullable=False),
     *_columns(sa.BigInteger, "ratio_millionths", "capacity", "used"),
     # how often allocations were written, each time counted at one inventory of the provider: a
     # part of its generation in Placement
@@ -281,7 +269,7 @@ resource_provider_aggregates = _table(
 shares = _table(
     "shares",
     *_keys(_NUMBER, "provider_id", "class_id", "of_provider_id", "of_class_id"),
-    _figure("factor"),
+    sa.Column("factor", sa.Integer, nullable=False),
     sa.ForeignKeyConstraint(
         ["provider_id", "class_id"], ["inventories.provider_id", "inventories.class_id"]
     ),
@@ -311,7 +299,7 @@ server_groups = _table(
     sa.Column("uuid", _UUID, nullable=False),
     sa.Column("name", _SORTED_NAME, nullable=False),
     sa.Column("policy", sa.String(32), nullable=False),
-    _figure("max_per_host"),
+    sa.Column("max_per_host", sa.Integer, nullable=False),
     _drawn("generation"),
     _unique("server_groups", "uuid"),
     _unique("server_groups", "name"),
@@ -353,9 +341,9 @@ allocations = _table(
     "allocations",
     sa.Column("consumer_id", _NUMBER, sa.ForeignKey("consumers.id"), primary_key=True),
     *_keys(_NUMBER, "provider_id", "class_id"),
-    _count("used"),
+    sa.Column("used", sa.BigInteger, nullable=False),
     # the order in which they were allocated
-    _figure("position"),
+    sa.Column("position", sa.Integer, nullable=False),
     sa.ForeignKeyConstraint(
         ["provider_id", "class_id"], ["inventories.provider_id", "inventories.class_id"]
     ),
@@ -401,7 +389,7 @@ operations = _table(
 change_heads = _table(
     "change_heads",
     sa.Column("shard", sa.Integer, primary_key=True, autoincrement=False),
-    _count("head"),
+    sa.Column("head", sa.BigInteger, nullable=False),
     _drawn("operation_id"),
 )
 
@@ -448,7 +436,7 @@ waiter_amounts = _table(
     _part_of("waiter_id", "waiters.id"),
     sa.Column("position", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("resource_class", _NAME, nullable=False),
-    _count("amount"),
+    sa.Column("amount", sa.BigInteger, nullable=False),
     # the root of the tree to allocate from; null: any
     sa.Column("root_uuid", _UUID, nullable=True),
 )

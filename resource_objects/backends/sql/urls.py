@@ -64,10 +64,7 @@ def _readable(text: str) -> str | None:
 
 _TEXT, _FILE = Option("text", str), Option("a file that can be read", _readable)
 
-_SQLITE: Final = {
-    "synchronous": _word("FULL", "NORMAL", default="FULL"),
-    "network": _flag(False),
-}
+_SQLITE: Final = {"synchronous": _word("FULL", "NORMAL", default="FULL"), "network": _flag(False)}
 _SERVER: Final = {
     "connect_timeout": _number(1, 9999, 5),
     # a lock is waited for up to 30 seconds, so an answer may take longer
@@ -120,8 +117,12 @@ DRIVERS = {
 _ALIASES = {"mariadb": "mysql", "postgres": "postgresql"}
 
 
+class _Unexpected(Exception):
+    """A URL is not accepted; the message is the expected form."""
+
+
 def _options(
-    url: str, kind: str, query: Mapping[str, Any], defaults: Mapping[str, Any]
+    kind: str, query: Mapping[str, Any], defaults: Mapping[str, Any]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the options for the driver, and ours."""
     driver, options = DRIVERS[kind]
@@ -130,15 +131,15 @@ def _options(
     for name, text in query.items():
         if name not in values:
             shown = name if re.fullmatch("[A-Za-z_]{1,40}", name, re.ASCII) else "the one it has"
-            raise _refuse(url, f"an option of {driver}, not {shown}: {', '.join(sorted(values))}")
+            raise _Unexpected(f"an option of {driver}, not {shown}: {', '.join(sorted(values))}")
         if not isinstance(text, str):
-            raise _refuse(url, f"{name} once")
+            raise _Unexpected(f"{name} once")
         values[name] = options[name].read(text)
         if values[name] is None:
-            raise _refuse(url, f"{name} to be {options[name].values}")
+            raise _Unexpected(f"{name} to be {options[name].values}")
     for name in _RUN_SQL.intersection(query):
         if not values["run_sql"]:
-            raise _refuse(url, f"no {name}, which runs statements, unless run_sql=yes allows it")
+            raise _Unexpected(f"no {name}, which runs statements, unless run_sql=yes allows it")
     ours = {name: values.pop(name) for name in options if name in _OURS}
     return {name: value for name, value in values.items() if value is not None}, ours
 
@@ -196,54 +197,50 @@ def parse(url: str, **defaults: Any) -> Address:
     Traceback (most recent call last):
     resource_objects.exceptions.InvalidInput: ledger URL: got 'sqlite:///...', expected an option...
     """
-    first, hosts = _without_hosts(url)
-    parsed = _parsed(first)
-    # outside of any `except`: the errors of URL parsers and of int() show what they read
-    if parsed is None:
-        raise _refuse(url, "a URL such as sqlite:///lab.db or postgresql://db/lab")
-    name, _, driver = parsed.drivername.partition("+")
-    name = _ALIASES.get(name, name)
-    if name not in DRIVERS or driver not in ("", DRIVERS[name][0]):
-        accepted = ", ".join(f"{name}+{driver}" for name, (driver, _) in DRIVERS.items())
-        raise _refuse(url, f"one of {accepted}")
-    if parsed.port is not None and not 0 < parsed.port < 65536:
-        raise _refuse(url, "a port from 1 to 65535")
-    parsed = parsed.set(drivername=f"{name}+{DRIVERS[name][0]}")
-    if name == "sqlite":
-        return _file_address(url, parsed, hosts, defaults)
-    return _server_address(url, parsed, hosts, defaults)
+    try:
+        return _address_of(url, defaults)
+    except _Unexpected as error:
+        expected = str(error)
+    # outside of the handler: the errors of URL parsers and of int() show what they read
+    raise exceptions.InvalidInput("URL", "ledger URL", url, expected)
 
 
+#: A URL with several hosts, and one host.
 _HOSTS = re.compile(r"([A-Za-z0-9+.-]+://(?:[^/?#]*@)?)([^/?#@]*,[^/?#@]*)(.*)", re.DOTALL)
 _HOST = re.compile(r"(?:\[([^/?]+)\]|([^/:@]+))(?::([0-9]{1,5}))?", re.ASCII)
 
 
-def _without_hosts(url: str) -> tuple[str, list[str]]:
-    """Return a URL with only the first of several hosts, and the hosts; no hosts if it has one."""
-    match = _HOSTS.fullmatch(url) if isinstance(url, str) else None
-    if match is None:
-        return url, []
-    hosts = match[2].split(",")
-    return f"{match[1]}{hosts[0]}{match[3]}", hosts
-
-
-def _parsed(url: str) -> URL | None:
+def _address_of(url: str, defaults: Mapping[str, Any]) -> Address:
+    several = _HOSTS.fullmatch(url) if isinstance(url, str) else None
+    hosts = several[2].split(",") if several else []
     try:
-        parsed = make_url(url)
-        return parsed if parsed.port is None or parsed.port >= 0 else None
+        parsed = make_url(f"{several[1]}{hosts[0]}{several[3]}" if several else url)
+        port = parsed.port or 0
     except (sqlalchemy.exc.ArgumentError, ValueError, TypeError):
-        return None
+        port = -1
+    if port < 0:
+        raise _Unexpected("a URL such as sqlite:///lab.db or postgresql://db/lab")
+    name, _, driver = parsed.drivername.partition("+")
+    name = _ALIASES.get(name, name)
+    if name not in DRIVERS or driver not in ("", DRIVERS[name][0]):
+        accepted = ", ".join(f"{name}+{driver}" for name, (driver, _) in DRIVERS.items())
+        raise _Unexpected(f"one of {accepted}")
+    if parsed.port is not None and not 0 < port < 65536:
+        raise _Unexpected("a port from 1 to 65535")
+    parsed = parsed.set(drivername=f"{name}+{DRIVERS[name][0]}")
+    address = _file_address if name == "sqlite" else _server_address
+    return address(url, parsed, hosts, defaults)
 
 
 def _file_address(url: str, parsed: URL, hosts: list[str], defaults: Mapping[str, Any]) -> Address:
     path = parsed.database or ""
     if "\0" in path:
-        raise _refuse(url, "a path without a NUL character")
+        raise _Unexpected("a path without a NUL character")
     if not path or ":memory:" in path:
-        raise _refuse(url, "a file, as in sqlite:///lab.db; for memory use memory://")
+        raise _Unexpected("a file, as in sqlite:///lab.db; for memory use memory://")
     if hosts or parsed.host or parsed.username or path.startswith("file:"):
-        raise _refuse(url, "sqlite:/// and a path (four slashes for an absolute one)")
-    _, ours = _options(url, "sqlite", parsed.query, defaults)
+        raise _Unexpected("sqlite:/// and a path (four slashes for an absolute one)")
+    _, ours = _options("sqlite", parsed.query, defaults)
     return Address(parsed.set(query={}), {}, ours)
 
 
@@ -257,20 +254,20 @@ def _server_address(
             is_user = name == "user"
             parsed = parsed.set(username=value) if is_user else parsed.set(password=value)
         elif value is not None:
-            raise _refuse(url, f"{name} once")
+            raise _Unexpected(f"{name} once")
     if not parsed.database:
-        raise _refuse(url, "the name of a database after the host")
+        raise _Unexpected("the name of a database after the host")
     try:
         f"{url}{urllib.parse.unquote(url)}".encode()
     except UnicodeEncodeError:  # which a driver would show in its own error
-        raise _refuse(url, "text that can be encoded: no lone surrogates") from None
+        raise _Unexpected("text that can be encoded: no lone surrogates") from None
     if "\0" in urllib.parse.unquote(url):
-        raise _refuse(url, "text without a NUL character")
+        raise _Unexpected("text without a NUL character")
     has_host_option = parsed.get_backend_name() == "postgresql"
-    servers = _servers(url, parsed, hosts, query if has_host_option else {})
+    servers = _servers(parsed, hosts, query if has_host_option else {})
     if len(servers) > 1 and not has_host_option:
-        raise _refuse(url, "one host")
-    options, ours = _options(url, parsed.get_backend_name(), query, defaults)
+        raise _Unexpected("one host")
+    options, ours = _options(parsed.get_backend_name(), query, defaults)
     if has_host_option and servers:
         options["host"] = ",".join(host for host, _ in servers)
         if any(port for _, port in servers):
@@ -284,19 +281,17 @@ def _shown(host: str, port: str) -> str:
     return f"{host}:{port}" if port else host
 
 
-def _servers(
-    url: str, parsed: URL, hosts: list[str], query: dict[str, Any]
-) -> list[tuple[str, str]]:
+def _servers(parsed: URL, hosts: list[str], query: dict[str, Any]) -> list[tuple[str, str]]:
     """Return hosts and ports: those before the path, or those of the options, which are removed."""
     listed, ports = _split(query.pop("host", ())), _split(query.pop("port", ()))
     if listed and parsed.host:
-        raise _refuse(url, "hosts in one place")
+        raise _Unexpected("hosts in one place")
     hosts = hosts or listed
     if not hosts:
         return [(parsed.host, str(parsed.port or ""))] if parsed.host else []
     ports = ports * len(hosts) if len(ports) == 1 else ports or [""] * len(hosts)
     if len(ports) != len(hosts):
-        raise _refuse(url, "a port for each host, or one for all")
+        raise _Unexpected("a port for each host, or one for all")
     servers = []
     for host, port in zip(hosts, ports, strict=True):
         match = _HOST.fullmatch(host)
@@ -304,14 +299,10 @@ def _servers(
         used = port or own_port or ""
         is_port = not used or (re.fullmatch("[0-9]{1,5}", used) and 0 < int(used) < 65536)
         if not is_port or (match is None and not host.startswith("/")):  # a directory of sockets
-            raise _refuse(url, "hosts as host:port between commas, with ports from 1 to 65535")
+            raise _Unexpected("hosts as host:port between commas, with ports from 1 to 65535")
         servers.append((name, used))
     return servers
 
 
 def _split(value: str | Iterable[str]) -> list[str]:
     return ",".join([value] if isinstance(value, str) else value).split(",") if value else []
-
-
-def _refuse(url: object, expected: str) -> exceptions.InvalidInput:
-    return exceptions.InvalidInput("URL", "ledger URL", url, expected)

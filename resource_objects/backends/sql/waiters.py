@@ -77,7 +77,7 @@ def _remove_expired(connection: Connection, now: datetime.datetime, numbers: Seq
     is_expired = _waiters.lease_until < plain(now)
     rows = connection.execute(sa.select(_waiters.id).where(is_expired))
     expired = sorted({number for (number,) in rows} - set(numbers))
-    for part in chunks(expired):  # an entry that was renewed meanwhile stays
+    for part in chunks(expired):  # not an entry that was renewed meanwhile
         connection.execute(sa.delete(tables.waiters).where(_waiters.id.in_(part), is_expired))
     if numbers:
         connection.execute(sa.delete(tables.waiters).where(_waiters.id.in_(numbers)))

@@ -80,7 +80,7 @@ def _standing_without_fingerprint(connection: Connection, inspector: sa.Inspecto
     """Return the standing of a database that was made before fingerprints were stored."""
     if inspector.has_table("schema_info"):
         return Standing.BEFORE
-    if _stored_revision(connection) == 0 or _has_current_columns(connection, inspector):
+    if revision(connection) == 0 or _has_current_columns(connection, inspector):
         return Standing.OLD
     return Standing.UNRELEASED
 
@@ -100,10 +100,8 @@ def _has_current_columns(connection: Connection, inspector: sa.Inspector) -> boo
 
 def revision(connection: Connection) -> int:
     """Return the number of the newest revision that was run, 0 if none was."""
-    return _stored_revision(connection) if sa.inspect(connection).has_table(VERSION_TABLE) else 0
-
-
-def _stored_revision(connection: Connection) -> int:
+    if not sa.inspect(connection).has_table(VERSION_TABLE):
+        return 0
     return _newest_of(number for (number,) in _REVISIONS.rows(connection))
 
 
