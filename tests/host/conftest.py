@@ -78,13 +78,13 @@ def hwloc_counts() -> dict:
 
 def _unpack(archive: pathlib.Path, target: pathlib.Path) -> None:
     """Unpack thousands of tiny files, without their owners, times and modes: twice as fast."""
-    made: set[str] = set()
+    created: set[str] = set()
     with tarfile.open(archive) as tar:
         for member in tar:
             path = os.path.join(target, member.name)
-            if os.path.dirname(path) not in made:  # an archive may list no folders
+            if os.path.dirname(path) not in created:  # an archive may list no folders
                 os.makedirs(os.path.dirname(path), exist_ok=True)
-                made.add(os.path.dirname(path))
+                created.add(os.path.dirname(path))
             if member.isdir():
                 os.makedirs(path, exist_ok=True)
             elif member.issym():
@@ -146,8 +146,8 @@ def connect(request, sqlite_url) -> Iterator[Callable[[], ro.Ledger]]:
 @pytest.fixture
 def ledger(connect) -> ro.Ledger:
     """A ledger with host0, which has a child, a trait, and a class no compute node knows."""
-    made = connect()
+    created = connect()
     host = ro.Provider("host0", HOST, traits=["CUSTOM_SSD"])
     host.add("host0/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
-    made.sync(host)
-    return made
+    created.sync(host)
+    return created

@@ -21,17 +21,17 @@ def told(machine: Machine) -> Machine:
         memory_bytes=sum(cell.memory_bytes for cell in machine.cells),
         cells=tuple(
             dataclasses.replace(
-                cell, pages=tuple(dataclasses.replace(one, free=None) for one in cell.pages)
+                cell, pages=tuple(dataclasses.replace(page, free=None) for page in cell.pages)
             )
             for cell in machine.cells
         ),
-        huge_pages=tuple(dataclasses.replace(one, free=None) for one in machine.huge_pages),
+        huge_pages=tuple(dataclasses.replace(page, free=None) for page in machine.huge_pages),
         devices=tuple(map(_told, machine.devices)),
     )
 
 
 def _told(device: PCIDevice) -> PCIDevice:
-    types = (dataclasses.replace(one, description=None) for one in device.mediated_types)
+    types = (dataclasses.replace(item, description=None) for item in device.mediated_types)
     return dataclasses.replace(
         device,
         revision=None,
@@ -80,8 +80,8 @@ def capabilities(machine: Machine) -> str:
 
 def _cell(machine: Machine, cell: NUMACell, offline: list[int]) -> str:
     pages = "".join(
-        f"          <pages unit='KiB' size='{one.size_bytes // 1024}'>{one.total}</pages>\n"
-        for one in cell.pages
+        f"          <pages unit='KiB' size='{page.size_bytes // 1024}'>{page.total}</pages>\n"
+        for page in cell.pages
     )
     pairs = zip(machine.cells, cell.distances, strict=False)
     siblings = "".join(f"            <sibling id='{o.id}' value='{d}'/>\n" for o, d in pairs)
@@ -110,14 +110,16 @@ def _cpu(cpu: int, core: Core) -> str:
 
 
 def _interconnects(machine: Machine) -> str:
-    near = {each for cell in machine.cells for each in cell.initiators}  # maybe all CPUs offline
+    near = {
+        initiator for cell in machine.cells for initiator in cell.initiators
+    }  # maybe all CPUs offline
     with_cpus = [cell.id for cell in machine.cells if cell.cpus or cell.id in near]
     lines = "".join(
-        f"        <latency initiator='{one}' target='{cell.id}' type='{kind}' value='{value}'/>\n"
+        f"        <latency initiator='{cpu}' target='{cell.id}' type='{kind}' value='{value}'/>\n"
         for cell in machine.cells
         if cell.initiators
-        for one in with_cpus
-        for kind, value in (("read", 7 if one in cell.initiators else 20), ("write", 3))
+        for cpu in with_cpus
+        for kind, value in (("read", 7 if cpu in cell.initiators else 20), ("write", 3))
     )
     return f"      <interconnects>\n{lines}      </interconnects>\n" if lines else ""
 
@@ -128,17 +130,18 @@ def devices(machine: Machine) -> Iterator[str]:
     for device in machine.devices:
         yield _pci(machine, device)
         name = _name(device.address)
-        for each in device.interfaces:
-            address = f"    <address>{each.mac}</address>\n" if each.mac else ""
+        for interface in device.interfaces:
+            address = f"    <address>{interface.mac}</address>\n" if interface.mac else ""
+            suffix = (interface.mac or "").replace(":", "_")
             yield (
-                f"<device>\n  <name>net_{each.name}_{(each.mac or '').replace(':', '_')}</name>\n"
+                f"<device>\n  <name>net_{interface.name}_{suffix}</name>\n"
                 f"  <parent>{name}</parent>\n  <capability type='net'>\n"
-                f"    <interface>{each.name}</interface>\n{address}"
+                f"    <interface>{interface.name}</interface>\n{address}"
                 "    <capability type='80203'/>\n  </capability>\n</device>\n"
             )
-        for each in device.vdpa:
+        for interface in device.vdpa:
             yield (
-                f"<device>\n  <name>vdpa_{each}</name>\n  <parent>{name}</parent>\n"
+                f"<device>\n  <name>vdpa_{interface}</name>\n  <parent>{name}</parent>\n"
                 "  <driver>\n    <name>vhost_vdpa</name>\n  </driver>\n"
                 "  <capability type='vdpa'>\n    <chardev>/dev/vhost-vdpa-0</chardev>\n"
                 "  </capability>\n</device>\n"
@@ -151,8 +154,8 @@ def _name(address: str) -> str:
 
 
 def _at(address: str) -> tuple[int, int, int, int]:
-    domain, bus, rest = address.split(":")
-    slot, function = rest.split(".")
+    domain, bus, remainder = address.split(":")
+    slot, function = remainder.split(".")
     return int(domain, 16), int(bus, 16), int(slot, 16), int(function, 16)
 
 
@@ -197,8 +200,10 @@ def _sriov(machine: Machine, device: PCIDevice) -> str:
         return f"    <capability type='{kind}'>\n{addresses}    </capability>\n"
     if device.kind is not DeviceKind.PF:
         return ""
-    functions = [one for one in machine.devices if one.parent_address == device.address]
-    addresses = "".join(_address(one.address) for one in functions)
+    functions = [
+        function for function in machine.devices if function.parent_address == device.address
+    ]
+    addresses = "".join(_address(function.address) for function in functions)
     most = f" maxCount='{device.sriov_totalvfs}'"
     if not addresses:
         return f"    <capability type='virt_functions'{most}/>\n"
@@ -209,18 +214,18 @@ def _mediated(device: PCIDevice) -> str:
     if not device.mediated_types:
         return ""
     types = ""
-    for each in device.mediated_types:
-        said = (
-            ("name", each.name),
-            ("deviceAPI", each.device_api),
-            ("availableInstances", each.available),
+    for item in device.mediated_types:
+        values = (
+            ("name", item.name),
+            ("deviceAPI", item.device_api),
+            ("availableInstances", item.available),
         )
         lines = "".join(
             f"        <{tag}>{escape(str(text))}</{tag}>\n"
-            for tag, text in said
+            for tag, text in values
             if text is not None
         )
-        types += f"      <type id={quoteattr(each.id)}>\n{lines}      </type>\n"
+        types += f"      <type id={quoteattr(item.id)}>\n{lines}      </type>\n"
     return f"    <capability type='mdev_types'>\n{types}    </capability>\n"
 
 

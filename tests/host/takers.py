@@ -10,23 +10,23 @@ from resource_objects.host.compute_node import ComputeNode
 from resource_objects.testing.conformance.races import processes
 
 
-def take(url: str, asked: str, consumer: str | None, most: int) -> list[ro.Amounts]:
+def take(url: str, request: str, consumer: str | None, most: int) -> list[ro.Amounts]:
     """Take amounts of host0, one by one; return those that were saved, assigned."""
     taken: list[ro.Amounts] = []
     with ro.connect(url) as ledger:
         node = ComputeNode.load(ledger, "host0", consumer)
-        while len(taken) < most and node.inventories.can_provide(asked):
-            found = node.inventories.consume(asked)
+        while len(taken) < most and node.inventories.can_provide(request):
+            assigned = node.inventories.consume(request)
             try:
                 node.save()
-                taken.append(found)
+                taken.append(assigned)
             except ro.CapacityException:
                 node.reload()
     return taken
 
 
 def taken_by(
-    url: str, asked: str, consumers: Sequence[str | None], most_named: int = 99
+    url: str, request: str, consumers: Sequence[str | None], most_named: int = 99
 ) -> list[list[ro.Amounts]]:
     """Return what processes took at the same time, one for each consumer.
 
@@ -34,7 +34,7 @@ def taken_by(
     """
     with ProcessPoolExecutor(len(consumers), processes()) as pool:
         begun = [
-            pool.submit(take, url, asked, name, 99 if name is None else most_named)
+            pool.submit(take, url, request, name, 99 if name is None else most_named)
             for name in consumers
         ]
-        return [one.result(120) for one in begun]
+        return [item.result(120) for item in begun]

@@ -94,8 +94,8 @@ def test_what_consumers_explain_is_not_adopted(connect) -> None:
 def test_cells_cpus_and_devices_are_adopted_by_name(connect, is_there) -> None:
     ledger = connect()
     record = placed_row()
-    said = record.inventories["NUMA_TOPOLOGY"].usage
-    taken = {cpu for one in said for cpu in one.pinned}
+    usage = record.inventories["NUMA_TOPOLOGY"].usage
+    taken = {cpu for allocation in usage for cpu in allocation.pinned}
     assert len(taken) == 4
     before = free(record.inventories)
     if is_there:
@@ -104,19 +104,27 @@ def test_cells_cpus_and_devices_are_adopted_by_name(connect, is_there) -> None:
         tree.add_parts("DEVICES", gpus())
         ledger.sync(tree)
     node = record.bind(ledger)
-    assert node.inventories["NUMA_TOPOLOGY"].usage == said
-    assert {n: left for n, left in free(node.inventories).items() if left > before[n]} == {}
+    assert node.inventories["NUMA_TOPOLOGY"].usage == usage
+    assert {
+        n: remaining for n, remaining in free(node.inventories).items() if remaining > before[n]
+    } == {}
     node.save()
-    assert node.inventories["NUMA_TOPOLOGY"].usage == said
-    assert {n: left for n, left in free(node.inventories).items() if left > before[n]} == {}
-    units = {unit for one in ledger.get_claim(NOBODY).allocations for unit in one.units}
+    assert node.inventories["NUMA_TOPOLOGY"].usage == usage
+    assert {
+        n: remaining for n, remaining in free(node.inventories).items() if remaining > before[n]
+    } == {}
+    units = {
+        unit for allocation in ledger.get_claim(NOBODY).allocations for unit in allocation.units
+    }
     assert units == {*(f"cpu{cpu}" for cpu in taken), "0000:3b:00.0"}
     with pytest.raises(ro.CapacityException, match=NOBODY):
         ledger.claim("job-1", {"host1": "DEVICES=2*PGPU"})
     with pytest.raises(ro.CapacityException, match="PCPU"):
         ledger.claim("job-2", {"host1": "NUMA_TOPOLOGY=2:dedicated=10"})
     ledger.claim("job-3", {"host1": "NUMA_TOPOLOGY=2:dedicated=8"})
-    mine = {unit for one in ledger.get_claim("job-3").allocations for unit in one.units}
+    mine = {
+        unit for allocation in ledger.get_claim("job-3").allocations for unit in allocation.units
+    }
     assert not mine & units
 
 
@@ -133,8 +141,10 @@ def test_cpus_that_consumers_hold_by_name_are_not_adopted(connect) -> None:
     ComputeNode.from_row(node).bind(ledger).save()
     nobody = ledger.get_claim(NOBODY)
     assert str(nobody.amounts) == "VCPU=1,PCPU=1"  # of the vCPU nobody knows that it is the CPU's
-    theirs = {unit for one in ledger.get_claim("vm-1").allocations for unit in one.units}
-    assert not theirs & {unit for one in nobody.allocations for unit in one.units}
+    theirs = {
+        unit for allocation in ledger.get_claim("vm-1").allocations for unit in allocation.units
+    }
+    assert not theirs & {unit for allocation in nobody.allocations for unit in allocation.units}
 
 
 def test_above_capacity_it_is_accepted_and_listed(connect) -> None:
@@ -191,7 +201,7 @@ def test_a_save_that_changes_the_definition_releases_no_usage_that_it_adopts(
         with pytest.raises(ro.CapacityException, match="host1: VCPU releases 3, only 0 used"):
             write()
     assert held(ledger, NOBODY) == "nothing" and node.pending == ro.Amounts("VCPU=-3")
-    assert [one.name for one in ledger.providers()] == (["host1"] if stored else [])
+    assert [provider.name for provider in ledger.providers()] == (["host1"] if stored else [])
 
 
 def test_a_save_without_a_changed_definition_releases_usage_that_it_adopts(connect) -> None:
@@ -233,11 +243,11 @@ VF = {"type": "type-VF", "address": "0000:81:00.0"}
 
 def nic(parts: int = 3) -> list[ro.Device]:
     """Return a network card and the functions split off it."""
-    whole = "0000:81:00.0"
+    full = "0000:81:00.0"
     return [
-        ro.Device(whole, "8086", "1572", "type-PF"),
+        ro.Device(full, "8086", "1572", "type-PF"),
         *(
-            ro.Device(f"0000:81:02.{n}", "8086", "154c", "type-VF", parent=whole)
+            ro.Device(f"0000:81:02.{n}", "8086", "154c", "type-VF", parent=full)
             for n in range(parts)
         ),
     ]
@@ -253,12 +263,12 @@ def with_devices(ledger: ro.Ledger, *devices: ro.Device) -> None:
 
 def units_of(ledger: ro.Ledger, consumer: str = NOBODY) -> list[str]:
     try:
-        kept = ledger.get_claim(consumer)
+        claim = ledger.get_claim(consumer)
     except exceptions.NotFound as error:
         if not error.is_about("consumer"):
             raise
         return []
-    return sorted(unit for one in kept.allocations for unit in one.units)
+    return sorted(unit for allocation in claim.allocations for unit in allocation.units)
 
 
 @pytest.mark.parametrize("text", [dump_pci_pools([DevicePool("10de", "2330", 1)]), "unreadable"])
@@ -298,8 +308,8 @@ def test_a_host_that_was_adopted_empty_is_not_adopted_again(connect) -> None:
 def test_of_two_that_adopt_at_once_one_does(connect) -> None:
     ledger = connect()
     ledger.sync(ro.Provider("host1", "VCPU=8,MEMORY_MB=16384,DISK_GB=100"))
-    one, other = row().bind(ledger), row().bind(connect())
-    assert one.save().adopted and not other.save().adopted
+    item, other = row().bind(ledger), row().bind(connect())
+    assert item.save().adopted and not other.save().adopted
     assert held(ledger, NOBODY) == "VCPU=8,MEMORY_MB=12288,DISK_GB=30"
     assert other.vcpus_used == 8
 
@@ -314,13 +324,13 @@ def test_a_report_of_the_host_is_no_adoption_and_an_adoption_no_report(connect) 
         ledger.backend.commit(Write(Operation(), "report", uuid, reported=(uuid,)))
 
     report()
-    found = ledger.provider("host1")
-    assert found.reported_at is not None and found.adopted_at is None
+    provider = ledger.provider("host1")
+    assert provider.reported_at is not None and provider.adopted_at is None
     assert row().bind(ledger).save().adopted
-    found, was = ledger.provider("host1"), found
-    assert found.reported_at == was.reported_at and found.adopted_at >= was.reported_at
+    provider, was = ledger.provider("host1"), provider
+    assert provider.reported_at == was.reported_at and provider.adopted_at >= was.reported_at
     report()
-    assert ledger.provider("host1").adopted_at == found.adopted_at
+    assert ledger.provider("host1").adopted_at == provider.adopted_at
     assert not row(vcpus_used=3).bind(ledger).save().adopted
     assert row(vcpus_used=9).bind(ledger).drift
 
@@ -346,7 +356,7 @@ def test_attribute_moves_what_is_unattributed_in_one_transaction(connect) -> Non
     claim = ledger.attribute("host1", "vm-1", {"host1": "VCPU=9,MEMORY_MB=4096"}, project="p")
     assert str(claim) == "vm-1 holds VCPU=9,MEMORY_MB=4096 of host1" and claim.project == "p"
     assert held(ledger, NOBODY) == "VCPU=2,MEMORY_MB=8192,DISK_GB=30"
-    assert len({one.operation for one in ledger.feed.changes(cursor)}) == 1
+    assert len({change.operation for change in ledger.feed.changes(cursor)}) == 1
     ledger.attribute("host1", "vm-1", {"host1": "VCPU=1"})
     assert held(ledger, "vm-1") == "VCPU=10,MEMORY_MB=4096"
     assert str(ledger.attribute("host1", "vm-2").amounts) == "VCPU=1,MEMORY_MB=8192,DISK_GB=30"
@@ -357,16 +367,16 @@ def test_attribute_moves_what_is_unattributed_in_one_transaction(connect) -> Non
 def test_attribute_moves_cpus_and_devices_by_name(connect) -> None:
     ledger = connect()
     placed_row().bind(ledger).save()
-    one = next(a for a in ledger.get_claim(NOBODY).allocations if a.resource_class == "PCPU")
-    some = ro.Allocation(
-        provider=one.provider,
+    item = next(a for a in ledger.get_claim(NOBODY).allocations if a.resource_class == "PCPU")
+    several = ro.Allocation(
+        provider=item.provider,
         resource_class="PCPU",
         amount=ro.IntegerAmount(1),
-        units=one.units[:1],
+        units=item.units[:1],
     )
-    ledger.attribute("host1", "vm-1", [some])
+    ledger.attribute("host1", "vm-1", [several])
     (mine,) = ledger.get_claim("vm-1").allocations
-    assert mine.units == one.units[:1]
+    assert mine.units == item.units[:1]
     with raises_code("InvalidAmount", match="by name"):
         ledger.attribute("host1", "vm-1", {"host1/numa1": "PCPU=1"})
     ledger.attribute("host1", "vm-2", {"host1/0000:3b:00.0": "PGPU=1"})

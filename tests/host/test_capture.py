@@ -38,5 +38,5 @@ def test_a_capture_of_a_capture_is_the_same(tmp_path: Path) -> None:
 def test_a_generated_machine_is_captured_whole(tree: object, tmp_path: Path) -> None:
     file = tmp_path.parent / f"{tmp_path.name}.tar.gz"
     capture(str(tmp_path), str(file))
-    kept = unpacked(file, tmp_path / "unpacked")
-    assert kept == dataclasses.replace(read_machine(tmp_path), disk=kept.disk)
+    stored = unpacked(file, tmp_path / "unpacked")
+    assert stored == dataclasses.replace(read_machine(tmp_path), disk=stored.disk)

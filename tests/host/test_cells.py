@@ -41,9 +41,9 @@ def lab(connect) -> ro.Ledger:
         "host0", "VCPU=2:allocation_ratio=4,PCPU=6,MEMORY_MB=5120:reserved=1024,DISK_GB=10"
     )
     host.add_parts(NUMA, NUMATopologyInventory(cells, cpu_ratio=4))
-    made = connect()
-    made.sync(host, ro.Provider("plain", "VCPU=4"))
-    return made
+    created = connect()
+    created.sync(host, ro.Provider("plain", "VCPU=4"))
+    return created
 
 
 def view_of(ledger: ro.Ledger) -> LocatedView:
@@ -51,11 +51,11 @@ def view_of(ledger: ro.Ledger) -> LocatedView:
     return LocatedViews(columns).of_tree(columns.providers.root_id[0], NUMA)
 
 
-def take(ledger: ro.Ledger, consumer: str, asked: NUMATopologyAmount) -> NUMATopologyAmount:
+def take(ledger: ro.Ledger, consumer: str, requested: NUMATopologyAmount) -> NUMATopologyAmount:
     """Claim a topology for a consumer, and keep what it asked for; return where it is."""
     view = view_of(ledger)
-    taken = view.inventory.fit(asked)
-    request = StoredRequest(ro.Request({NUMA: asked}))
+    taken = view.inventory.fit(requested)
+    request = StoredRequest(ro.Request({NUMA: requested}))
     order = ConsumerOrder.claim(consumer, view.deltas(taken), request=request)
     ledger.backend.commit(Write(Operation(), "claim", consumer, orders=(order,)))
     return taken
@@ -64,17 +64,17 @@ def take(ledger: ro.Ledger, consumer: str, asked: NUMATopologyAmount) -> NUMATop
 def test_what_each_consumer_holds_of_a_cell(lab):
     take(lab, "job-1", numa(dedicated=2, memory_mb=1024, page_size="2MB"))
     take(lab, "job-2", numa(shared=2, memory_mb=512))
-    found = read_cells(lab, "host0")
-    assert found.host == "host0"
-    assert found.holders == (
+    result = read_cells(lab, "host0")
+    assert result.host == "host0"
+    assert result.holders == (
         (
             CellUser("job-1", cpus=(1, 5), pages=((2048, 512),)),
             CellUser("job-2", vcpus=2, memory_mb=512),
         ),
         (),
     )
-    assert found.inventory.usage[0].pinned == (1, 5)
-    assert found.outside_cells == ()
+    assert result.inventory.usage[0].pinned == (1, 5)
+    assert result.outside_cells == ()
 
 
 def test_a_cpu_left_empty_on_purpose_is_told_from_one_that_runs_something(lab):
@@ -118,9 +118,9 @@ def test_cpus_taken_by_number_are_loose(lab):
 def test_what_is_held_of_the_host_in_no_cell_is_elsewhere(lab):
     lab.claim("job-1", {"host0": "VCPU=1,MEMORY_MB=100,DISK_GB=5"})
     lab.claim("job-2", {"host0": "DISK_GB=5"})
-    found = read_cells(lab, "host0")
-    assert found.outside_cells == (("job-1", {"VCPU": 1, "MEMORY_MB": 100}),)
-    assert found.holders == ((), ())
+    result = read_cells(lab, "host0")
+    assert result.outside_cells == (("job-1", {"VCPU": 1, "MEMORY_MB": 100}),)
+    assert result.holders == ((), ())
 
 
 @pytest.mark.parametrize("name", ["host0", "host0/numa2"])

@@ -56,8 +56,8 @@ def node(**changes: object) -> ComputeNode:
     return ComputeNode.from_row({**ROW, **changes})
 
 
-def same(one: dict, other: dict) -> bool:
-    return one == other and {k: type(v) for k, v in one.items()} == {
+def same(item: dict, other: dict) -> bool:
+    return item == other and {k: type(v) for k, v in item.items()} == {
         k: type(v) for k, v in other.items()
     }
 
@@ -90,14 +90,14 @@ def test_the_tracker_s_loop_of_the_specification_works_verbatim():
 
 
 def test_get_inventories_is_a_dict_by_resource():
-    found = node().get_inventories()
-    assert type(found) is dict
-    assert found == {
+    inventories = node().get_inventories()
+    assert type(inventories) is dict
+    assert inventories == {
         ro.resource("VCPU"): ro.IntegerInventory(8, max_unit=8, allocation_ratio=2, used=3),
         ro.resource("MEMORY_MB"): ro.IntegerInventory(16384, max_unit=16384, used=1536),
         ro.resource("DISK_GB"): ro.IntegerInventory(100, max_unit=100, used=10),
     }
-    assert [kind.units for kind in found] == ["CPUs", "MiB", "GiB"]
+    assert [kind.units for kind in inventories] == ["CPUs", "MiB", "GiB"]
 
 
 def test_get_inventories_gives_copies():
@@ -135,8 +135,8 @@ def test_live_inventories_equal_plain_ones_and_become_plain_when_copied():
     assert repr(live["VCPU"]) == repr(plain["VCPU"])
     back = ro.Inventories.obj_from_primitive(json.loads(json.dumps(live.obj_to_primitive())))
     assert type(back) is ro.Inventories and back == live
-    one = ro.IntegerInventory.obj_from_primitive(live["VCPU"].obj_to_primitive())
-    assert type(one) is ro.IntegerInventory and one == live["VCPU"]
+    item = ro.IntegerInventory.obj_from_primitive(live["VCPU"].obj_to_primitive())
+    assert type(item) is ro.IntegerInventory and item == live["VCPU"]
 
 
 def test_a_copied_inventory_counts_for_nobody():
@@ -193,8 +193,8 @@ def test_there_and_back_through_the_adapter_changes_nothing():
 
 def test_update_inventories_writes_columns():
     compute_node = node()
-    wanted = ro.IntegerInventory(20, reserved=1, allocation_ratio="1.15", used=4)
-    assert compute_node.update_inventories({ro.resource("VCPU"): wanted}) is True
+    expected = ro.IntegerInventory(20, reserved=1, allocation_ratio="1.15", used=4)
+    assert compute_node.update_inventories({ro.resource("VCPU"): expected}) is True
     assert compute_node.changes() == {
         "vcpus": 20,
         "vcpus_used": 5,
@@ -378,9 +378,9 @@ def test_after_a_reset_what_is_there_counts_as_read():
 
 
 def test_a_node_that_was_made_writes_all_it_has():
-    made = ComputeNode(host="host0", memory_mb=1024, memory_mb_used=512, other_columns={"x": 1})
-    assert made.changes() == made.to_row()
-    assert made.to_row() == {
+    created = ComputeNode(host="host0", memory_mb=1024, memory_mb_used=512, other_columns={"x": 1})
+    assert created.changes() == created.to_row()
+    assert created.to_row() == {
         "host": "host0",
         "memory_mb": 1024,
         "memory_mb_used": 512,

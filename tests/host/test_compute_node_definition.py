@@ -30,13 +30,13 @@ def test_a_changed_definition_touches_nothing_else(ledger):
     (update,) = result.definition.updates
     assert [record.resource_class for record in update.changed] == ["VCPU", "DISK_GB"]
     assert str(result) == str(result.definition)
-    kept = ledger.provider("host0")
-    assert str(kept.inventories) == (
+    provider = ledger.provider("host0")
+    assert str(provider.inventories) == (
         "VCPU=16:reserved=1:allocation_ratio=1.5:used=3,MEMORY_MB=16384:reserved=512,"
         "DISK_GB=100:max_unit=100,CUSTOM_SEATS=3"
     )
-    assert kept.traits == before.traits
-    assert [child.uuid for child in kept.children] == [child.uuid for child in before.children]
+    assert provider.traits == before.traits
+    assert [child.uuid for child in provider.children] == [child.uuid for child in before.children]
     assert held(ledger, "job-1") == "VCPU=3" and node.vcpus_used == 4
     assert not node.save()
 
@@ -57,8 +57,8 @@ def test_the_largest_claim_follows_the_total(connect, total):
     node = ComputeNode.load(ledger, "host0")
     node.inventories["VCPU"].total = total
     node.save()
-    kept = ledger.provider("host0").inventories["VCPU"]
-    assert (kept.total, kept.max_unit) == (total, total) and not node.save()
+    stored = ledger.provider("host0").inventories["VCPU"]
+    assert (stored.total, stored.max_unit) == (total, total) and not node.save()
 
 
 def test_total_zero_takes_the_inventory_away(ledger):
@@ -88,22 +88,22 @@ def test_shrinking_below_use_is_allowed_and_shows(ledger):
 
 
 def test_figures_that_different_views_change_are_merged(connect, ledger):
-    one, other = ComputeNode.load(ledger, "host0"), ComputeNode.load(connect(), "host0")
-    one.inventories["VCPU"].total = 16
+    item, other = ComputeNode.load(ledger, "host0"), ComputeNode.load(connect(), "host0")
+    item.inventories["VCPU"].total = 16
     other.inventories["VCPU"].reserved = 2
     other.inventories["MEMORY_MB"].allocation_ratio = "1.5"
-    one.save()
+    item.save()
     other.save()
-    kept = ledger.provider("host0").inventories
-    assert (kept["VCPU"].total, kept["VCPU"].reserved) == (16, 2)
-    assert kept["MEMORY_MB"].allocation_ratio == 1.5
+    inventories = ledger.provider("host0").inventories
+    assert (inventories["VCPU"].total, inventories["VCPU"].reserved) == (16, 2)
+    assert inventories["MEMORY_MB"].allocation_ratio == 1.5
     assert other.vcpus == 16
 
 
 def test_one_figure_changed_by_two_views_is_a_conflict(connect, ledger):
-    one, other = ComputeNode.load(ledger, "host0"), ComputeNode.load(connect(), "host0")
-    one.inventories["VCPU"].total = 16
-    one.save()
+    item, other = ComputeNode.load(ledger, "host0"), ComputeNode.load(connect(), "host0")
+    item.inventories["VCPU"].total = 16
+    item.save()
     other.inventories["VCPU"].total = 12
     before = copy.deepcopy(other)
     with raises_code("StaleDefinition", match="VCPU total was 8, is 16 now"):
@@ -116,14 +116,14 @@ def test_one_figure_changed_by_two_views_is_a_conflict(connect, ledger):
 
 
 def test_the_same_change_by_two_views_is_none(connect, ledger):
-    one, other = ComputeNode.load(ledger, "host0"), ComputeNode.load(connect(), "host0")
-    for view in (one, other):
+    item, other = ComputeNode.load(ledger, "host0"), ComputeNode.load(connect(), "host0")
+    for view in (item, other):
         view.inventories["VCPU"].total = 16
         view.update_inventories({"DISK_GB": ro.IntegerInventory(9), "MEMORY_MB": None})
-    assert one.save() and not other.save()
+    assert item.save() and not other.save()
     assert other.vcpus == 16 and not other.save()
-    one.inventories["VCPU"].total = 12
-    one.save()
+    item.inventories["VCPU"].total = 12
+    item.save()
     other.inventories["VCPU"].total = 20
     with raises_code("StaleDefinition", match="VCPU total was 16, is 12 now"):
         other.save()
@@ -142,11 +142,11 @@ def test_a_class_that_somebody_took_away_does_not_come_back(connect, ledger):
 def interleave(monkeypatch, target: object, name: str, meanwhile: Callable[[], object]) -> None:
     """Let something happen once, just before a method of an object runs."""
     method = getattr(target, name)
-    left = [meanwhile]
+    remaining = [meanwhile]
 
     def delayed(*args, **kwargs):
-        if left:
-            left.pop()()
+        if remaining:
+            remaining.pop()()
         return method(*args, **kwargs)
 
     monkeypatch.setattr(target, name, delayed)
@@ -163,9 +163,9 @@ def test_a_child_that_appears_meanwhile_stays(connect, ledger, monkeypatch):
 
     interleave(monkeypatch, ledger.backend, "commit", somebody_adds_a_child)
     node.save()
-    kept = ledger.provider("host0")
-    assert [child.name for child in kept.children] == ["host0/gpu0", "host0/gpu1"]
-    assert kept.inventories["VCPU"].total == 16
+    provider = ledger.provider("host0")
+    assert [child.name for child in provider.children] == ["host0/gpu0", "host0/gpu1"]
+    assert provider.inventories["VCPU"].total == 16
 
 
 def test_a_lost_race_for_the_definition_is_merged_again(connect, ledger, monkeypatch):
@@ -181,8 +181,12 @@ def test_a_lost_race_for_the_definition_is_merged_again(connect, ledger, monkeyp
 
     interleave(monkeypatched, ledger.backend, "commit", somebody_saves)
     node.save()
-    kept = ledger.provider("host0").inventories
-    assert (kept["VCPU"].total, kept["MEMORY_MB"].total, node.memory_mb) == (16, 1024, 1024)
+    inventories = ledger.provider("host0").inventories
+    assert (inventories["VCPU"].total, inventories["MEMORY_MB"].total, node.memory_mb) == (
+        16,
+        1024,
+        1024,
+    )
 
 
 def test_races_lost_for_ever_end(ledger, monkeypatch):
@@ -321,8 +325,8 @@ def test_bind_keeps_what_the_node_states_and_takes_the_rest(ledger):
         reserved="VCPU=1",
     ).bind(ledger)
     assert stating.save()
-    kept = ledger.provider("host0").inventories
-    assert str(kept) == (
+    inventories = ledger.provider("host0").inventories
+    assert str(inventories) == (
         "VCPU=12:reserved=1:allocation_ratio=2:used=1,"
         "MEMORY_MB=16384:allocation_ratio=1.5,CUSTOM_SEATS=3"
     )
@@ -343,9 +347,9 @@ def test_the_first_save_makes_the_host(connect):
     result = node.save()
     assert [created.name for created in result.definition.creates] == ["host0"]
     assert str(result.claim) == "host0/unattributed holds VCPU=2 of host0"
-    made = ledger.provider("host0")
-    assert made.uuid == uuid
-    assert str(made.inventories) == (
+    provider = ledger.provider("host0")
+    assert provider.uuid == uuid
+    assert str(provider.inventories) == (
         "VCPU=8:max_unit=8:allocation_ratio=4:used=2,MEMORY_MB=16384:reserved=512:max_unit=16384"
     )
     assert not node.save()
@@ -363,9 +367,9 @@ def test_usage_that_will_not_fit_does_not_make_the_host(connect):
 
 def test_a_host_made_by_two_at_once_is_made_once(connect, monkeypatch):
     ledger = connect()
-    one = ComputeNode.from_row(ROW).bind(ledger)
+    item = ComputeNode.from_row(ROW).bind(ledger)
     other = ComputeNode.from_row({**ROW, "local_gb": 9}).bind(connect())
-    one.inventories.consume("VCPU=1")
+    item.inventories.consume("VCPU=1")
     other.inventories.consume("VCPU=2")
 
     def somebody_makes_it():
@@ -373,8 +377,8 @@ def test_a_host_made_by_two_at_once_is_made_once(connect, monkeypatch):
         other.save()
 
     interleave(monkeypatch, ledger.backend, "commit", somebody_makes_it)
-    one.save()
-    assert used(ledger) == 5 + 3 and one.local_gb == 9  # what both records say is adopted once
+    item.save()
+    assert used(ledger) == 5 + 3 and item.local_gb == 9  # what both records say is adopted once
 
 
 def test_a_host_is_known_by_its_uuid_too(ledger):
@@ -429,11 +433,11 @@ def test_a_reserve_of_the_ledger_that_contradicts_the_node_is_refused(ledger):
 def test_two_ledgers_never_mix(ledger):
     other = ro.connect("memory://")
     other.sync(ro.Provider("host0", "VCPU=8"))
-    here, there = ComputeNode.load(ledger, "host0"), ComputeNode.load(other, "host0")
+    here, existing = ComputeNode.load(ledger, "host0"), ComputeNode.load(other, "host0")
     here.inventories.consume("VCPU=1")
     here.save()
-    there.inventories.consume("VCPU=2")
-    there.save()
+    existing.inventories.consume("VCPU=2")
+    existing.save()
     assert (used(ledger), used(other)) == (1, 2)
 
 

@@ -66,8 +66,8 @@ def rows(draw: st.DrawFn, max_figure: int = 2**31 - 1) -> dict[str, object]:
     row["disk_available_least"] = draw(st.none() | st.integers(-max_figure, max_figure))
     for column in draw(st.sets(st.sampled_from(CARRIED))):
         row[column] = draw(VALUES.get(column, plain_values))
-    others = st.text(string.ascii_lowercase, min_size=1).map("x_{}".format)
-    row |= draw(st.dictionaries(others, plain_values, max_size=3))
+    other_items = st.text(string.ascii_lowercase, min_size=1).map("x_{}".format)
+    row |= draw(st.dictionaries(other_items, plain_values, max_size=3))
     for column in draw(st.sets(st.sampled_from(sorted(row)), max_size=4)):
         del row[column]
     for column, name in DERIVED.items():
@@ -77,9 +77,9 @@ def rows(draw: st.DrawFn, max_figure: int = 2**31 - 1) -> dict[str, object]:
     return row
 
 
-def same(one: dict, other: dict) -> bool:
+def same(item: dict, other: dict) -> bool:
     """Return whether two rows say the same in the same types."""
-    return one == other and all(type(one[column]) is type(other[column]) for column in one)
+    return item == other and all(type(item[column]) is type(other[column]) for column in item)
 
 
 def there_and_back(node: ComputeNode) -> ComputeNode:
@@ -145,12 +145,12 @@ amounts_in_row = st.dictionaries(st.sampled_from(CLASSES), st.integers(-50, 50),
 
 
 @given(rows(max_figure=60), st.lists(amounts_in_row, max_size=8))
-def test_a_node_decides_like_its_inventories_and_its_columns_follow(row, asked):
+def test_a_node_decides_like_its_inventories_and_its_columns_follow(row, request):
     assume(all(column in row for kind in COUNTS.values() for column in (kind.total, kind.used)))
     node = ComputeNode.from_row(row)
     model = ro.Inventories(node.get_inventories())
     limits = Limits(dict(node.limits))
-    for amounts in asked:
+    for amounts in request:
         outcomes = []
         for inventories, bounds in ((node.inventories, None), (model, limits)):
             try:
@@ -167,15 +167,15 @@ def test_a_node_decides_like_its_inventories_and_its_columns_follow(row, asked):
 
 
 @given(rows(max_figure=60), st.lists(amounts_in_row, max_size=8))
-def test_there_and_back_is_no_change(row, asked):
+def test_there_and_back_is_no_change(row, request):
     node = ComputeNode.from_row(row)
     taken = []
-    for amounts in asked:
+    for amounts in request:
         try:
             taken.append(node.inventories.consume(amounts))
         except exceptions.CapacityException:
             continue
-    kept = {name: -units for name, units in sum(taken, ro.Amounts()).items()}
+    stored = {name: -units for name, units in sum(taken, ro.Amounts()).items()}
     back = there_and_back(node)
     assert back == node and back.pending == sum(taken, ro.Amounts())
     node.update_inventories(
@@ -186,7 +186,7 @@ def test_there_and_back_is_no_change(row, asked):
                         figure: getattr(inventory, figure)
                         for figure in ("total", "reserved", "allocation_ratio")
                     },
-                    "used": inventory.used + int(kept.get(name, ro.IntegerAmount(0))),
+                    "used": inventory.used + int(stored.get(name, ro.IntegerAmount(0))),
                 }
             )
             for name, inventory in node.get_inventories().items()
@@ -310,8 +310,8 @@ class Views(RuleBasedStateMachine):
         if not hasattr(self, "ledger"):
             return
         usage = self.ledger.usage()
-        found = {name: ro.Amounts(held) for name, held in usage.consumers.items()}
-        assert found == {name: held for name, held in self.expected.items() if held}
+        result = {name: ro.Amounts(allocated) for name, allocated in usage.consumers.items()}
+        assert result == {name: allocated for name, allocated in self.expected.items() if allocated}
         for use in usage:
             assert use.used == sum(amount for _, amount in use.holders)
             assert use.total == self.definition[use.resource_class]

@@ -63,8 +63,8 @@ def test_a_view_decides_by_the_ledger_s_unit_rules(ledger):
     ]
     node.inventories["VCPU"].total = 16
     node.save()
-    kept = ledger.provider("host0").inventories["VCPU"]
-    assert (kept.total, kept.min_unit, kept.max_unit, kept.step_size) == (16, 2, 4, 2)
+    stored = ledger.provider("host0").inventories["VCPU"]
+    assert (stored.total, stored.min_unit, stored.max_unit, stored.step_size) == (16, 2, 4, 2)
 
 
 def test_reading_writes_nothing(ledger):
@@ -118,14 +118,14 @@ def test_a_machine_that_is_gone_is_named_and_its_successor_untouched(connect, le
     before = ledger.provider("host0")
     node.inventories["VCPU"].total = total
     node.inventories.consume("VCPU=2")
-    kept = copy.deepcopy(node)
+    stored = copy.deepcopy(node)
     with raises_code("ProviderNotFound", match=r"^host0 is not a provider"):
         node.save()
-    assert node == kept and ledger.provider("host0") == before
+    assert node == stored and ledger.provider("host0") == before
     assert held(ledger, "job-1") == "nothing"
     with raises_code("ProviderNotFound", match=r"^host0 is not a provider"):
         node.reload()
-    assert node == kept
+    assert node == stored
 
 
 def test_a_host_that_is_made_by_the_first_save_is_known_by_its_uuid_too(connect, ledger):
@@ -208,16 +208,16 @@ def test_consumed_and_given_back_is_nothing_to_save(ledger):
 
 
 def test_two_views_never_overwrite_each_other(connect, ledger):
-    one = ComputeNode.load(ledger, "host0")
+    item = ComputeNode.load(ledger, "host0")
     other = ComputeNode.load(connect(), "host0", "job-1")
-    one.inventories.consume("VCPU=3")
+    item.inventories.consume("VCPU=3")
     other.inventories.consume("VCPU=4")
-    one.save()
+    item.save()
     other.save()
-    assert used(ledger) == 7 and other.vcpus_used == 7 and one.vcpus_used == 3
-    one.inventories.consume("VCPU=-1")
-    one.save()
-    assert one.vcpus_used == 6 == used(ledger) and held(ledger, "job-1") == "VCPU=4"
+    assert used(ledger) == 7 and other.vcpus_used == 7 and item.vcpus_used == 3
+    item.inventories.consume("VCPU=-1")
+    item.save()
+    assert item.vcpus_used == 6 == used(ledger) and held(ledger, "job-1") == "VCPU=4"
 
 
 def test_two_views_of_one_consumer_add_up(connect, ledger):
@@ -526,7 +526,7 @@ def test_many_processes_take_exactly_what_there_is(sqlite_url, consumers):
     url = sqlite_url("lab.db")
     with ro.connect(url) as ledger:
         ledger.sync(ro.Provider("host0", "VCPU=10:allocation_ratio=2"))
-    taken = [len(one) for one in taken_by(url, "VCPU=1", consumers)]
+    taken = [len(item) for item in taken_by(url, "VCPU=1", consumers)]
     with ro.connect(url) as ledger:
         assert sum(taken) == 20 == used(ledger)
         held_by = dict(ledger.usage()["host0", "VCPU"].holders)

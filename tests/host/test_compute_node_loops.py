@@ -12,7 +12,7 @@ from resource_objects.resources.numa import PagePool
 
 
 def cells(chance: random.Random) -> ro.NUMATopologyInventory:
-    found, cpu = [], 0
+    result, cpu = [], 0
     for number in range(chance.choice([1, 2, 3])):
         shared, dedicated = chance.randint(1, 4), chance.choice([0, 2, 4])
         memory, huge = chance.choice([1024, 4096]), chance.choice([0, 64])
@@ -22,7 +22,7 @@ def cells(chance: random.Random) -> ro.NUMATopologyInventory:
         )
         ids = range(cpu, cpu + shared + dedicated)
         cpu += shared + dedicated
-        found.append(
+        result.append(
             ro.HostCell(
                 number,
                 shared=ids[:shared],
@@ -31,20 +31,20 @@ def cells(chance: random.Random) -> ro.NUMATopologyInventory:
                 pages=pools if huge else (),
             )
         )
-    return ro.NUMATopologyInventory(found)
+    return ro.NUMATopologyInventory(result)
 
 
 def row(chance: random.Random) -> dict[str, object]:
-    there = cells(chance)
+    existing = cells(chance)
     return {
-        "vcpus": sum(len(cell.shared) for cell in there.cells),
+        "vcpus": sum(len(cell.shared) for cell in existing.cells),
         "vcpus_used": chance.randint(0, 2),
         "cpu_allocation_ratio": chance.choice([None, 0.0, 1.0, 4.0]),
-        "memory_mb": sum(cell.memory_mb for cell in there.cells),
+        "memory_mb": sum(cell.memory_mb for cell in existing.cells),
         "memory_mb_used": chance.choice([0, 256]),
         "ram_allocation_ratio": chance.choice([None, 1.0, 1.5]),
         "local_gb_used": 11,
-        "numa_topology": ComputeNode(numa_topology=there).numa_topology,
+        "numa_topology": ComputeNode(numa_topology=existing).numa_topology,
         "uptime": "nobody's",
     }
 
@@ -67,7 +67,7 @@ def test_a_loop_moves_the_row_by_what_was_asked_and_back(seed: int) -> None:
     chance = random.Random(seed)
     node = ComputeNode.from_row(row(chance))
     first, free = node.to_row(), node.get_inventories()
-    held = []
+    allocated = []
     for _ in range(4):
         text, vcpus, memory = request(chance)
         before, amounts = node.to_row(), ro.Request(text).resources
@@ -76,7 +76,7 @@ def test_a_loop_moves_the_row_by_what_was_asked_and_back(seed: int) -> None:
             continue
         for resource, amount in chance.sample(list(amounts.items()), len(amounts)):
             assert node.inventories[resource].can_provide(amount), (text, resource)
-            held.append((resource, node.inventories[resource].consume(amount)))
+            allocated.append((resource, node.inventories[resource].consume(amount)))
         after = node.to_row()
         assert after["vcpus_used"] == before["vcpus_used"] + vcpus, text
         assert after["memory_mb_used"] == before["memory_mb_used"] + memory, text
@@ -84,6 +84,6 @@ def test_a_loop_moves_the_row_by_what_was_asked_and_back(seed: int) -> None:
         assert moved <= {"vcpus_used", "memory_mb_used", "free_ram_mb", "numa_topology"}
         again = ComputeNode.from_row(after)
         assert again.to_row() == after and again.vcpus_used == node.vcpus_used
-    for resource, amount in reversed(held):
+    for resource, amount in reversed(allocated):
         node.inventories[resource].consume(-amount)
     assert node.get_inventories() == free and node.to_row() == first

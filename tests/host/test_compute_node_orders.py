@@ -90,22 +90,22 @@ def test_every_order_of_a_request_s_resources_has_one_result(
     def make() -> ComputeNode:
         return record() if consumer == "" else view(consumer)
 
-    asked = ro.Request(REQUESTS[name]).resources
+    amounts = ro.Request(REQUESTS[name]).resources
     together = make()
     empty = figures(together)
-    taken = together.inventories.consume(asked)
+    taken = together.inventories.consume(amounts)
     expected = figures(together)
     assert expected != empty
-    orders = list(itertools.permutations(asked.items()))
+    orders = list(itertools.permutations(amounts.items()))
     most = 6 if consumer != "" else len(orders)  # a ledger for each costs more
     orders = orders[:: max(1, len(orders) // min(most, examples(24)))]
     for order in orders:
         node = make()
-        found = {}
+        result = {}
         for resource, amount in order:
             assert node.inventories[resource].can_provide(amount)
-            found[resource] = node.inventories[resource].consume(amount)
-        assert figures(node) == expected and ro.Amounts(found) == taken
+            result[resource] = node.inventories[resource].consume(amount)
+        assert figures(node) == expected and ro.Amounts(result) == taken
         if node.of_ledger:
             node.save()
             assert figures(node) == expected
@@ -152,8 +152,8 @@ def test_a_bare_topology_takes_its_counts_too(make: Any) -> None:
 def test_a_refused_save_leaves_both_sides_as_they_were() -> None:
     node = view()
     ledger = node._context
-    asked = ro.Request(REQUESTS["dedicated"]).resources
-    for resource, amount in asked.items():
+    amounts = ro.Request(REQUESTS["dedicated"]).resources
+    for resource, amount in amounts.items():
         node.inventories[resource].consume(amount)
     ledger.claim("other", {"host0": {NUMA: numa(cells=2, dedicated=8)}})
     before = figures(node), node.pending, node.pending_placed, ledger.usage()
@@ -188,7 +188,7 @@ class SeatsColumn(Column):
         coerced("seats", carried_field(), row)
 
     def read(
-        self, row: Mapping[str, Any], settings: Settings, others: Mapping[str, Inventory]
+        self, row: Mapping[str, Any], settings: Settings, other_items: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         if row.get("seats") is None:
             return {}
@@ -203,7 +203,7 @@ class SeatsColumn(Column):
         )
 
     def accept(
-        self, inventory: Inventory, others: Mapping[str, Inventory]
+        self, inventory: Inventory, other_items: Mapping[str, Inventory]
     ) -> Mapping[str, Inventory]:
         return {self.resource: inventory}
 
@@ -217,9 +217,9 @@ class MbitColumn(CountColumn):
 
 @pytest.fixture
 def mbit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    known = dict(plugins.BUILT_IN["resource_objects.columns"])
-    known["CUSTOM_MBIT"] = f"{__name__}:MbitColumn"
-    monkeypatch.setitem(plugins.BUILT_IN, "resource_objects.columns", known)
+    available = dict(plugins.BUILT_IN["resource_objects.columns"])
+    available["CUSTOM_MBIT"] = f"{__name__}:MbitColumn"
+    monkeypatch.setitem(plugins.BUILT_IN, "resource_objects.columns", available)
     registry.columns.cache_clear()
     yield
     registry.columns.cache_clear()
@@ -239,8 +239,8 @@ def test_a_count_of_a_plug_in_is_kept_in_a_ledger_as_others_are(ledger: ro.Ledge
     loaded.save()
     assert ledger.inventories("edge")["CUSTOM_MBIT"].used == 550
     node.reload()
-    found = node.changes()
-    assert (found["mbit_used"], found["vcpus_used"], "mbit" in found) == (600, 1, False)
+    result = node.changes()
+    assert (result["mbit_used"], result["vcpus_used"], "mbit" in result) == (600, 1, False)
     with pytest.raises(ro.CapacityException, match="CUSTOM_MBIT requested 900"):
         node.inventories.consume("CUSTOM_MBIT=900")
     node.update_inventories({"CUSTOM_MBIT": ro.IntegerInventory(2000, used=550)})
@@ -260,17 +260,17 @@ def test_a_count_of_a_plug_in_is_kept_in_a_ledger_as_others_are(ledger: ro.Ledge
 )
 @pytest.mark.usefixtures("mbit")
 def test_a_faulty_column_is_named(monkeypatch: pytest.MonkeyPatch, plugin: str, cause: str) -> None:
-    known = plugins.BUILT_IN["resource_objects.columns"]
-    monkeypatch.setitem(known, "CUSTOM_MBIT", f"{__name__}:{plugin}")
+    available = plugins.BUILT_IN["resource_objects.columns"]
+    monkeypatch.setitem(available, "CUSTOM_MBIT", f"{__name__}:{plugin}")
     with pytest.raises(exceptions.PluginError, match=f"'CUSTOM_MBIT' of .*{cause}"):
         registry.columns()
 
 
 @pytest.fixture
 def seats(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    known = dict(plugins.BUILT_IN["resource_objects.columns"])
-    known["CUSTOM_SEATS"] = f"{__name__}:SeatsColumn"
-    monkeypatch.setitem(plugins.BUILT_IN, "resource_objects.columns", known)
+    available = dict(plugins.BUILT_IN["resource_objects.columns"])
+    available["CUSTOM_SEATS"] = f"{__name__}:SeatsColumn"
+    monkeypatch.setitem(plugins.BUILT_IN, "resource_objects.columns", available)
     registry.columns.cache_clear()
     yield
     registry.columns.cache_clear()

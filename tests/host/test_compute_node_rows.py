@@ -6,6 +6,7 @@ import copy
 import datetime
 import json
 import pickle
+import types
 from collections import UserDict
 from decimal import Decimal
 
@@ -26,11 +27,11 @@ def test_row_to_node_to_row_is_identical():
 
 
 def test_columns_nobody_knew_pass_through():
-    others = {"novel": "é\n", "blob": b"\x00\xff", "price": Decimal("1.10"), "none": None}
-    compute_node = node(**others)
-    assert compute_node.other_columns == others
+    other_items = {"novel": "é\n", "blob": b"\x00\xff", "price": Decimal("1.10"), "none": None}
+    compute_node = node(**other_items)
+    assert compute_node.other_columns == other_items
     back = ComputeNode.obj_from_primitive(json.loads(json.dumps(compute_node.obj_to_primitive())))
-    assert same(back.to_row(), {**ROW, **others})
+    assert same(back.to_row(), {**ROW, **other_items})
 
 
 def test_what_is_carried_keeps_its_type_on_a_wire():
@@ -112,18 +113,9 @@ def test_a_column_has_a_name():
 
 
 def test_read_takes_mappings_rows_and_models():
-    class Model:
-        """What oslo.db's models look like."""
-
-        def items(self):
-            return ROW.items()
-
-    class Row:
-        """What SQLAlchemy's rows look like."""
-
-        _mapping = UserDict(ROW)
-
-    for source in (ROW, UserDict(ROW), Model(), Row()):
+    model = types.SimpleNamespace(items=ROW.items)  # as a model of oslo.db
+    row = types.SimpleNamespace(_mapping=UserDict(ROW))  # as a row of SQLAlchemy
+    for source in (ROW, UserDict(ROW), model, row):
         assert ComputeNode.read(source) == node()
 
 
@@ -201,8 +193,8 @@ def test_of_nothing_nothing_is_reserved():
 def test_nothing_stored_means_the_initial_ratio_and_is_not_written_back(unset):
     columns = ("cpu_allocation_ratio", "ram_allocation_ratio", "disk_allocation_ratio")
     compute_node = node(**dict.fromkeys(columns, unset))
-    found = [kept.allocation_ratio for kept in compute_node.get_inventories().values()]
-    assert found == [4, 1, 1] == [column.initial_ratio for column in COUNTS.values()]
+    results = [inventory.allocation_ratio for inventory in compute_node.get_inventories().values()]
+    assert results == [4, 1, 1] == [column.initial_ratio for column in COUNTS.values()]
     assert compute_node.changes() == {}
     assert [compute_node.to_row()[column] for column in columns] == [unset] * 3
 
@@ -225,11 +217,11 @@ def test_an_explicit_ratio_counts_before_the_stored_one():
 
 def test_an_initial_ratio_of_one_s_own_counts_only_where_none_is_stored():
     row = {**ROW, "cpu_allocation_ratio": None}
-    given = {"initial_ratios": "VCPU=16,MEMORY_MB=1.5"}
-    compute_node = ComputeNode.from_row(row, **given)
+    value = {"initial_ratios": "VCPU=16,MEMORY_MB=1.5"}
+    compute_node = ComputeNode.from_row(row, **value)
     assert compute_node.inventories["VCPU"].allocation_ratio == 16
     assert compute_node.inventories["MEMORY_MB"].allocation_ratio == 1
-    explicit = ComputeNode.from_row(row, ratios="VCPU=3", **given)
+    explicit = ComputeNode.from_row(row, ratios="VCPU=3", **value)
     assert explicit.inventories["VCPU"].allocation_ratio == 3
 
 

@@ -20,7 +20,7 @@ MACHINE = Machine(
 
 
 @pytest.mark.parametrize(
-    ("given", "expected"),
+    ("value", "expected"),
     [
         ({}, ((0, 1, 2, 3, 5), ())),
         ({"dedicated": "2-3"}, ((), (2, 3))),
@@ -31,12 +31,12 @@ MACHINE = Machine(
     ],
     ids=["neither", "dedicated", "shared", "both", "numbers", "a set"],
 )
-def test_cpus_serve_what_the_sets_say_and_all_are_shared_if_there_are_none(given, expected):
-    assert HostSettings(**given).cpu_sets(MACHINE) == expected
+def test_cpus_serve_what_the_sets_say_and_all_are_shared_if_there_are_none(value, expected):
+    assert HostSettings(**value).cpu_sets(MACHINE) == expected
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "message"),
+    ("value", "error", "message"),
     [
         (
             {"dedicated": "3-4"},
@@ -59,9 +59,9 @@ def test_cpus_serve_what_the_sets_say_and_all_are_shared_if_there_are_none(given
         ({"shared": 3}, exceptions.InvalidInput, "shared CPUs: got 3"),
     ],
 )
-def test_what_is_no_set_of_online_cpus_is_refused_by_name(given, error, message):
+def test_what_is_no_set_of_online_cpus_is_refused_by_name(value, error, message):
     with raises_code(error) as refused:
-        HostSettings(**given).cpu_sets(MACHINE)
+        HostSettings(**value).cpu_sets(MACHINE)
     assert message in str(refused.value)
 
 
@@ -72,10 +72,10 @@ def test_what_is_no_set_of_online_cpus_is_refused_by_name(given, error, message)
 def test_no_cpu_is_shared_and_dedicated(shared, dedicated):
     settings = HostSettings(shared=shared or None, dedicated=dedicated or None)
     try:
-        found = settings.cpu_sets(MACHINE)
+        result = settings.cpu_sets(MACHINE)
     except exceptions.InvalidInventory:
         assert shared & dedicated
     else:
-        assert not set(found[0]).intersection(found[1])
-        assert set(found[1]) == dedicated
-        assert set(found[0]) == (shared if shared or dedicated else set(MACHINE.cpus))
+        assert not set(result[0]).intersection(result[1])
+        assert set(result[1]) == dedicated
+        assert set(result[0]) == (shared if shared or dedicated else set(MACHINE.cpus))

@@ -45,7 +45,7 @@ def found(rules: list[str], *devices: PCIDevice) -> MachineDevices:
 
 
 def reasons(of: MachineDevices) -> dict[str, str]:
-    return {each.subject: each.detail for each in of.skipped}
+    return {item.subject: item.detail for item in of.skipped}
 
 
 # --- what is taken ------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_facts_that_last_are_kept_and_the_driver_is_not():
 def test_a_card_and_its_functions_are_all_taken_where_rules_match_all():
     """Rows a.3 and c.1: both can be had and exclude each other; Nova has one or the other."""
     taken = found(["8086:154c=SRIOV_NET_VF", "8086:37d2=CUSTOM_NIC"], PF, *VFS)
-    assert [(each.address, each.type, each.parent) for each in taken.devices] == [
+    assert [(device.address, device.type, device.parent) for device in taken.devices] == [
         ("0000:60:00.0", "type-PF", None),
         ("0000:60:02.0", "type-VF", "0000:60:00.0"),
         ("0000:60:02.1", "vdpa", "0000:60:00.0"),
@@ -114,7 +114,7 @@ def test_a_card_and_its_functions_are_all_taken_where_rules_match_all():
 
 
 def test_functions_are_taken_where_no_rule_is_about_their_card():
-    assert [each.address for each in found(["8086:154c=SRIOV_NET_VF"], PF, *VFS).devices] == [
+    assert [device.address for device in found(["8086:154c=SRIOV_NET_VF"], PF, *VFS).devices] == [
         "0000:60:02.0",
         "0000:60:02.1",
     ]
@@ -126,7 +126,7 @@ def test_functions_are_taken_where_no_rule_is_about_their_card():
 def test_a_domain_of_more_than_16_bits_costs_that_device_only():
     """Row c.2 (discovery): an address that cannot be parsed skips that device only."""
     taken = found(["*:*=PCI_DEVICE"], GPU, VMD)
-    assert [each.address for each in taken.devices] == [GPU.address]
+    assert [device.address for device in taken.devices] == [GPU.address]
     assert reasons(taken) == {VMD.address: "its domain has more than 16 bits"}
     assert str(taken.skipped[0]) == f"{VMD.address}: skipped: {taken.skipped[0].detail}"
 
@@ -156,14 +156,14 @@ def test_a_virtual_function_of_what_is_no_card_is_skipped():
 def test_a_virtual_function_is_not_for_one_use():
     """Row c.5 (one_time_use): type-PCI and type-PF only."""
     taken = found(["8086:*=;one_time_use"], PF, VFS[0])
-    assert [each.address for each in taken.devices] == [PF.address]
+    assert [device.address for device in taken.devices] == [PF.address]
     assert reasons(taken) == {VFS[0].address: "only a whole device can be for one use"}
 
 
 def test_a_physical_function_is_not_managed_by_another_machine():
     """Row c.5 (remote_managed): physical functions are refused."""
     taken = found(["8086:*=;remote_managed"], PF, VFS[0])
-    assert [(each.address, each.remote_managed) for each in taken.devices] == [
+    assert [(device.address, device.remote_managed) for device in taken.devices] == [
         (VFS[0].address, True)
     ]
     assert reasons(taken) == {PF.address: "no other machine manages a physical function"}
@@ -171,15 +171,15 @@ def test_a_physical_function_is_not_managed_by_another_machine():
 
 def test_a_card_of_the_class_of_its_own_functions_is_skipped_and_they_stay():
     taken = found(["8086:*=SRIOV_NET_VF"], PF, *VFS)
-    assert [each.address for each in taken.devices] == [each.address for each in VFS]
+    assert [device.address for device in taken.devices] == [device.address for device in VFS]
     assert reasons(taken) == {PF.address: "its virtual functions are offered as SRIOV_NET_VF too"}
-    alone = found(["8086:*=SRIOV_NET_VF"], PF)
-    assert [each.address for each in alone.devices] == [PF.address]
+    single = found(["8086:*=SRIOV_NET_VF"], PF)
+    assert [device.address for device in single.devices] == [PF.address]
 
 
 def test_functions_that_are_skipped_themselves_do_not_cost_their_card():
     taken = found(["8086:*=CUSTOM_NIC;one_time_use"], PF, *VFS)
-    assert [each.address for each in taken.devices] == [PF.address]
+    assert [device.address for device in taken.devices] == [PF.address]
 
 
 # --- any machine --------------------------------------------------------------------------------
@@ -205,7 +205,7 @@ def test_what_is_taken_is_always_an_inventory_and_nothing_is_lost(rules, devices
         part.inventory.resource_class = "DEVICES"
         assert part.inventory.to_records()
     about = {d.address for d in devices if any(rule.matches(d) for rule in rules)}
-    addresses = [each.address for each in taken.devices]
+    addresses = [device.address for device in taken.devices]
     assert sorted([*addresses, *reasons(taken)]) == sorted(about)
     assert taken == machine_devices(machine, rules)
 

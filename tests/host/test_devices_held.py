@@ -55,18 +55,22 @@ def tree(*devices: PCIDevice, rules: Iterable[str] = RULES) -> ro.Provider:
 
 def states(ledger: ro.Ledger) -> dict[str, str]:
     (host,) = read_devices(ledger, "box")
-    return {one.device.address: one.state for one in host.devices}
+    return {device.device.address: device.state for device in host.devices}
 
 
 def claim(ledger: ro.Ledger, consumer: str, amounts: str) -> tuple[str, ...]:
     """Claim it and return the units, first of all the device itself."""
-    found = ledger.snapshot().candidates(amounts)
-    assert found, found.explain()
-    return tuple(unit for one in ledger.claim(consumer, found).allocations for unit in one.units)
+    result = ledger.snapshot().candidates(amounts)
+    assert result, result.explain()
+    return tuple(
+        unit
+        for allocation in ledger.claim(consumer, result).allocations
+        for unit in allocation.units
+    )
 
 
 def said(done: HostSync) -> list[str]:
-    return [str(one) for one in done.findings]
+    return [str(finding) for finding in done.findings]
 
 
 # --- a device that is gone ----------------------------------------------------------------------
@@ -164,9 +168,9 @@ def test_a_device_that_changed_stays_as_it_was_until_it_is_given_back(connect):
     assert str(done.result) == "nothing changed"
     connect().release("job-1")
     sync_host(connect(), tree(now, rules=["10de:*=CUSTOM_GPU+CUSTOM_H100"]))
-    (kept,) = read_devices(connect(), "box")[0].devices
-    assert (kept.device.resource_class, kept.device.numa_node) == ("CUSTOM_GPU", 1)
-    assert kept.device.traits == {"CUSTOM_H100"}
+    (stored,) = read_devices(connect(), "box")[0].devices
+    assert (stored.device.resource_class, stored.device.numa_node) == ("CUSTOM_GPU", 1)
+    assert stored.device.traits == {"CUSTOM_H100"}
 
 
 def test_facts_that_no_request_asks_for_are_no_change():
@@ -177,16 +181,16 @@ def test_facts_that_no_request_asks_for_are_no_change():
         assert (str(done.result), said(done)) == ("nothing changed", [])
         ledger.release("job-1")
         sync_host(ledger, tree(dataclasses.replace(GPU, revision="a2")))
-        (kept,) = read_devices(ledger, "box")[0].devices
-        assert kept.device.facts["revision"] == "a2"
+        (stored,) = read_devices(ledger, "box")[0].devices
+        assert stored.device.facts["revision"] == "a2"
 
 
 def test_a_free_device_is_changed_at_once():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU))
         sync_host(ledger, tree(GPU, rules=["10de:*=CUSTOM_GPU"]))
-        (kept,) = read_devices(ledger, "box")[0].devices
-        assert kept.device.resource_class == "CUSTOM_GPU"
+        (stored,) = read_devices(ledger, "box")[0].devices
+        assert stored.device.resource_class == "CUSTOM_GPU"
 
 
 # --- cards and their functions ------------------------------------------------------------------
@@ -198,7 +202,7 @@ def test_the_functions_of_a_held_card_stay_with_it():
         sync_host(ledger, tree(PF, *VFS))
         assert claim(ledger, "job-1", "DEVICES=CUSTOM_NIC")[0] == PF.address
         done = sync_host(ledger, tree(PF))
-        assert [one.subject for one in done.findings] == [each.address for each in VFS]
+        assert [finding.subject for finding in done.findings] == [item.address for item in VFS]
         sync_host(ledger, tree())
         assert states(ledger)[PF.address] == "allocated"
         ledger.release("job-1")
@@ -214,7 +218,7 @@ def test_new_functions_of_a_held_card_wait():
         claim(ledger, "job-1", "DEVICES=CUSTOM_NIC")
         done = sync_host(ledger, tree(PF, *VFS))
         waits = f"waiting: left out until the release of {PF.address}"
-        assert said(done) == [f"{each.address}: {waits}" for each in VFS]
+        assert said(done) == [f"{item.address}: {waits}" for item in VFS]
         ledger.release("job-1")
         assert said(sync_host(ledger, tree(PF, *VFS))) == []
         assert len(states(ledger)) == 4
@@ -245,9 +249,9 @@ def test_a_card_that_would_be_of_the_class_of_a_held_function_stays_as_it_was():
             f"{PF.address}: retained: {UNTIL} {VFS[0].address}",
             f"{VFS[0].address}: {CHANGED}",
         ]
-        kept = {one.device.address: one.device.resource_class for one in devices(ledger)}
-        assert kept[PF.address] == "CUSTOM_NIC"
-        assert kept[VFS[1].address] == "CUSTOM_VF"
+        stored = {device.device.address: device.device.resource_class for device in devices(ledger)}
+        assert stored[PF.address] == "CUSTOM_NIC"
+        assert stored[VFS[1].address] == "CUSTOM_VF"
 
 
 def test_a_card_that_was_not_kept_waits_for_a_held_function_of_its_class():
@@ -265,9 +269,9 @@ def test_a_card_that_was_not_kept_waits_for_a_held_function_of_its_class():
 
 def test_a_device_that_is_split_while_it_is_held_stays_whole():
     """Row c.2 (changed type): the functions wait for who holds the card as it was."""
-    whole = dataclasses.replace(PF, kind=DeviceKind.PCI, sriov_totalvfs=None)
+    full = dataclasses.replace(PF, kind=DeviceKind.PCI, sriov_totalvfs=None)
     with ro.connect("memory://") as ledger:
-        sync_host(ledger, tree(whole))
+        sync_host(ledger, tree(full))
         claim(ledger, "job-1", "DEVICES=CUSTOM_NIC")
         done = sync_host(ledger, tree(PF, *VFS))
         assert states(ledger) == {PF.address: "allocated"}
@@ -279,16 +283,16 @@ def test_a_device_that_is_split_while_it_is_held_stays_whole():
 
 def test_a_card_that_lost_its_functions_stays_one_for_who_holds_a_function():
     """Row c.2 (changed type): a physical function that lost SR-IOV."""
-    whole = dataclasses.replace(PF, kind=DeviceKind.PCI, sriov_totalvfs=None)
+    full = dataclasses.replace(PF, kind=DeviceKind.PCI, sriov_totalvfs=None)
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(PF, *VFS))
         claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[2].address}")
-        done = sync_host(ledger, tree(whole))
+        done = sync_host(ledger, tree(full))
         assert said(done)[0] == f"{PF.address}: retained: {UNTIL} {VFS[2].address}"
         assert states(ledger) == {PF.address: "unavailable", VFS[2].address: "allocated"}
         ledger.release("job-1")
-        sync_host(ledger, tree(whole))
-        assert [one.device.type for one in devices(ledger)] == ["type-PCI"]
+        sync_host(ledger, tree(full))
+        assert [device.device.type for device in devices(ledger)] == ["type-PCI"]
 
 
 def devices(ledger: ro.Ledger) -> tuple[DeviceStatus, ...]:
@@ -356,8 +360,8 @@ def test_a_spent_device_that_is_gone_stays_spent_until_it_is_reset():
         claim(ledger, "job-1", "DEVICES=PGPU")
         sync_host(ledger, tree(rules=ONCE))
         ledger.release("job-1")
-        for found in ([], [GPU], []):
-            assert said(sync_host(ledger, tree(*found, rules=ONCE))) == [f"{GPU.address}: {SPENT}"]
+        for result in ([], [GPU], []):
+            assert said(sync_host(ledger, tree(*result, rules=ONCE))) == [f"{GPU.address}: {SPENT}"]
             assert states(ledger) == {GPU.address: "spent"}
         sync_host(ledger, tree(rules=ONCE), reset=[GPU.address])
         assert states(ledger) == {}
@@ -442,29 +446,29 @@ def test_a_host_that_is_not_kept_yet_is_kept_as_it_is():
 
 
 def test_a_tree_is_not_changed_by_looking_what_is_held():
-    found = tree(GPU, PF, *VFS)
+    result = tree(GPU, PF, *VFS)
     before = tree(GPU, PF, *VFS)
-    kept = HostDevices("box")
-    assert retain_devices(found, kept).tree == found == before
+    stored = HostDevices("box")
+    assert retain_devices(result, stored).tree == result == before
     with pytest.raises(exceptions.InvalidTree, match="tree: got None"):
-        retain_devices(None, kept)
+        retain_devices(None, stored)
 
 
 def split_tree(*devices: PCIDevice, rules: Iterable[str] = RULES) -> ro.Provider:
     """A host whose first GPU can be had by fractions too, and has what else one may add to it."""
-    found = tree(*devices, rules=rules)
-    gpu = found.find(f"box/{GPU.address}")
+    result = tree(*devices, rules=rules)
+    gpu = result.find(f"box/{GPU.address}")
     thousandths(gpu, device_class=next(iter(stored_classes(gpu.inventories))))
     gpu.update(traits=gpu.traits | {"CUSTOM_LAB"}, aggregates=["rack"])
     gpu.add(f"box/{GPU.address}/port", "CUSTOM_PORT=1")
-    return found
+    return result
 
 
 def test_what_was_added_to_a_device_that_was_found_is_kept():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, split_tree(GPU, OTHER))
-        kept = {one.name: one for one in ledger.providers()}[f"box/{GPU.address}"]
-        assert (kept.traits, kept.aggregates) == ({"CUSTOM_LAB"}, {"rack"})
+        stored = {provider.name: provider for provider in ledger.providers()}[f"box/{GPU.address}"]
+        assert (stored.traits, stored.aggregates) == ({"CUSTOM_LAB"}, {"rack"})
         claim(ledger, "job-1", "CUSTOM_PGPU_THOUSANDTHS=500,CUSTOM_PORT=1")
         assert str(sync_host(ledger, split_tree(GPU, OTHER))) == "nothing changed"
         assert not ledger.snapshot().candidates("PGPU=2")
@@ -520,9 +524,9 @@ def test_a_half_that_is_held_does_not_keep_the_host_from_being_kept():
 
 
 def test_functions_of_a_card_are_not_split():
-    found = machine_devices(machine(PF, *VFS), ["8086:*=CUSTOM_NIC;halves"])
-    assert not found.devices
-    assert all("functions of one card are not partitioned" in str(one) for one in found.skipped)
+    result = machine_devices(machine(PF, *VFS), ["8086:*=CUSTOM_NIC;halves"])
+    assert not result.devices
+    assert all("functions of one card are not partitioned" in str(item) for item in result.skipped)
 
 
 @pytest.mark.parametrize(
@@ -560,12 +564,12 @@ def test_what_was_added_to_a_device_waits_while_that_is_of_another_class():
 
 def test_holders_are_told_by_name():
     gpu = ro.Device(GPU.address, "10de", "2330", resource_class="PGPU")
-    one = DeviceStatus(
+    item = DeviceStatus(
         "box", f"box/{GPU.address}", gpu, "unavailable", ("a", "b"), is_allocated=True
     )
-    held = retain_devices(tree(), HostDevices("box", (one,)))
-    assert str(held.findings[0]).endswith("allocated again; allocated to a and b")
-    nameless = dataclasses.replace(one, holders=())
+    allocated = retain_devices(tree(), HostDevices("box", (item,)))
+    assert str(allocated.findings[0]).endswith("allocated again; allocated to a and b")
+    nameless = dataclasses.replace(item, holders=())
     assert str(retain_devices(tree(), HostDevices("box", (nameless,))).findings[0]).endswith(
         "cannot be allocated again"
     )
@@ -604,7 +608,9 @@ def free_functions(ledger: ro.Ledger) -> int:
         if free:
             assert snapshot.candidates(request.format(free)), request
         assert not snapshot.candidates(request.format(free + 1)), request
-    assert sum(one.free for one in ledger.usage() if one.resource_class == "SRIOV_NET_VF") == free
+    assert (
+        sum(item.free for item in ledger.usage() if item.resource_class == "SRIOV_NET_VF") == free
+    )
     return free
 
 
@@ -651,10 +657,10 @@ def test_a_removed_function_that_is_released_is_not_allocated_by_any_claim(conne
     by_unit = ro.Allocation(
         provider=card, resource_class="SRIOV_NET_VF", amount=ro.IntegerAmount(1), units=(removed,)
     )
-    for found in ({card: "SRIOV_NET_VF=1"}, [by_unit], before):
+    for result in ({card: "SRIOV_NET_VF=1"}, [by_unit], before):
         with pytest.raises(exceptions.CapacityException) as refused:
-            ledger.claim("w", found)
-        if found is not before:
+            ledger.claim("w", result)
+        if result is not before:
             assert f"{removed} was removed from the host" in str(refused.value)
     snapshot = ledger.snapshot()
     assert "0000:60:02.4 was removed" in str(snapshot.candidates("SRIOV_NET_VF=1").explain())

@@ -68,14 +68,14 @@ class Host(RuleBasedStateMachine):
     @property
     def kept(self) -> dict[str, DeviceStatus]:
         (host,) = read_devices(self.ledger, "box")
-        return {one.device.address: one for one in host.devices}
+        return {device.device.address: device for device in host.devices}
 
     # --- what happens ---
 
     @rule(shown=SHOWN, rules=RULES)
     def sync(self, shown, rules) -> None:
         gpus, nics, node = shown
-        devices = tuple(dataclasses.replace(one, numa_node=node) for one in (*gpus, *nics))
+        devices = tuple(dataclasses.replace(finding, numa_node=node) for finding in (*gpus, *nics))
         self.machine = Machine(
             hostname="box",
             cpus=(0,),
@@ -85,22 +85,26 @@ class Host(RuleBasedStateMachine):
         )
         self.rules = rules
         done = sync_host(self.ledger, provider_tree(self.machine, HostSettings(device_rules=rules)))
-        found = {each.address for each in machine_devices(self.machine, rules).devices}
-        stays = {one.subject for one in done.findings}
-        assert set(self.kept) - found <= stays  # what is kept beside what there is, is told
-        assert found - set(self.kept) <= stays
-        self.offered = frozenset(found)
+        result = {device.address for device in machine_devices(self.machine, rules).devices}
+        stays = {finding.subject for finding in done.findings}
+        assert set(self.kept) - result <= stays  # what is kept beside what there is, is told
+        assert result - set(self.kept) <= stays
+        self.offered = frozenset(result)
 
     @rule(kind=st.sampled_from(CLASSES), count=st.integers(1, 2), named=st.booleans())
     def take(self, kind: str, count: int, named: bool) -> None:
-        asked = f"DEVICES={count}*{kind}" if named else f"{kind}={count}"
-        free = {address for address, one in self.kept.items() if one.is_free}
-        found = self.ledger.snapshot().candidates(asked)
-        if not found:
+        request = f"DEVICES={count}*{kind}" if named else f"{kind}={count}"
+        free = {address for address, allocation in self.kept.items() if allocation.is_free}
+        result = self.ledger.snapshot().candidates(request)
+        if not result:
             return
         self.count += 1
         name = f"job-{self.count}"
-        units = [u for one in self.ledger.claim(name, found).allocations for u in one.units]
+        units = [
+            u
+            for allocation in self.ledger.claim(name, result).allocations
+            for u in allocation.units
+        ]
         assert set(units) <= free
         assert set(units) <= self.offered  # nobody gets what is not there
         self.jobs[name] = tuple(units)
@@ -118,14 +122,14 @@ class Host(RuleBasedStateMachine):
         for name in list(self.jobs):
             self.ledger.release(name)
             del self.jobs[name]
-        spent = [a for a, one in self.kept.items() if one.state == "spent"]
+        spent = [a for a, item in self.kept.items() if item.state == "spent"]
         tree = provider_tree(self.machine, HostSettings(device_rules=self.rules))
         sync_host(self.ledger, tree, reset=[a for a in spent if self.kept[a].device.one_time_use])
         sync_host(self.ledger, tree)
-        now = {a for a, one in self.kept.items() if one.state != "spent"}
+        now = {a for a, item in self.kept.items() if item.state != "spent"}
         assert now <= self.offered
         assert {a for a in self.offered if a not in now} <= {
-            a for a, one in self.kept.items() if one.state == "spent"
+            a for a, item in self.kept.items() if item.state == "spent"
         }
         assert not sync_host(self.ledger, tree).result
 
@@ -135,27 +139,29 @@ class Host(RuleBasedStateMachine):
     def nobody_has_what_somebody_else_has(self) -> None:
         units = [unit for mine in self.jobs.values() for unit in mine]
         assert len(units) == len(set(units))
-        kept = self.kept
+        stored = self.kept
         for name, mine in self.jobs.items():
             for unit in mine:
-                assert unit in kept  # what is held is kept
-                assert kept[unit].holders in ((name,), ())
-                assert not kept[unit].is_free
+                assert unit in stored  # what is held is kept
+                assert stored[unit].holders in ((name,), ())
+                assert not stored[unit].is_free
 
     @invariant()
     def what_excludes_each_other_is_not_held_at_once(self) -> None:
-        kept = self.kept
-        for one in kept.values():
-            above = kept.get(one.device.parent or "")
-            if above is not None and one.is_allocated:
+        stored = self.kept
+        for item in stored.values():
+            above = stored.get(item.device.parent or "")
+            if above is not None and item.is_allocated:
                 assert not above.is_allocated
                 assert not above.is_free
 
     @invariant()
     def the_ledger_is_sound(self) -> None:
         """What is held and is not to be given again is over its capacity, and nothing else is."""
-        found = [one for one in self.ledger.audit() if one.kind is not FindingKind.OVER_CAPACITY]
-        assert not found, found
+        results = [
+            item for item in self.ledger.audit() if item.kind is not FindingKind.OVER_CAPACITY
+        ]
+        assert not results, results
         assert self.jobs or not list(self.ledger.usage(over_capacity=True))
 
 

@@ -80,8 +80,8 @@ def installed(tmp_path, monkeypatch):
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     # stevedore keeps what it finds in the user's cache folder: not what this test makes up.
-    kept = _cache.Cache(cache_dir=str(tmp_path / "cache"))
-    monkeypatch.setattr(_cache, "get_group_all", kept.get_group_all)
+    stored = _cache.Cache(cache_dir=str(tmp_path / "cache"))
+    monkeypatch.setattr(_cache, "get_group_all", stored.get_group_all)
     monkeypatch.setattr(stevedore.ExtensionManager, "ENTRY_POINT_CACHE", {})
     importlib.invalidate_caches()
     plugins.forget()

@@ -14,9 +14,9 @@ from resource_objects import host
 
 @pytest.mark.parametrize("name", host.__all__)
 def test_every_name_resolves_to_the_one_of_its_module(name):
-    found = getattr(host, name)
-    assert getattr(host, name) is found and name in dir(host)
-    assert getattr(sys.modules[found.__module__], name) is found
+    result = getattr(host, name)
+    assert getattr(host, name) is result and name in dir(host)
+    assert getattr(sys.modules[result.__module__], name) is result
 
 
 def test_what_is_no_name_of_it_says_so():
@@ -28,13 +28,13 @@ def test_importing_it_loads_nothing():
     program = "import sys, resource_objects.host as h; dir(h); print(*sys.modules)"
     ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     ours = {name for name in ran.stdout.split() if name.startswith("resource_objects")}
-    own = {"_lazy", "_version", "host"}
-    assert ours == {"resource_objects", *(f"resource_objects.{name}" for name in own)}
+    own_part = {"_lazy", "_version", "host"}
+    assert ours == {"resource_objects", *(f"resource_objects.{name}" for name in own_part)}
     assert "oslo_versionedobjects" not in ran.stdout
 
 
 def test_a_type_checker_sees_the_same_names():
     tree = ast.parse(pathlib.Path(host.__file__).read_text("utf-8"))
     (checked,) = (node for node in tree.body if isinstance(node, ast.If))
-    said = {alias.asname for node in checked.body for alias in node.names}
-    assert said == set(host.__all__)
+    values = {alias.asname for node in checked.body for alias in node.names}
+    assert values == set(host.__all__)

@@ -87,8 +87,8 @@ def test_a_compute_host_is_read_as_it_is() -> None:
 @given(trees.shapes())
 def test_what_libvirt_tells_of_any_machine_is_read_back(shape: trees.Shape) -> None:
     machine = dataclasses.replace(trees.expected(shape), architecture="aarch64")
-    found = parse_machine(capabilities(machine), devices(machine), hostname=machine.hostname)
-    assert found == libvirt_xml.told(machine)
+    result = parse_machine(capabilities(machine), devices(machine), hostname=machine.hostname)
+    assert result == libvirt_xml.told(machine)
 
 
 def test_a_connection_is_asked_for_all_of_it() -> None:
@@ -104,7 +104,7 @@ def test_what_is_offered_of_it_is_as_of_a_machine_that_is_read_from_its_files() 
         HostSettings(device_rules=["15b3:101e=SRIOV_NET_VF;physnet=a", "10de:*=VGPU"]),
         numa=True,
     )
-    assert [str(one).partition(": ")[0] for one in tree.walk()] == [
+    assert [str(item).partition(": ")[0] for item in tree.walk()] == [
         "compute-0",
         "compute-0/0000:60:00.0",
         "compute-0/numa0",
@@ -179,21 +179,21 @@ LEFT_OUT = {
 
 @pytest.mark.parametrize("case", LEFT_OUT)
 def test_a_device_that_does_not_say_what_it_is_is_left_out_and_told(case: str) -> None:
-    change, said = LEFT_OUT[case]
+    change, values = LEFT_OUT[case]
     texts = [text for text in nodes(change) if "pci_10000" in text]
-    found = parse_machine(capabilities(HOST), [*nodes()[:3], *texts])
-    assert GPU.address not in {device.address for device in found.devices}
-    assert [said in str(finding) for finding in found.findings] == [True]
-    assert NIC.address in {device.address for device in found.devices}
+    result = parse_machine(capabilities(HOST), [*nodes()[:3], *texts])
+    assert GPU.address not in {device.address for device in result.devices}
+    assert [values in str(finding) for finding in result.findings] == [True]
+    assert NIC.address in {device.address for device in result.devices}
 
 
 def test_a_device_that_went_away_meanwhile_is_told_by_its_name() -> None:
     error = RuntimeError("Node device not found")
-    found = read_machine(Connection(HOST, more=(error,)))
-    assert list(map(str, found.findings)) == [
+    machine = read_machine(Connection(HOST, more=(error,)))
+    assert list(map(str, machine.findings)) == [
         "pci_0000_99_00_0: RuntimeError: Node device not found"
     ]
-    assert dataclasses.replace(found, findings=()) == HOST
+    assert dataclasses.replace(machine, findings=()) == HOST
 
 
 def test_a_device_without_a_class_is_unclassified_and_without_a_count_counted() -> None:
@@ -206,7 +206,7 @@ def test_a_device_without_a_class_is_unclassified_and_without_a_count_counted() 
 def test_a_card_of_which_only_the_functions_tell_is_a_physical_function() -> None:
     card = next(text for text in devices(HOST) if "<name>pci_0000_60_00_0<" in text)
     start, end = card.index("    <capability type='virt"), card.index("    <iommuGroup")
-    texts = [card[:start] + card[end:], *(one for one in devices(HOST) if one != card)]
+    texts = [card[:start] + card[end:], *(item for item in devices(HOST) if item != card)]
     device = parse_machine(capabilities(HOST), texts).devices[0]
     assert (device.kind, device.sriov_totalvfs) == (DeviceKind.PF, None)
 
@@ -237,10 +237,10 @@ TOLD = {
 
 @pytest.mark.parametrize("case", TOLD)
 def test_a_fact_of_a_cell_that_cannot_be_is_left_out_and_told(case: str) -> None:
-    (old, new), said = TOLD[case]
-    found = parse_machine(capabilities(HOST).replace(old, new, 1))
-    assert found.cpus == HOST.cpus
-    assert f"libvirt capabilities: {said}" in map(str, found.findings)
+    (old, new), values = TOLD[case]
+    result = parse_machine(capabilities(HOST).replace(old, new, 1))
+    assert result.cpus == HOST.cpus
+    assert f"libvirt capabilities: {values}" in map(str, result.findings)
 
 
 def test_bandwidth_says_who_is_near_where_no_latency_does() -> None:
@@ -287,8 +287,8 @@ REFUSED = {
 def test_capabilities_that_are_none_are_refused_in_one_line_that_names_what_is_missing(
     case: str,
 ) -> None:
-    text, said = REFUSED[case]
-    with pytest.raises(DiscoveryError, match=said) as raised:
+    text, values = REFUSED[case]
+    with pytest.raises(DiscoveryError, match=values) as raised:
         parse_machine(text)  # type: ignore[arg-type]
     assert str(raised.value).startswith("libvirt capabilities")
     assert "\n" not in str(raised.value) and len(str(raised.value)) < 5000

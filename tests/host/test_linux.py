@@ -42,7 +42,9 @@ def test_a_tree_with_everything(tree, trees, tmp_path):
     assert machine == trees.expected(tree)
     assert [cell.id for cell in machine.cells] == [0, 1, 7]
     assert machine.cell(7).cpus == () and machine.cell(7).initiators == (0,)
-    assert [each.address for each in machine.devices if each.parent_address == "0000:60:00.0"] == [
+    assert [
+        device.address for device in machine.devices if device.parent_address == "0000:60:00.0"
+    ] == [
         "0000:60:02.0",
         "0000:60:02.1",
     ]
@@ -134,13 +136,13 @@ def test_a_device_that_went_away_is_left_out(tree, trees, tmp_path):
 @pytest.mark.parametrize("deep", [True, False], ids=["own", "inherited"])
 def test_a_cpuset_leaves_what_it_allows(v1, deep, tree, trees, tmp_path):
     trees.write_cgroup(tmp_path, cpus="0-1,4", cells="7", v1=v1, deep=deep)
-    whole = trees.expected(tree)
-    assert read_machine(tmp_path) == whole
+    full = trees.expected(tree)
+    assert read_machine(tmp_path) == full
     machine = read_machine(tmp_path, within_cgroup=True)
-    assert machine == whole.restrict(cpus=[0, 1, 4], cells=[7])
+    assert machine == full.restrict(cpus=[0, 1, 4], cells=[7])
     assert machine.cpus == (0, 1, 4)
     # cells whose memory may not be used are none; their CPUs are in no cell
-    assert [(each.id, each.cpus, each.memory_mb) for each in machine.cells] == [(7, (), 512)]
+    assert [(cell.id, cell.cpus, cell.memory_mb) for cell in machine.cells] == [(7, (), 512)]
     assert machine.memory_mb == 512
     assert machine.cell(7).distances == (10,)
 
@@ -164,15 +166,15 @@ def test_a_cpuset_without_online_cpus_is_refused(tree, trees, tmp_path):
 @given(data=st.data())
 def test_restricting_twice_is_restricting_to_both(data, trees):
     machine = trees.expected(data.draw(trees.shapes()))
-    some = st.sets(st.sampled_from(machine.cpus), min_size=1)
-    one, other = data.draw(some), data.draw(some)
-    cells = st.none() | st.sets(st.sampled_from([each.id for each in machine.cells]))
+    several = st.sets(st.sampled_from(machine.cpus), min_size=1)
+    item, other = data.draw(several), data.draw(several)
+    cells = st.none() | st.sets(st.sampled_from([cell.id for cell in machine.cells]))
     nodes = data.draw(cells)
-    first = machine.restrict(one, nodes)
-    assert first == first.restrict(one, nodes)
-    assert first.cpus == tuple(sorted(one))
-    if one & other:
-        assert first.restrict(other).cpus == machine.restrict(one & other, nodes).cpus
+    first = machine.restrict(item, nodes)
+    assert first == first.restrict(item, nodes)
+    assert first.cpus == tuple(sorted(item))
+    if item & other:
+        assert first.restrict(other).cpus == machine.restrict(item & other, nodes).cpus
     assert machine.restrict() == machine
 
 
@@ -206,8 +208,8 @@ def test_this_machine_within_its_cgroup_has_the_cpus_this_process_runs_on():
 
 def test_a_capture_has_no_disk_unless_told_where(tree, tmp_path):
     assert read_machine(tmp_path).disk is None
-    found = read_machine(tmp_path, disk_path=tmp_path).disk
-    assert found.path == str(tmp_path) and 0 <= found.free_bytes <= found.total_bytes
+    result = read_machine(tmp_path, disk_path=tmp_path).disk
+    assert result.path == str(tmp_path) and 0 <= result.free_bytes <= result.total_bytes
 
 
 @pytest.mark.parametrize("path", ["missing", "a\0b"])

@@ -40,7 +40,9 @@ HWLOC = [
 def ids(text: str) -> tuple[int, ...]:
     """The ids of ``0-1,3``."""
     ends = [part.partition("-") for part in text.split(",") if part]
-    return tuple(each for low, _, high in ends for each in range(int(low), int(high or low) + 1))
+    return tuple(
+        number for low, _, high in ends for number in range(int(low), int(high or low) + 1)
+    )
 
 
 @pytest.fixture
@@ -57,20 +59,20 @@ def test_every_machine_of_the_shared_data_is_tested(hwloc_counts):
 )
 def test_packages_nodes_cores_and_cpus_are_what_hwloc_counts(machine, name, hwloc_counts):
     counts = hwloc_counts[name]["counts"]
-    found = {
+    result = {
         "Package": machine.packages,
         "NUMANode": len(machine.cells),
         "Core": machine.physical_cores,
         "PU": len(machine.cpus),
     }
-    assert found == {key: counts[key] for key in found}
+    assert result == {key: counts[key] for key in result}
 
 
 @pytest.mark.parametrize(
     ("machine", "name"), [(each, each) for each in HWLOC], indirect=["machine"]
 )
 def test_each_node_has_the_bytes_and_pages_that_hwloc_counts(machine, name, hwloc_counts):
-    found = {
+    result = {
         cell.id: (
             cell.memory_bytes,
             {str(p.size_bytes): str(p.total) for p in cell.pages if p.total},
@@ -78,7 +80,7 @@ def test_each_node_has_the_bytes_and_pages_that_hwloc_counts(machine, name, hwlo
         for cell in machine.cells
     }
     nodes = hwloc_counts[name]["numa"]
-    assert found == {node["os_index"]: (node["bytes"], node["pages"]) for node in nodes}
+    assert result == {node["os_index"]: (node["bytes"], node["pages"]) for node in nodes}
 
 
 @pytest.mark.parametrize(
@@ -87,8 +89,8 @@ def test_each_node_has_the_bytes_and_pages_that_hwloc_counts(machine, name, hwlo
     indirect=["machine"],
 )
 def test_each_node_has_the_cpus_that_hwloc_gives_it(machine, name, hwloc_counts):
-    found = {cell.id: cell.cpus for cell in machine.cells}
-    assert found == {node["os_index"]: ids(node["cpus"]) for node in hwloc_counts[name]["numa"]}
+    result = {cell.id: cell.cpus for cell in machine.cells}
+    assert result == {node["os_index"]: ids(node["cpus"]) for node in hwloc_counts[name]["numa"]}
 
 
 @pytest.mark.parametrize("machine", [HETEROGENEOUS], indirect=True)
@@ -99,7 +101,7 @@ def test_memory_only_nodes_have_no_cpus_and_hwloc_gives_them_those_of_their_init
     with_cpus = {cell.id for cell in machine.cells if cell.cpus}
     assert with_cpus == {0, 1, 2}  # what has_cpu says; hwloc gives all seven CPUs
     for cell in machine.cells:
-        nearest = [cpu for each in cell.initiators for cpu in machine.cell(each).cpus]
+        nearest = [cpu for initiator in cell.initiators for cpu in machine.cell(initiator).cpus]
         assert tuple(nearest) == ids(nodes[cell.id]["cpus"])
 
 
@@ -108,35 +110,35 @@ def test_memory_only_nodes_have_no_cpus_and_hwloc_gives_them_those_of_their_init
 )
 def test_pci_functions_are_what_hwloc_counts_without_bridges(machine, name, hwloc_counts):
     # hwloc leaves out bridges (class 06), which carry nothing that could be handed out.
-    functions = [each for each in machine.devices if not each.class_id.startswith("06")]
+    functions = [device for device in machine.devices if not device.class_id.startswith("06")]
     assert len(functions) == hwloc_counts[name]["counts"]["PCI"]
 
 
 @pytest.mark.parametrize("machine", [WITH_PCI], indirect=True)
 def test_a_captured_machine_with_accelerators_and_sriov(machine):
     assert len(machine.devices) == 28  # 12 functions and 16 bridges
-    physical = [each for each in machine.devices if each.kind is DeviceKind.PF]
-    assert [each.address for each in physical] == ["0000:60:00.0", "0000:60:00.1"]
-    assert {(each.sriov_totalvfs, each.sriov_numvfs) for each in physical} == {(64, 0)}
-    assert {each.driver for each in physical} == {"i40e"}
-    engines = [each for each in machine.devices if each.class_id == "0b4000"]
+    physical = [device for device in machine.devices if device.kind is DeviceKind.PF]
+    assert [device.address for device in physical] == ["0000:60:00.0", "0000:60:00.1"]
+    assert {(device.sriov_totalvfs, device.sriov_numvfs) for device in physical} == {(64, 0)}
+    assert {device.driver for device in physical} == {"i40e"}
+    engines = [device for device in machine.devices if device.class_id == "0b4000"]
     assert len(engines) == 8
-    assert {(each.vendor_id, each.product_id, each.driver) for each in engines} == {
+    assert {(device.vendor_id, device.product_id, device.driver) for device in engines} == {
         ("1bcf", "001c", "ve_drv")
     }
-    assert {each.numa_node for each in machine.devices} == {0}
+    assert {device.numa_node for device in machine.devices} == {0}
     assert machine.huge_pages == (Pages(2 * MIB, 4096, 4096), Pages(1024 * MIB, 0, 0))
 
 
 def test_a_cgroup_restricts_only_when_asked(captured_machine):
-    whole = captured_machine(RESTRICTED)
-    assert (whole.packages, len(whole.cells), len(whole.cpus)) == (4, 8, 32)
-    assert whole.huge_pages == (Pages(2 * MIB, 513, 513),)  # on which nodes is not said
+    full = captured_machine(RESTRICTED)
+    assert (full.packages, len(full.cells), len(full.cpus)) == (4, 8, 32)
+    assert full.huge_pages == (Pages(2 * MIB, 513, 513),)  # on which nodes is not said
     allowed = captured_machine(RESTRICTED, within_cgroup=True)
     assert [cell.id for cell in allowed.cells] == [0, 1, 2, 3, 4, 5]
     assert allowed.cpus == (0, 1, 2, 3, 4, 5)
-    assert allowed == whole.restrict(cpus=range(6), cells=range(6))
-    assert allowed.cells[1].distances == whole.cells[1].distances[:6]
+    assert allowed == full.restrict(cpus=range(6), cells=range(6))
+    assert allowed.cells[1].distances == full.cells[1].distances[:6]
 
 
 @pytest.mark.parametrize("name", [each for each in HWLOC if each != RESTRICTED])
@@ -182,9 +184,9 @@ def test_ghw_dual_xeon(captured_machine):
     machine = captured_machine("linux-amd64-8581cf3a529e5d8b97ea876eade2f60d")
     assert (machine.packages, len(machine.cells), len(machine.cpus)) == (2, 2, 24)
     assert (machine.physical_cores, machine.threads_per_core) == (12, 2)
-    nodes = collections.Counter(each.numa_node for each in machine.devices)
+    nodes = collections.Counter(device.numa_node for device in machine.devices)
     assert nodes == {0: 5, 1: 5, None: 72}
-    of = {each.address: each.numa_node for each in machine.devices}
+    of = {device.address: device.numa_node for device in machine.devices}
     assert (of["0000:05:11.0"], of["0000:05:00.1"], of["0000:07:03.0"]) == (0, 1, None)
     # The first node's CPUs are of the second package: ids of the two need not agree.
     assert [cell.package_id for cell in machine.cells] == [1, 0]
@@ -193,7 +195,7 @@ def test_ghw_dual_xeon(captured_machine):
 def test_ghw_nvidia(captured_machine):
     machine = captured_machine("linux-amd64-accel-nvidia")
     assert (machine.packages, len(machine.cells), len(machine.cpus)) == (1, 1, 8)
-    (gpu,) = [each for each in machine.devices if each.vendor_id == "10de"]
+    (gpu,) = [device for device in machine.devices if device.vendor_id == "10de"]
     assert (gpu.address, gpu.product_id, gpu.class_id) == ("0000:06:00.0", "15f8", "030200")
     assert gpu.numa_node is None
 

@@ -61,23 +61,23 @@ def test_a_node_without_cpus_listed_is_refused(tree, tmp_path):
 
 def cell(machine: Machine, cell_id: int, **changes: object) -> Machine:
     cells = [
-        dataclasses.replace(each, **changes) if each.id == cell_id else each
-        for each in machine.cells
+        dataclasses.replace(item, **changes) if item.id == cell_id else item
+        for item in machine.cells
     ]
     return dataclasses.replace(machine, cells=tuple(cells))
 
 
 def device(machine: Machine, address: str, **changes: object) -> Machine:
     devices = [
-        dataclasses.replace(each, **changes) if each.address == address else each
-        for each in machine.devices
+        dataclasses.replace(item, **changes) if item.address == address else item
+        for item in machine.devices
     ]
     return dataclasses.replace(machine, devices=tuple(devices))
 
 
 def core(machine: Machine, cpu: int, **changes: object) -> Machine:
     cores = [
-        dataclasses.replace(each, **changes) if cpu in each.cpus else each for each in machine.cores
+        dataclasses.replace(item, **changes) if cpu in item.cpus else item for item in machine.cores
     ]
     return dataclasses.replace(machine, cores=tuple(cores))
 
@@ -188,22 +188,22 @@ def test_nonsense_costs_that_fact_only_and_is_named(path, text, detail, tree, tr
         return
     machine = read_machine(tmp_path)
     assert any(detail in str(finding) for finding in machine.findings)
-    whole = trees.expected(tree)
+    full = trees.expected(tree)
     if not path.startswith("sys/devices/pci"):
-        assert machine.devices == whole.devices
+        assert machine.devices == full.devices
     if not path.startswith(CPU):
-        assert (machine.cpus, machine.cores) == (whole.cpus, whole.cores)
+        assert (machine.cpus, machine.cores) == (full.cpus, full.cores)
     if path.startswith(NODE) and "online" not in path:
-        assert machine.cell(0) == dataclasses.replace(whole.cell(0), cpus=machine.cell(0).cpus)
+        assert machine.cell(0) == dataclasses.replace(full.cell(0), cpus=machine.cell(0).cpus)
     tree = provider_tree(machine, name="box", numa=True)
     assert {"VCPU", "MEMORY_MB"} <= {str(kind) for kind in tree.inventories}
 
 
 def test_a_device_without_a_vendor_is_left_out_alone(tree, trees, tmp_path):
     (tmp_path / GPU / "vendor").unlink()
-    machine, whole = read_machine(tmp_path), trees.expected(tree)
-    assert machine.devices == tuple(d for d in whole.devices if d.address != GPU_ADDRESS)
-    assert dataclasses.replace(machine, devices=whole.devices, findings=()) == whole
+    machine, full = read_machine(tmp_path), trees.expected(tree)
+    assert machine.devices == tuple(d for d in full.devices if d.address != GPU_ADDRESS)
+    assert dataclasses.replace(machine, devices=full.devices, findings=()) == full
     (finding,) = machine.findings
     assert finding.subject.endswith("0000:3b:00.0/vendor") and "expected 0x and 4" in str(finding)
     assert machine.to_dict()["findings"][0]["subject"] == finding.subject
@@ -220,7 +220,7 @@ def test_a_cpu_of_two_nodes_is_in_the_first(tree, tmp_path):
     (tmp_path / NODE / "node1/cpulist").write_text("0-5\n")
     machine = read_machine(tmp_path)
     assert (machine.cell(0).cpus, machine.cell(1).cpus) == ((4, 5, 6, 7), (0, 1, 2, 3))
-    assert [str(one).split(": ")[1] for one in machine.findings] == [
+    assert [str(finding).split(": ")[1] for finding in machine.findings] == [
         "CPU 4 is in node0 too; expected one (numa=fake?)",
         "CPU 5 is in node0 too; expected one (numa=fake?)",
     ]
@@ -231,7 +231,7 @@ def test_a_virtual_function_of_itself_is_refused(tree, tmp_path):
     (tmp_path / VF / "physfn").symlink_to("../0000:60:02.0")
     with pytest.raises(DiscoveryError, match="physfn"):
         read_machine(tmp_path, strict=True)
-    assert VF_ADDRESS not in {one.address for one in read_machine(tmp_path).devices}
+    assert VF_ADDRESS not in {item.address for item in read_machine(tmp_path).devices}
 
 
 def test_memory_that_nothing_says_is_none(trees, tmp_path):
@@ -246,9 +246,9 @@ def test_memory_that_nothing_says_is_none(trees, tmp_path):
 
 def test_a_node_without_memory_said_has_none(tree, trees, tmp_path):
     (tmp_path / NODE / "node1/meminfo").unlink()
-    machine, whole = read_machine(tmp_path), trees.expected(tree)
-    assert machine.cell(1).memory_bytes == 0 and machine.cell(0) == whole.cell(0)
-    assert machine.memory_bytes == whole.memory_bytes  # /proc/meminfo says it
+    machine, full = read_machine(tmp_path), trees.expected(tree)
+    assert machine.cell(1).memory_bytes == 0 and machine.cell(0) == full.cell(0)
+    assert machine.memory_bytes == full.memory_bytes  # /proc/meminfo says it
     assert "node1/meminfo" in machine.findings[0].subject
 
 
@@ -314,12 +314,10 @@ def damaged(path: pathlib.Path, kind: str, value: bytes | int):
         if kind in ("text", "bytes"):
             path.write_bytes(value)
         elif kind in ("cut", "flip") and aside.is_file() and not aside.is_symlink():
-            whole = aside.read_bytes()
-            place = value % (len(whole) + 1)
-            changed = bytes([whole[place] ^ 1 << value % 8]) if place < len(whole) else b"0"
-            path.write_bytes(
-                whole[:place] + (b"" if kind == "cut" else changed + whole[place + 1 :])
-            )
+            full = aside.read_bytes()
+            place = value % (len(full) + 1)
+            changed = bytes([full[place] ^ 1 << value % 8]) if place < len(full) else b"0"
+            path.write_bytes(full[:place] + (b"" if kind == "cut" else changed + full[place + 1 :]))
         elif kind == "directory":
             path.mkdir()
         elif kind == "loop":

@@ -65,7 +65,7 @@ def machine_of(*cells: NUMACell) -> Machine:
 
 
 def test_facts_are_values():
-    one, other = machine_of(NUMACell(0, (0, 1), 2)), machine_of(NUMACell(0, (0, 1), 2))
-    assert one == other and hash(one) == hash(other)
+    item, other = machine_of(NUMACell(0, (0, 1), 2)), machine_of(NUMACell(0, (0, 1), 2))
+    assert item == other and hash(item) == hash(other)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        one.cpus = (0,)
+        item.cpus = (0,)

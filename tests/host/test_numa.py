@@ -28,7 +28,7 @@ def cores(*groups: tuple[int, ...]) -> tuple[Core, ...]:
 def box(**facts) -> Machine:
     """Two cells of two cores with two threads, and 2 GiB each, of which a half in huge pages."""
     pages = (Pages(4096, 262144), Pages(2 * MIB, 512, 500))
-    given = {
+    value = {
         "hostname": "box",
         "cpus": tuple(range(8)),
         "cores": cores((0, 4), (1, 5), (2, 6), (3, 7)),
@@ -39,7 +39,7 @@ def box(**facts) -> Machine:
             NUMACell(3, (2, 3, 6, 7), 2 * GIB, pages, 1, (21, 10)),
         ),
     }
-    return Machine(**(given | facts))
+    return Machine(**(value | facts))
 
 
 def only(machine: Machine, **settings):
@@ -66,12 +66,12 @@ def test_without_sets_all_cpus_are_shared():
 
 
 def test_a_cpu_of_the_host_is_known_where_its_core_has_one_thread():
-    one = box(
+    item = box(
         cpus=(0, 1),
         cores=cores((0,), (1,)),
         cells=(NUMACell(0, (0, 1), GIB),),
     )
-    cell = only(one, dedicated="1")
+    cell = only(item, dedicated="1")
     assert (cell.cpus, cell.siblings, cell.threads_per_core) == ((0, 1), ((0,),), 1)
 
 
@@ -337,27 +337,27 @@ def test_any_machine_has_the_cells_of_its_facts(data, trees, shapes):
     inventory = numa_inventory(machine, HostSettings(dedicated=dedicated or None))
     assert [cell.id for cell in inventory.cells] == [cell.id for cell in machine.cells]
     threads = {cpu: core.cpus for core in machine.cores for cpu in core.cpus}
-    for found, fact in zip(inventory.cells, machine.cells, strict=True):
-        assert found.cpus == fact.cpus
-        assert set(found.dedicated) == dedicated.intersection(fact.cpus)
-        assert found.shared == (() if dedicated else fact.cpus)
-        for core in found.siblings:
+    for result, fact in zip(inventory.cells, machine.cells, strict=True):
+        assert result.cpus == fact.cpus
+        assert set(result.dedicated) == dedicated.intersection(fact.cpus)
+        assert result.shared == (() if dedicated else fact.cpus)
+        for core in result.siblings:
             assert set(core) == set(threads[core[0]])
-        named = {cpu for core in found.siblings for cpu in core}
+        named = {cpu for core in result.siblings for cpu in core}
         assert named >= {cpu for cpu in fact.cpus if len(threads[cpu]) > 1}
-        counted = {pool.size_kib * 1024: pool.total for pool in found.pages}
+        counted = {pool.size_kib * 1024: pool.total for pool in result.pages}
         assert counted == {pages.size_bytes: pages.total for pages in fact.pages}
         huge = sum(pages.memory_bytes for pages in fact.huge_pages)
-        assert 0 <= (fact.memory_bytes - huge) / MIB - found.ordinary_mb < 2
-        assert found.memory_mb in (fact.memory_mb, fact.memory_mb + 1)
-        assert [far for _, far in found.distances] == list(fact.distances)
+        assert 0 <= (fact.memory_bytes - huge) / MIB - result.ordinary_mb < 2
+        assert result.memory_mb in (fact.memory_mb, fact.memory_mb + 1)
+        assert [far for _, far in result.distances] == list(fact.distances)
 
 
 @settings(max_examples=examples(30), deadline=None)
 @given(data=st.data())
 def test_the_same_facts_give_the_same_inventory(data, trees, shapes):
     shape = data.draw(shapes)
-    one, other = (numa_inventory(trees.expected(shape)) for _ in range(2))
-    assert one == other
+    item, other = (numa_inventory(trees.expected(shape)) for _ in range(2))
+    assert item == other
     renamed = dataclasses.replace(trees.expected(shape), hostname="other")
-    assert numa_inventory(renamed) == one
+    assert numa_inventory(renamed) == item

@@ -66,17 +66,17 @@ def kept(machine: Machine, **settings) -> LocatedView:
 
 
 def without_room(view: LocatedView) -> NUMATopologyInventory:
-    found = view.inventory
+    result = view.inventory
     return NUMATopologyInventory(
-        found.cells, usage=found.usage, resource_class=found.resource_class
+        result.cells, usage=result.usage, resource_class=result.resource_class
     )
 
 
 def test_every_machine_of_the_shared_data_is_tested():
     if not _DATA.exists():
         pytest.skip(f"captured machines are not in this checkout: no {_DATA}")
-    there = {path.name.partition(".tar")[0] for path in _DATA.glob("*/*.tar.*")}
-    assert there == MACHINES.keys() - {OWN}
+    existing = {path.name.partition(".tar")[0] for path in _DATA.glob("*/*.tar.*")}
+    assert existing == MACHINES.keys() - {OWN}
 
 
 @every_machine
@@ -104,8 +104,8 @@ def test_every_cell_can_be_filled(machine, name):
     view = kept(machine, dedicated=machine.cpus)
     counts = {cell.id: len(cell.dedicated) for cell in view.inventory.cells}
     for cell, count in counts.items():
-        asked = numa(dedicated=count, memory_mb=1) if count else numa(memory_mb=1)
-        taken = view.inventory.fit(asked, context=Context(allowed=[cell]))
+        request = numa(dedicated=count, memory_mb=1) if count else numa(memory_mb=1)
+        taken = view.inventory.fit(request, context=Context(allowed=[cell]))
         assert view.inventory.consume(taken).memory_nodes == str(cell)
     assert view.inventory.free_dedicated == 0
     assert sum(counts.values()) == len(machine.cpus)

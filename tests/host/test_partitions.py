@@ -36,11 +36,11 @@ def totals(provider: Provider) -> dict[str, int]:
 
 def used_by(provider: Provider) -> dict[str, dict[str, int]]:
     """Return what each class uses of which others of the same provider."""
-    found: dict[str, dict[str, int]] = {}
+    result: dict[str, dict[str, int]] = {}
     for share in provider.shares:
         assert share.of == provider.name
-        found.setdefault(share.resource_class, {})[share.of_class] = share.factor
-    return found
+        result.setdefault(share.resource_class, {})[share.of_class] = share.factor
+    return result
 
 
 # --- what a device is given ---
@@ -183,8 +183,8 @@ def test_types_are_kept_apart_or_refused(types: dict[str, int], are_apart: bool)
         return
     uses = used_by(device := mediated(gpu(""), types))
     measure = totals(device)["CUSTOM_MDEV_SHARE"]
-    for one, other in itertools.combinations(uses.values(), 2):
-        assert one["CUSTOM_MDEV_SHARE"] + other["CUSTOM_MDEV_SHARE"] > measure
+    for item, other in itertools.combinations(uses.values(), 2):
+        assert item["CUSTOM_MDEV_SHARE"] + other["CUSTOM_MDEV_SHARE"] > measure
 
 
 @pytest.mark.parametrize(("a", "b"), [(a, b) for a in range(1, 7) for b in range(1, 7)])
@@ -201,8 +201,8 @@ def test_shares_keep_types_apart_only_if_there_is_one_of_either(a: int, b: int) 
         for k_a in range(bound // a + 1)
         for k_b in range(bound // b + 1)
     ]
-    apart = [rule for rule in rules if rule[0] + rule[1] > rule[2]]
-    assert bool(apart) is (a == 1 or b == 1)
+    separate = [rule for rule in rules if rule[0] + rule[1] > rule[2]]
+    assert bool(separate) is (a == 1 or b == 1)
 
 
 @hypothesis.given(
@@ -241,7 +241,7 @@ def test_a_type_has_a_class(name: str, expected: str) -> None:
 
 @pytest.mark.law(8)
 @pytest.mark.parametrize(
-    ("error", "whole", "slices", "partitions", "says"),
+    ("error", "full", "slices", "partitions", "says"),
     [
         (exceptions.InvalidInventory, "PGPU", {}, {}, "at least one"),
         (exceptions.InvalidInventory, "PGPU", [SLICE], {}, "a mapping by resource class"),
@@ -281,12 +281,12 @@ def test_a_type_has_a_class(name: str, expected: str) -> None:
     ],
 )
 def test_what_cannot_be_split_so_is_refused_and_nothing_changed(
-    error: type[exceptions.InvalidInput], whole: Any, slices: Any, partitions: Any, says: str
+    error: type[exceptions.InvalidInput], full: Any, slices: Any, partitions: Any, says: str
 ) -> None:
     device = gpu("PGPU=1,CUSTOM_POWER=300")
     before = device.obj_to_primitive()
     with raises_code(error, match=says):
-        split(device, whole, slices, partitions)
+        split(device, full, slices, partitions)
     assert device.obj_to_primitive() == before
 
 
@@ -310,7 +310,7 @@ def test_what_is_split_is_not_split_again() -> None:
 
 @pytest.mark.law(8)
 @pytest.mark.parametrize(
-    ("error", "given"),
+    ("error", "value"),
     [
         ("InvalidAmount", {"partitions": {"CUSTOM_NONE": 0}}),
         ("InvalidAmount", {"partitions": {"CUSTOM_HALF": 0.5}}),
@@ -322,18 +322,18 @@ def test_what_is_split_is_not_split_again() -> None:
     ids=str,
 )
 def test_what_is_no_fraction_is_refused_and_nothing_changed(
-    error: type[Exception] | str, given: dict[str, Any]
+    error: type[Exception] | str, value: dict[str, Any]
 ) -> None:
     device = gpu()
     before = device.obj_to_primitive()
     with raises_code(error):
-        thousandths(device, **given)
+        thousandths(device, **value)
     assert device.obj_to_primitive() == before
 
 
 @pytest.mark.law(8)
 @pytest.mark.parametrize(
-    ("error", "types", "given"),
+    ("error", "types", "value"),
     [
         (exceptions.InvalidInventory, {}, {}),
         (exceptions.InvalidInventory, [("nvidia-35", 16)], {}),
@@ -350,12 +350,12 @@ def test_what_is_no_fraction_is_refused_and_nothing_changed(
     ids=str,
 )
 def test_types_that_cannot_be_are_refused_and_nothing_changed(
-    error: type[Exception] | str, types: Any, given: dict[str, Any]
+    error: type[Exception] | str, types: Any, value: dict[str, Any]
 ) -> None:
     device = gpu("")
     before = device.obj_to_primitive()
     with raises_code(error):
-        mediated(device, types, **given)
+        mediated(device, types, **value)
     assert device.obj_to_primitive() == before
 
 
@@ -384,12 +384,12 @@ def test_a_partition_that_cannot_be_is_not_added(
 
 
 @pytest.mark.law(8)
-@pytest.mark.parametrize("what", ["gpu0", None, ro.Inventories("PGPU=1")], ids=repr)
-def test_only_providers_are_split(what: Any) -> None:
+@pytest.mark.parametrize("subject", ["gpu0", None, ro.Inventories("PGPU=1")], ids=repr)
+def test_only_providers_are_split(subject: Any) -> None:
     with pytest.raises(exceptions.InvalidTree):
-        split(what, "PGPU", SLICES)
+        split(subject, "PGPU", SLICES)
     with pytest.raises(exceptions.InvalidTree):
-        add_partition(what, "part", "PGPU", {SLICE: 1})
+        add_partition(subject, "part", "PGPU", {SLICE: 1})
 
 
 # --- what is said is what is kept ---
@@ -401,10 +401,10 @@ _counts: st.SearchStrategy[Mapping[str, int]] = st.dictionaries(
 
 @hypothesis.given(_counts, st.lists(_counts, max_size=3), st.booleans())
 def test_whatever_is_split_is_a_tree_a_sync_takes(
-    slices: dict[str, int], wanted: list[dict[str, int]], has_whole: bool
+    slices: dict[str, int], expected: list[dict[str, int]], has_whole: bool
 ) -> None:
-    partitions = {f"CUSTOM_P{n}": uses for n, uses in enumerate(wanted)}
-    fits = all(k <= slices.get(s, 0) for uses in wanted for s, k in uses.items())
+    partitions = {f"CUSTOM_P{n}": uses for n, uses in enumerate(expected)}
+    fits = all(k <= slices.get(s, 0) for uses in expected for s, k in uses.items())
     device = Provider("device")
     if not fits:
         with pytest.raises(exceptions.InvalidInventory):

@@ -46,11 +46,11 @@ def card(tmp_path, trees) -> pathlib.Path:
 
 
 def test_a_physical_function_says_how_many_functions_there_are_and_could_be(card):
-    found = devices(card)
-    assert found[PF].kind is DeviceKind.PF
-    assert (found[PF].sriov_numvfs, found[PF].sriov_totalvfs) == (4, 8)
-    assert sum(each.parent_address == PF for each in found.values()) == 4
-    assert {each.parent_address for each in found.values() if each is not found[PF]} == {PF}
+    request = devices(card)
+    assert request[PF].kind is DeviceKind.PF
+    assert (request[PF].sriov_numvfs, request[PF].sriov_totalvfs) == (4, 8)
+    assert sum(item.parent_address == PF for item in request.values()) == 4
+    assert {item.parent_address for item in request.values() if item is not request[PF]} == {PF}
 
 
 def test_a_function_that_others_are_split_off_is_a_physical_one_whatever_it_says_itself(card):
@@ -69,31 +69,31 @@ def test_a_function_that_could_be_split_is_a_physical_one_though_it_is_not(tmp_p
 
 def test_a_virtual_function_with_a_vdpa_device_far_below_it_is_of_that_type(card):
     """Row c.1 (dev_type vdpa): only what is below a virtual function counts, as in Nova."""
-    found = devices(card)
-    kinds = [found[f"0000:60:02.{index}"].kind for index in range(4)]
+    request = devices(card)
+    kinds = [request[f"0000:60:02.{index}"].kind for index in range(4)]
     assert kinds == [DeviceKind.VDPA, DeviceKind.VDPA, DeviceKind.VF, DeviceKind.VF]
-    assert found[VF].vdpa == (f"vdpa{16 * 0x60}",)
+    assert request[VF].vdpa == (f"vdpa{16 * 0x60}",)
 
 
 def test_a_vdpa_device_right_below_its_function_needs_no_bus_to_be_found(card):
     (card / DEVICES / "0000:60:02.3" / "vdpa7").mkdir()
-    found = devices(card)["0000:60:02.3"]
-    assert (found.kind, found.vdpa) == (DeviceKind.VDPA, ("vdpa7",))
+    result = devices(card)["0000:60:02.3"]
+    assert (result.kind, result.vdpa) == (DeviceKind.VDPA, ("vdpa7",))
 
 
 def test_a_vdpa_device_of_a_physical_function_does_not_make_that_one_of_the_type(card):
     os.symlink(
         f"../../../../{DEVICES}/{PF}/mlx5_core.sf.2/vdpa9", card / "sys/bus/vdpa/devices/vdpa9"
     )
-    found = devices(card)[PF]
-    assert (found.kind, found.vdpa) == (DeviceKind.PF, ("vdpa9",))
+    result = devices(card)[PF]
+    assert (result.kind, result.vdpa) == (DeviceKind.PF, ("vdpa9",))
 
 
 def test_what_is_no_vdpa_device_of_a_function_is_left_out(card):
     place = card / "sys/bus/vdpa/devices"
     os.symlink("../../../devices/vdpasim/vdpa3", place / "vdpa3")  # of software alone
     os.symlink("loop", place / "loop")
-    assert sum(len(each.vdpa) for each in devices(card).values()) == 2
+    assert sum(len(device.vdpa) for device in devices(card).values()) == 2
 
 
 # --- interfaces ---------------------------------------------------------------------------------
@@ -110,8 +110,8 @@ def test_interfaces_of_virtio_are_found_below_the_device_of_its_bus(card):
     place = card / DEVICES / "0000:60:02.2" / "virtio2/net/eth0"
     place.mkdir(parents=True)
     (place / "address").write_text("02:fc:00:00:00:01\n")
-    found = devices(card)["0000:60:02.2"].interfaces
-    assert found == (NetworkInterface("eth0", "02:fc:00:00:00:01"),)
+    result = devices(card)["0000:60:02.2"].interfaces
+    assert result == (NetworkInterface("eth0", "02:fc:00:00:00:01"),)
 
 
 def test_an_address_of_twenty_bytes_is_one(card):
@@ -140,8 +140,8 @@ def gpu(tmp_path, trees) -> pathlib.Path:
 
 
 def test_the_types_of_mediated_devices_are_told_with_how_many_there_could_be(gpu, tmp_path):
-    (found,) = devices(tmp_path).values()
-    assert found.mediated_types == (
+    (result,) = devices(tmp_path).values()
+    assert result.mediated_types == (
         MediatedType("nvidia-256", "GRID RTX6000-1Q", 24, "vfio-pci", "num_heads=4"),
     )
 
@@ -149,14 +149,14 @@ def test_the_types_of_mediated_devices_are_told_with_how_many_there_could_be(gpu
 def test_what_a_driver_does_not_say_of_a_type_is_not_known(gpu, tmp_path):
     for name in ("name", "available_instances", "device_api", "description"):
         (gpu / "nvidia-256" / name).unlink()
-    (found,) = devices(tmp_path).values()
-    assert found.mediated_types == (MediatedType("nvidia-256"),)
+    (result,) = devices(tmp_path).values()
+    assert result.mediated_types == (MediatedType("nvidia-256"),)
 
 
 def test_a_description_of_several_lines_is_told_on_one(gpu, tmp_path):
     (gpu / "nvidia-256/description").write_text("num_heads=4,\n max_instance=24\n")
-    (found,) = devices(tmp_path).values()
-    assert found.mediated_types[0].description == "num_heads=4, max_instance=24"
+    (result,) = devices(tmp_path).values()
+    assert result.mediated_types[0].description == "num_heads=4, max_instance=24"
 
 
 @pytest.mark.parametrize("text", ["-1", "many"])
@@ -177,17 +177,17 @@ def test_a_gpu_is_known_by_its_uuid(trees, tmp_path):
         trees.Function(bus=0x86, vendor="10de", class_id="030200"),
     )
     trees.write(tmp_path, trees.Shape(functions=functions))
-    assert [one.uuid for one in devices(tmp_path).values()] == [UUID, None]
+    assert [device.uuid for device in devices(tmp_path).values()] == [UUID, None]
 
 
-@pytest.mark.parametrize("told", [UUID.replace("8", "?"), "GPU-8d1f", "", f"{UUID}0", "MIG-1"])
-def test_a_uuid_that_is_not_told_is_not_known(trees, tmp_path, told):
+@pytest.mark.parametrize("message", [UUID.replace("8", "?"), "GPU-8d1f", "", f"{UUID}0", "MIG-1"])
+def test_a_uuid_that_is_not_told_is_not_known(trees, tmp_path, message):
     function = trees.Function(bus=0x3B, vendor="10de", uuid=UUID)
     trees.write(tmp_path, trees.Shape(functions=(function,)))
     path = tmp_path / "proc/driver/nvidia/gpus/0000:3b:00.0/information"
-    path.write_text(f"Model: H100\nGPU UUID: \t {told}\n")
-    (found,) = devices(tmp_path).values()
-    assert found.uuid is None
+    path.write_text(f"Model: H100\nGPU UUID: \t {message}\n")
+    (result,) = devices(tmp_path).values()
+    assert result.uuid is None
 
 
 # --- places that cannot be named -----------------------------------------------------------------
@@ -211,7 +211,7 @@ ETH0 = NetworkInterface("eth0")
 
 
 @pytest.mark.parametrize(
-    ("what", "facts"),
+    ("subject", "facts"),
     [
         ("PCIDevice.interfaces", {"interfaces": ("eth0",)}),
         ("PCIDevice.interfaces", {"interfaces": [ETH0]}),
@@ -225,14 +225,14 @@ ETH0 = NetworkInterface("eth0")
         ("PCIDevice.parent_address", {"parent_address": VF}),
     ],
 )
-def test_facts_that_are_none_are_refused(what, facts):
+def test_facts_that_are_none_are_refused(subject, facts):
     with pytest.raises(InvalidInput) as refused:
         dataclasses.replace(FUNCTION, **facts)
-    assert refused.value.what == what
+    assert refused.value.what == subject
 
 
 @pytest.mark.parametrize(
-    ("what", "make"),
+    ("subject", "make"),
     [
         ("NetworkInterface.name", lambda: NetworkInterface("")),
         ("NetworkInterface.mac", lambda: NetworkInterface("eth0", 5)),
@@ -242,10 +242,10 @@ def test_facts_that_are_none_are_refused(what, facts):
         ("MediatedType.device_api", lambda: MediatedType("a", device_api=5)),
     ],
 )
-def test_parts_of_facts_that_are_none_are_refused(what, make):
+def test_parts_of_facts_that_are_none_are_refused(subject, make):
     with pytest.raises(InvalidInput) as refused:
         make()
-    assert refused.value.what == what
+    assert refused.value.what == subject
 
 
 def test_facts_are_plain_data():
@@ -253,10 +253,10 @@ def test_facts_are_plain_data():
         FUNCTION, interfaces=(ETH0,), mediated_types=(MediatedType("nvidia-35", available=4),)
     )
     machine = read_machine_with(function)
-    (said,) = machine.to_dict()["devices"]
-    assert said["interfaces"] == [{"name": "eth0", "mac": None}]
-    assert said["mediated_types"][0]["available"] == 4
-    assert said["kind"] == "type-PCI"
+    (values,) = machine.to_dict()["devices"]
+    assert values["interfaces"] == [{"name": "eth0", "mac": None}]
+    assert values["mediated_types"][0]["available"] == 4
+    assert values["kind"] == "type-PCI"
 
 
 def read_machine_with(function: PCIDevice) -> Machine:
@@ -269,12 +269,14 @@ def read_machine_with(function: PCIDevice) -> Machine:
 
 
 def test_a_captured_machine_shows_its_interfaces(captured):
-    found = {each.address: each for each in read_machine(captured("32intel64-2p8co2t+8ve")).devices}
-    ports = [found["0000:60:00.0"], found["0000:60:00.1"]]
-    assert [(each.kind, each.sriov_totalvfs, each.sriov_numvfs) for each in ports] == [
+    result = {
+        device.address: device for device in read_machine(captured("32intel64-2p8co2t+8ve")).devices
+    }
+    ports = [result["0000:60:00.0"], result["0000:60:00.1"]]
+    assert [(device.kind, device.sriov_totalvfs, device.sriov_numvfs) for device in ports] == [
         (DeviceKind.PF, 64, 0)
     ] * 2
-    assert [each.interfaces for each in ports] == [
+    assert [device.interfaces for device in ports] == [
         (NetworkInterface("enp96s0f0", "ac:1f:6b:8a:5f:c8"),),
         (NetworkInterface("enp96s0f1", "ac:1f:6b:8a:5f:c9"),),
     ]
@@ -282,7 +284,7 @@ def test_a_captured_machine_shows_its_interfaces(captured):
 
 def test_a_capture_without_links_to_physical_functions_has_no_virtual_ones(captured):
     machine = read_machine(captured("linux-amd64-8581cf3a529e5d8b97ea876eade2f60d"))
-    drivers = {each.kind for each in machine.devices if each.driver == "igbvf"}
+    drivers = {device.kind for device in machine.devices if device.driver == "igbvf"}
     assert drivers == {DeviceKind.PCI}  # nothing in it says what they are
 
 
@@ -290,5 +292,5 @@ def test_a_capture_without_links_to_physical_functions_has_no_virtual_ones(captu
     not pathlib.Path("/sys/bus/pci/devices").is_dir(), reason="this machine shows no PCI devices"
 )
 def test_the_functions_of_this_machine_are_those_that_the_kernel_lists():
-    found = {each.address for each in read_devices(Tree("/"))}
-    assert found == set(os.listdir("/sys/bus/pci/devices"))
+    result = {read_device.address for read_device in read_devices(Tree("/"))}
+    assert result == set(os.listdir("/sys/bus/pci/devices"))

@@ -94,11 +94,11 @@ def test_a_file_without_an_end_of_line_or_with_those_of_windows_is_read(tmp_path
     st.dictionaries(st.integers(0, 0xFFFF), st.text("abc []", min_size=1, max_size=8), max_size=8)
 )
 def test_every_name_that_is_in_a_file_is_found_and_no_other(tmp_path_factory, vendors):
-    known = {f"{id_:04x}": f"v{name.strip()}" for id_, name in vendors.items()}
-    lines = [f"{id_}  {name}\n\t{id_}  p{name}\n" for id_, name in known.items()]
+    available = {f"{id_:04x}": f"v{name.strip()}" for id_, name in vendors.items()}
+    lines = [f"{id_}  {name}\n\t{id_}  p{name}\n" for id_, name in available.items()]
     names = written(tmp_path_factory.mktemp("ids"), "".join(lines))
-    assert {id_: names.vendor(id_) for id_ in known} == known
-    assert all(names.describe(id_, id_) == f"{name} p{name}" for id_, name in known.items())
+    assert {id_: names.vendor(id_) for id_ in available} == available
+    assert all(names.describe(id_, id_) == f"{name} p{name}" for id_, name in available.items())
     assert names.vendor("zzzz") is None
 
 
@@ -106,8 +106,8 @@ def test_every_name_that_is_in_a_file_is_found_and_no_other(tmp_path_factory, ve
 
 
 def test_the_first_file_that_is_there_is_taken(tmp_path, names):
-    found = system_names([tmp_path / "none", names.path, tmp_path])
-    assert found is not None and found.vendor("10de") == "NVIDIA Corporation"
+    result = system_names([tmp_path / "none", names.path, tmp_path])
+    assert result is not None and result.vendor("10de") == "NVIDIA Corporation"
 
 
 def test_without_a_file_nothing_has_a_name(tmp_path, monkeypatch):

@@ -155,14 +155,14 @@ REFUSED: dict[str, list[Callable[[], object]]] = {
 
 
 @pytest.mark.parametrize(
-    ("what", "call"), [(what, call) for what, calls in REFUSED.items() for call in calls]
+    ("subject", "call"), [(what, call) for what, calls in REFUSED.items() for call in calls]
 )
-def test_what_cannot_be_is_refused_by_name(what, call):
+def test_what_cannot_be_is_refused_by_name(subject, call):
     with pytest.raises(InvalidInput) as refused:
         call()
-    assert refused.value.what == what
+    assert refused.value.what == subject
     assert refused.value.expected
-    assert str(refused.value).startswith(f"{what}: got ")
+    assert str(refused.value).startswith(f"{subject}: got ")
 
 
 def test_an_option_that_a_driver_does_not_take_names_those_it_does():

@@ -71,7 +71,7 @@ def vf(index: int, parent: str = "0000:60:00.0") -> PCIDevice:
 
 
 def addresses(rules: list[str], devices: list[PCIDevice]) -> list[str]:
-    parsed = [DeviceRule.parse(each) for each in rules]
+    parsed = [DeviceRule.parse(rule) for rule in rules]
     return [device.address for device, _ in match_rules(parsed, devices)]
 
 
@@ -85,8 +85,8 @@ def test_a_rule_is_its_text(rule):
 
 @given(RULES)
 def test_hexadecimal_digits_may_be_upper_case(rule):
-    what, equals, rest = str(rule).partition("=")
-    assert DeviceRule.parse(f" {what.upper()}{equals}{rest} ") == rule
+    subject, equals, remainder = str(rule).partition("=")
+    assert DeviceRule.parse(f" {subject.upper()}{equals}{remainder} ") == rule
 
 
 @given(st.text(max_size=40) | st.text("0de:*/@=+PGU_[&;typ-VF", max_size=40))
@@ -216,7 +216,7 @@ def test_a_rule_made_by_hand_is_checked_too():
 
 
 @pytest.mark.parametrize(
-    ("what", "said"),
+    ("subject", "values"),
     [
         ("type of a device rule", {"types": ("type-VF",)}),
         ("type of a device rule", {"types": [VF]}),
@@ -231,10 +231,10 @@ def test_a_rule_made_by_hand_is_checked_too():
         ("live_migratable of a device rule", {"live_migratable": 1}),
     ],
 )
-def test_words_by_hand_are_checked_too(what, said):
+def test_words_by_hand_are_checked_too(subject, values):
     with raises_code("InvalidRule") as refused:
-        DeviceRule("10de", "*", "PGPU", **said)
-    assert refused.value.what == what
+        DeviceRule("10de", "*", "PGPU", **values)
+    assert refused.value.what == subject
 
 
 def test_a_rule_is_a_value():
@@ -320,8 +320,8 @@ def test_the_first_rule_that_matches_decides():
         DeviceRule.parse("10de:*=CUSTOM_OLD_GPU"),
     ]
     old = gpu("0000:5e:00.0", product_id="1db4")
-    found = match_rules(rules, [gpu(), old])
-    assert [(rule.class_of(device), rule.traits) for device, rule in found] == [
+    matches = match_rules(rules, [gpu(), old])
+    assert [(rule.class_of(device), rule.traits) for device, rule in matches] == [
         ("PGPU", ("CUSTOM_H100",)),
         ("CUSTOM_OLD_GPU", ()),
     ]
@@ -372,10 +372,10 @@ def test_a_rule_for_virtual_functions_leaves_the_physical_one():
     devices=st.permutations([pf(), vf(0), vf(1), pf("0000:61:00.0"), vf(0, "0000:61:00.0")]),
 )
 def test_each_device_has_the_first_rule_that_is_about_it_and_no_other_is_left_out(rules, devices):
-    found = match_rules(rules, devices)
-    taken = {device.address for device, _ in found}
-    assert [device for device, _ in found] == [each for each in devices if each.address in taken]
-    for device, first in found:
+    matches = match_rules(rules, devices)
+    taken = {device.address for device, _ in matches}
+    assert [device for device, _ in matches] == [item for item in devices if item.address in taken]
+    for device, first in matches:
         assert first == next(rule for rule in rules if rule.matches(device))
     for device in devices:
         assert (device.address in taken) == any(rule.matches(device) for rule in rules)

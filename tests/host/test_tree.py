@@ -50,13 +50,13 @@ VFS = tuple(
 
 def box(**facts) -> Machine:
     """A machine of two cores without SMT and 4 GiB."""
-    given = {
+    value = {
         "hostname": "box",
         "cpus": (0, 1),
         "cores": (Core(0, 0, (0,)), Core(0, 1, (1,))),
         "memory_bytes": 4 * GIB,
     }
-    return Machine(**(given | facts))
+    return Machine(**(value | facts))
 
 
 def said(tree: ro.Provider) -> list[str]:
@@ -68,7 +68,9 @@ def counts(provider: ro.Provider) -> str:
     devices = provider.inventories.get(ro.DEVICES)
     if devices is None:
         return str(provider.inventories)
-    return ",".join(f"{each.resource_class}={each.total}" for each in devices.to_records())
+    return ",".join(
+        f"{to_record.resource_class}={to_record.total}" for to_record in devices.to_records()
+    )
 
 
 # --- captured machines --------------------------------------------------------------------------
@@ -110,12 +112,12 @@ def test_a_captured_machine_offers_its_cpus_and_its_memory_once(
 
 def test_the_accelerators_of_a_captured_machine_are_its_children(captured_machine):
     machine = captured_machine("32intel64-2p8co2t+8ve")
-    accelerators = [each for each in machine.devices if each.class_id.startswith("0b")]
+    accelerators = [device for device in machine.devices if device.class_id.startswith("0b")]
     assert len(accelerators) == 8
     rule = f"{accelerators[0].vendor_id}:*/0b=CUSTOM_ACCELERATOR+CUSTOM_VE"
     tree = provider_tree(machine, HostSettings(device_rules=[rule]), name="host0")
     assert [child.name for child in tree.children] == [
-        f"host0/{each.address}" for each in accelerators
+        f"host0/{device.address}" for device in accelerators
     ]
     assert {counts(child) for child in tree.children} == {"CUSTOM_ACCELERATOR=1"}
     assert {child.traits for child in tree.children} == {frozenset({"CUSTOM_VE"})}
@@ -146,9 +148,9 @@ def test_any_machine_offers_its_cpus_its_memory_once_and_the_devices_of_its_rule
         assert (machine.memory_bytes - huge) // MIB - memory.capacity in (0, 1)
     assert (SMT in tree.traits) is any(len(core.cpus) > 1 for core in machine.cores)
     assert {child.name for child in tree.children} == {
-        f"gen/{each.parent_address or each.address}"
-        for each in machine.devices
-        if each.vendor_id == "8086"
+        f"gen/{device.parent_address or device.address}"
+        for device in machine.devices
+        if device.vendor_id == "8086"
     }
 
 
@@ -353,7 +355,7 @@ def test_many_devices_are_checked_once_and_not_once_per_device(monkeypatch):
     monkeypatch.setattr(
         ro.Provider, "check", lambda self: checked.append(len(list(self.walk()))) or check(self)
     )
-    many = [dataclasses.replace(GPU, address=each.address) for each in many]
+    many = [dataclasses.replace(GPU, address=item.address) for item in many]
     tree = provider_tree(box(devices=tuple(many)), HostSettings(device_rules=["10de:*=PGPU"]))
     assert len(tree.children) == 256
     assert sum(checked) <= 3 * 257  # linear: adding one by one walks 33 thousand
@@ -367,8 +369,8 @@ def test_a_device_can_be_claimed_with_its_host():
             )
         )
         request = ro.Request("VCPU=2,PGPU=1", required=["CUSTOM_H100"])
-        found = ledger.snapshot().candidates(request)
-        claim = ledger.claim("job-1", found)
+        result = ledger.snapshot().candidates(request)
+        claim = ledger.claim("job-1", result)
     assert str(claim) == "job-1 holds VCPU=2 of box, PGPU=1 of box/0000:3b:00.0"
 
 

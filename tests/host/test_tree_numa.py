@@ -24,7 +24,7 @@ NUMA = "NUMA_TOPOLOGY"
 def box(**facts) -> Machine:
     """Two cells of two cores with two threads, and 2 GiB each, of which a half in huge pages."""
     pages = (Pages(4096, 262144), Pages(2 * MIB, 512, 500))
-    given = {
+    value = {
         "hostname": "box",
         "cpus": tuple(range(8)),
         "cores": tuple(Core(core // 2, core % 2, (core, core + 4)) for core in range(4)),
@@ -35,7 +35,7 @@ def box(**facts) -> Machine:
             NUMACell(3, (2, 3, 6, 7), 2 * GIB, pages, 1, (21, 10)),
         ),
     }
-    return Machine(**(given | facts))
+    return Machine(**(value | facts))
 
 
 def said(tree: ro.Provider) -> list[str]:
@@ -50,12 +50,12 @@ def view_of(ledger: ro.Ledger, host: str = "box") -> LocatedView:
 
 def kept(view: LocatedView) -> NUMATopologyInventory:
     """The inventory of a view, without what the host as a whole has left."""
-    found = view.inventory
+    result = view.inventory
     return NUMATopologyInventory(
-        found.cells,
-        usage=found.usage,
-        cpu_ratio=found.cpu_ratio,
-        memory_ratio=found.memory_ratio,
+        result.cells,
+        usage=result.usage,
+        cpu_ratio=result.cpu_ratio,
+        memory_ratio=result.memory_ratio,
         resource_class=NUMA,
     )
 
@@ -177,15 +177,15 @@ def test_what_cannot_be_is_refused_by_name(arguments, error, message):
 @pytest.mark.parametrize("url", ["memory://", "sqlite://"])
 def test_what_is_kept_is_what_was_synced(url, tmp_path):
     at = url if url == "memory://" else f"sqlite:///{tmp_path}/lab.db"
-    given = {"shared": "0,4", "dedicated": "1-3,5-7", "reserved_pages": "0:2MB=12"}
+    value = {"shared": "0,4", "dedicated": "1-3,5-7", "reserved_pages": "0:2MB=12"}
     with ro.connect(at) as ledger:
-        assert ledger.sync(configured(provider_tree, box(), numa=True, **given)).created == 3
+        assert ledger.sync(configured(provider_tree, box(), numa=True, **value)).created == 3
         assert (
-            str(ledger.sync(configured(provider_tree, box(), numa=True, **given)))
+            str(ledger.sync(configured(provider_tree, box(), numa=True, **value)))
             == "nothing changed"
         )
         view = view_of(ledger)
-    assert kept(view) == configured(numa_inventory, box(), **given)
+    assert kept(view) == configured(numa_inventory, box(), **value)
     assert view.inventory.room == {"VCPU": 2, "PCPU": 6, "MEMORY_MB": 2048}
     assert [part.name for part in view.parts] == ["box/numa0", "box/numa3"]
 
@@ -289,14 +289,14 @@ def test_where_huge_pages_are_is_not_known_the_host_keeps_ordinary_memory_apart(
 @settings(max_examples=examples(25), deadline=None)
 @given(data=st.data(), skew=st.integers(-(1 << 30), 1 << 30))
 def test_no_topology_takes_what_the_host_has_not_and_the_host_serves_all_it_has(data, skew, trees):
-    found = trees.expected(data.draw(trees.shapes()))
+    result = trees.expected(data.draw(trees.shapes()))
     # the kernel's figure for the machine need not be the sum over its cells
     machine = Machine(
-        cpus=found.cpus,
-        cores=found.cores,
-        memory_bytes=max(0, found.memory_bytes + skew),
-        cells=found.cells,
-        huge_pages=found.huge_pages,
+        cpus=result.cpus,
+        cores=result.cores,
+        memory_bytes=max(0, result.memory_bytes + skew),
+        cells=result.cells,
+        huge_pages=result.huge_pages,
     )
     dedicated = data.draw(st.frozensets(st.sampled_from(machine.cpus))) or None
     with ro.connect("memory://") as ledger:
@@ -305,11 +305,11 @@ def test_no_topology_takes_what_the_host_has_not_and_the_host_serves_all_it_has(
         )
         view = view_of(ledger, "gen")
         kind = "dedicated" if dedicated else "shared"
-        asked = numa(
+        request = numa(
             **{kind: data.draw(st.integers(0, 2))}, memory_mb=data.draw(st.integers(1, 4096))
         )
-        if view.inventory.can_provide(asked):
-            ledger.claim("job-1", view.allocations(view.inventory.fit(asked)))
+        if view.inventory.can_provide(request):
+            ledger.claim("job-1", view.allocations(view.inventory.fit(request)))
         root = ledger.provider("gen").inventories
         for name in set(map(str, root)) & {"VCPU", "PCPU", "MEMORY_MB"}:
             free = root[name].capacity - root[name].used

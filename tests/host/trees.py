@@ -90,11 +90,11 @@ class Shape:
         return self.cpu_nodes * self.cores_per_node
 
     def cpus(self, core: int) -> tuple[int, ...]:
-        every = (
+        all_items = (
             thread * self.cores + core if self.interleaved else core * self.threads + thread
             for thread in range(self.threads)
         )
-        return tuple(cpu for cpu in every if cpu not in self.offline)
+        return tuple(cpu for cpu in all_items if cpu not in self.offline)
 
     def package_of(self, core: int) -> int:
         return core // (self.nodes_per_package * self.cores_per_node)
@@ -118,7 +118,7 @@ class Shape:
     @property
     def by_id(self) -> list[tuple[int, int]]:
         """(node id, position) in the order of ids."""
-        return sorted((each, position) for position, each in enumerate(self.node_ids))
+        return sorted((node_id, position) for position, node_id in enumerate(self.node_ids))
 
     def memory(self, position: int) -> int:
         """KiB of a node: base and huge pages."""
@@ -126,11 +126,11 @@ class Shape:
         return self.memory_kib[position] + huge
 
     def machine_huge(self) -> dict[int, int]:
-        sizes = sorted({size for each in self.huge for size in each})
-        return {size: sum(each.get(size, 0) for each in self.huge) for size in sizes}
+        sizes = sorted({size for item in self.huge for size in item})
+        return {size: sum(item.get(size, 0) for item in self.huge) for size in sizes}
 
-    def distance(self, one: int, other: int) -> int:
-        return 10 if one == other else 20 + abs(one - other)
+    def distance(self, item: int, other: int) -> int:
+        return 10 if item == other else 20 + abs(item - other)
 
 
 # --- the facts of a shape -----------------------------------------------------------------------
@@ -192,7 +192,7 @@ def _cells(shape: Shape, names: dict[int, int]) -> tuple[NUMACell, ...]:
                 pages=(_base(shape.memory_kib[position]), *_pages(shape.huge[position])),
                 package_id=names[position // shape.nodes_per_package] if cpus else None,
                 distances=tuple(shape.distance(node, other) for other, _ in shape.by_id),
-                initiators=tuple(sorted(shape.node_ids[each] for each in near)),
+                initiators=tuple(sorted(shape.node_ids[item] for item in near)),
             )
         )
     return tuple(cells)
@@ -200,40 +200,42 @@ def _cells(shape: Shape, names: dict[int, int]) -> tuple[NUMACell, ...]:
 
 def _devices(shape: Shape) -> list[PCIDevice]:
     devices = []
-    for each in shape.functions:
-        devices.append(_device(each))
-        part = dataclasses.replace(each, totalvfs=0, interfaces=(), mediated_types=(), uuid=None)
+    for function in shape.functions:
+        devices.append(_device(function))
+        part = dataclasses.replace(
+            function, totalvfs=0, interfaces=(), mediated_types=(), uuid=None
+        )
         devices.extend(
             dataclasses.replace(
                 _device(part),
-                address=each.vf_address(index),
+                address=function.vf_address(index),
                 product_id="154c",
-                kind=DeviceKind.VDPA if index < each.vdpa else DeviceKind.VF,
-                parent_address=each.address,
-                vdpa=(f"vdpa{16 * each.bus + index}",) if index < each.vdpa else (),
+                kind=DeviceKind.VDPA if index < function.vdpa else DeviceKind.VF,
+                parent_address=function.address,
+                vdpa=(f"vdpa{16 * function.bus + index}",) if index < function.vdpa else (),
             )
-            for index in range(each.vfs)
+            for index in range(function.vfs)
         )
     return sorted(devices, key=lambda device: device.address)
 
 
-def _device(each: Function) -> PCIDevice:
+def _device(item: Function) -> PCIDevice:
     return PCIDevice(
-        address=each.address,
-        vendor_id=each.vendor,
-        product_id=each.product,
-        class_id=each.class_id,
-        numa_node=each.node,
-        kind=DeviceKind.PF if each.totalvfs else DeviceKind.PCI,
-        sriov_totalvfs=each.totalvfs or None,
-        sriov_numvfs=each.vfs if each.totalvfs else None,
-        driver=each.driver,
+        address=item.address,
+        vendor_id=item.vendor,
+        product_id=item.product,
+        class_id=item.class_id,
+        numa_node=item.node,
+        kind=DeviceKind.PF if item.totalvfs else DeviceKind.PCI,
+        sriov_totalvfs=item.totalvfs or None,
+        sriov_numvfs=item.vfs if item.totalvfs else None,
+        driver=item.driver,
         revision="a1",
         subsystem_vendor_id="1043",
         subsystem_product_id="87c1",
-        interfaces=each.interfaces,
-        mediated_types=each.mediated_types,
-        uuid=each.uuid,
+        interfaces=item.interfaces,
+        mediated_types=item.mediated_types,
+        uuid=item.uuid,
     )
 
 
@@ -280,13 +282,13 @@ def write_cgroup(
 def as_list(ids) -> str:
     """Return ids as the kernel lists them: ``0-3,8``."""
     runs = itertools.groupby(enumerate(sorted(ids)), key=lambda pair: pair[1] - pair[0])
-    ends = [[each for _, each in run] for _, run in runs]
+    ends = [[item for _, item in run] for _, run in runs]
     return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in ends)
 
 
 def as_mask(ids, bits: int) -> str:
     """Return ids as the kernel masks them: words of 32 bits, the highest first."""
-    mask = sum(1 << each for each in ids)
+    mask = sum(1 << item for item in ids)
     words = range((bits + 31) // 32 - 1, -1, -1)
     return ",".join(f"{mask >> 32 * word & 0xFFFFFFFF:08x}" for word in words)
 
@@ -310,8 +312,8 @@ def _cpu_files(shape: Shape) -> dict[str, str]:
             files[f"{CPU}/cpu0/online"] = "0"
     for core in range(shape.cores):
         package = shape.package_of(core)
-        mates = [each for each in range(shape.cores) if shape.package_of(each) == package]
-        in_package = [cpu for each in mates for cpu in shape.cpus(each)]
+        mates = [number for number in range(shape.cores) if shape.package_of(number) == package]
+        in_package = [cpu for number in mates for cpu in shape.cpus(number)]
         for cpu in shape.cpus(core):
             path = f"{CPU}/cpu{cpu}/topology"
             files[f"{path}/core_id"] = str(shape.core_id(core))
@@ -350,8 +352,8 @@ def _node_files(shape: Shape) -> dict[str, str]:
         )
         files[f"{path}/distance"] = " ".join(str(shape.distance(node, other)) for other in ids)
         # Old kernels kept the CPUs that went offline in the mask of their node.
-        whole = dataclasses.replace(shape, offline=frozenset()) if shape.old else shape
-        files |= _ids_files(shape, path, ("cpumap", "cpulist"), whole.node_cpus(position))
+        full = dataclasses.replace(shape, offline=frozenset()) if shape.old else shape
+        files |= _ids_files(shape, path, ("cpumap", "cpulist"), full.node_cpus(position))
         files |= _huge_files(f"{path}/hugepages", shape.huge[position])
         memory_only = position - shape.cpu_nodes
         for near in shape.initiators[memory_only] if shape.initiators and memory_only >= 0 else ():
@@ -394,16 +396,18 @@ def _write_device(root: pathlib.Path, shape: Shape, device: PCIDevice) -> None:
 
 def _made_files(device: PCIDevice) -> dict[str, str]:
     """Return the files of what the kernel made of a function."""
-    files = {f"net/{each.name}/address": each.mac or "" for each in device.interfaces}
-    for each in device.mediated_types:
-        place = f"mdev_supported_types/{each.id}"
-        said = {
-            "name": each.name,
-            "available_instances": each.available,
-            "device_api": each.device_api,
-            "description": each.description,
+    files = {
+        f"net/{interface.name}/address": interface.mac or "" for interface in device.interfaces
+    }
+    for interface in device.mediated_types:
+        place = f"mdev_supported_types/{interface.id}"
+        values = {
+            "name": interface.name,
+            "available_instances": interface.available,
+            "device_api": interface.device_api,
+            "description": interface.description,
         }
-        files |= {f"{place}/{name}": str(text) for name, text in said.items() if text is not None}
+        files |= {f"{place}/{name}": str(text) for name, text in values.items() if text is not None}
         files[f"{place}/create"] = ""
     return files
 
@@ -418,8 +422,8 @@ def shapes(draw: st.DrawFn) -> Shape:
     cores, threads = draw(st.integers(1, 2)), draw(st.sampled_from([1, 2, 4]))
     only = draw(st.integers(0, 2))
     nodes = packages * per_package + only
-    every = packages * per_package * cores * threads
-    offline = draw(st.frozensets(st.integers(0, every - 1), max_size=every - 1))
+    all_items = packages * per_package * cores * threads
+    offline = draw(st.frozensets(st.integers(0, all_items - 1), max_size=all_items - 1))
     near = st.lists(st.integers(0, packages * per_package - 1), min_size=1, max_size=2, unique=True)
     sizes = draw(st.sampled_from([(), (2048,), (2048, 1048576), (64, 16384)]))
     huge = st.fixed_dictionaries({size: st.integers(0, 600) for size in sizes})
@@ -438,7 +442,7 @@ def shapes(draw: st.DrawFn) -> Shape:
         numa=draw(st.sampled_from([True, True, True, False])),
         old=draw(st.booleans()),
         initiators=tuple(map(tuple, draw(st.lists(near, min_size=only, max_size=only)))),
-        functions=tuple(draw(st.lists(functions(), max_size=3, unique_by=lambda each: each.bus))),
+        functions=tuple(draw(st.lists(functions(), max_size=3, unique_by=lambda item: item.bus))),
         absolute_links=draw(st.booleans()),
         hostname=draw(st.sampled_from([None, "gen", "node-17.example.org"])),
     )
@@ -451,7 +455,7 @@ def functions(draw: st.DrawFn) -> Function:
     names = draw(st.lists(st.sampled_from(["eth0", "enp96s0f0", "ib1"]), max_size=2, unique=True))
     types = draw(st.lists(st.sampled_from(["nvidia-35", "nvidia-256"]), max_size=2, unique=True))
     vendor = draw(st.sampled_from(["8086", "10de"]))
-    uuids = st.none() | st.uuids().map(lambda one: f"GPU-{one}")
+    uuids = st.none() | st.uuids().map(lambda entry: f"GPU-{entry}")
     return Function(
         bus=draw(st.integers(0, 255)),
         node=draw(st.none() | st.integers(0, 99)),
@@ -468,13 +472,13 @@ def functions(draw: st.DrawFn) -> Function:
         ),
         mediated_types=tuple(
             MediatedType(
-                id=each,
+                id=item,
                 name=draw(st.sampled_from([None, "GRID RTX6000-1Q"])),
                 available=draw(st.none() | st.integers(0, 64)),
                 device_api="vfio-pci",
                 description=draw(st.sampled_from([None, "num_heads=4, frl_config=60"])),
             )
-            for each in sorted(types)
+            for item in sorted(types)
         ),
     )
 
@@ -482,5 +486,5 @@ def functions(draw: st.DrawFn) -> Function:
 def configured(make: Callable[..., Any], machine: Machine, **arguments: Any) -> Any:
     """Return ``make(machine, HostSettings(...), ...)``, for cases that are one mapping of both."""
     settings = {name: value for name, value in arguments.items() if name in _SETTINGS}
-    others = {name: value for name, value in arguments.items() if name not in _SETTINGS}
-    return make(machine, HostSettings(**settings), **others)
+    other_items = {name: value for name, value in arguments.items() if name not in _SETTINGS}
+    return make(machine, HostSettings(**settings), **other_items)

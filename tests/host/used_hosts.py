@@ -47,7 +47,7 @@ def gpus(count: int = 2) -> ro.PCIInventory:
 
 
 def free(inventories: ro.Inventories) -> dict[str, int]:
-    return {str(k): one.free for k, one in inventories.items() if hasattr(one, "free")}
+    return {str(k): item.free for k, item in inventories.items() if hasattr(item, "free")}
 
 
 def placed_row() -> ComputeNode:

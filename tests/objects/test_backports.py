@@ -50,15 +50,15 @@ class Loose(base.ResourceObject, frozen=True):
 def children(primitive: dict[str, Any]) -> dict[str, set[tuple[str, str]]]:
     """Return the kinds and versions of the objects in each field of a primitive."""
 
-    def found(value: Any) -> set[tuple[str, str]]:
+    def result(value: Any) -> set[tuple[str, str]]:
         if isinstance(value, dict) and "versioned_object.name" in value:
             kind = value["versioned_object.name"].removeprefix(f"{PREFIX}.")
-            return {(kind, version_of(value)), *found(data_of(value))}
+            return {(kind, version_of(value)), *result(data_of(value))}
         items = value.values() if isinstance(value, dict) else value
         is_container = isinstance(value, dict | list)
-        return set().union(*map(found, items)) if is_container else set()
+        return set().union(*map(result, items)) if is_container else set()
 
-    return {name: kinds for name, value in data_of(primitive).items() if (kinds := found(value))}
+    return {name: kinds for name, value in data_of(primitive).items() if (kinds := result(value))}
 
 
 def full_shelf(disk: Disk, tape: Tape) -> Shelf:
@@ -185,8 +185,8 @@ def test_a_manifest_decides_by_the_concrete_kind() -> None:
 
 def test_what_a_manifest_does_not_name_follows_the_table() -> None:
     shelf = Shelf(main=Disk(size_mb=1024), row=[Tape(length=1)])
-    found = children(shelf.obj_to_primitive("1.1", {f"{PREFIX}.Disk": "1.1"}))
-    assert found == {"main": {("Disk", "1.1")}, "row": {("Tape", "1.0")}}
+    result = children(shelf.obj_to_primitive("1.1", {f"{PREFIX}.Disk": "1.1"}))
+    assert result == {"main": {("Disk", "1.1")}, "row": {("Tape", "1.0")}}
 
 
 def test_a_manifest_reaches_below_a_child_that_it_leaves_as_it_is() -> None:
@@ -195,8 +195,8 @@ def test_a_manifest_reaches_below_a_child_that_it_leaves_as_it_is() -> None:
     shelf = Shelf(labels=[tower])
     assert children(shelf.obj_to_primitive("1.2", manifest))["labels"] == {("Label", "1.1")}
     loose = Loose(shelf=Shelf(main=Disk(size_mb=1024)))
-    found = children(loose.obj_to_primitive("1.1", {f"{PREFIX}.Shelf": "9.0", DISK: "1.0"}))
-    assert found == {"shelf": {("Shelf", "1.2"), ("Disk", "1.0")}}
+    result = children(loose.obj_to_primitive("1.1", {f"{PREFIX}.Shelf": "9.0", DISK: "1.0"}))
+    assert result == {"shelf": {("Shelf", "1.2"), ("Disk", "1.0")}}
 
 
 def test_the_manifest_of_this_process_changes_nothing() -> None:
@@ -256,12 +256,12 @@ def test_an_old_process_reads_what_is_said_in_its_version(
 
 
 @pytest.mark.parametrize(
-    ("known", "objver", "supported"),
+    ("available", "objver", "supported"),
     [(V12.Disk, "2.0", "1.2"), (V10.Disk, "2.0", "1.0")],
 )
-def test_a_newer_primitive_is_refused(known: Any, objver: str, supported: str) -> None:
+def test_a_newer_primitive_is_refused(available: Any, objver: str, supported: str) -> None:
     primitive = Disk(size_mb=1).obj_to_primitive()
-    with process_that_knows(known):
+    with process_that_knows(available):
         with pytest.raises(base.IncompatibleVersion) as caught:
             read(primitive)
         assert isinstance(caught.value, exceptions.UnsupportedVersion)
@@ -287,8 +287,8 @@ def test_downgrading_and_reading_touch_neither_object_nor_primitive() -> None:
     shelf = Shelf(main=Disk(size_mb=1024), labels=[Label(text="a")])
     before = shelf.obj_to_primitive()
     primitive = shelf.obj_to_primitive("1.1")
-    kept = copy.deepcopy(primitive)
+    stored = copy.deepcopy(primitive)
     with process_that_knows(Shelf, V12.Disk, V10Label.Label):
         read(primitive)
-    assert primitive == kept
+    assert primitive == stored
     assert shelf.obj_to_primitive() == before

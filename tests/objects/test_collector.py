@@ -63,12 +63,12 @@ def test_it_is_given_back_after_an_error() -> None:
     assert found() == USUAL
 
 
-@pytest.mark.parametrize("own", [(0, 10), (500_000, 10)])
-def test_who_looks_as_seldom_already_goes_on(own: tuple[int, int]) -> None:
-    gc.set_threshold(*own, 10)
+@pytest.mark.parametrize("own_part", [(0, 10), (500_000, 10)])
+def test_who_looks_as_seldom_already_goes_on(own_part: tuple[int, int]) -> None:
+    gc.set_threshold(*own_part, 10)
     with collector.fewer_collections():
-        assert found() == own
-    assert found() == own
+        assert found() == own_part
+    assert found() == own_part
 
 
 def test_what_is_set_meanwhile_stays() -> None:

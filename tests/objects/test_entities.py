@@ -182,17 +182,17 @@ def test_an_update_happens_whole_or_not_at_all(
     if type(total) is int and total > 0:  # who may take all of it still may
         stated["max_unit"] = follow_total(inventory.max_unit, inventory.total, total)
     try:
-        wanted = IntegerInventory(**{**stated, **changes})
+        expected = IntegerInventory(**{**stated, **changes})
     except exceptions.InvalidInput:
         with pytest.raises(exceptions.InvalidInput):
             inventory.update(**changes)
         assert state(inventory) == before
     else:
         assert inventory.update(**changes) is any(
-            getattr(wanted, name) != figures[name] for name in changes
+            getattr(expected, name) != figures[name] for name in changes
         )
-        assert inventory == wanted
-        assert inventory.capacity == wanted.capacity
+        assert inventory == expected
+        assert inventory.capacity == expected.capacity
 
 
 def test_a_read_only_field_is_written_once() -> None:

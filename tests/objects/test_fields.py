@@ -167,19 +167,19 @@ class Holder(base.ResourceObject):
     """Bears whatever field is being tried."""
 
 
-@pytest.mark.parametrize(("field", "given", "kept", "sent"), TAKEN)
+@pytest.mark.parametrize(("field", "argument", "stored", "sent"), TAKEN)
 def test_what_a_field_takes_it_keeps_sends_and_reads_back(
-    field: Any, given: Any, kept: Any, sent: Any
+    field: Any, argument: Any, stored: Any, sent: Any
 ) -> None:
     holder = Holder()
-    value = field.coerce(holder, "field", given)
-    assert value == kept
-    assert type(value) is type(kept) or isinstance(value, type(kept))
+    value = field.coerce(holder, "field", argument)
+    assert value == stored
+    assert type(value) is type(stored) or isinstance(value, type(stored))
     assert field.to_primitive(holder, "field", value) == sent
     json.dumps(sent)
     assert (
         field.coerce(holder, "field", field.from_primitive(base.ResourceObject, "field", sent))
-        == kept
+        == stored
     )
 
 
@@ -200,9 +200,9 @@ def test_what_a_field_refuses_is_one_clear_error(field: Any, bad: Any) -> None:
 
 def test_a_kept_name_is_plain_text() -> None:
     for field in (resource_class, name, text):
-        kept = field.coerce(Holder(), "field", Upper("VCPU"))
-        assert type(kept) is str
-        assert kept == "VCPU"
+        stored = field.coerce(Holder(), "field", Upper("VCPU"))
+        assert type(stored) is str
+        assert stored == "VCPU"
 
 
 def test_nullable_is_said_in_words() -> None:
@@ -220,8 +220,8 @@ def test_a_default_is_not_given_for_none() -> None:
 
 def test_a_map_keeps_the_order_of_the_field_not_of_the_giver() -> None:
     given_map = {name: Tape(length=1) for name in ("CUSTOM_B", "DISK_GB", "CUSTOM_A", "VCPU")}
-    kept = by_class.coerce(Holder(), "field", given_map)
-    assert list(kept) == ["VCPU", "DISK_GB", "CUSTOM_A", "CUSTOM_B"]
+    stored = by_class.coerce(Holder(), "field", given_map)
+    assert list(stored) == ["VCPU", "DISK_GB", "CUSTOM_A", "CUSTOM_B"]
 
 
 def test_containers_come_out_frozen() -> None:
@@ -247,14 +247,17 @@ def test_a_derived_class_fits_where_its_base_is_named() -> None:
 @given(st.datetimes(timezones=st.timezones() | st.none()))
 def test_a_moment_is_kept_to_the_microsecond(given_moment: datetime.datetime) -> None:
     try:
-        kept = moment.coerce(Holder(), "field", given_moment)
+        stored = moment.coerce(Holder(), "field", given_moment)
     except OverflowError:
         return  # a zone at the very end of time
-    sent = moment.to_primitive(Holder(), "field", kept)
-    assert moment.coerce(Holder(), "field", sent) == kept
+    sent = moment.to_primitive(Holder(), "field", stored)
+    assert moment.coerce(Holder(), "field", sent) == stored
     if given_moment.tzinfo is not None:
-        assert kept == given_moment.astimezone(UTC)
-    assert (kept.microsecond, kept.utcoffset()) == (given_moment.microsecond, datetime.timedelta())
+        assert stored == given_moment.astimezone(UTC)
+    assert (stored.microsecond, stored.utcoffset()) == (
+        given_moment.microsecond,
+        datetime.timedelta(),
+    )
 
 
 def test_the_precision_of_the_thread_does_not_reach_a_ratio() -> None:

@@ -82,8 +82,8 @@ def describe(thing: Any) -> Any:
     if isinstance(thing, ovo_fields.Field):  # what its constructor takes is no matter of the wire
         return describe(thing._type), thing.nullable, describe(thing.default), thing.read_only
     if isinstance(thing, ovo_fields.FieldType):
-        own = sorted((key.lstrip("_"), describe(value)) for key, value in vars(thing).items())
-        return (type(thing).__name__, own)
+        own_part = sorted((key.lstrip("_"), describe(value)) for key, value in vars(thing).items())
+        return (type(thing).__name__, own_part)
     if callable(thing):
         return thing.__name__
     if isinstance(thing, frozenset | set):
@@ -109,7 +109,7 @@ def fingerprints(classes: dict[str, Any]) -> dict[str, str]:
 @functools.cache
 def modules_with_objects() -> dict[str, list[str]]:
     """Return ``{module: names of the classes it registers}``, as the source says."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         classes = [
             node.name
@@ -119,8 +119,8 @@ def modules_with_objects() -> dict[str, list[str]]:
         ]
         if classes:
             parts = path.relative_to(PACKAGE.parent).with_suffix("").parts
-            found[".".join(parts)] = classes
-    return found
+            result[".".join(parts)] = classes
+    return result
 
 
 def classes_of_ours() -> dict[str, Any]:
@@ -133,14 +133,14 @@ def classes_of_ours() -> dict[str, Any]:
 
 
 def test_every_object_has_the_pinned_fingerprint() -> None:
-    found = fingerprints(classes_of_ours())
-    unpinned = sorted(found.keys() - PINNED.keys())
-    gone = sorted(PINNED.keys() - found.keys())
-    changed = sorted(name for name in found.keys() & PINNED.keys() if found[name] != PINNED[name])
-    how = "".join(f"\n    {name!r}: {found[name]!r}," for name in [*unpinned, *changed])
+    result = fingerprints(classes_of_ours())
+    unpinned = sorted(result.keys() - PINNED.keys())
+    removed = sorted(PINNED.keys() - result.keys())
+    changed = sorted(name for name in result.keys() & PINNED.keys() if result[name] != PINNED[name])
+    how = "".join(f"\n    {name!r}: {result[name]!r}," for name in [*unpinned, *changed])
     assert not unpinned, f"new objects: pin their fingerprints in PINNED:{how}"
     assert not changed, f"changed: raise VERSION, see the head of {__file__}, then pin:{how}"
-    assert not gone, f"these objects are gone, and with them what others still send: {gone}"
+    assert not removed, f"these objects are gone, and with them what others still send: {removed}"
 
 
 def test_a_pinned_fingerprint_begins_with_the_version_of_its_class() -> None:
@@ -177,7 +177,7 @@ def pair(**declared: Any) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("one", "other"),
+    ("item", "other"),
     [
         (ovo_fields.ObjectField("A"), ovo_fields.ObjectField("B")),
         (ovo_fields.ObjectField("A"), ovo_fields.ObjectField("A", subclasses=True)),
@@ -192,11 +192,11 @@ def pair(**declared: Any) -> tuple[str, str]:
         (fields.text(), fields.provider_name()),
     ],
 )
-def test_a_blind_spot_of_the_library_is_seen_by_ours(one: Any, other: Any) -> None:
-    (plain_one, our_one), (plain_other, our_other) = pair(field=one), pair(field=other)
+def test_a_blind_spot_of_the_library_is_seen_by_ours(item: Any, other: Any) -> None:
+    (plain_one, our_one), (plain_other, our_other) = pair(field=item), pair(field=other)
     assert plain_one == plain_other
     assert our_one != our_other
-    assert pair(field=one)[1] == our_one
+    assert pair(field=item)[1] == our_one
 
 
 def test_the_wire_name_and_the_table_of_children_are_part_of_the_fingerprint() -> None:

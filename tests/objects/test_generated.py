@@ -85,7 +85,7 @@ def samples() -> list[base.ResourceObject]:
         created_at="2026-01-02T03:04:05+01:00",
         request=request,
     )
-    made: list[base.ResourceObject] = [
+    created: list[base.ResourceObject] = [
         host,
         request,
         assigned,
@@ -100,7 +100,7 @@ def samples() -> list[base.ResourceObject]:
         Shelf(main=Disk(size_mb=1), row=[Tape(length=2)], stock_dict={"a": [Disk(size_mb=5)]}),
         Label(text="a", inner=[Label(text="b")]),
     ]
-    return made
+    return created
 
 
 def objects_in(value: Any) -> Iterator[base.ResourceObject]:
@@ -129,11 +129,11 @@ def test_every_class_has_a_sample() -> None:
 @each_sample
 def test_a_constructor_stores_what_each_field_coerces(sample: base.ResourceObject) -> None:
     values = sample._set_fields()
-    made = type(sample).__new__(type(sample))
-    made._init_fields(**values)
+    created = type(sample).__new__(type(sample))
+    created._init_fields(**values)
     expected = {name: sample.fields[name].coerce(sample, name, values[name]) for name in values}
-    assert {name: getattr(made, f"_obj_{name}") for name in values} == expected
-    assert made == sample or type(sample).__eq__ is object.__eq__
+    assert {name: getattr(created, f"_obj_{name}") for name in values} == expected
+    assert created == sample or type(sample).__eq__ is object.__eq__
 
 
 @each_sample
@@ -144,15 +144,15 @@ def test_a_default_is_the_coerced_default_of_the_field(sample: base.ResourceObje
         for name, field in cls.fields.items()
         if isinstance(field.default, str | int | tuple | frozenset | None)
     }
-    made = cls.__new__(cls)
+    created = cls.__new__(cls)
     try:
-        made._init_fields(**{n: v for n, v in sample._set_fields().items() if n not in optional})
+        created._init_fields(**{n: v for n, v in sample._set_fields().items() if n not in optional})
     except ValueError:
         return  # the defaults contradict the other fields
     derived = {"resource_class", "usage"} if isinstance(sample, ro.Inventory) else set()
     for name in optional.keys() - derived:
         value = copy.deepcopy(optional[name])
-        assert getattr(made, f"_obj_{name}") == cls.fields[name].coerce(made, name, value)
+        assert getattr(created, f"_obj_{name}") == cls.fields[name].coerce(created, name, value)
 
 
 @each_sample
@@ -216,15 +216,15 @@ class Direct(Plain):
 def test_a_value_that_sets_its_slots_is_made_as_it_was() -> None:
     assert inspect.signature(Direct) == inspect.signature(Plain)
     assert Direct.__init__.__doc__ == Plain.__init__.__doc__
-    made = Direct("a", amount=2)
-    assert (made.name, made.amount, made.doubled) == ("a", 2, 4)
-    assert made == Direct("a", 2)
-    assert made != Direct("a")
-    assert hash(made) == hash(Direct("a", 2))
-    assert dataclasses.replace(made, amount=3).doubled == 6
-    assert pickle.loads(pickle.dumps(made)) == made  # our own
+    created = Direct("a", amount=2)
+    assert (created.name, created.amount, created.doubled) == ("a", 2, 4)
+    assert created == Direct("a", 2)
+    assert created != Direct("a")
+    assert hash(created) == hash(Direct("a", 2))
+    assert dataclasses.replace(created, amount=3).doubled == 6
+    assert pickle.loads(pickle.dumps(created)) == created  # our own
     with pytest.raises(dataclasses.FrozenInstanceError):
-        made.amount = 3  # type: ignore[misc]
+        created.amount = 3  # type: ignore[misc]
     with pytest.raises(TypeError, match=r"Direct\.__init__\(\) missing 1 required .*'name'"):
         Direct()  # type: ignore[call-arg]
     with pytest.raises(ValueError, match="-1"):

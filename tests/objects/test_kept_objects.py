@@ -60,10 +60,10 @@ def inventories(**totals: int) -> dict[str, Any]:
 
 
 def host() -> ro.Provider:
-    made = ro.Provider("host0", "VCPU=8", uuid=HOST, generation=3, traits=["CUSTOM_SSD"])
-    made.add("host0/gpu0", "PGPU=1", uuid=GPU)
-    made.obj_reset_changes(recursive=True)
-    return made
+    created = ro.Provider("host0", "VCPU=8", uuid=HOST, generation=3, traits=["CUSTOM_SSD"])
+    created.add("host0/gpu0", "PGPU=1", uuid=GPU)
+    created.obj_reset_changes(recursive=True)
+    return created
 
 
 ALLOCATION = Allocation(
@@ -197,15 +197,17 @@ BEFORE: list[tuple[base.ResourceObject, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("made", "version"), BEFORE, ids=[type(m).__name__ for m, _ in BEFORE])
-def test_a_version_from_before_is_refused_by_name(made: base.ResourceObject, version: str) -> None:
-    primitive = made.obj_to_primitive() | {"versioned_object.version": version}
-    with pytest.raises(exceptions.UnsupportedVersion, match=f"{version} of {made.obj_name()} "):
+@pytest.mark.parametrize(("created", "version"), BEFORE, ids=[type(m).__name__ for m, _ in BEFORE])
+def test_a_version_from_before_is_refused_by_name(
+    created: base.ResourceObject, version: str
+) -> None:
+    primitive = created.obj_to_primitive() | {"versioned_object.version": version}
+    with pytest.raises(exceptions.UnsupportedVersion, match=f"{version} of {created.obj_name()} "):
         base.ResourceObject.obj_from_primitive(primitive)
 
 
 @pytest.mark.parametrize(
-    ("made", "since"),
+    ("created", "since"),
     [
         (ro.numa(shared=2), "beside"),
         (ro.NUMATopologyInventory([ro.HostCell(0, shared=range(4), memory_mb=1024)]), "taken"),
@@ -214,12 +216,12 @@ def test_a_version_from_before_is_refused_by_name(made: base.ResourceObject, ver
     ids=lambda case: getattr(case, "obj_name", lambda: case)(),
 )
 def test_a_first_version_from_before_is_refused_by_name(
-    made: base.ResourceObject, since: str
+    created: base.ResourceObject, since: str
 ) -> None:
     """Their 1.0 is not ours: it lacks a field."""
-    primitive = made.obj_to_primitive()
+    primitive = created.obj_to_primitive()
     del primitive["versioned_object.data"][since]
-    with raises_code("InvalidPrimitive", match=f"{made.obj_name()} 1.0.*{since}"):
+    with raises_code("InvalidPrimitive", match=f"{created.obj_name()} 1.0.*{since}"):
         base.ResourceObject.obj_from_primitive(primitive)
 
 

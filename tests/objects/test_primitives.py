@@ -150,7 +150,9 @@ def test_inventories_come_back_with_every_figure(inventories: Inventories) -> No
     again = Inventories.obj_from_primitive(json.loads(json.dumps(inventories.obj_to_primitive())))
     assert again == inventories
     assert str(again) == str(inventories)
-    assert [kept.free for kept in again.values()] == [kept.free for kept in inventories.values()]
+    assert [inventory.free for inventory in again.values()] == [
+        inventory.free for inventory in inventories.values()
+    ]
 
 
 def test_a_class_reads_its_own_kind_and_derived_ones_only() -> None:
@@ -278,10 +280,10 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         items = value.items()
     elif isinstance(value, list):
         items = enumerate(value)
-    found = [path] if path else []
+    result = [path] if path else []
     for key, inner in items:
-        found += places(inner, (*path, key))
-    return found
+        result += places(inner, (*path, key))
+    return result
 
 
 @st.composite
@@ -310,12 +312,12 @@ def mutants(draw: st.DrawFn) -> Any:
 def test_a_malformed_primitive_gives_an_error_of_ours_or_a_valid_object(primitive: Any) -> None:
     before = copy.deepcopy(primitive)
     try:
-        made = base.ResourceObject.obj_from_primitive(primitive)
+        created = base.ResourceObject.obj_from_primitive(primitive)
     except exceptions.ResourceObjectsError as error:
         assert str(error)
     else:
-        again = base.ResourceObject.obj_from_primitive(made.obj_to_primitive())
-        assert again.obj_to_primitive() == made.obj_to_primitive()
-        assert repr(made)
-        assert isinstance(str(made), str)
+        again = base.ResourceObject.obj_from_primitive(created.obj_to_primitive())
+        assert again.obj_to_primitive() == created.obj_to_primitive()
+        assert repr(created)
+        assert isinstance(str(created), str)
     assert repr(primitive) == repr(before)

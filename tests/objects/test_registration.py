@@ -60,8 +60,8 @@ def test_another_class_of_a_taken_name_and_version_is_refused() -> None:
             WIRE_PREFIX = "test_registration"
             fields = {"b": fields.integer()}
 
-    made = First.Thing(a=1)
-    assert base.ResourceObject.obj_from_primitive(made.obj_to_primitive()) == made
+    created = First.Thing(a=1)
+    assert base.ResourceObject.obj_from_primitive(created.obj_to_primitive()) == created
 
 
 def test_a_module_that_is_imported_again_registers_its_classes_again() -> None:
@@ -80,7 +80,7 @@ def test_a_module_that_is_imported_again_registers_its_classes_again() -> None:
 def test_several_versions_of_one_class_stand_side_by_side_newest_first(
     registry: dict[str, list[type[ovo.VersionedObject]]],
 ) -> None:
-    made = {}
+    created = {}
     for version in ("1.0", "1.10", "1.9"):
 
         @base.register
@@ -88,8 +88,8 @@ def test_several_versions_of_one_class_stand_side_by_side_newest_first(
             WIRE_PREFIX = "test_registration"
             VERSION = version
 
-        made[version] = Grown
-    assert registry["test_registration.Grown"] == [made["1.10"], made["1.9"], made["1.0"]]
+        created[version] = Grown
+    assert registry["test_registration.Grown"] == [created["1.10"], created["1.9"], created["1.0"]]
 
 
 def test_a_class_of_another_distribution_needs_a_prefix_of_its_own() -> None:
@@ -155,17 +155,17 @@ def test_our_classes_do_not_replace_foreign_ones_of_their_names() -> None:
 
 
 def test_a_foreign_class_is_not_made_from_a_primitive_of_our_namespace() -> None:
-    made: list[object] = []
+    created: list[object] = []
 
     def remember(self: object, *_args: object, **_kwargs: object) -> None:
-        made.append(self)
+        created.append(self)
 
     foreign = type("Resource", (ovo.VersionedObject,), {"__init__": remember})
     ovo.VersionedObjectRegistry.register(foreign)
     primitive = IntegerAmount(1).obj_to_primitive() | {"versioned_object.name": "Resource"}
     with raises_code("InvalidPrimitive", match="'Resource', expected a "):
         base.ResourceObject.obj_from_primitive(primitive)
-    assert made == []
+    assert created == []
 
 
 def test_a_foreign_object_of_our_class_name_is_no_child_of_ours() -> None:

@@ -102,9 +102,9 @@ class Conductor(ovo.VersionedObjectIndirectionAPI):
         if not self.knows_manifests:
             raise NotImplementedError
         self.manifests.append(object_versions)
-        wanted = object_versions[objinst["versioned_object.name"]]
+        expected = object_versions[objinst["versioned_object.name"]]
         with process_that_knows(*EVERYTHING):
-            older = read(objinst).obj_to_primitive(wanted, object_versions)
+            older = read(objinst).obj_to_primitive(expected, object_versions)
         return read(older)
 
     def object_backport(self, context: Any, objinst: Any, target_version: str) -> Any:

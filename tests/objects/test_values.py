@@ -87,9 +87,9 @@ def test_a_pickle_gives_an_equal_value(value: base.ResourceObject, protocol: int
 
 
 def test_a_pickle_of_what_cannot_be_is_refused_when_it_is_read() -> None:
-    made, (cls, _values) = IntegerAmount(3).__reduce__()
+    created, (cls, _values) = IntegerAmount(3).__reduce__()
     with raises_code("InvalidField"):
-        made(cls, {"value": True})
+        created(cls, {"value": True})
 
 
 @given(pairs(), pairs(), pairs())
@@ -123,10 +123,10 @@ def test_kinds_do_not_equal_each_other() -> None:
 
 
 def test_equality_does_not_depend_on_the_order_of_making() -> None:
-    one, two = Amounts({"VCPU": 1, "DISK_GB": 2}), Amounts({"DISK_GB": 2, "VCPU": 1})
-    assert one == two
-    assert hash(one) == hash(two)
-    assert str(one) == str(two) == "VCPU=1,DISK_GB=2"
+    item, two = Amounts({"VCPU": 1, "DISK_GB": 2}), Amounts({"DISK_GB": 2, "VCPU": 1})
+    assert item == two
+    assert hash(item) == hash(two)
+    assert str(item) == str(two) == "VCPU=1,DISK_GB=2"
 
 
 def test_replace_gives_a_checked_value_and_leaves_the_first() -> None:
@@ -251,9 +251,9 @@ def test_threads_that_share_a_value_see_one_value() -> None:
 def test_equal_values_look_equal():
     """A set may be in another order inside; the text is not."""
     names = [f"CUSTOM_{letter}" for letter in "ABCDEFGH"]
-    one, other = (frozenset(some) for some in (names, names[::-1]))
+    item, other = (frozenset(several) for several in (names, names[::-1]))
     device = {"address": "0000:01:00.0", "vendor_id": "10de", "product_id": "2330"}
-    first, second = (Device(**device, traits=traits) for traits in (one, other))
+    first, second = (Device(**device, traits=traits) for traits in (item, other))
     assert first == second
     assert repr(first) == repr(second)
     assert f"traits=frozenset({{{', '.join(map(repr, names))}}})" in repr(first)

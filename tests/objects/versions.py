@@ -34,8 +34,8 @@ PREFIX = "test_versions"
 
 def below(target_version: str, version: str) -> bool:
     """Return whether a target version is older than ``version``."""
-    wanted = versionutils.convert_version_to_tuple(target_version)
-    return wanted < versionutils.convert_version_to_tuple(version)
+    expected = versionutils.convert_version_to_tuple(target_version)
+    return expected < versionutils.convert_version_to_tuple(version)
 
 
 @base.register
@@ -103,8 +103,8 @@ class Disk(Medium):
 
     def obj_make_compatible(self, primitive: dict[str, Any], target_version: str) -> None:
         if below(target_version, "2.0"):
-            gigabytes, rest = divmod(primitive.pop("size_mb"), 1024)
-            if rest:
+            gigabytes, remainder = divmod(primitive.pop("size_mb"), 1024)
+            if remainder:
                 raise exceptions.CannotDowngrade(self.obj_name(), target_version, "not whole GB")
             primitive["size_gb"] = gigabytes
         if below(target_version, "1.2") and primitive.pop("encrypted", False):
@@ -214,8 +214,8 @@ def process_that_knows(*classes: type[ovo.VersionedObject]) -> Iterator[None]:
     before = dict(registered)
     for name in [name for name in registered if name.startswith(f"{PREFIX}.")]:
         del registered[name]
-    for known in classes:
-        registered[known.obj_name()].append(known)
+    for available in classes:
+        registered[available.obj_name()].append(available)
     try:
         yield
     finally:

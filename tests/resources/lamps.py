@@ -133,9 +133,9 @@ class LampInventory(HasAffinity, Inventory):
         if not amount.is_near:
             return self._fit(amount, [*near, *(cell for cell in free if cell not in near)])
         counts = dict(amount.placed) or dict(self.free)
-        there = sum(counts.get(cell, 0) for cell in chosen if allowed is None or cell in allowed)
-        if there < amount.count:
-            raise CapacityException([Reason(Rule.AFFINITY, amount.count, there, 0, LAMP)])
+        existing = sum(counts.get(cell, 0) for cell in chosen if allowed is None or cell in allowed)
+        if existing < amount.count:
+            raise CapacityException([Reason(Rule.AFFINITY, amount.count, existing, 0, LAMP)])
         return self._fit(amount, near)
 
     def device_counts(self) -> Mapping[int, int]:
@@ -158,8 +158,8 @@ class LampInventory(HasAffinity, Inventory):
             missing -= count
             placed += [(cell, count)] if count else []
         if missing:
-            every = sum(free.values())
-            raise CapacityException([Reason(Rule.CAPACITY, amount.count, every, 0, LAMP)])
+            all_items = sum(free.values())
+            raise CapacityException([Reason(Rule.CAPACITY, amount.count, all_items, 0, LAMP)])
         return amount.replace(placed=sorted(placed))
 
     def apply(self, assigned: Amount) -> None:
@@ -216,7 +216,7 @@ class Scattered:
 
     def extensions(self, cells: Collection[int]) -> frozenset[int]:
         missing = min(self._missing(cells))
-        return frozenset(c for c, some in enumerate(self._of_cell) if missing in some)
+        return frozenset(c for c, several in enumerate(self._of_cell) if missing in several)
 
     def symmetry_key(self, cell: int) -> Hashable:
         return frozenset(self._of_cell[cell])
@@ -245,25 +245,25 @@ def decide(
     **how: Any,
 ) -> dict[str, Amount]:
     """Return where both would go; nothing that is asked changes."""
-    there = free if isinstance(free, LampInventory) else LampInventory(free)
-    asked = {NUMA: topology, **({} if lamps is None else {LAMP: lamps})}
-    before = copy.deepcopy((cells, there, asked))
+    existing = free if isinstance(free, LampInventory) else LampInventory(free)
+    request = {NUMA: topology, **({} if lamps is None else {LAMP: lamps})}
+    before = copy.deepcopy((cells, existing, request))
     try:
-        return placed.fit_together(asked, {NUMA: cells, LAMP: there}, **how)
+        return placed.fit_together(request, {NUMA: cells, LAMP: existing}, **how)
     finally:
-        assert (cells, there, asked) == before
+        assert (cells, existing, request) == before
 
 
-def cells_of(found: Mapping[str, Amount]) -> list[int]:
+def cells_of(result: Mapping[str, Amount]) -> list[int]:
     """Return the host cells, guest cell by guest cell."""
-    topology = found[NUMA]
+    topology = result[NUMA]
     assert isinstance(topology, NUMATopologyAmount)
     return on(topology)
 
 
-def lamps_of(found: Mapping[str, Amount]) -> dict[int, int]:
+def lamps_of(result: Mapping[str, Amount]) -> dict[int, int]:
     """Return how many lamps of which host cell."""
-    lamps = found[LAMP]
+    lamps = result[LAMP]
     assert isinstance(lamps, LampAmount)
     return dict(lamps.placed)
 

@@ -126,11 +126,11 @@ def test_a_text_that_is_none_is_refused(kind: Any, text: str, error: type[Except
 @given(st.text(alphabet="VCPU=,:-+0123456789 \n_DISKGB\x00é"))
 def test_any_text_is_read_or_refused(kind: Any, text: str) -> None:
     try:
-        made = kind.parse(text)
+        parsed = kind.parse(text)
     except exceptions.InvalidInput as error:
         assert str(error)
     else:
-        assert kind.parse(str(made)) == made
+        assert kind.parse(str(parsed)) == parsed
 
 
 @both_kinds
@@ -146,7 +146,7 @@ def test_only_text_is_parsed(kind: Any, bad: Any) -> None:
 @both_kinds
 def test_every_way_of_making_makes_the_same(kind: Any) -> None:
     vcpu = resource("VCPU")
-    ways = [
+    options = [
         kind("VCPU=2"),
         kind.parse("VCPU=2"),
         kind(VCPU=2),
@@ -157,8 +157,8 @@ def test_every_way_of_making_makes_the_same(kind: Any) -> None:
         kind(kind("VCPU=2")),
         kind.from_value("VCPU=2"),
     ]
-    assert all(made == ways[0] for made in ways)
-    assert kind.from_value(ways[0]) is ways[0]
+    assert all(created == options[0] for created in options)
+    assert kind.from_value(options[0]) is options[0]
 
 
 @both_kinds
@@ -202,11 +202,11 @@ def test_a_mapping_and_keywords_together_are_refused(kind: Any) -> None:
 @given(st.from_type(type).flatmap(st.from_type))
 def test_whatever_is_given_is_taken_or_refused(kind: Any, anything: Any) -> None:
     try:
-        made = kind(anything)
+        created = kind(anything)
     except exceptions.InvalidInput as error:
         assert str(error)
     else:
-        assert kind.parse(str(made)) == made
+        assert kind.parse(str(created)) == created
 
 
 @pytest.mark.parametrize("holder", [Amounts, Limits])

@@ -58,17 +58,17 @@ keys = anything.filter(hashes)
 def made_or_refused(make: Callable[[], Any]) -> Any:
     """Return what was made, None where it was refused by a clear error."""
     try:
-        made = make()
+        created = make()
     except exceptions.InvalidInput as error:
         assert error.what
         assert error.expected
         assert len(str(error)) < 1000
         return None
-    if isinstance(made, base.ResourceObject):
-        again = base.ResourceObject.obj_from_primitive(made.obj_to_primitive())
-        assert again == made
-        assert repr(again) == repr(made)
-    return made
+    if isinstance(created, base.ResourceObject):
+        again = base.ResourceObject.obj_from_primitive(created.obj_to_primitive())
+        assert again == created
+        assert repr(again) == repr(created)
+    return created
 
 
 @pytest.mark.parametrize("figure", list(IntegerInventory.fields))
@@ -92,7 +92,7 @@ def test_a_part_of_a_resource(part: str, value: Any) -> None:
 @pytest.mark.parametrize("kind", [Amounts, Limits, Inventories])
 @given(value=anything)
 def test_a_mapping_by_resource(kind: Any, value: Any) -> None:
-    for make in (kind, kind.from_value, kind.parse, lambda given: kind(VCPU=given)):
+    for make in (kind, kind.from_value, kind.parse, lambda argument: kind(VCPU=argument)):
         made_or_refused(lambda make=make: make(value))  # type: ignore[misc]
 
 
@@ -100,10 +100,10 @@ def test_a_mapping_by_resource(kind: Any, value: Any) -> None:
 @given(key=keys, value=anything)
 @example(key="NOPE", value=1)
 def test_a_pair_of_a_mapping_by_resource(kind: Any, key: Any, value: Any) -> None:
-    made = made_or_refused(lambda: kind({key: value}))
-    if made:
-        (found,) = made
-        assert found in (key, resource(key))
+    created = made_or_refused(lambda: kind({key: value}))
+    if created:
+        (result,) = created
+        assert result in (key, resource(key))
 
 
 @given(value=anything, limit=anything)
@@ -155,7 +155,7 @@ def test_a_set_of_traits(value: Any) -> None:
 
 
 @given(anything, anything)
-def test_a_comparison_is_an_answer_and_never_an_error(one: Any, other: Any) -> None:
+def test_a_comparison_is_an_answer_and_never_an_error(item: Any, other: Any) -> None:
     for ours in (
         IntegerAmount(1),
         IntegerInventory(8),
@@ -163,7 +163,7 @@ def test_a_comparison_is_an_answer_and_never_an_error(one: Any, other: Any) -> N
         Inventories(VCPU=1),
         resource("VCPU"),
     ):
-        assert isinstance(ours == one, bool)
+        assert isinstance(ours == item, bool)
         assert (ours == other) is not (ours != other)
 
 

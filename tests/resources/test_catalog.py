@@ -26,16 +26,18 @@ from tests.support import strategies
 
 @pytest.mark.parametrize("name", os_resource_classes.STANDARDS)
 def test_every_standard_class_has_a_type_units_and_a_description(name: str) -> None:
-    found = resource(name)
-    assert found.name == name
-    assert found.type
-    assert found.units
-    assert found.description
-    assert not found.description.endswith(".")
+    result = resource(name)
+    assert result.name == name
+    assert result.type
+    assert result.units
+    assert result.description
+    assert not result.description.endswith(".")
 
 
 def test_the_standard_resources_are_those_of_os_resource_classes_in_its_order() -> None:
-    assert [found.name for found in standard_resources()] == list(os_resource_classes.STANDARDS)
+    assert [standard_resource.name for standard_resource in standard_resources()] == list(
+        os_resource_classes.STANDARDS
+    )
     assert catalog._STANDARD.keys() == set(os_resource_classes.STANDARDS)
 
 
@@ -59,10 +61,10 @@ def test_a_class_of_a_newer_release_is_there_before_it_is_described(
 
 @given(strategies.custom_names())
 def test_any_custom_class_is_there(name: str) -> None:
-    found = resource(name)
-    assert (found.name, found.type, found.units) == (name, "custom", "units")
-    assert isinstance(found, IntegerResource)
-    assert resource(name) == found
+    result = resource(name)
+    assert (result.name, result.type, result.units) == (name, "custom", "units")
+    assert isinstance(result, IntegerResource)
+    assert resource(name) == result
 
 
 @pytest.mark.parametrize(

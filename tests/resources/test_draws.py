@@ -22,7 +22,7 @@ TOPOLOGY = "NUMA_TOPOLOGY"
 HUGE = [ro.PagePool(size_kib=4, total=786432), ro.PagePool(size_kib=2048, total=512)]
 
 
-def host(**given: object) -> ro.Inventories:
+def host(**value: object) -> ro.Inventories:
     """Two cells of two cores with two threads each, and two shared CPUs."""
     cells = [
         ro.HostCell(
@@ -36,14 +36,14 @@ def host(**given: object) -> ro.Inventories:
         for k in (0, 1)
     ]
     counts = {"VCPU": 4, "PCPU": 8, "MEMORY_MB": ro.IntegerInventory(8192, reserved=2048)}
-    return ro.Inventories({**counts, TOPOLOGY: ro.NUMATopologyInventory(cells), **given})
+    return ro.Inventories({**counts, TOPOLOGY: ro.NUMATopologyInventory(cells), **value})
 
 
 def used(inventories: ro.Inventories) -> dict[str, int]:
     return {
-        name: one.used
-        for name, one in inventories.by_name()
-        if isinstance(one, ro.IntegerInventory)
+        name: item.used
+        for name, item in inventories.by_name()
+        if isinstance(item, ro.IntegerInventory)
     }
 
 
@@ -58,11 +58,11 @@ ASKED = [
 
 
 def the_loop(
-    inventories: ro.Inventories, asked: Iterable[tuple[ro.Resource, ro.Amount]]
+    inventories: ro.Inventories, request: Iterable[tuple[ro.Resource, ro.Amount]]
 ) -> list[tuple[ro.Resource, ro.Amount]]:
     """The loop of the specification; all of it has to fit."""
     taken = []
-    for resource, amount in asked:
+    for resource, amount in request:
         assert inventories[resource].can_provide(amount)
         taken.append((resource, inventories[resource].consume(amount)))
     return taken
@@ -91,13 +91,13 @@ def test_the_loop_has_one_result_in_any_order(text: str) -> None:
 @pytest.mark.law(3)
 @pytest.mark.parametrize("text", ASKED)
 def test_what_was_taken_is_given_back_either_way(text: str) -> None:
-    at_once, one_by_one, alone = host(), host(), host()
+    at_once, one_by_one, single = host(), host(), host()
     at_once.consume(-at_once.consume(text))
     for resource, amount in one_by_one.consume(text).items():
         one_by_one[resource].consume(-amount)
-    taken = alone[TOPOLOGY].consume(ro.Amounts(text)[TOPOLOGY])
-    alone[TOPOLOGY].consume(-taken)
-    assert at_once == one_by_one == alone == host()
+    taken = single[TOPOLOGY].consume(ro.Amounts(text)[TOPOLOGY])
+    single[TOPOLOGY].consume(-taken)
+    assert at_once == one_by_one == single == host()
 
 
 def test_counts_taken_by_somebody_else_are_not_those_of_a_topology() -> None:
@@ -135,10 +135,10 @@ def test_who_counts_beside_a_topology_is_told_by_counted_alone() -> None:
     assert ro.Request(text).resources == counted
     assert ro.Request(counted).unnamed.resources[TOPOLOGY] == bare[TOPOLOGY]
     assert str(counted[TOPOLOGY]) == str(bare[TOPOLOGY])
-    assigned, alone = host().fit(counted)[TOPOLOGY], host()[TOPOLOGY].fit(bare[TOPOLOGY])
+    assigned, single = host().fit(counted)[TOPOLOGY], host()[TOPOLOGY].fit(bare[TOPOLOGY])
     assert assigned.net_host_usage == {"PCPU": 2}, "the threads left empty"
-    assert alone.net_host_usage == alone.host_usage == {"VCPU": 1, "PCPU": 4, "MEMORY_MB": 512}
-    for amount in (assigned, alone):
+    assert single.net_host_usage == single.host_usage == {"VCPU": 1, "PCPU": 4, "MEMORY_MB": 512}
+    for amount in (assigned, single):
         assert (-amount).net_host_usage == {
             name: -count for name, count in amount.net_host_usage.items()
         }
@@ -159,8 +159,8 @@ def test_a_sum_over_groups_has_more_than_the_group_that_says_where() -> None:
 def test_a_copy_draws_on_the_counts_of_its_own_place() -> None:
     inventories = host()
     full = host(VCPU=1)
-    for alone in (copy.deepcopy(full[TOPOLOGY]), pickle.loads(pickle.dumps(full[TOPOLOGY]))):
-        alone.consume(ro.numa(shared=2))
+    for single in (copy.deepcopy(full[TOPOLOGY]), pickle.loads(pickle.dumps(full[TOPOLOGY]))):
+        single.consume(ro.numa(shared=2))
     assert used(full)["VCPU"] == 0
     for twin in (
         copy.deepcopy(inventories),
@@ -205,7 +205,7 @@ def place_of(seed: int) -> tuple[ro.Inventories, ro.Amounts]:
 def test_what_fits_whole_has_one_result_in_any_order_on_any_host(seed: int) -> None:
     """What does not fit whole may be refused at different members, and is not looked at here."""
     try:
-        inventories, asked = place_of(seed)
+        inventories, request = place_of(seed)
     except InvalidInput as error:  # what was drawn contradicts itself
         if not error.is_about("amount"):
             raise
@@ -213,20 +213,20 @@ def test_what_fits_whole_has_one_result_in_any_order_on_any_host(seed: int) -> N
         raise
     together = copy.deepcopy(inventories)
     try:
-        together.consume(asked)
+        together.consume(request)
     except CapacityException:
         together = inventories
     results = []
-    for order in itertools.permutations(asked.with_implied_counts().items()):
+    for order in itertools.permutations(request.with_implied_counts().items()):
         loop, taken = copy.deepcopy(inventories), []
         for resource, amount in order:
             if loop[resource].can_provide(amount):
                 taken.append((resource, loop[resource].consume(amount)))
-        if len(taken) == len(asked.with_implied_counts()):
+        if len(taken) == len(request.with_implied_counts()):
             results.append(copy.deepcopy(loop))
             for resource, amount in taken:
                 loop[resource].consume(-amount)
             assert loop == inventories
     if together is not inventories:
-        assert len(results) == math.factorial(len(asked.with_implied_counts()))
-    assert all(one == together for one in results)
+        assert len(results) == math.factorial(len(request.with_implied_counts()))
+    assert all(result == together for result in results)

@@ -110,12 +110,12 @@ def test_nothing_else_makes_an_amount(anything: Any) -> None:
 
 @pytest.mark.parametrize("other", [1, 1.0, None, "1", Decimal(1)])
 def test_a_plain_number_is_no_amount(other: Any) -> None:
-    one = IntegerAmount(1)
-    assert one != other
-    assert (one == other) is False
+    item = IntegerAmount(1)
+    assert item != other
+    assert (item == other) is False
     for operate in (operator.add, operator.sub, operator.lt, operator.le, operator.gt, operator.ge):
         with pytest.raises(TypeError):
-            operate(one, other)
+            operate(item, other)
 
 
 @pytest.mark.law(7)

@@ -74,19 +74,19 @@ def questions(draw: st.DrawFn) -> tuple[IntegerInventory, int, int | None]:
 @example((IntegerInventory(100, allocation_ratio="1.15"), 115, None))
 def test_the_decision_is_the_references(question: tuple[IntegerInventory, int, int | None]) -> None:
     inventory, amount, limit = question
-    asked = IntegerAmount(amount)
+    request = IntegerAmount(amount)
     bound = None if limit is None else IntegerAmount(limit)
     broken = Reference(inventory).broken(amount, limit)
     assert inventory.capacity == Reference(inventory).capacity
     assert inventory.free == inventory.capacity - inventory.used
     if broken:
         with pytest.raises(CapacityException) as caught:
-            inventory.fit(asked, bound)
+            inventory.fit(request, bound)
         (reason,) = caught.value.reasons
         assert reason.rule in broken
         assert (reason.requested, reason.used) == (amount, inventory.used)
     else:
-        assert inventory.fit(asked, bound) == asked
+        assert inventory.fit(request, bound) == request
 
 
 @pytest.mark.law(2, 5)
@@ -95,26 +95,26 @@ def test_can_provide_fit_and_consume_agree_and_the_first_two_change_nothing(
     question: tuple[IntegerInventory, int, int | None],
 ) -> None:
     inventory, amount, limit = question
-    asked = IntegerAmount(amount)
+    request = IntegerAmount(amount)
     bound = None if limit is None else IntegerAmount(limit)
     before = figures(inventory)
     try:
-        assigned = inventory.fit(asked, bound)
+        assigned = inventory.fit(request, bound)
         refusal = None
     except CapacityException as error:
         refusal = error
     if amount < 0:
         with raises_code("NegativeAmount"):
-            inventory.can_provide(asked, bound)
+            inventory.can_provide(request, bound)
     else:
-        assert inventory.can_provide(asked, bound) is (refusal is None)
+        assert inventory.can_provide(request, bound) is (refusal is None)
     assert figures(inventory) == before
     if refusal is None:
-        assert inventory.consume(asked, bound) == assigned == asked
+        assert inventory.consume(request, bound) == assigned == request
         assert figures(inventory) == before | {"used": before["used"] + amount}
     else:
         with pytest.raises(type(refusal)) as caught:
-            inventory.consume(asked, bound)
+            inventory.consume(request, bound)
         assert caught.value.reasons == refusal.reasons
         assert figures(inventory) == before
 
@@ -171,18 +171,18 @@ def test_shrinking_below_use_takes_nothing_and_then_only_giving_back_passes(
 
 @given(small, small)
 def test_equality_is_about_figures_not_labels_or_changes(
-    one: IntegerInventory, other: IntegerInventory
+    item: IntegerInventory, other: IntegerInventory
 ) -> None:
     def compared(inventory: IntegerInventory) -> dict[str, Any]:
         return {k: v for k, v in figures(inventory).items() if k != "resource_class"}
 
-    assert (one == other) is (compared(one) == compared(other))
-    twin = one.obj_clone()
+    assert (item == other) is (compared(item) == compared(other))
+    twin = item.obj_clone()
     twin.update(resource_class="VCPU")
-    assert twin == one
-    assert one != IntegerAmount(1)
+    assert twin == item
+    assert item != IntegerAmount(1)
     with pytest.raises(TypeError, match="unhashable"):
-        hash(one)
+        hash(item)
 
 
 @given(strategies.integer_inventories())

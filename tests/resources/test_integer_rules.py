@@ -21,16 +21,16 @@ from resource_objects.testing.refusals import raises_code
 
 def fits(inventory: IntegerInventory, amount: int, limit: int | None = None) -> bool:
     """Ask, and check that fit and consume on a copy answer the same."""
-    asked = IntegerAmount(amount)
+    request = IntegerAmount(amount)
     bound = None if limit is None else IntegerAmount(limit)
     try:
-        inventory.obj_clone().consume(asked, bound)
+        inventory.obj_clone().consume(request, bound)
     except CapacityException:
         consumed = False
     else:
         consumed = True
     if amount >= 0:
-        assert inventory.can_provide(asked, bound) is consumed
+        assert inventory.can_provide(request, bound) is consumed
     return consumed
 
 

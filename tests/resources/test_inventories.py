@@ -52,7 +52,7 @@ def test_several_resources_happen_whole_or_not_at_all(
     place: Inventories, amounts: Amounts, limits: Limits | None
 ) -> None:
     before = state(place)
-    used = {name: kept.used for name, kept in place.by_name()}  # type: ignore[attr-defined]
+    used = {name: stored.used for name, stored in place.by_name()}  # type: ignore[attr-defined]
     reasons = place.refusals(amounts, limits)
     assert state(place) == before
     if reasons:
@@ -65,9 +65,9 @@ def test_several_resources_happen_whole_or_not_at_all(
         assert place.fit(amounts, limits) == amounts
         assert state(place) == before
         assert place.consume(amounts, limits) == amounts
-        for name, kept in place.by_name():
+        for name, stored in place.by_name():
             taken = int(amounts.get(name, IntegerAmount(0)))  # type: ignore[call-overload]
-            assert kept.used == used[name] + taken  # type: ignore[attr-defined]
+            assert stored.used == used[name] + taken  # type: ignore[attr-defined]
 
 
 @pytest.mark.law(6)
@@ -245,11 +245,11 @@ def test_it_is_a_mapping_whose_keys_may_be_resources_or_names(place: Inventories
     assert isinstance(place, Mapping)
     assert len(place) == len(list(place))
     assert bool(place) is (len(place) > 0)
-    for key, kept in place.items():
-        assert place[key] is place[key.name] is place.get(key) is kept
+    for key, stored in place.items():
+        assert place[key] is place[key.name] is place.get(key) is stored
         assert key in place
         assert key.name in place
-        assert kept.resource_class == key.name
+        assert stored.resource_class == key.name
     assert "by_class" not in place
     assert 3 not in place
     with pytest.raises(TypeError, match="unhashable"):
@@ -316,7 +316,7 @@ def test_what_inventories_cannot_be_made_of_is_refused(bad: Any) -> None:
     for make in (
         Inventories,
         Inventories.from_value,
-        lambda given: Inventories().update(by_class=given),
+        lambda value: Inventories().update(by_class=value),
     ):
         with pytest.raises(exceptions.InvalidInput):
             make(bad)
@@ -328,11 +328,11 @@ def test_what_inventories_cannot_be_made_of_is_refused(bad: Any) -> None:
 @given(st.text(alphabet="VCPU=,:-+0123456789. \nused_tolimarn\x00"))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        made = Inventories.parse(text)
+        parsed = Inventories.parse(text)
     except exceptions.InvalidInput as error:
         assert str(error)
     else:
-        assert Inventories.parse(str(made)) == made
+        assert Inventories.parse(str(parsed)) == parsed
 
 
 @pytest.mark.law(8)
@@ -375,17 +375,17 @@ def test_a_plain_number_is_what_the_resource_makes_of_it() -> None:
 def test_what_is_not_there_is_an_empty_inventory(name: str) -> None:
     """An absent amount is zero: the loop says no, and nothing else shows what is not there."""
     place = Inventories("VCPU=8")
-    asked = {"NUMA_TOPOLOGY": numa(shared=1), "DEVICES": devices("PGPU")}
-    amount = asked.get(name, IntegerAmount(1))
-    found = place[name]
-    assert found == resource(name).make_inventory() and found.resource_class == name
-    assert not found.can_provide(amount)
+    request = {"NUMA_TOPOLOGY": numa(shared=1), "DEVICES": devices("PGPU")}
+    amount = request.get(name, IntegerAmount(1))
+    result = place[name]
+    assert result == resource(name).make_inventory() and result.resource_class == name
+    assert not result.can_provide(amount)
     with pytest.raises(CapacityException):
-        found.consume(amount)
+        result.consume(amount)
     assert not place.can_provide({name: amount})
     assert name not in place and place.get(name) is None and place.get(name, 7) == 7
     assert len(place) == 1 and list(place.names()) == ["VCPU"] and str(place) == "VCPU=8"
-    assert place[resource(name)] == found
+    assert place[resource(name)] == result
 
 
 def test_a_word_that_is_no_class_is_named() -> None:
@@ -396,7 +396,7 @@ def test_a_word_that_is_no_class_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "given",
+    "value",
     [
         "VCPU=8,DISK_GB=0",
         {"VCPU": 8, "DISK_GB": 0},
@@ -405,19 +405,19 @@ def test_a_word_that_is_no_class_is_named() -> None:
         {"VCPU": 8, "NUMA_TOPOLOGY": resource("NUMA_TOPOLOGY").make_inventory()},
     ],
 )
-def test_an_inventory_of_total_0_is_left_out(given: Any) -> None:
-    place = Inventories(given)
+def test_an_inventory_of_total_0_is_left_out(value: Any) -> None:
+    place = Inventories(value)
     assert str(place) == "VCPU=8" and list(place.names()) == ["VCPU"]
-    place.update(by_class=given)
+    place.update(by_class=value)
     assert list(place.names()) == ["VCPU"]
     place["DISK_GB"] = 9
     place["DISK_GB"] = 0
     assert str(place) == "VCPU=8"
 
 
-@pytest.mark.parametrize("given", ["VCPU=0,DISK_GB=0", {"VCPU": 0}, "", {}])
-def test_inventories_may_all_be_of_total_0(given: Any) -> None:
-    assert len(Inventories(given)) == 0 and str(Inventories(given)) == ""
+@pytest.mark.parametrize("value", ["VCPU=0,DISK_GB=0", {"VCPU": 0}, "", {}])
+def test_inventories_may_all_be_of_total_0(value: Any) -> None:
+    assert len(Inventories(value)) == 0 and str(Inventories(value)) == ""
 
 
 @pytest.mark.parametrize(

@@ -18,11 +18,11 @@ BASE = ro.PagePool(size_kib=4, total=1048576)
 
 def cells(*, smt: bool = False, huge: bool = False) -> list[ro.HostCell]:
     """Two host cells: two shared and four dedicated CPUs, 4 GiB of ordinary memory."""
-    found: list[ro.HostCell] = []
+    result: list[ro.HostCell] = []
     for n in range(2):
         first = 6 * n
         pages = [BASE, ro.PagePool(size_kib=2048, total=2048)] if huge else [BASE]
-        found.append(
+        result.append(
             ro.HostCell(
                 n,
                 shared=(first, first + 1),
@@ -32,7 +32,7 @@ def cells(*, smt: bool = False, huge: bool = False) -> list[ro.HostCell]:
                 pages=pages,
             )
         )
-    return found
+    return result
 
 
 def host(**kwargs: bool) -> ro.Inventories:
@@ -44,9 +44,9 @@ def host(**kwargs: bool) -> ro.Inventories:
 
 def used(inventories: ro.Inventories) -> dict[str, int]:
     return {
-        name: kept.used
-        for name, kept in inventories.by_name()
-        if isinstance(kept, ro.IntegerInventory) and kept.used
+        name: stored.used
+        for name, stored in inventories.by_name()
+        if isinstance(stored, ro.IntegerInventory) and stored.used
     }
 
 
@@ -73,10 +73,10 @@ def test_four_cpus_and_a_topology_of_them_are_four_through_the_loop(text: str) -
 
 @pytest.mark.parametrize("text", [STATED, IMPLIED], ids=["stated", "implied"])
 def test_all_at_once_is_the_same_as_one_after_the_other(text: str) -> None:
-    one, other = host(), host()
-    through_the_loop(ro.Request(text), one)
+    item, other = host(), host()
+    through_the_loop(ro.Request(text), item)
     assigned = other.consume(text)
-    assert one == other
+    assert item == other
     assert dict(assigned["NUMA_TOPOLOGY"].placed_counts) == {
         "VCPU": 2,
         "PCPU": 4,
@@ -103,12 +103,12 @@ def test_other_counts_are_taken_as_ever() -> None:
 
 def test_huge_pages_are_not_taken_of_memory() -> None:
     inventories = host(huge=True)
-    asked = "MEMORY_MB=4096,NUMA_TOPOLOGY=1:shared=1:memory=4096:page_size=2MB"
-    through_the_loop(ro.Request(asked), inventories)
+    request = "MEMORY_MB=4096,NUMA_TOPOLOGY=1:shared=1:memory=4096:page_size=2MB"
+    through_the_loop(ro.Request(request), inventories)
     assert used(inventories) == {"VCPU": 1}
     assert inventories["NUMA_TOPOLOGY"].usage[0].pages == ((2048, 2048),)
     joint = host(huge=True)
-    joint.consume(asked)
+    joint.consume(request)
     assert joint == inventories
 
 
@@ -121,11 +121,11 @@ def test_memory_set_aside_in_huge_pages_never_serves_who_did_not_ask_for_it() ->
 
 def test_whatever_page_size_any_finds_counts_where_it_is() -> None:
     inventories = host(huge=True)
-    asked = "NUMA_TOPOLOGY=1:memory=4096:page_size=any"
+    request = "NUMA_TOPOLOGY=1:memory=4096:page_size=any"
     for _ in range(2):
-        inventories.consume(asked)
+        inventories.consume(request)
     assert used(inventories) == {}
-    inventories.consume(asked)
+    inventories.consume(request)
     assert used(inventories) == {"MEMORY_MB": 4096}
 
 
@@ -154,9 +154,9 @@ def test_a_topology_where_there_is_none_is_refused_as_absent() -> None:
 
 
 def test_a_count_that_is_only_implied_is_not_missed() -> None:
-    alone = ro.Inventories({"NUMA_TOPOLOGY": ro.NUMATopologyInventory(cells())})
-    assert alone.can_provide("NUMA_TOPOLOGY=1:shared=1")
-    (reason,) = alone.refusals("VCPU=1,NUMA_TOPOLOGY=1:shared=1")
+    single = ro.Inventories({"NUMA_TOPOLOGY": ro.NUMATopologyInventory(cells())})
+    assert single.can_provide("NUMA_TOPOLOGY=1:shared=1")
+    (reason,) = single.refusals("VCPU=1,NUMA_TOPOLOGY=1:shared=1")
     assert (reason.rule, reason.resource) == (Rule.NO_INVENTORY, "VCPU")
 
 
@@ -182,19 +182,19 @@ counts = st.fixed_dictionaries(
 
 @given(counts, st.integers(0, 8), st.booleans())
 def test_taking_and_giving_back_restores_everything(
-    each: Mapping[str, int], floating: int, smt: bool
+    item: Mapping[str, int], floating: int, smt: bool
 ) -> None:
-    if not (each["shared"] or each["dedicated"] or each["memory_mb"]):
+    if not (item["shared"] or item["dedicated"] or item["memory_mb"]):
         return
-    number = each["cells"]
-    asked = ro.numa(number, **{name: number * n for name, n in each.items() if name != "cells"})
+    number = item["cells"]
+    request = ro.numa(number, **{name: number * n for name, n in item.items() if name != "cells"})
     inventories, before = host(smt=smt), host(smt=smt)
-    for kept in (inventories, before):
-        kept.consume(ro.Amounts(PCPU=floating))
-    if inventories.can_provide({"NUMA_TOPOLOGY": asked}):
-        inventories.consume(-inventories.consume({"NUMA_TOPOLOGY": asked}))
+    for stored in (inventories, before):
+        stored.consume(ro.Amounts(PCPU=floating))
+    if inventories.can_provide({"NUMA_TOPOLOGY": request}):
+        inventories.consume(-inventories.consume({"NUMA_TOPOLOGY": request}))
     else:
-        assert inventories.refusals({"NUMA_TOPOLOGY": asked})
+        assert inventories.refusals({"NUMA_TOPOLOGY": request})
     assert inventories == before
 
 
@@ -206,10 +206,10 @@ def test_a_topology_goes_to_the_cell_that_needs_less_and_limits_on_counts_bind_i
             "NUMA_TOPOLOGY": ro.NUMATopologyInventory([smt, ro.HostCell(1, dedicated=[4, 5])]),
         }
     )
-    asked = "NUMA_TOPOLOGY=1:dedicated=2:thread_policy=isolate"
-    assert inventories.fit(asked)["NUMA_TOPOLOGY"].memory_nodes == "1"
-    assert inventories.fit(asked, {"PCPU": 2})["NUMA_TOPOLOGY"].memory_nodes == "1"
-    assert not inventories.can_provide(asked, {"PCPU": 1})
+    request = "NUMA_TOPOLOGY=1:dedicated=2:thread_policy=isolate"
+    assert inventories.fit(request)["NUMA_TOPOLOGY"].memory_nodes == "1"
+    assert inventories.fit(request, {"PCPU": 2})["NUMA_TOPOLOGY"].memory_nodes == "1"
+    assert not inventories.can_provide(request, {"PCPU": 1})
 
 
 def test_rules_of_one_claim_on_the_host_do_not_bind_what_is_taken_of_a_cell() -> None:
@@ -241,7 +241,7 @@ def test_limits_of_a_topology_have_a_text_form(text: str) -> None:
 
 
 def test_two_topologies_do_not_add_up() -> None:
-    one = ro.Amounts("NUMA_TOPOLOGY=1:shared=1")
-    assert one + ro.Amounts("VCPU=1") == ro.Amounts("VCPU=1,NUMA_TOPOLOGY=1:shared=1")
+    amounts = ro.Amounts("NUMA_TOPOLOGY=1:shared=1")
+    assert amounts + ro.Amounts("VCPU=1") == ro.Amounts("VCPU=1,NUMA_TOPOLOGY=1:shared=1")
     with raises_code("WrongAmountKind", match="expected amounts that add up"):
-        one + one
+        amounts + amounts

@@ -63,16 +63,16 @@ def ask(affinity: str, count: int = 1, guests: int = 1, **facts: Any) -> dict[st
 
 def cells_of(inventories: ro.Inventories) -> NUMATopologyInventory:
     """Return the host cells, live."""
-    found = inventories[NUMA]
-    assert isinstance(found, NUMATopologyInventory)
-    return found
+    result = inventories[NUMA]
+    assert isinstance(result, NUMATopologyInventory)
+    return result
 
 
 def nodes_of(assigned: ro.Amounts) -> list[int | None]:
     """Return the nodes of the devices."""
-    found = assigned[PCI]
-    assert isinstance(found, PCIAmount)
-    return [device.numa_node for device in found.placed]
+    result = assigned[PCI]
+    assert isinstance(result, PCIAmount)
+    return [device.numa_node for device in result.placed]
 
 
 def where(assigned: ro.Amounts) -> tuple[list[int], list[int | None]]:
@@ -178,11 +178,11 @@ def test_b8_who_asks_for_no_cells_has_any_device(affinity: str) -> None:
 def test_b8_the_stricter_set_is_used_request_by_request() -> None:
     """One request is at home, another of the same amount goes where the firmware does not say."""
     inventories = place([None, 2])
-    asked = {
+    request = {
         NUMA: ro.numa(dedicated=1),
         PCI: devices("PGPU", affinity="legacy") + devices("PGPU", affinity="required"),
     }
-    assigned = inventories.fit(asked)
+    assigned = inventories.fit(request)
     assert where(assigned)[0] == [2]
     assert nodes_of(assigned) == [None, 2]
 
@@ -218,10 +218,10 @@ def test_a_device_and_its_parts_are_near_to_one_cell() -> None:
     card = nic(3, numa_node=1)
     inventories = ro.Inventories({NUMA: cells, PCI: PCIInventory(card)})
     part = devices("8086:154c", 3, affinity="required", types=["type-VF"])
-    whole = devices("8086:1572", affinity="required", types=["type-PF"])
+    request = devices("8086:1572", affinity="required", types=["type-PF"])
     assert where(inventories.fit({NUMA: ro.numa(dedicated=1), PCI: part})) == ([1], [1, 1, 1])
-    assert where(inventories.fit({NUMA: ro.numa(dedicated=1), PCI: whole})) == ([1], [1])
-    both = {NUMA: ro.numa(dedicated=1), PCI: whole + devices("8086:154c", types=["type-VF"])}
+    assert where(inventories.fit({NUMA: ro.numa(dedicated=1), PCI: request})) == ([1], [1])
+    both = {NUMA: ro.numa(dedicated=1), PCI: request + devices("8086:154c", types=["type-VF"])}
     assert not inventories.can_provide(both)
 
 
@@ -255,9 +255,9 @@ def test_cells_whose_devices_exclude_others_elsewhere_do_not_stand_for_each_othe
             PCI: PCIInventory([*cards, *functions]),
         }
     )
-    asked = devices("8086:1572", types=["type-PF"], affinity="required")
-    asked += devices("8086:154c", types=["type-VF"], affinity="required")
-    assigned = host.fit({NUMA: ro.numa(2, dedicated=2), PCI: asked})
+    request = devices("8086:1572", types=["type-PF"], affinity="required")
+    request += devices("8086:154c", types=["type-VF"], affinity="required")
+    assigned = host.fit({NUMA: ro.numa(2, dedicated=2), PCI: request})
     assert where(assigned) == ([near[0], 3], [3, near[0]])
 
 
@@ -266,15 +266,15 @@ def test_networks_and_devices_are_decided_together() -> None:
         [HostCell(i, dedicated=[i], physnets=["red"] if i in (1, 3) else []) for i in range(4)]
     )
     inventories = ro.Inventories({NUMA: cells, PCI: PCIInventory([gpu(0, numa_node=0)])})
-    one, two = ask("required", physnets=["red"]), ask("required", guests=2, physnets=["red"])
-    assert refused(inventories, one) == ["PGPU requested 1, at most 0 near its host cells"]
+    item, two = ask("required", physnets=["red"]), ask("required", guests=2, physnets=["red"])
+    assert refused(inventories, item) == ["PGPU requested 1, at most 0 near its host cells"]
     assert where(inventories.fit(two)) == ([0, 1], [0])
 
 
 def test_counts_bind_both_and_are_taken_once() -> None:
     inventories = place([0, 0, 3], PCPU=2)
-    asked = {"PCPU": 2, "PGPU": 2, **ask("required", 2, guests=2)}
-    assigned = inventories.consume(asked)
+    request = {"PCPU": 2, "PGPU": 2, **ask("required", 2, guests=2)}
+    assigned = inventories.consume(request)
     pcpu = inventories["PCPU"]
     assert isinstance(pcpu, ro.IntegerInventory) and pcpu.used == 2
     assert where(assigned)[1] == [0, 0]
@@ -282,15 +282,15 @@ def test_counts_bind_both_and_are_taken_once() -> None:
     inventories.consume(-assigned)
     assert inventories == place([0, 0, 3], PCPU=2)
     with raises_code("InvalidAmount", match="expected 2, as DEVICES specifies"):
-        inventories.fit({**asked, "PGPU": 3})
+        inventories.fit({**request, "PGPU": 3})
 
 
 def test_the_text_form_asks_for_both() -> None:
     inventories = place([1, 3])
-    asked = "PGPU=1,NUMA_TOPOLOGY=1:dedicated=2,DEVICES=1*PGPU@required"
-    assigned = inventories.consume(asked)
+    request = "PGPU=1,NUMA_TOPOLOGY=1:dedicated=2,DEVICES=1*PGPU@required"
+    assigned = inventories.consume(request)
     assert where(assigned) == ([1], [1])
-    assert ro.Amounts.parse(asked) == ro.Amounts(asked)
+    assert ro.Amounts.parse(request) == ro.Amounts(request)
 
 
 # --- what is assigned already ---------------------------------------------------------------------
@@ -355,21 +355,21 @@ def test_a_failure_in_the_middle_takes_nothing(monkeypatch: pytest.MonkeyPatch) 
 
 def test_each_is_refused_for_its_own_reasons_first() -> None:
     inventories = place([0], sockets=[0, 0])
-    asked = {NUMA: ro.numa(dedicated=5), PCI: devices("PGPU", 2, affinity="required")}
-    assert refused(inventories, asked) == [
+    request = {NUMA: ro.numa(dedicated=5), PCI: devices("PGPU", 2, affinity="required")}
+    assert refused(inventories, request) == [
         "cell 0: PCPU requested 5, free 4 of 4",
         "cell 1: PCPU requested 5, free 4 of 4",
         "PGPU requested 2, free 1 of 1",
     ]
-    assert refused(inventories, {**asked, NUMA: ro.numa(dedicated=4)}) == [
+    assert refused(inventories, {**request, NUMA: ro.numa(dedicated=4)}) == [
         "PGPU requested 2, free 1 of 1"
     ]
 
 
 def test_a_topology_where_there_are_no_cells_is_absent_and_devices_are_tried_alone() -> None:
-    alone = ro.Inventories({PCI: PCIInventory([gpu(0, numa_node=0)])})
-    assert refused(alone, ask("required")) == ["NUMA_TOPOLOGY requested 1, there is none"]
-    assert refused(alone, ask("required", 2)) == [
+    single = ro.Inventories({PCI: PCIInventory([gpu(0, numa_node=0)])})
+    assert refused(single, ask("required")) == ["NUMA_TOPOLOGY requested 1, there is none"]
+    assert refused(single, ask("required", 2)) == [
         "NUMA_TOPOLOGY requested 1, there is none",
         "PGPU requested 2, free 1 of 1",
     ]
@@ -403,8 +403,8 @@ def test_f2_a_device_condition_that_never_holds_is_found_out_in_a_few_steps(
     hosts, guests, nodes, affinity = NEVER[case]
     inventories = big(hosts, nodes)
     most = sum(sorted((nodes.count(i) for i in range(hosts)), reverse=True)[:guests])
-    asked = ask(affinity, most + 1, guests)
-    assert refused(inventories, asked) == [
+    request = ask(affinity, most + 1, guests)
+    assert refused(inventories, request) == [
         f"PGPU requested {most + 1}, at most {most} near its host cells"
     ]
     if most:
@@ -414,38 +414,39 @@ def test_f2_a_device_condition_that_never_holds_is_found_out_in_a_few_steps(
 # --- against everything that there is -------------------------------------------------------------
 
 
-def fitted(asked: JointQuestion) -> dict[str, Any]:
+def fitted(request: JointQuestion) -> dict[str, Any]:
     """Return where both would go."""
     return placed.fit_together(
-        {NUMA: asked.topology, PCI: asked.amount}, {NUMA: asked.cells, PCI: asked.inventory()}
+        {NUMA: request.topology, PCI: request.amount},
+        {NUMA: request.cells, PCI: request.inventory()},
     )
 
 
 @given(joint_questions())
-def test_both_fit_exactly_if_there_is_any_way(asked: JointQuestion) -> None:
+def test_both_fit_exactly_if_there_is_any_way(request: JointQuestion) -> None:
     """All sets of host cells and of devices are tried."""
-    given_ = (asked.cells, asked.topology, asked.devices, asked.usage)
+    value = (request.cells, request.topology, request.devices, request.usage)
     try:
-        found = fitted(asked)
+        result = fitted(request)
     except CapacityException as refusal:
-        assert not fits_together(*given_, asked.amount)
-        check_reasons(asked, refusal.reasons)
+        assert not fits_together(*value, request.amount)
+        check_reasons(request, refusal.reasons)
         return
-    topology = found[NUMA]
-    assert not joint_faults(asked.cells, topology, asked.devices, asked.usage, found[PCI])
+    topology = result[NUMA]
+    assert not joint_faults(request.cells, topology, request.devices, request.usage, result[PCI])
     # what is assigned can be had as it is, both or either
-    there = {NUMA: asked.cells, PCI: asked.inventory()}
-    assert placed.fit_together(found, there) == found
-    assert placed.fit_together({**found, PCI: asked.amount}, there)[NUMA] == topology
-    again = placed.fit_together({**found, NUMA: asked.topology}, there)
-    assert again[PCI] == found[PCI]
+    existing = {NUMA: request.cells, PCI: request.inventory()}
+    assert placed.fit_together(result, existing) == result
+    assert placed.fit_together({**result, PCI: request.amount}, existing)[NUMA] == topology
+    again = placed.fit_together({**result, NUMA: request.topology}, existing)
+    assert again[PCI] == result[PCI]
 
 
-def check_reasons(asked: JointQuestion, reasons: Iterable[Reason]) -> None:
+def check_reasons(request: JointQuestion, reasons: Iterable[Reason]) -> None:
     """Check that reasons are about what is refused alone; if there is nothing, who is not near."""
     rules = {reason.rule for reason in reasons}
-    alone = has_placement(asked.cells, asked.topology)
-    if alone and has_assignment(asked.devices, asked.usage, asked.amount):
+    single = has_placement(request.cells, request.topology)
+    if single and has_assignment(request.devices, request.usage, request.amount):
         assert rules <= {Rule.AFFINITY, Rule.AT_ONCE}
     else:
         assert Rule.AFFINITY not in rules
@@ -453,10 +454,10 @@ def check_reasons(asked: JointQuestion, reasons: Iterable[Reason]) -> None:
 
 @pytest.mark.law(5)
 @given(joint_questions())
-def test_asking_together_changes_nothing(asked: JointQuestion) -> None:
-    inventories = ro.Inventories({NUMA: asked.cells, PCI: asked.inventory()})
+def test_asking_together_changes_nothing(request: JointQuestion) -> None:
+    inventories = ro.Inventories({NUMA: request.cells, PCI: request.inventory()})
     before = inventories.obj_clone()
-    amounts = ro.Amounts({NUMA: asked.topology, PCI: asked.amount})
+    amounts = ro.Amounts({NUMA: request.topology, PCI: request.amount})
     fits = inventories.can_provide(amounts)
     assert inventories == before
     assert (not inventories.refusals(amounts)) is fits
@@ -464,20 +465,20 @@ def test_asking_together_changes_nothing(asked: JointQuestion) -> None:
         return
     expected = inventories.fit(amounts)
     assert inventories.consume(amounts) == expected
-    once = any(device.one_time_use for device in asked.devices)
+    once = any(device.one_time_use for device in request.devices)
     inventories.consume(-expected)
     assert once or inventories == before
 
 
 @pytest.mark.law(9)
 @given(joint_questions())
-def test_the_same_question_has_the_same_answer(asked: JointQuestion) -> None:
+def test_the_same_question_has_the_same_answer(request: JointQuestion) -> None:
     def answer(devices_: Iterable[Device]) -> Any:
-        changed = asked._replace(devices=tuple(devices_))
+        changed = request._replace(devices=tuple(devices_))
         try:
             return fitted(changed)
         except (CapacityException, SearchLimitReached) as no:
             return str(no)
 
-    shuffled = random.Random(0).sample(asked.devices, len(asked.devices))
-    assert answer(asked.devices) == answer(asked.devices) == answer(shuffled)
+    shuffled = random.Random(0).sample(request.devices, len(request.devices))
+    assert answer(request.devices) == answer(request.devices) == answer(shuffled)

@@ -17,8 +17,10 @@ def most(groups: list[tuple[int, int]]) -> int:
     """Return how many of some groups can have a provider of their own, by trying everything."""
     masks = [mask for count, mask in groups for _ in range(count)]
     choices = [[None, *(bit for bit in range(5) if mask >> bit & 1)] for mask in masks]
-    found = ([one for one in chosen if one is not None] for chosen in itertools.product(*choices))
-    return max(len(some) for some in found if len(set(some)) == len(some))
+    result = (
+        [item for item in chosen if item is not None] for chosen in itertools.product(*choices)
+    )
+    return max(len(several) for several in result if len(set(several)) == len(several))
 
 
 @given(questions)
@@ -29,17 +31,17 @@ def test_as_many_are_matched_as_trying_everything_matches(groups):
 
 
 @given(st.lists(questions, max_size=8))
-def test_what_is_kept_from_one_question_does_not_change_the_answer_to_the_next(asked):
-    known = Matching()
-    for groups in asked:
-        assert known.can_match(groups) is can_match(groups)
+def test_what_is_kept_from_one_question_does_not_change_the_answer_to_the_next(request):
+    available = Matching()
+    for groups in request:
+        assert available.can_match(groups) is can_match(groups)
 
 
 def test_a_long_chain_is_moved_along():
     """Group n may have provider n or n + 1; then somebody wants the first, which moves them all."""
     chain = [(1, 0b11 << number) for number in range(2000)]
-    known = Matching()
-    assert known.can_match(chain)
-    assert known.can_match([*chain, (1, 0b1)])
-    assert not known.can_match([*chain, (2, 0b1)])
+    available = Matching()
+    assert available.can_match(chain)
+    assert available.can_match([*chain, (1, 0b1)])
+    assert not available.can_match([*chain, (2, 0b1)])
     assert matching_size([*chain, (2, 0b1)]) == 2001

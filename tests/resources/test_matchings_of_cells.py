@@ -32,24 +32,24 @@ def test_whether_a_matching_is_complete_is_known(may: list[int]) -> None:
 
 @given(graphs, rankings)
 def test_the_best_matching_is_as_large_as_any(may: list[int], ranking: list[int]) -> None:
-    found = matching.best(may, ranking)
-    assert len(set(found)) == len(found)
+    result = matching.best(may, ranking)
+    assert len(set(result)) == len(result)
     sizes = [
         size
         for size in range(len(may) + 1)
-        for some in itertools.combinations(may, size)
-        if ways(some)
+        for combination in itertools.combinations(may, size)
+        if ways(combination)
     ]
-    assert len(found) == max(sizes, default=0)
+    assert len(result) == max(sizes, default=0)
 
 
 @given(graphs, rankings)
 def test_the_best_matching_uses_the_best_set_of_hosts(may: list[int], ranking: list[int]) -> None:
     everything = ways(may)
     assume(everything)
-    found = matching.best(may, ranking)
+    result = matching.best(may, ranking)
     best = min(sorted(map(ranking.index, hosts)) for hosts in everything)
-    assert sorted(map(ranking.index, found)) == best
+    assert sorted(map(ranking.index, result)) == best
 
 
 @given(graphs, rankings, st.sets(st.integers(0, 4), max_size=3))
@@ -58,17 +58,17 @@ def test_hosts_that_are_required_are_used_if_they_can_be(
 ) -> None:
     with_them = [hosts for hosts in ways(may) if required <= set(hosts)]
     assume(with_them)
-    found = matching.best(may, ranking, sorted(required))
-    assert required <= set(found)
+    result = matching.best(may, ranking, sorted(required))
+    assert required <= set(result)
     best = min(sorted(map(ranking.index, hosts)) for hosts in with_them)
-    assert sorted(map(ranking.index, found)) == best
+    assert sorted(map(ranking.index, result)) == best
 
 
 @given(graphs, rankings)
 def test_the_first_assignment_of_a_set_is_the_first(may: list[int], ranking: list[int]) -> None:
     assume(ways(may))
     hosts = set(matching.best(may, ranking))
-    expected = min(found for found in ways(may) if set(found) == hosts)
+    expected = min(result for result in ways(may) if set(result) == hosts)
     assert matching.first_assignment(may, sum(1 << host for host in hosts)) == list(expected)
 
 
@@ -80,17 +80,17 @@ costs = st.lists(
 @given(costs)
 def test_the_cheapest_assignment_is_as_cheap_as_any(table: list[list[int | None]]) -> None:
     may = [sum(1 << host for host, cost in enumerate(row) if cost is not None) for row in table]
-    found = matching.cheapest(table)
+    result = matching.cheapest(table)
     everything = ways(may)
     if not everything:
-        assert found is None
+        assert result is None
         return
-    assert found is not None and tuple(found) in everything
+    assert result is not None and tuple(result) in everything
 
     def cost_of(hosts: Sequence[int]) -> int:
         return sum(table[guest][host] or 0 for guest, host in enumerate(hosts))
 
-    assert cost_of(found) == min(map(cost_of, everything))
+    assert cost_of(result) == min(map(cost_of, everything))
 
 
 def test_more_guests_than_hosts_have_no_complete_matching() -> None:

@@ -64,12 +64,12 @@ def test_plug_ins_are_listed_without_being_imported(run: Run) -> None:
 
 
 def test_a_plug_in_is_imported_when_its_name_is_looked_up_and_no_other_is(run: Run) -> None:
-    said = run("""
+    values = run("""
         found = ro.resource("CUSTOM_SITE_LICENCE")
         widget = ro.Amounts("SITE_WIDGET=2")
         json.dump([found.type, found.units, found.description, str(widget), loaded()], sys.stdout)
     """)
-    assert said == [
+    assert values == [
         "software",
         "seats",
         "Seats of the site licence",
@@ -79,7 +79,7 @@ def test_a_plug_in_is_imported_when_its_name_is_looked_up_and_no_other_is(run: R
 
 
 def test_at_most_one_consumer_of_a_type_per_host(run: Run) -> None:
-    said = run("""
+    values = run("""
         slot = ro.resource("CUSTOM_SITE_DATABASE_SLOT")
         host = ro.Inventories({slot: slot.make_inventory(1, max_unit=1), "VCPU": 8})
         database = ro.Amounts({slot: slot.make_amount(1), "VCPU": 2})
@@ -88,7 +88,7 @@ def test_at_most_one_consumer_of_a_type_per_host(run: Run) -> None:
         host.consume(-first)
         json.dump([str(first), second, host.can_provide(database)], sys.stdout)
     """)
-    assert said == [
+    assert values == [
         "VCPU=2,CUSTOM_SITE_DATABASE_SLOT=1",
         ["CapacityException", "CUSTOM_SITE_DATABASE_SLOT requested 1, free 0 of 1"],
         True,
@@ -116,17 +116,17 @@ def test_at_most_one_consumer_of_a_type_per_host(run: Run) -> None:
 def test_a_plug_in_that_cannot_be_used_is_named_with_its_reason_and_stops_no_other(
     run: Run, name: str, reason: str
 ) -> None:
-    said = run(f"""
+    values = run(f"""
         ways = [(ro.resource, "{name}"), (ro.Amounts, "{name}=1"), (ro.Inventories, "{name}=1")]
         json.dump([refusal(*way) for way in ways] + [str(ro.Amounts("CUSTOM_SITE_LICENCE=1"))],
                   sys.stdout)
     """)
     expected = f"plug-in '{name}' of {NAMESPACE} cannot be used: {reason}"
-    assert said == [["PluginError", expected]] * 3 + ["CUSTOM_SITE_LICENCE=1"]
+    assert values == [["PluginError", expected]] * 3 + ["CUSTOM_SITE_LICENCE=1"]
 
 
 def test_a_kind_of_its_own_assigns_consumes_and_gives_back(run: Run) -> None:
-    said = run("""
+    values = run("""
         host = ro.Inventories("VCPU=8,CUSTOM_SITE_PORTS=8000-8003")
         before = str(host), host["CUSTOM_SITE_PORTS"].taken
         asked = ro.Amounts("VCPU=1,CUSTOM_SITE_PORTS=3")
@@ -140,7 +140,7 @@ def test_a_kind_of_its_own_assigns_consumes_and_gives_back(run: Run) -> None:
         json.dump([fits, taken, refused, limited], sys.stdout)
     """)
     ports = [8000, 8001, 8002]
-    assert said == [
+    assert values == [
         ports,
         ports,
         [
@@ -160,7 +160,7 @@ def test_a_kind_of_its_own_goes_over_the_wire_to_a_process_that_never_named_it(r
     """)
     by_class = sent[0]["versioned_object.data"]["by_class"]
     assert by_class["CUSTOM_SITE_PORTS"]["versioned_object.name"] == "site_plugin.PortsInventory"
-    said = run(f"""
+    values = run(f"""
         assert loaded() == []
         sent = json.loads({json.dumps(json.dumps(sent))})
         host, amounts = base.ResourceObjectSerializer().deserialize_entity(None, sent)
@@ -170,7 +170,7 @@ def test_a_kind_of_its_own_goes_over_the_wire_to_a_process_that_never_named_it(r
                    [name for name in base._known_versions() if "Ports" in name],
                    [name for name in base.object_classes() if "Ports" in name]], sys.stdout)
     """)
-    assert said == [
+    assert values == [
         [],
         "VCPU=1,CUSTOM_SITE_PORTS=2",
         ["site_plugin.ports"],
@@ -186,7 +186,7 @@ def test_a_kind_of_its_own_goes_over_the_wire_to_a_process_that_never_named_it(r
 
 
 def test_kinds_do_not_mix(run: Run) -> None:
-    said = run("""
+    values = run("""
         ports = ro.resource("CUSTOM_SITE_PORTS")
         host = ro.Inventories("VCPU=8,CUSTOM_SITE_PORTS=8000-8003")
         json.dump([
@@ -197,7 +197,7 @@ def test_kinds_do_not_mix(run: Run) -> None:
             refusal(host["CUSTOM_SITE_PORTS"].can_provide, ro.IntegerAmount(1)),
         ], sys.stdout)
     """)
-    assert [kind for kind, _message in said] == [
+    assert [kind for kind, _message in values] == [
         "WrongAmountKind",
         "WrongAmountKind",
         "InvalidInventory",

@@ -56,13 +56,13 @@ def test_a_ratio_is_the_same_in_every_form(ratio: Decimal) -> None:
 
 @given(strategies.ratios())
 def test_a_ratio_is_kept_in_one_way(ratio: Decimal) -> None:
-    kept = to_ratio(f"{ratio:f}")
-    assert str(kept) == f"{kept:f}" == str(to_ratio(Decimal(f"{ratio:f}")))
-    assert "." not in str(kept) or not str(kept).endswith("0")
+    stored = to_ratio(f"{ratio:f}")
+    assert str(stored) == f"{stored:f}" == str(to_ratio(Decimal(f"{ratio:f}")))
+    assert "." not in str(stored) or not str(stored).endswith("0")
 
 
 @pytest.mark.parametrize(
-    ("given_ratio", "kept"),
+    ("given_ratio", "stored"),
     [
         (1, "1"),
         (16, "16"),
@@ -126,9 +126,9 @@ def test_a_ratio_is_kept_in_one_way(ratio: Decimal) -> None:
     ],
     ids=exceptions.show,
 )
-def test_what_is_a_ratio_and_what_is_not(given_ratio: Any, kept: str | None) -> None:
-    if kept is not None:
-        assert str(to_ratio(given_ratio)) == kept
+def test_what_is_a_ratio_and_what_is_not(given_ratio: Any, stored: str | None) -> None:
+    if stored is not None:
+        assert str(to_ratio(given_ratio)) == stored
         assert type(to_ratio(given_ratio)) is Decimal
         return
     for read in (to_ratio, ratio_from_float_column):

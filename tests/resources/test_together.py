@@ -47,14 +47,14 @@ def test_host_cells_follow_devices() -> None:
 def test_devices_follow_host_cells() -> None:
     """Only cell 1 has four CPUs, so the lamps are those next to it."""
     cells = host(plain(0, [0]), plain(1, range(1, 5)), plain(2, [5]))
-    found = decide(cells, numa(dedicated=4), {0: 5, 1: 2, 2: 5}, LampAmount(2))
-    assert (cells_of(found), lamps_of(found)) == ([1], {1: 2})
+    result = decide(cells, numa(dedicated=4), {0: 5, 1: 2, 2: 5}, LampAmount(2))
+    assert (cells_of(result), lamps_of(result)) == ([1], {1: 2})
 
 
 def test_cells_with_the_most_devices_that_would_do_come_first() -> None:
     """Source: Nova's order of host cells, where devices are asked for."""
-    found = decide(two_cpu_cells(4), numa(dedicated=1), {1: 1, 3: 2}, LampAmount(1))
-    assert cells_of(found) == [3]
+    result = decide(two_cpu_cells(4), numa(dedicated=1), {1: 1, 3: 2}, LampAmount(1))
+    assert cells_of(result) == [3]
     anywhere = LampAmount(1, is_near=False)
     assert cells_of(decide(two_cpu_cells(4), numa(dedicated=1), {1: 1, 3: 2}, anywhere)) == [3]
 
@@ -70,37 +70,37 @@ def test_cells_with_devices_are_left_to_others_where_none_are_asked_for() -> Non
 def test_one_guest_cell_with_a_device_is_enough() -> None:
     """The others go where they would."""
     cells = host(plain(0, range(2)), plain(1, range(2, 6)), plain(2, range(6, 9)))
-    found = decide(cells, numa(2, dedicated=2), {0: 1}, LampAmount(1))
-    assert cells_of(found) == [0, 1]
+    result = decide(cells, numa(2, dedicated=2), {0: 1}, LampAmount(1))
+    assert cells_of(result) == [0, 1]
 
 
 def test_guest_cells_are_exchanged_so_that_the_cell_with_the_device_is_used() -> None:
     cells = host(plain(0, [0]), plain(1, [1, 2]), plain(2, [3, 4, 5]))
-    asked = uneven(2, 1)
-    assert cells_of(decide(cells, asked, {0: 1}, LampAmount(1))) == [2, 0]
-    assert cells_of(decide(cells, asked, {1: 1}, LampAmount(1))) == [1, 2]
-    assert cells_of(decide(cells, asked, {0: 1, 1: 1}, LampAmount(2))) == [1, 0]
+    request = uneven(2, 1)
+    assert cells_of(decide(cells, request, {0: 1}, LampAmount(1))) == [2, 0]
+    assert cells_of(decide(cells, request, {1: 1}, LampAmount(1))) == [1, 2]
+    assert cells_of(decide(cells, request, {0: 1, 1: 1}, LampAmount(2))) == [1, 0]
 
 
 def test_without_a_topology_nothing_is_near_and_devices_are_decided_alone() -> None:
-    there = {NUMA: two_cpu_cells(2), LAMP: LampInventory({0: 1, 7: 1})}
-    found = placed.fit_together({LAMP: LampAmount(2)}, there)
-    assert lamps_of(found) == {0: 1, 7: 1}
+    existing = {NUMA: two_cpu_cells(2), LAMP: LampInventory({0: 1, 7: 1})}
+    result = placed.fit_together({LAMP: LampAmount(2)}, existing)
+    assert lamps_of(result) == {0: 1, 7: 1}
 
 
 def test_a_place_without_host_cells_has_none_to_be_near_to() -> None:
-    found = placed.fit_together({LAMP: LampAmount(2)}, {LAMP: LampInventory({0: 1, 7: 1})})
-    assert lamps_of(found) == {0: 1, 7: 1}
+    result = placed.fit_together({LAMP: LampAmount(2)}, {LAMP: LampInventory({0: 1, 7: 1})})
+    assert lamps_of(result) == {0: 1, 7: 1}
 
 
 def test_parts_that_may_be_used_narrow_both() -> None:
     cells, free = two_cpu_cells(4), {0: 1, 1: 1, 2: 1}
     within: dict[str, Collection[int]] = {NUMA: [1, 2, 3]}
-    found = decide(cells, numa(dedicated=1), free, LampAmount(1), within=within)
-    assert (cells_of(found), lamps_of(found)) == ([1], {1: 1})
+    result = decide(cells, numa(dedicated=1), free, LampAmount(1), within=within)
+    assert (cells_of(result), lamps_of(result)) == ([1], {1: 1})
     within[LAMP] = [0, 2]
-    found = decide(cells, numa(dedicated=1), free, LampAmount(1), within=within)
-    assert (cells_of(found), lamps_of(found)) == ([2], {2: 1})
+    result = decide(cells, numa(dedicated=1), free, LampAmount(1), within=within)
+    assert (cells_of(result), lamps_of(result)) == ([2], {2: 1})
     within[NUMA] = [1, 3]
     (reason,) = reasons(cells, numa(dedicated=1), free, LampAmount(1), within=within)
     assert (reason.rule, reason.requested, reason.bound) == (Rule.AFFINITY, 1, 0)
@@ -109,10 +109,10 @@ def test_parts_that_may_be_used_narrow_both() -> None:
 def test_limits_narrow_the_cells_that_devices_may_be_near_to() -> None:
     cells = host(HostCell(0, shared=range(4)), HostCell(1, shared=range(4, 8)))
     limits = {NUMA: NUMATopologyLimit(vcpus={0: 1})}
-    asked = numa(shared=2), {0: 2, 1: 1}
-    assert cells_of(decide(cells, *asked, LampAmount(1))) == [0]
-    assert cells_of(decide(cells, *asked, LampAmount(1), limits=limits)) == [1]
-    assert reasons(cells, *asked, LampAmount(2), limits=limits)[0].rule is Rule.AFFINITY
+    request = numa(shared=2), {0: 2, 1: 1}
+    assert cells_of(decide(cells, *request, LampAmount(1))) == [0]
+    assert cells_of(decide(cells, *request, LampAmount(1), limits=limits)) == [1]
+    assert reasons(cells, *request, LampAmount(2), limits=limits)[0].rule is Rule.AFFINITY
 
 
 # --- networks, sockets and room beside devices ----------------------------------------------------
@@ -126,9 +126,9 @@ def test_networks_and_devices_are_decided_together() -> None:
         plain(2, [3]),
         plain(3, [4], physnets=["red"]),
     )
-    asked = numa(dedicated=1, physnets=["red"])
-    assert cells_of(decide(cells, asked, {0: 1, 3: 1}, LampAmount(1))) == [3]
-    (reason,) = reasons(cells, asked, {0: 1}, LampAmount(1))
+    request = numa(dedicated=1, physnets=["red"])
+    assert cells_of(decide(cells, request, {0: 1, 3: 1}, LampAmount(1))) == [3]
+    (reason,) = reasons(cells, request, {0: 1}, LampAmount(1))
     assert str(reason) == f"{LAMP} requested 1, at most 0 near its host cells"
     two = numa(2, dedicated=2, physnets=["red"])
     assert sorted(cells_of(decide(cells, two, {0: 1}, LampAmount(1)))) == [0, 1]
@@ -136,19 +136,19 @@ def test_networks_and_devices_are_decided_together() -> None:
 
 def test_networks_that_take_all_guest_cells_leave_none_for_devices() -> None:
     cells = host(plain(0, [0], physnets=["red"]), plain(1, [1], physnets=["blue"]), plain(2, [2]))
-    asked = numa(2, dedicated=2, physnets=["red", "blue"])
-    assert reasons(cells, asked, {2: 1}, LampAmount(1))[0].rule is Rule.AFFINITY
+    request = numa(2, dedicated=2, physnets=["red", "blue"])
+    assert reasons(cells, request, {2: 1}, LampAmount(1))[0].rule is Rule.AFFINITY
     three = numa(3, dedicated=3, physnets=["red", "blue"])
     assert sorted(cells_of(decide(cells, three, {2: 1}, LampAmount(1)))) == [0, 1, 2]
 
 
 def test_one_socket_and_devices_are_decided_together() -> None:
     cells = host(*(plain(i, [i], socket=i // 2) for i in range(4)))
-    asked = numa(2, dedicated=2, one_socket=True)
-    assert cells_of(decide(cells, asked, {0: 1, 3: 2}, LampAmount(2))) == [2, 3]
-    assert reasons(cells, asked, {0: 1, 3: 1}, LampAmount(2))[0].rule is Rule.AFFINITY
-    apart = numa(2, dedicated=2)
-    assert cells_of(decide(cells, apart, {0: 1, 3: 1}, LampAmount(2))) == [0, 3]
+    requested = numa(2, dedicated=2, one_socket=True)
+    assert cells_of(decide(cells, requested, {0: 1, 3: 2}, LampAmount(2))) == [2, 3]
+    assert reasons(cells, requested, {0: 1, 3: 1}, LampAmount(2))[0].rule is Rule.AFFINITY
+    request = numa(2, dedicated=2)
+    assert cells_of(decide(cells, request, {0: 1, 3: 1}, LampAmount(2))) == [0, 3]
 
 
 def test_cores_left_empty_and_devices_and_what_the_host_has_left_are_decided_together() -> None:
@@ -156,13 +156,13 @@ def test_cores_left_empty_and_devices_and_what_the_host_has_left_are_decided_tog
     cells = host(
         cored(0, (0, 1), (2, 3)), cored(1, (4,), (5,)), cored(2, (6,), (7,)), cored(3, (8,))
     )
-    asked = numa(dedicated=2, thread_policy="isolate")
+    request = numa(dedicated=2, thread_policy="isolate")
     free = {0: 3, 2: 1, 3: 1}
     for room in ({}, {"PCPU": 3}):  # what draws less comes first, whatever the host has left
-        assert cells_of(decide(cells, asked, free, LampAmount(1), room=room)) == [2]
-    assert cells_of(decide(cells, asked, {0: 3}, LampAmount(1))) == [0]
-    assert reasons(cells, asked, {0: 3}, LampAmount(1), room={"PCPU": 3})[0].rule is Rule.AFFINITY
-    assert reasons(cells, asked, free, LampAmount(1), room={"PCPU": 1})[0].rule is Rule.CAPACITY
+        assert cells_of(decide(cells, request, free, LampAmount(1), room=room)) == [2]
+    assert cells_of(decide(cells, request, {0: 3}, LampAmount(1))) == [0]
+    assert reasons(cells, request, {0: 3}, LampAmount(1), room={"PCPU": 3})[0].rule is Rule.AFFINITY
+    assert reasons(cells, request, free, LampAmount(1), room={"PCPU": 1})[0].rule is Rule.CAPACITY
 
 
 def test_pages_of_any_size_and_devices_and_what_the_host_has_left_are_decided_together() -> None:
@@ -170,17 +170,17 @@ def test_pages_of_any_size_and_devices_and_what_the_host_has_left_are_decided_to
     cells = host(
         paged(0, 512), paged(1, 512), paged(2, 0, (KIB_2M, 256)), paged(3, 0, (KIB_2M, 256))
     )
-    asked = numa(2, memory_mb=1024, page_size="any")
+    request = numa(2, memory_mb=1024, page_size="any")
     free = {0: 2, 1: 1, 2: 1}
     room = {"MEMORY_MB": 512}
-    for left in ({}, room):
-        assert cells_of(decide(cells, asked, free, LampAmount(3), room=left)) == [0, 2]
-    assert cells_of(decide(cells, asked, {0: 2, 1: 1}, LampAmount(3))) == [0, 1]
-    assert sorted(cells_of(decide(cells, asked, {1: 1}, LampAmount(1), room=room))) in (
+    for remaining in ({}, room):
+        assert cells_of(decide(cells, request, free, LampAmount(3), room=remaining)) == [0, 2]
+    assert cells_of(decide(cells, request, {0: 2, 1: 1}, LampAmount(3))) == [0, 1]
+    assert sorted(cells_of(decide(cells, request, {1: 1}, LampAmount(1), room=room))) in (
         [1, 2],
         [1, 3],
     )
-    assert reasons(cells, asked, {0: 1, 1: 1}, LampAmount(2), room=room)[0].rule is Rule.AFFINITY
+    assert reasons(cells, request, {0: 1, 1: 1}, LampAmount(2), room=room)[0].rule is Rule.AFFINITY
 
 
 # --- what is assigned already ---------------------------------------------------------------------
@@ -189,8 +189,8 @@ def test_pages_of_any_size_and_devices_and_what_the_host_has_left_are_decided_to
 def test_assigned_cells_are_the_only_choice_there_is() -> None:
     cells = two_cpu_cells(3)
     topology = cells.fit(numa(dedicated=1), context=Context(allowed=[1]))
-    found = decide(cells, topology, {0: 5, 1: 1}, LampAmount(1))
-    assert (found[NUMA], lamps_of(found)) == (topology, {1: 1})
+    result = decide(cells, topology, {0: 5, 1: 1}, LampAmount(1))
+    assert (result[NUMA], lamps_of(result)) == (topology, {1: 1})
     (reason,) = reasons(cells, topology, {0: 5, 1: 1}, LampAmount(2))
     assert str(reason) == f"{LAMP} requested 2, at most 1 near its host cells"
 
@@ -198,8 +198,8 @@ def test_assigned_cells_are_the_only_choice_there_is() -> None:
 def test_assigned_devices_narrow_the_cells() -> None:
     cells = two_cpu_cells(3)
     lamps = LampAmount(2, placed=((1, 1), (2, 1)))
-    found = decide(cells, numa(2, dedicated=2), {0: 5, 1: 1, 2: 1}, lamps)
-    assert (cells_of(found), found[LAMP]) == ([1, 2], lamps)
+    result = decide(cells, numa(2, dedicated=2), {0: 5, 1: 1, 2: 1}, lamps)
+    assert (cells_of(result), result[LAMP]) == ([1, 2], lamps)
     assert reasons(cells, numa(dedicated=1), {0: 5, 1: 1, 2: 1}, lamps)[0].rule is Rule.AFFINITY
 
 
@@ -233,8 +233,8 @@ def test_what_is_refused_alone_is_refused_for_that() -> None:
     assert (lamps.resource, lamps.rule, lamps.bound) == (LAMP, Rule.CAPACITY, 1)
     (lamps,) = reasons(cells, numa(dedicated=2), {0: 1}, LampAmount(2))
     assert (lamps.resource, lamps.rule) == (LAMP, Rule.CAPACITY)
-    found = reasons(cells, numa(dedicated=3), {0: 1}, LampAmount(1))
-    assert [(reason.resource, reason.cell) for reason in found] == [("PCPU", 0), ("PCPU", 1)]
+    result = reasons(cells, numa(dedicated=3), {0: 1}, LampAmount(1))
+    assert [(reason.resource, reason.cell) for reason in result] == [("PCPU", 0), ("PCPU", 1)]
 
 
 def test_who_cannot_be_near_says_how_many_could_be() -> None:
@@ -245,14 +245,14 @@ def test_who_cannot_be_near_says_how_many_could_be() -> None:
 
 
 def test_of_several_only_those_are_named_who_cannot_be_near() -> None:
-    there: dict[str, Inventory] = {
+    existing: dict[str, Inventory] = {
         NUMA: two_cpu_cells(2),
         LAMP: LampInventory({0: 1, 1: 1}),
         "CUSTOM_BELL": LampInventory({0: 1}),
     }
-    asked = {NUMA: numa(dedicated=1), LAMP: LampAmount(2), "CUSTOM_BELL": LampAmount(1)}
+    request = {NUMA: numa(dedicated=1), LAMP: LampAmount(2), "CUSTOM_BELL": LampAmount(1)}
     with pytest.raises(CapacityException) as refusal:
-        placed.fit_together(asked, there)
+        placed.fit_together(request, existing)
     assert [str(reason) for reason in refusal.value.reasons] == [
         f"{LAMP} requested 2, at most 1 near its host cells"
     ]
@@ -260,17 +260,17 @@ def test_of_several_only_those_are_named_who_cannot_be_near() -> None:
 
 def test_several_that_cannot_be_near_at_once_are_refused_at_once() -> None:
     """Each could be near the one cell, but it is not the same one."""
-    there: dict[str, Inventory] = {
+    existing: dict[str, Inventory] = {
         NUMA: two_cpu_cells(2),
         LAMP: LampInventory({0: 1}),
         "CUSTOM_BELL": LampInventory({1: 2}),
     }
-    asked = {NUMA: numa(dedicated=1), LAMP: LampAmount(1), "CUSTOM_BELL": LampAmount(1)}
+    request = {NUMA: numa(dedicated=1), LAMP: LampAmount(1), "CUSTOM_BELL": LampAmount(1)}
     with pytest.raises(CapacityException) as refusal:
-        placed.fit_together(asked, there)
+        placed.fit_together(request, existing)
     (reason,) = refusal.value.reasons
     assert reason.rule is Rule.AFFINITY
-    both = placed.fit_together({**asked, NUMA: numa(2, dedicated=2)}, there)
+    both = placed.fit_together({**request, NUMA: numa(2, dedicated=2)}, existing)
     assert cells_of(both) == [0, 1]
 
 
@@ -324,10 +324,10 @@ def test_who_is_refused_alone_is_refused_although_the_search_is_cut_short(
 ) -> None:
     """A no of any is a no."""
     monkeypatch.setattr("resource_objects.resources.numa.placement.DECISION", 1_000)
-    cells, asked, _ = hard()
+    cells, request, _ = hard()
     with pytest.raises(SearchLimitReached):
-        decide(cells, asked, Colours({0: 1}), LampAmount(1))
-    (reason,) = reasons(cells, asked, Colours({0: 1}), LampAmount(2))
+        decide(cells, request, Colours({0: 1}), LampAmount(1))
+    (reason,) = reasons(cells, request, Colours({0: 1}), LampAmount(2))
     assert (reason.rule, reason.resource) == (Rule.CAPACITY, LAMP)
 
 
@@ -346,8 +346,8 @@ def test_what_one_does_not_know_is_no_refusal() -> None:
         decide(two_cpu_cells(2), numa(dedicated=1), Dim({0: 1}), LampAmount(1))
     with pytest.raises(type(unknown)):
         placed.fit_together({LAMP: LampAmount(1)}, {LAMP: Dim({0: 1})})
-    found = reasons(two_cpu_cells(2), numa(dedicated=3), Dim({0: 1}), LampAmount(1))
-    assert {reason.resource for reason in found} == {"PCPU"}
+    result = reasons(two_cpu_cells(2), numa(dedicated=3), Dim({0: 1}), LampAmount(1))
+    assert {reason.resource for reason in result} == {"PCPU"}
 
 
 def test_a_cell_in_use_is_no_cell_to_be_near_to() -> None:

@@ -63,8 +63,8 @@ def test_lab_is_written_as_it_was_said(ledger):
 def test_split_of_file_is_that_of_partitions(ledger):
     apply_site(ledger, Site.parse(LAB))
     gpu = partitions.split(Provider("lab-3/gpu2", "PGPU=1"), "PGPU", {"CUSTOM_PGPU_HALF": 2})
-    found = kept(ledger, "lab-3/gpu2")
-    assert found.inventories == gpu.inventories and found.shares == gpu.shares
+    result = kept(ledger, "lab-3/gpu2")
+    assert result.inventories == gpu.inventories and result.shares == gpu.shares
 
 
 MIG_LAB = """\
@@ -106,14 +106,14 @@ def test_card_has_its_profiles_at_their_placements(ledger, card):
     assert not apply_site(ledger, site) and not apply_site(ledger, site, prune=True)
     assert str(export_site(ledger)) == text and export_site(ledger) == site
     assert Site.from_dict(export_site(ledger).to_dict()) == site
-    found = kept(ledger, "lab-1/gpu0")
-    wanted = {
+    result = kept(ledger, "lab-1/gpu0")
+    expected = {
         f"lab-1/gpu0/{profile}-at-{start}"
         for profile, starts in zip(MIG_PROFILES[card], STARTS, strict=True)
         for start in starts
     }
-    assert {child.name for child in found.children} == wanted
-    two = found.find(f"lab-1/gpu0/{MIG_PROFILES[card][3]}-at-4")
+    assert {child.name for child in result.children} == expected
+    two = result.find(f"lab-1/gpu0/{MIG_PROFILES[card][3]}-at-4")
     name = f"CUSTOM_MIG_{MIG_PROFILES[card][3].upper().replace('.', '_')}"
     assert str(two.inventories) == f"{name}=1"
     assert {f"{share.of_class} {share.factor}" for share in two.shares} == {
@@ -193,7 +193,7 @@ def test_every_way_to_split_is_written_as_its_word(ledger, split):
 @st.composite
 def trees(draw, names, depth=0):
     """Trees with any figures, and shares of what is above in some."""
-    made = Provider(
+    created = Provider(
         names.pop(),
         draw(inventories(100, max_size=2)),
         traits=draw(st.sets(st.sampled_from(["CUSTOM_A", "HW_NUMA_ROOT"]))),
@@ -202,12 +202,12 @@ def trees(draw, names, depth=0):
     below = draw(st.integers(0, 2 if depth < 3 else 0))
     children = [draw(trees(names, depth + 1)) for _ in range(below) if names]
     for child in children:
-        for kind in child.inventories if not child.shares and not made.shares else ():
-            if kind in made.inventories and draw(st.booleans()):
-                share = Share(resource_class=kind.name, of=made.name, of_class=kind.name)
+        for kind in child.inventories if not child.shares and not created.shares else ():
+            if kind in created.inventories and draw(st.booleans()):
+                share = Share(resource_class=kind.name, of=created.name, of_class=kind.name)
                 child.update(shares=(*child.shares, share))
-    made.update(children=children)
-    return made
+    created.update(children=children)
+    return created
 
 
 @st.composite
@@ -229,11 +229,11 @@ def sites(draw):
         if draw(st.integers(0, 3)) == 0:
             root.add_parts(DEVICES, PCIInventory(draw(pci_devices(max_groups=2))))
     for root in roots:
-        for one in root.walk():
+        for item in root.walk():
             try:
                 diff(None, root)
             except exceptions.InvalidTree:
-                one.update(shares=())
+                item.update(shares=())
     return roots
 
 
@@ -243,7 +243,7 @@ def outages(roots):
     ends = st.none() | st.datetimes(*years, timezones=st.just(datetime.UTC))
     reasons = labels() | st.sampled_from(["no", "fan"])
     why = st.fixed_dictionaries({"reason": reasons, "until": ends})
-    names = [one.name for root in roots for one in root.walk()]
+    names = [item.name for root in roots for item in root.walk()]
     return st.lists(st.tuples(st.sampled_from(names), why), max_size=3)
 
 
@@ -272,7 +272,7 @@ def _goes_there_and_back(roots, outages, *urls):
         except exceptions.ResourceObjectsError:
             hypothesis.reject()
         for name, outage in outages:
-            if any(name == one.name for root in roots for one in root.walk()):
+            if any(name == item.name for root in roots for item in root.walk()):
                 first.disable(name, **outage)
         text = str(export_site(first))
         site = Site.parse(text)
@@ -288,13 +288,13 @@ def _goes_there_and_back(roots, outages, *urls):
 def _said(root):
     return [
         (
-            one.name,
-            str(one.inventories),
-            *map(sorted, (one.traits, one.aggregates)),
-            [*map(str, one.shares)],
-            one.disabled and (one.disabled.reason, one.disabled.until),
+            item.name,
+            str(item.inventories),
+            *map(sorted, (item.traits, item.aggregates)),
+            [*map(str, item.shares)],
+            item.disabled and (item.disabled.reason, item.disabled.until),
         )
-        for one in root.walk()
+        for item in root.walk()
     ]
 
 
@@ -305,16 +305,16 @@ def test_what_file_does_not_name_is_left_alone(ledger):
     host = Provider("lab-0", "VCPU=8,DISK_GB=9", traits=["CUSTOM_A"], aggregates=["r"])
     host.add("lab-0/gpu0", "PGPU=1")
     ledger.sync(host, Provider("other", "VCPU=1"))
-    said = "machines: {lab-0: {inventories: VCPU=16, children: {/gpu1: {inventories: PGPU=1}}}}"
-    assert str(plan_site(ledger, Site.parse(said))).splitlines() == [
+    values = "machines: {lab-0: {inventories: VCPU=16, children: {/gpu1: {inventories: PGPU=1}}}}"
+    assert str(plan_site(ledger, Site.parse(values))).splitlines() == [
         "+ lab-0/gpu1 below lab-0: PGPU=1",
         "~ lab-0: VCPU=16 -DISK_GB",
     ]
-    done = apply_site(ledger, Site.parse(said))
+    done = apply_site(ledger, Site.parse(values))
     assert (done.created, done.updated, done.removed) == (1, 1, 0)
-    found = kept(ledger, "lab-0")
-    assert found.traits == {"CUSTOM_A"} and found.aggregates == {"r"}
-    assert [child.name for child in found.children] == ["lab-0/gpu0", "lab-0/gpu1"]
+    result = kept(ledger, "lab-0")
+    assert result.traits == {"CUSTOM_A"} and result.aggregates == {"r"}
+    assert [child.name for child in result.children] == ["lab-0/gpu0", "lab-0/gpu1"]
     assert kept(ledger, "other").name == "other"
 
 
@@ -368,19 +368,19 @@ def test_child_goes_below_another_parent(ledger):
     host = Provider("lab-0")
     host.add("lab-0/gpu0", "PGPU=1")
     ledger.sync(host)
-    said = "machines: {lab-0: {children: {cell: {children: {lab-0/gpu0: {}}}}}}"
-    apply_site(ledger, Site.parse(said))
+    values = "machines: {lab-0: {children: {cell: {children: {lab-0/gpu0: {}}}}}}"
+    apply_site(ledger, Site.parse(values))
     (child,) = kept(ledger, "lab-0").children
-    assert [one.name for one in child.walk()] == ["cell", "lab-0/gpu0"]
+    assert [item.name for item in child.walk()] == ["cell", "lab-0/gpu0"]
     assert str(child.children[0].inventories) == "PGPU=1"
 
 
 def test_what_is_held_stays_held(ledger):
     apply_site(ledger, Site.parse(LAB))
     ledger.claim("job-1", ledger.snapshot().candidates("PGPU=8"))
-    where = ledger.get_claim("job-1").allocations[0].provider.partition("/")[0]
+    place = ledger.get_claim("job-1").allocations[0].provider.partition("/")[0]
     with raises_code("ProviderInUse"):
-        apply_site(ledger, Site.parse(f"machines: {{{where}: {{}}}}"), prune=True)
+        apply_site(ledger, Site.parse(f"machines: {{{place}: {{}}}}"), prune=True)
     apply_site(ledger, Site.parse(LAB.replace("VCPU=64", "VCPU=32")))
     assert len(ledger.get_claim("job-1").allocations) == 8
 
@@ -388,13 +388,13 @@ def test_what_is_held_stays_held(ledger):
 def test_batches_before_an_error_are_done(ledger):
     ledger.sync(Provider("rack", children=[Provider("lab-2")]))
     site = Site.parse("machines: {'lab-[0-2]': {inventories: VCPU=1}}")
-    told = []
+    message = []
     with raises_code("ProviderExists"):
-        apply_site(ledger, site, batch=1, progress=lambda *how_far: told.append(how_far))
-    assert told == [(1, 3), (2, 3)]
+        apply_site(ledger, site, batch=1, progress=lambda *how_far: message.append(how_far))
+    assert message == [(1, 3), (2, 3)]
     with raises_code("ProviderExists"):
         apply_site(ledger, Site.parse("machines: {'lab-[2-4]': {}}"), batch=None)
-    assert [one.name for one in ledger.trees()] == ["rack", "lab-0", "lab-1"]
+    assert [tree.name for tree in ledger.trees()] == ["rack", "lab-0", "lab-1"]
 
 
 def test_equal_machines_are_what_each_would_be_alone(ledger):
@@ -426,42 +426,44 @@ def test_equal_machines_are_what_each_would_be_alone(ledger):
 @st.composite
 def entries(draw, kinds=(None, "VCPU=8", "VCPU=9,MEMORY_MB=4"), depth=0):
     """What a file may say of a machine, or of what is below it; much of it left unsaid."""
-    said = {
+    values = {
         "inventories": draw(st.sampled_from(kinds)),
         "traits": draw(st.sampled_from([None, [], ["CUSTOM_A"], ["CUSTOM_A", "CUSTOM_B"]])),
         "aggregates": draw(st.sampled_from([None, [], ["r"], ["r", "s"]])),
     }
-    if depth and said["inventories"] == "PGPU=1":
-        said["split"] = draw(st.sampled_from([None, "halves", "thousandths"]))
-    if depth and said["inventories"] == "VCPU=2":
-        said["shares"] = draw(st.sampled_from([None, ["VCPU uses 1 VCPU of /"]]))
+    if depth and values["inventories"] == "PGPU=1":
+        values["split"] = draw(st.sampled_from([None, "halves", "thousandths"]))
+    if depth and values["inventories"] == "VCPU=2":
+        values["shares"] = draw(st.sampled_from([None, ["VCPU uses 1 VCPU of /"]]))
     if depth < 2:
         below = st.sampled_from(["/gpu[0-1]", "/gpu1", "/a", "x"])
         of_devices = entries(("PGPU=1", "VCPU=2", None), depth + 1)
-        said["children"] = draw(st.dictionaries(below, of_devices, max_size=2))
-    return {key: value for key, value in said.items() if value is not None}
+        values["children"] = draw(st.dictionaries(below, of_devices, max_size=2))
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def _of_plan(definitions):
-    return {*definitions.removals}, {one.name for one in definitions.creates}, {
-        (one.definition.name, one.changed, one.removed, one.children_changed, one.shares_changed,
-         one.traits_added, one.traits_removed, one.aggregates_added, one.aggregates_removed)
-        for one in definitions.updates
-    }  # fmt: skip
+    names = "changed", "removed", "children_changed", "shares_changed", "traits_added"
+    names += "traits_removed", "aggregates_added", "aggregates_removed"
+    updates = {
+        (update.definition.name, *(getattr(update, name) for name in names))
+        for update in definitions.updates
+    }
+    return {*definitions.removals}, {create.name for create in definitions.creates}, updates
 
 
 @hypothesis.settings(max_examples=examples(200), deadline=None)
 @hypothesis.given(entries(), entries(), st.sampled_from(["machines", "pools"]), st.booleans())
-def test_machine_beside_what_is_kept_is_what_its_tree_would_be(had, wanted, word, prune):
+def test_machine_beside_what_is_kept_is_what_its_tree_would_be(previous, target, word, prune):
     """Compared by records, as by trees of objects."""
-    had.get("children", {}).pop("x", None)  # of one machine alone
+    previous.get("children", {}).pop("x", None)  # of one machine alone
     with ro.connect("memory://") as ledger:
         try:
-            apply_site(ledger, Site.parse(json.dumps({"machines": {"lab-[0-1]": had}})))
+            apply_site(ledger, Site.parse(json.dumps({"machines": {"lab-[0-1]": previous}})))
         except exceptions.ResourceObjectsError:
             hypothesis.reject()
         try:
-            site = Site.parse(json.dumps({word: {"lab-[0-1]": wanted}}))
+            site = Site.parse(json.dumps({word: {"lab-[0-1]": target}}))
         except exceptions.ResourceObjectsError:
             return
         for machine in site.each_machine():
@@ -483,7 +485,11 @@ def test_machine_beside_what_is_kept_is_what_its_tree_would_be(had, wanted, word
 
 
 def _out(ledger):
-    return {one.name: one.disabled for one in ledger.providers() if one.disabled is not None}
+    return {
+        provider.name: provider.disabled
+        for provider in ledger.providers()
+        if provider.disabled is not None
+    }
 
 
 OUT = "machines: {lab-0: {disabled: fan, children: {/gpu1: {disabled: xid 79}}}}"
@@ -500,13 +506,13 @@ def test_what_file_disables_is_out_of_service_and_what_it_does_not_name_is_left_
         cursor = ledger.feed.cursor()
         assert str(apply_site(ledger, Site.parse(OUT))) == "2 disabled"
         out = _out(ledger)
-        assert {name: (one.reason, one.by) for name, one in out.items()} == {
+        assert {name: (item.reason, item.by) for name, item in out.items()} == {
             "lab-0": ("fan", "ann"),
             "lab-0/gpu1": ("xid 79", "ann"),
             "lab-1": ("disk", "ann"),
         }
-        (told,) = ledger.feed.changes(cursor)
-        assert told.actor == "ann" and len(told.disabled) == 2
+        (message,) = ledger.feed.changes(cursor)
+        assert message.actor == "ann" and len(message.disabled) == 2
         assert not apply_site(ledger, Site.parse(OUT))
         assert _out(ledger) == out
         assert not apply_site(ledger, Site.parse("machines: {lab-0: {}}"))
@@ -539,10 +545,10 @@ def test_what_is_over_is_in_service(ledger):
 
 
 def test_end_and_reason_are_changed_and_pruned(ledger):
-    said = "machines: {lab-0: {disabled: {reason: fan, until: 2100-01-01T08:00+01:00}}}"
-    apply_site(ledger, Site.parse(said.replace("fan", "disk")))
+    values = "machines: {lab-0: {disabled: {reason: fan, until: 2100-01-01T08:00+01:00}}}"
+    apply_site(ledger, Site.parse(values.replace("fan", "disk")))
     since = _out(ledger)["lab-0"].since
-    assert str(apply_site(ledger, Site.parse(said))) == "1 disabled"
+    assert str(apply_site(ledger, Site.parse(values))) == "1 disabled"
     assert _out(ledger)["lab-0"].since == since
     exported = export_site(ledger)
     assert "'2100-01-01T07:00:00+00:00'" in str(exported)
@@ -573,7 +579,7 @@ def test_a_machine_may_have_nothing_of_any_resource(ledger):
 
 
 @pytest.mark.parametrize(
-    ("text", "line", "said"),
+    ("text", "line", "values"),
     [
         ("machines: {a: {}", 1, "YAML"),
         ("machines:\n  a: {}\n  a: {}", 3, "each once: line 2"),
@@ -637,18 +643,18 @@ def test_a_machine_may_have_nothing_of_any_resource(ledger):
         (b"machines:\n  a\xff: {}", 2, "UTF-8"),
     ],
 )  # fmt: skip
-def test_fault_is_named_by_line(text, line, said):
+def test_fault_is_named_by_line(text, line, values):
     with raises_code("InvalidSite") as caught:
         Site.parse(text, file="lab.yaml")
     assert str(caught.value).startswith(f"lab.yaml, line {line}")
-    assert said in str(caught.value)
+    assert values in str(caught.value)
 
 
 def test_fault_beside_what_is_kept_is_named_by_line(ledger):
     ledger.sync(Provider("lab-0", "VCPU=1"))
-    said = "machines:\n  lab-0:\n    shares: [VCPU uses 1 PCPU of /]"
+    values = "machines:\n  lab-0:\n    shares: [VCPU uses 1 PCPU of /]"
     with raises_code("InvalidSite", match="line 2"):
-        apply_site(ledger, Site.parse(said))
+        apply_site(ledger, Site.parse(values))
 
 
 @pytest.mark.parametrize("prune", [False, True])
@@ -670,10 +676,10 @@ def test_uuid_of_a_provider_is_no_name_of_another(ledger, form, line, called, pr
     before = export_site(ledger)
     uuid = str(kept(ledger, called).uuid)
     for text in (uuid, uuid.upper()):
-        said = Site.parse(form.format(text), file="lab.yaml")
+        parsed = Site.parse(form.format(text), file="lab.yaml")
         for do in (plan_site, apply_site):
             with raises_code("InvalidSite") as refused:
-                do(ledger, said, prune=prune)
+                do(ledger, parsed, prune=prune)
             assert str(refused.value) == (
                 f"lab.yaml, {line}, name: got {text!r}, expected a name of its own: "
                 f"it is the uuid of {called}"
@@ -683,9 +689,9 @@ def test_uuid_of_a_provider_is_no_name_of_another(ledger, form, line, called, pr
 
 def test_machine_may_be_called_by_its_own_uuid(ledger):
     uuid = "6b7c0a9e-0d0f-4f83-9c0b-0a4e8b7c1d2e"
-    for cpus, said in ((8, "1 created"), (9, "1 updated"), (9, "nothing changed")):
+    for cpus, values in ((8, "1 created"), (9, "1 updated"), (9, "nothing changed")):
         site = Site.parse(f"machines: {{'{uuid}': {{inventories: VCPU={cpus}}}}}")
-        assert str(apply_site(ledger, site)) == said
+        assert str(apply_site(ledger, site)) == values
     assert (kept(ledger, uuid).name, str(kept(ledger, uuid).uuid)) == (uuid, uuid)
 
 

@@ -25,9 +25,9 @@ def _lab_of(seed: int) -> PCIInventory:
     None is for one use: that it is spent, only an inventory in memory knows.
     """
     for number in itertools.count(seed):
-        found = [one.replace(one_time_use=False) for one in question_of(number).devices]
-        if found:
-            return PCIInventory(sorted(found, key=_order), resource_class=DEVICES)
+        results = [device.replace(one_time_use=False) for device in question_of(number).devices]
+        if results:
+            return PCIInventory(sorted(results, key=_order), resource_class=DEVICES)
     raise AssertionError("there are such devices")
 
 
@@ -44,11 +44,11 @@ def _asked(draw: st.DrawFn) -> Callable[[PCIInventory], PCIAmount]:
     places, counts = draw(st.lists(st.integers(0, 99), min_size=1, max_size=2)), st.integers(1, 2)
     count = draw(counts)
 
-    def asked(lab: PCIInventory) -> PCIAmount:
+    def request(lab: PCIInventory) -> PCIAmount:
         classes = [lab.devices[place % len(lab.devices)].resource_class for place in places]
         return sum((devices(kind) for kind in classes[1:]), devices(classes[0], count))
 
-    return asked
+    return request
 
 
 class DeviceMachine(LocatedMachine):

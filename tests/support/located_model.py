@@ -49,16 +49,20 @@ class LocatedMachine(RuleBasedStateMachine):
         self.count += 1
         return f"{self.host}-{self.count}" if len(self.held) < _MOST else None
 
-    def some(self, which: int) -> tuple[str, Any] | None:
+    def some(self, selected: int) -> tuple[str, Any] | None:
         """Return one that holds some of the kind, None if there is none."""
-        having = [(name, held.amount) for name, held in self.held.items() if held.kind == self.kind]
-        return having[which % len(having)] if having else None
+        having = [
+            (name, allocated.amount)
+            for name, allocated in self.held.items()
+            if allocated.kind == self.kind
+        ]
+        return having[selected % len(having)] if having else None
 
     def claim(self, amount: Any) -> None:
         if name := self.new():
             expected = decision(lambda: self.model.fit(amount))
-            found = decision(lambda: self.taken(name, amount))
-            assert self._plain(found) == self._plain(expected)
+            result = decision(lambda: self.taken(name, amount))
+            assert self._plain(result) == self._plain(expected)
             self.note(name, expected)
 
     def taken(self, name: str, amount: Any) -> Any:
@@ -71,9 +75,9 @@ class LocatedMachine(RuleBasedStateMachine):
             self.model.consume(decided)
             self.held[name] = Held(self.host, self.kind, decided)
 
-    def without(self, held: Held) -> None:
+    def without(self, allocated: Held) -> None:
         """Let the model have what is released."""
-        self.model.consume(-held.amount)
+        self.model.consume(-allocated.amount)
 
     def plain(self, reason: Reason) -> Reason:
         """Return a reason without what only a ledger knows: where, and who holds what."""
@@ -86,50 +90,50 @@ class LocatedMachine(RuleBasedStateMachine):
     def _claim(self, data: st.DataObject) -> None:
         self.claim(data.draw(self.asked)(self.model))
 
-    @rule(which=_which)
-    def _take_what_another_has(self, which: int) -> None:
+    @rule(selected=_which)
+    def _take_what_another_has(self, selected: int) -> None:
         """An assigned amount is taken as it is, or refused."""
-        one, name = self.some(which), self.new()
-        if one and name:
-            expected = decision(lambda: self.model.fit(one[1]))
-            found = decision(lambda: self.taken(name, one[1]))
-            assert isinstance(found, tuple) == isinstance(expected, tuple), expected
-            assert isinstance(found, tuple) or found == one[1]
-            self.note(name, found)
+        item, name = self.some(selected), self.new()
+        if item and name:
+            expected = decision(lambda: self.model.fit(item[1]))
+            result = decision(lambda: self.taken(name, item[1]))
+            assert isinstance(result, tuple) == isinstance(expected, tuple), expected
+            assert isinstance(result, tuple) or result == item[1]
+            self.note(name, result)
 
-    @rule(which=_which, data=st.data())
-    def _replace(self, which: int, data: st.DataObject) -> None:
-        if not (one := self.some(which)):
+    @rule(selected=_which, data=st.data())
+    def _replace(self, selected: int, data: st.DataObject) -> None:
+        if not (item := self.some(selected)):
             return
-        (name, before), amount = one, data.draw(self.asked)(self.model)
+        (name, before), amount = item, data.draw(self.asked)(self.model)
         without = self.model.obj_clone()
         without.consume(-before)
         try:
             stays = without.from_allocations(amount, dict(without.to_allocations(before)))
-            wanted = stays if without.can_provide(stays) else amount
+            target = stays if without.can_provide(stays) else amount
         except exceptions.ForeignAmount:
-            wanted = amount
-        expected = decision(lambda: without.fit(wanted))
-        found = decision(lambda: self.ledger.replace(name, {self.host: {self.kind: amount}}))
+            target = amount
+        expected = decision(lambda: without.fit(target))
+        result = decision(lambda: self.ledger.replace(name, {self.host: {self.kind: amount}}))
         if isinstance(expected, tuple):
-            assert self._plain(found) == self._plain(expected)
+            assert self._plain(result) == self._plain(expected)
         else:
             assert self.ledger.assigned_amounts(name)[self.host][self.kind] == expected
             self.model = without
             self.note(name, expected)
 
-    @rule(which=_which)
-    def _give_back(self, which: int) -> None:
-        if one := self.some(which):
-            told = self.ledger.assigned_amounts(one[0])[self.host][self.kind]
-            self.ledger.adjust(one[0], {self.host: {self.kind: -told}})
-            self.model.consume(-told)
-            del self.held[one[0]]
+    @rule(selected=_which)
+    def _give_back(self, selected: int) -> None:
+        if item := self.some(selected):
+            message = self.ledger.assigned_amounts(item[0])[self.host][self.kind]
+            self.ledger.adjust(item[0], {self.host: {self.kind: -message}})
+            self.model.consume(-message)
+            del self.held[item[0]]
 
-    @rule(which=_which)
-    def _release(self, which: int) -> None:
+    @rule(selected=_which)
+    def _release(self, selected: int) -> None:
         if self.held:
-            name = list(self.held)[which % len(self.held)]
+            name = list(self.held)[selected % len(self.held)]
             self.ledger.release(name)
             self.without(self.held.pop(name))
 
@@ -139,9 +143,9 @@ class LocatedMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_ledger_tells_who_has_what(self) -> None:
-        for name, held in self.held.items():
+        for name, allocated in self.held.items():
             assert self.ledger.assigned_amounts(name) == {
-                held.where: Amounts({held.kind: held.amount})
+                allocated.where: Amounts({allocated.kind: allocated.amount})
             }
 
     def teardown(self) -> None:

@@ -38,7 +38,7 @@ def _asked(draw: st.DrawFn) -> Callable[[NUMATopologyInventory], NUMATopologyAmo
     cells, shared, dedicated, policy = draw(_counts), draw(_counts), draw(_counts), draw(_policies)
     memory, size = draw(st.sampled_from([0, 64, 2, 1000])), draw(st.sampled_from(["", "", "any"]))
 
-    def asked(host: NUMATopologyInventory) -> NUMATopologyAmount:
+    def request(host: NUMATopologyInventory) -> NUMATopologyAmount:
         guests = min(max(1, cells), len(host.cells))
         cpus = min(dedicated, max(len(cell.dedicated) for cell in host.cells))
         vcpus = min(shared, max(len(cell.shared) for cell in host.cells))
@@ -52,7 +52,7 @@ def _asked(draw: st.DrawFn) -> Callable[[NUMATopologyInventory], NUMATopologyAmo
             thread_policy=policy if cpus else None,
         )
 
-    return asked
+    return request
 
 
 def _host_of(seed: int) -> NUMATopologyInventory:
@@ -71,8 +71,8 @@ def _free(host: NUMATopologyInventory, cell: HostCell) -> list[int]:
     """Return CPUs of which one may go: dedicated, on cores that nobody has any of, not the last."""
     [used] = [used for used in host.usage if used.cell == cell.id]
     near = {cpu for core in cell.siblings if set(core).intersection(used.pinned) for cpu in core}
-    left = len(cell.dedicated) - len(used.pinned) - used.loose
-    may = left > 0 and len(cell.dedicated) > 1 and (host.room or {}).get("PCPU", 0) > 0
+    remaining = len(cell.dedicated) - len(used.pinned) - used.loose
+    may = remaining > 0 and len(cell.dedicated) > 1 and (host.room or {}).get("PCPU", 0) > 0
     return sorted(set(cell.dedicated).difference(used.pinned, near)) if may else []
 
 
@@ -110,8 +110,8 @@ def _one_less(
     for cpu in _free(host, cell)[:1]:
         now = shared(cell, cpu)
         if now is not None:
-            left = [one for one in cell.dedicated if one != cpu]
-            cells[place] = _changed(cell, cpu, left, now)
+            remaining = [item for item in cell.dedicated if item != cpu]
+            cells[place] = _changed(cell, cpu, remaining, now)
             return cells
     return []
 
@@ -120,10 +120,10 @@ def _exchanged(host: NUMATopologyInventory, place: int) -> list[HostCell]:
     """Return the cells when one CPU of each of two is the other's."""
     cells = list(host.cells)
     first, second = place % len(cells), (place + 1) % len(cells)
-    ones, others = _free(host, cells[first])[:1], _free(host, cells[second])[:1]
-    if first == second or not ones or not others:
+    items, other_items = _free(host, cells[first])[:1], _free(host, cells[second])[:1]
+    if first == second or not items or not other_items:
         return []
-    for here, lost, got in ((first, ones, others), (second, others, ones)):
+    for here, lost, got in ((first, items, other_items), (second, other_items, items)):
         cell = cells[here]
         cpus = {*cell.dedicated}.difference(lost).union(got)
         cells[here] = _changed(cell, lost[0], cpus, cell.shared)
@@ -163,14 +163,16 @@ class TopologyMachine(LocatedMachine):
         }
         self.model.update(room=room, resource_class=TOPOLOGY)
 
-    def without(self, held: Held) -> None:
-        if held.kind == TOPOLOGY:
-            super().without(held)
-        elif held.where == self.host:
+    def without(self, allocated: Held) -> None:
+        if allocated.kind == TOPOLOGY:
+            super().without(allocated)
+        elif allocated.where == self.host:
             room = dict(self.model.room or {})
-            self.model.update(room={**room, held.kind: room[held.kind] + held.amount})
+            self.model.update(
+                room={**room, allocated.kind: room[allocated.kind] + allocated.amount}
+            )
         else:
-            self._change_loose(int(held.where.rpartition("numa")[2]), -1)
+            self._change_loose(int(allocated.where.rpartition("numa")[2]), -1)
 
     def plain(self, reason: Reason) -> Reason:
         if reason.cell is None:  # the model knows what the host has left, no more
@@ -179,15 +181,15 @@ class TopologyMachine(LocatedMachine):
 
     # --- while the machine changes ---
 
-    @rule(asked=_asked(), place=st.integers(0, 9), how=st.sampled_from(_CHANGES))
+    @rule(request=_asked(), place=st.integers(0, 9), how=st.sampled_from(_CHANGES))
     def _claim_what_was_seen_before(
         self,
-        asked: Callable[[NUMATopologyInventory], NUMATopologyAmount],
+        request: Callable[[NUMATopologyInventory], NUMATopologyAmount],
         place: int,
         how: Callable[[NUMATopologyInventory, int], list[HostCell]],
     ) -> None:
         """CPUs that nobody has change between the picture and the claim: it is taken or refused."""
-        amount, changed = asked(self.model), how(self.model, place)
+        amount, changed = request(self.model), how(self.model, place)
         if not (name := self.new()) or not changed:
             return
         amount = amount if _fits(self.model, amount) else numa(dedicated=1)
@@ -195,10 +197,10 @@ class TopologyMachine(LocatedMachine):
             return
         seen = self.model.fit(amount)
         self._declare(changed)
-        found = _outcome(lambda: self.taken(name, seen))
-        if isinstance(found, NUMATopologyAmount):
-            assert found == seen and self.model.can_provide(seen)
-            self.note(name, found)
+        result = _outcome(lambda: self.taken(name, seen))
+        if isinstance(result, NUMATopologyAmount):
+            assert result == seen and self.model.can_provide(seen)
+            self.note(name, result)
             return
         assert not _fits(self.model, seen)
         self.claim(amount)
@@ -208,24 +210,24 @@ class TopologyMachine(LocatedMachine):
         before, self.model = self.model, self.model.obj_clone()
         self.model.update(cells=cells)
         after = host_of(self.host, self.model)
-        had = host_of(self.host, before).inventories
+        inventories = host_of(self.host, before).inventories
         self.ledger.sync(after)
         more = {
             name: after.inventories[name].to_records()[0].capacity
-            - had[name].to_records()[0].capacity
+            - inventories[name].to_records()[0].capacity
             for name in before.room or {}
         }
-        room = {name: left + more[name] for name, left in (before.room or {}).items()}
+        room = {name: remaining + more[name] for name, remaining in (before.room or {}).items()}
         self.model.update(room=room)
         # who shares CPUs runs on those that are shared now
         shared = {cell.id: cell.shared for cell in cells}
-        for name, held in self.held.items():
-            if held.kind == self.kind:
+        for name, allocated in self.held.items():
+            if allocated.kind == self.kind:
                 placed = [
-                    one.replace(shared=shared[one.cell]) if one.shared else one
-                    for one in held.amount.placed
+                    item.replace(shared=shared[item.cell]) if item.shared else item
+                    for item in allocated.amount.placed
                 ]
-                self.held[name] = held._replace(amount=held.amount.replace(placed=placed))
+                self.held[name] = allocated._replace(amount=allocated.amount.replace(placed=placed))
 
     # --- without a topology ---
 
@@ -236,8 +238,8 @@ class TopologyMachine(LocatedMachine):
         if not name or kind not in room:
             return
         taken = count * (256 if much else 1)
-        found = decision(lambda: self.ledger.claim(name, {self.host: {kind: taken}}))
-        assert isinstance(found, tuple) == (taken > room[kind])
+        result = decision(lambda: self.ledger.claim(name, {self.host: {kind: taken}}))
+        assert isinstance(result, tuple) == (taken > room[kind])
         if taken <= room[kind]:
             self.model.update(room={**room, kind: room[kind] - taken})
             self.held[name] = Held(self.host, kind, taken)
@@ -249,14 +251,14 @@ class TopologyMachine(LocatedMachine):
         if not name:
             return
         dedicated = self.model.cell(used.cell).dedicated
-        where = f"{self.host}/numa{used.cell}"
+        location = f"{self.host}/numa{used.cell}"
         room = (self.model.room or {}).get("PCPU", 0)
         fits = len(used.pinned) + used.loose < len(dedicated) and room > 0
-        found = decision(lambda: self.ledger.claim(name, {where: "PCPU=1"}))
-        assert isinstance(found, tuple) != fits
+        result = decision(lambda: self.ledger.claim(name, {location: "PCPU=1"}))
+        assert isinstance(result, tuple) != fits
         if fits:
             self._change_loose(used.cell, 1)
-            self.held[name] = Held(where, "PCPU", 1)
+            self.held[name] = Held(location, "PCPU", 1)
 
     def _change_loose(self, cell_id: int, more: int) -> None:
         usage = [

@@ -81,8 +81,8 @@ class _Cell:
     def cores(self) -> list[_CPUs]:
         """Return all cores; a CPU in no sibling set is one by itself."""
         cores = [frozenset(core) for core in self.facts.siblings]
-        known = frozenset().union(*cores)
-        return cores + [frozenset({cpu}) for cpu in frozenset(self.facts.dedicated) - known]
+        available = frozenset().union(*cores)
+        return cores + [frozenset({cpu}) for cpu in frozenset(self.facts.dedicated) - available]
 
     @property
     def threads(self) -> int:
@@ -146,16 +146,16 @@ def _left_shared(pair: _Pair, taken: _Taken) -> _CPUs:
 
 def _shared_vcpus(pair: _Pair, taken: _Taken) -> Iterator[str]:
     """No overcommit against itself; capacity of the CPUs that are not pinned; limit."""
-    cell, asked = pair.cell, len(pair.guest.shared)
-    used = cell.usage.shared + asked
-    left = _left_shared(pair, taken)
-    if asked > len(left):
-        yield f"{asked} shared vCPUs on {len(left)} shared CPUs"
-    capacity = math.floor(len(left) * cell.cpu_ratio)
-    if (asked or taken.all & cell.shared) and used > capacity:
+    cell, request = pair.cell, len(pair.guest.shared)
+    used = cell.usage.shared + request
+    remaining = _left_shared(pair, taken)
+    if request > len(remaining):
+        yield f"{request} shared vCPUs on {len(remaining)} shared CPUs"
+    capacity = math.floor(len(remaining) * cell.cpu_ratio)
+    if (request or taken.all & cell.shared) and used > capacity:
         yield f"{used} shared vCPUs, capacity {capacity}"
     bound = cell.limit_on("vcpus")
-    if asked and bound is not None and used > bound:
+    if request and bound is not None and used > bound:
         yield f"{used} shared vCPUs, limit {bound}"
 
 
@@ -219,16 +219,16 @@ def _threads(pair: _Pair, taken: _Taken) -> Iterator[str]:
 
 def _page_size(pair: _Pair, size_kib: int | None) -> Iterator[str]:
     """A size that was asked for, and that the cell has."""
-    asked, sizes = pair.amount.page_size, pair.cell.page_sizes
+    request, sizes = pair.amount.page_size, pair.cell.page_sizes
     if size_kib is not None and size_kib not in sizes[1:]:
         yield f"no huge pages of {size_kib} KiB"
-    is_base = asked in ("small", "any") or (sizes and asked == str(sizes[0]))
-    if asked and not sizes:
+    is_base = request in ("small", "any") or (sizes and request == str(sizes[0]))
+    if request and not sizes:
         yield "no page sizes are known"
-    elif size_kib is None and asked and not is_base:
-        yield f"ordinary memory where {asked} pages were asked for"
-    elif size_kib is not None and asked not in ("large", "any", str(size_kib)):
-        yield f"pages of {size_kib} KiB where {asked or 'ordinary'} ones were asked for"
+    elif size_kib is None and request and not is_base:
+        yield f"ordinary memory where {request} pages were asked for"
+    elif size_kib is not None and request not in ("large", "any", str(size_kib)):
+        yield f"pages of {size_kib} KiB where {request or 'ordinary'} ones were asked for"
 
 
 def _huge(pair: _Pair, size_kib: int | None) -> Iterator[str]:
@@ -246,16 +246,16 @@ def _ordinary(pair: _Pair, size_kib: int | None) -> Iterator[str]:
     """Capacity for whoever shares, what there is for the others; the limit for all."""
     if size_kib is not None:
         return
-    cell, asked = pair.cell, pair.guest.memory_mb
-    used, there_is = cell.usage.memory_mb + asked, cell.ordinary_mb
-    if asked > there_is:
-        yield f"{asked} MiB of {there_is} MiB"
+    cell, request = pair.cell, pair.guest.memory_mb
+    used, there_is = cell.usage.memory_mb + request, cell.ordinary_mb
+    if request > there_is:
+        yield f"{request} MiB of {there_is} MiB"
     if used > math.floor(there_is * cell.memory_ratio):
         yield f"{used} MiB, beyond capacity of {there_is} MiB times {cell.memory_ratio}"
     if (pair.amount.page_size or not pair.is_shared_only) and used > there_is:
         yield f"{used} MiB of {there_is} MiB without overcommit"
-    if cell.page_sizes and asked * 1024 % cell.page_sizes[0]:
-        yield f"{asked} MiB is not a whole number of pages of {cell.page_sizes[0]} KiB"
+    if cell.page_sizes and request * 1024 % cell.page_sizes[0]:
+        yield f"{request} MiB is not a whole number of pages of {cell.page_sizes[0]} KiB"
     bound = cell.limit_on("memory_mb")
     if bound is not None and used > bound:
         yield f"{used} MiB, limit {bound}"
@@ -272,9 +272,9 @@ def _cpu_faults(pair: _Pair, taken: _Taken) -> list[str]:
 def _memory_faults(pair: _Pair, size_kib: int | None) -> list[str]:
     if not pair.guest.memory_mb:
         return [] if size_kib is None else ["pages for no memory"]
-    found = list(_page_size(pair, size_kib))
-    if found:
-        return found
+    result = list(_page_size(pair, size_kib))
+    if result:
+        return result
     return [fault for rule in _MEMORY_RULES[1:] for fault in rule(pair, size_kib)]
 
 
@@ -312,28 +312,28 @@ class _Host:
 
 def _whole_faults(host: _Host, amount: NUMATopologyAmount, chosen: Sequence[int]) -> list[str]:
     """Return what is wrong with the host cells of the guest cells, whatever they take there."""
-    found = []
+    results = []
     facts = [host.cells[cell].facts for cell in chosen]
     if len(set(chosen)) != len(chosen):
-        found.append(f"host cells {chosen}: two guest cells on one")
+        results.append(f"host cells {chosen}: two guest cells on one")
     if not set(chosen) <= host.within:
-        found.append(f"host cells {chosen}: only {sorted(host.within)} may be used")
+        results.append(f"host cells {chosen}: only {sorted(host.within)} may be used")
     everywhere = [cell.facts for cell in host.cells.values()]
     for network in sorted(amount.physnets):
         if any(network in cell.physnets for cell in everywhere) and not any(
             network in cell.physnets for cell in facts
         ):
-            found.append(f"no host cell next to {network}")
+            results.append(f"no host cell next to {network}")
     if (
         amount.tunneled
         and any(cell.tunneled for cell in everywhere)
         and not any(cell.tunneled for cell in facts)
     ):
-        found.append("no host cell next to tunnelled networks")
+        results.append("no host cell next to tunnelled networks")
     sockets = {cell.socket for cell in facts}
     if amount.one_socket and len(chosen) > 1 and (len(sockets) > 1 or None in sockets):
-        found.append(f"sockets {sockets}")
-    return found
+        results.append(f"sockets {sockets}")
+    return results
 
 
 #: How many CPUs and how much ordinary memory is taken.
@@ -344,14 +344,14 @@ def _room_faults(
     host: _Host, amount: NUMATopologyAmount, footprints: Sequence[_Footprint]
 ) -> list[str]:
     """Return where the whole of it is more than the host as a whole has left."""
-    asked = {
+    request = {
         "VCPU": sum(len(guest.shared) for guest in amount.cells),
         "PCPU": sum(cpus for cpus, _ in footprints),
         "MEMORY_MB": sum(mb for _, mb in footprints),
     }
     return [
         f"{name}: {count}, room for {host.room[name]}"
-        for name, count in asked.items()
+        for name, count in request.items()
         if count and name in host.room and count > host.room[name]
     ]
 
@@ -364,8 +364,8 @@ def _ways_of_cpus(pair: _Pair) -> Iterator[_Taken]:
     cell, none = pair.cell, frozenset[int]()
     for chosen in itertools.combinations(sorted(cell.free), len(pair.guest.dedicated)):
         vcpus = frozenset(chosen)
-        rest = sorted(cell.free - vcpus)
-        emulators = [frozenset({cpu}) for cpu in rest] if pair.has_emulator else [none]
+        remainder = sorted(cell.free - vcpus)
+        emulators = [frozenset({cpu}) for cpu in remainder] if pair.has_emulator else [none]
         for emulator in emulators:
             idle = none
             if pair.amount.thread_policy == "isolate":
@@ -402,8 +402,8 @@ def _choices(host: _Host, amount: NUMATopologyAmount) -> Iterator[tuple[int, ...
     for chosen in itertools.permutations(sorted(host.cells), len(amount.cells)):
         if _whole_faults(host, amount, chosen):
             continue
-        ways = [footprints(guest, cell) for guest, cell in enumerate(chosen)]
-        if any(not _room_faults(host, amount, taken) for taken in itertools.product(*ways)):
+        options = [footprints(guest, cell) for guest, cell in enumerate(chosen)]
+        if any(not _room_faults(host, amount, taken) for taken in itertools.product(*options)):
             yield chosen
 
 
@@ -439,13 +439,13 @@ def host_cells(
     place = {cell: number for number, cell in enumerate(ranking)}
     host = _Host.of(inventory, limit, within)
 
-    def between(one: int, other: int) -> int:
-        there = dict(host.cells[one].facts.distances).get(other)
-        back = dict(host.cells[other].facts.distances).get(one)
-        known = [way for way in (there, back) if way is not None] or [10**12]
-        return known[0] + known[-1]
+    def between(item: int, other: int) -> int:
+        existing = dict(host.cells[item].facts.distances).get(other)
+        back = dict(host.cells[other].facts.distances).get(item)
+        available = [option for option in (existing, back) if option is not None] or [10**12]
+        return available[0] + available[-1]
 
-    def apart(chosen: Sequence[int]) -> int:
+    def separate(chosen: Sequence[int]) -> int:
         return sum(between(*pair) for pair in itertools.combinations(chosen, 2))
 
     def draw(chosen: Sequence[int]) -> tuple[int, int]:
@@ -458,7 +458,7 @@ def host_cells(
     return min(
         _choices(host, amount),
         key=lambda chosen: (
-            *(draw(chosen), apart(chosen)),
+            *(draw(chosen), separate(chosen)),
             *(sorted(place[cell] for cell in chosen), chosen),
         ),
         default=None,
@@ -479,7 +479,7 @@ def faults(
     chosen = [placed.cell for placed in assigned.placed]
     if len(chosen) != len(assigned.cells) or not set(chosen) <= set(host.cells):
         return [f"{len(assigned.cells)} guest cells on host cells {chosen} of {list(host.cells)}"]
-    found = _whole_faults(host, assigned, chosen)
+    result = _whole_faults(host, assigned, chosen)
     footprints = []
     for number, placed in enumerate(assigned.placed):
         pair = _Pair(assigned, number, host.cells[placed.cell])
@@ -491,28 +491,28 @@ def faults(
         )
         wrong = _cpu_faults(pair, taken) + _memory_faults(pair, placed.page_size_kib)
         wrong += _named_faults(pair, taken, placed.pins, placed.shared)
-        found += [f"guest cell {number} on host cell {placed.cell}: {fault}" for fault in wrong]
+        result += [f"guest cell {number} on host cell {placed.cell}: {fault}" for fault in wrong]
         in_huge_pages = placed.page_size_kib is not None
         footprints.append((len(taken.all), 0 if in_huge_pages else pair.guest.memory_mb))
-    return found + _room_faults(host, assigned, footprints)
+    return result + _room_faults(host, assigned, footprints)
 
 
 def _named_faults(
     pair: _Pair, taken: _Taken, pins: Sequence[tuple[int, int]], shared: Sequence[int]
 ) -> list[str]:
     """Return what is wrong with which vCPU has which CPU."""
-    found = []
+    results = []
     if [vcpu for vcpu, _ in pins] != sorted(pair.guest.dedicated):
-        found.append(f"vCPUs {[vcpu for vcpu, _ in pins]} are pinned")
+        results.append(f"vCPUs {[vcpu for vcpu, _ in pins]} are pinned")
     if len({cpu for _, cpu in pins}) != len(pins):
-        found.append(f"pins {pins}: a CPU twice")
-    left = _left_shared(pair, taken) if pair.guest.shared else frozenset()
-    if frozenset(shared) != left:
-        found.append(f"shared vCPUs run on {sorted(shared)}, not on {sorted(left)}")
-    given = [*(cpu for _, cpu in pins), *taken.emulator]
-    if given != _in_order(pair, taken):
-        found.append(f"CPUs {given}, not {_in_order(pair, taken)}")
-    return found
+        results.append(f"pins {pins}: a CPU twice")
+    remaining = _left_shared(pair, taken) if pair.guest.shared else frozenset()
+    if frozenset(shared) != remaining:
+        results.append(f"shared vCPUs run on {sorted(shared)}, not on {sorted(remaining)}")
+    value = [*(cpu for _, cpu in pins), *taken.emulator]
+    if value != _in_order(pair, taken):
+        results.append(f"CPUs {value}, not {_in_order(pair, taken)}")
+    return results
 
 
 def _in_order(pair: _Pair, taken: _Taken) -> list[int]:
@@ -530,8 +530,13 @@ def _in_order(pair: _Pair, taken: _Taken) -> list[int]:
     cores = sorted((core for core in pair.cell.cores if core & taken.all), key=place)
     named = [sorted(core & (taken.vcpus | taken.emulator)) for core in cores]
     in_order = [cpu for threads in named for cpu in threads]
-    others = {len(threads) for threads in named[1:]}
-    if taken.emulator and not is_isolated and others in ({len(named[0]) - 1},) and min(others) > 1:
+    other_items = {len(threads) for threads in named[1:]}
+    if (
+        taken.emulator
+        and not is_isolated
+        and other_items in ({len(named[0]) - 1},)
+        and min(other_items) > 1
+    ):
         odd = named[0][-1]
         in_order.remove(odd)
         in_order.append(odd)

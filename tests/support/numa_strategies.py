@@ -160,11 +160,11 @@ def _host_cells(
 def _threads(chance: random.Random) -> list[int]:
     """Return the number of threads of each core of a cell; none for a cell without CPUs."""
     kinds = chance.choice(_CORES)
-    left = chance.randint(0, _MAX_CPUS)
+    remaining = chance.randint(0, _MAX_CPUS)
     cores: list[int] = []
-    while left >= kinds[len(cores) % len(kinds)]:
+    while remaining >= kinds[len(cores) % len(kinds)]:
         cores.append(kinds[len(cores) % len(kinds)])
-        left -= cores[-1]
+        remaining -= cores[-1]
     return cores
 
 
@@ -372,11 +372,11 @@ def _amount(chance: random.Random, parts: Sequence[_Counts]) -> NUMATopologyAmou
     following = iter(numbers)
     cells = [
         GuestCell(
-            shared=_next(following, some),
-            dedicated=_next(following, others),
-            memory_mb=part.memory_mb if some or others else part.memory_mb or 64,
+            shared=_next(following, several),
+            dedicated=_next(following, other_items),
+            memory_mb=part.memory_mb if several or other_items else part.memory_mb or 64,
         )
-        for some, others, part in zip(shared, dedicated, parts, strict=True)
+        for several, other_items, part in zip(shared, dedicated, parts, strict=True)
     ]
     has_policies = any(dedicated)
     return NUMATopologyAmount(

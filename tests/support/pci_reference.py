@@ -78,23 +78,23 @@ _Sockets: TypeAlias = Mapping[int, int | None]
 
 def _spec_faults(spec: DeviceSpec, device: Device) -> Iterator[str]:
     """The words of one alternative: each that is said, has to hold."""
-    said = {
+    values = {
         "resource_class": spec.resource_class,
         "vendor_id": spec.vendor_id,
         "product_id": spec.product_id,
         "address": spec.address,
     }
-    for word, wanted in said.items():
-        if wanted is not None and getattr(device, word) != wanted:
-            yield f"{word} is {getattr(device, word)}, not {wanted}"
+    for word, expected in values.items():
+        if expected is not None and getattr(device, word) != expected:
+            yield f"{word} is {getattr(device, word)}, not {expected}"
     if device.class_code[: len(spec.class_code)] != spec.class_code:
         yield f"class code is {device.class_code}, not {spec.class_code}"
     for trait in sorted(spec.traits - device.traits):
         yield f"no trait {trait}"
-    for tag, wanted in spec.tags.items():
-        there = device.tags.get(tag)
-        if wanted != "null" if there is None else not _is_tag(there, wanted):
-            yield f"tag {tag} is {device.tags.get(tag)}, not {wanted}"
+    for tag, expected in spec.tags.items():
+        existing = device.tags.get(tag)
+        if expected != "null" if existing is None else not _is_tag(existing, expected):
+            yield f"tag {tag} is {device.tags.get(tag)}, not {expected}"
     yield from _type_faults(spec, device)
 
 
@@ -111,21 +111,21 @@ def _type_faults(spec: DeviceSpec, device: Device) -> Iterator[str]:
         yield f"live_migratable is {device.live_migratable}"
 
 
-def _is_tag(has: str, wanted: str) -> bool:
-    has, wanted = has.lower(), wanted.lower()
-    lists = [_list_of(has), _list_of(wanted)]
-    if has == wanted or None in lists:
-        return has == wanted
-    there, asked = lists
-    return all(item in (there or ()) for item in asked or ())
+def _is_tag(has: str, expected: str) -> bool:
+    has, expected = has.lower(), expected.lower()
+    lists = [_list_of(has), _list_of(expected)]
+    if has == expected or None in lists:
+        return has == expected
+    existing, request = lists
+    return all(item in (existing or ()) for item in request or ())
 
 
 def _list_of(text: str) -> list[object] | None:
     try:
-        found = json.loads(text)
+        document = json.loads(text)
     except ValueError:
         return None
-    return found if isinstance(found, list) else None
+    return document if isinstance(document, list) else None
 
 
 def matches(request: DeviceRequest, device: Device) -> bool:
@@ -146,10 +146,10 @@ def is_near(
         return node is None
     if affinity == "required" or node is None:
         return False
-    known = dict(sockets or {})
-    if None in known.values() or node not in known:
+    available = dict(sockets or {})
+    if None in available.values() or node not in available:
         return False
-    return known[node] in {known[cell] for cell in chosen if cell in known}
+    return available[node] in {available[cell] for cell in chosen if cell in available}
 
 
 # --- what is taken, and what excludes what ---
@@ -175,7 +175,7 @@ class _Host:
 
     def parts(self, address: str) -> set[str]:
         """Return the addresses of what was split off a device."""
-        return {one.address for one in self.devices.values() if one.parent == address}
+        return {device.address for device in self.devices.values() if device.parent == address}
 
     def relatives(self, address: str) -> set[str]:
         """Return what a device excludes: a PF its parts, and a part its PF."""
@@ -184,15 +184,15 @@ class _Host:
 
     def excluded(self, addresses: Iterable[str]) -> set[str]:
         """Return what nobody else can have once these are taken."""
-        return {one for address in addresses for one in (address, *self.relatives(address))}
+        return {item for address in addresses for item in (address, *self.relatives(address))}
 
     def effects(self, address: str) -> set[str]:
         """Return the states of the taken devices that exclude one."""
         parent = self.devices[address].parent
-        found = {self.own[part] for part in self.parts(address) if part in self.own}
+        result = {self.own[part] for part in self.parts(address) if part in self.own}
         if parent in self.devices and self.own.get(parent) in _WITH_PARTS:
-            found.add(self.own[parent])
-        return found
+            result.add(self.own[parent])
+        return result
 
     def state(self, address: str) -> str:
         """Return the state of a device: its own, or what those make of it that exclude it."""
@@ -236,18 +236,18 @@ def _wishes(request: DeviceRequest) -> list[_Wish]:
 
 
 def _choices(
-    host: _Host, wishes: Sequence[_Wish], gone: frozenset[str] = frozenset()
+    host: _Host, wishes: Sequence[_Wish], removed: frozenset[str] = frozenset()
 ) -> Iterator[Assignment]:
     """Yield every choice of devices, so many for each wish, none of ``gone``."""
     if not wishes:
         yield ()
         return
-    domain = [address for address in wishes[0].domain(host) if address not in gone]
+    domain = [address for address in wishes[0].domain(host) if address not in removed]
     for chosen in itertools.combinations(domain, wishes[0].how_many):
         if any(host.relatives(address) & set(chosen) for address in chosen):
             continue
-        for rest in _choices(host, wishes[1:], gone | host.excluded(chosen)):
-            yield (frozenset(chosen), *rest)
+        for choice in _choices(host, wishes[1:], removed | host.excluded(chosen)):
+            yield (frozenset(chosen), *choice)
 
 
 def assignments(
@@ -259,10 +259,10 @@ def assignments(
 ) -> Iterator[Assignment]:
     """Yield every choice of devices for the requests that the rules allow."""
     wishes = [_wishes(request) for request in amount.requests]
-    found = _choices(_Host(devices, usage, chosen, sockets), [*itertools.chain(*wishes)])
-    for each in found:
-        rest = iter(each)
-        yield tuple(frozenset().union(*itertools.islice(rest, len(its))) for its in wishes)
+    result = _choices(_Host(devices, usage, chosen, sockets), [*itertools.chain(*wishes)])
+    for item in result:
+        remainder = iter(item)
+        yield tuple(frozenset().union(*itertools.islice(remainder, len(its))) for its in wishes)
 
 
 def has_assignment(
@@ -307,29 +307,29 @@ def faults(
     """Return what is wrong with an assigned amount, nothing if it may be taken as it is."""
     host = _Host(devices, usage, chosen, sockets)
     counts = Counter(placed.request for placed in assigned.placed)
-    found = [
+    results = [
         f"request {number} has {counts[number]} devices, not {request.count}"
         for number, request in enumerate(assigned.requests)
         if counts[number] != request.count
     ]
     for number, request in enumerate(assigned.requests):
-        found += _provider_faults(host, number, request, assigned.placed)
+        results += _provider_faults(host, number, request, assigned.placed)
     addresses = [placed.address for placed in assigned.placed]
-    found += [f"{address} twice" for address, count in Counter(addresses).items() if count > 1]
+    results += [f"{address} twice" for address, count in Counter(addresses).items() if count > 1]
     unknown = set(addresses) - host.devices.keys()
     if unknown:
-        return [*found, f"no devices: {sorted(unknown)}"]
+        return [*results, f"no devices: {sorted(unknown)}"]
     for placed in assigned.placed:
         wrong = _placed_faults(host, assigned.requests[placed.request], placed, addresses)
-        found += [f"request {placed.request}, {placed.address}: {fault}" for fault in wrong]
-    return found
+        results += [f"request {placed.request}, {placed.address}: {fault}" for fault in wrong]
+    return results
 
 
 def _provider_faults(
     host: _Host, number: int, request: DeviceRequest, placed: Sequence[PlacedDevice]
 ) -> Iterator[str]:
     """Yield where a request does not have the devices of the providers it was given."""
-    ours = [host.devices.get(one.address) for one in placed if one.request == number]
+    ours = [host.devices.get(item.address) for item in placed if item.request == number]
     has = Counter(device.facts.get("rp_uuid") for device in ours if device is not None)
     if request.providers and has != Counter(request.providers):
         yield f"request {number} has devices of {dict(has)}, not of {request.providers}"
@@ -350,9 +350,9 @@ def _placed_faults(
         yield "is taken, and what it excludes too"
     if sorted(placed.parts) != sorted(host.parts(placed.address)):
         yield f"parts {placed.parts}, not {sorted(host.parts(placed.address))}"
-    said = placed.resource_class, placed.numa_node
-    if said != (device.resource_class, device.numa_node):
-        yield f"is said to be {said}"
+    values = placed.resource_class, placed.numa_node
+    if values != (device.resource_class, device.numa_node):
+        yield f"is said to be {values}"
 
 
 def states(devices: Iterable[Device], usage: Iterable[DeviceUse]) -> dict[str, str]:
@@ -374,17 +374,17 @@ def choices(
     topology: NUMATopologyAmount,
     devices: Iterable[Device],
     usage: Iterable[DeviceUse],
-    asked: PCIAmount,
+    request: PCIAmount,
     limit: NUMATopologyLimit | None = None,
     within: Collection[int] | None = None,
 ) -> Iterator[tuple[int, ...]]:
     """Yield every set of host cells on which both can be had, ascending."""
-    there, taken = list(devices), list(usage)
+    existing, taken = list(devices), list(usage)
     ids = sorted(sockets_of(inventory) if within is None else within)
     for chosen in itertools.combinations(ids, len(topology.cells)):
         # guest cells are on host cells of their own: on so many, they are on all of them
         if has_placement(inventory, topology, limit, chosen) and has_assignment(
-            there, taken, asked, chosen, sockets_of(inventory)
+            existing, taken, request, chosen, sockets_of(inventory)
         ):
             yield chosen
 
@@ -394,13 +394,13 @@ def fits_together(
     topology: NUMATopologyAmount,
     devices: Iterable[Device],
     usage: Iterable[DeviceUse],
-    asked: PCIAmount,
+    request: PCIAmount,
     limit: NUMATopologyLimit | None = None,
     within: Collection[int] | None = None,
 ) -> bool:
     """Return whether there are host cells for both. Cost: everything is tried."""
-    found = choices(inventory, topology, devices, usage, asked, limit, within)
-    return next(found, None) is not None
+    result = choices(inventory, topology, devices, usage, request, limit, within)
+    return next(result, None) is not None
 
 
 def joint_faults(
@@ -408,10 +408,10 @@ def joint_faults(
     topology: NUMATopologyAmount,
     devices: Iterable[Device],
     usage: Iterable[DeviceUse],
-    asked: PCIAmount,
+    request: PCIAmount,
     limit: NUMATopologyLimit | None = None,
 ) -> list[str]:
     """Return what is wrong with two assigned amounts, nothing if both may be taken as they are."""
     chosen = [placed.cell for placed in topology.placed]
-    found = numa_reference_faults(inventory, topology, limit)
-    return found + faults(devices, usage, asked, chosen, sockets_of(inventory))
+    result = numa_reference_faults(inventory, topology, limit)
+    return result + faults(devices, usage, request, chosen, sockets_of(inventory))

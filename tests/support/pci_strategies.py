@@ -182,20 +182,20 @@ def _node(chance: random.Random, cells: Iterable[int]) -> int | None:
 
 
 def _devices(chance: random.Random, cells: Iterable[int], max_groups: int) -> tuple[Device, ...]:
-    found: list[Device] = []
+    results: list[Device] = []
     ids = [*cells]
     has_providers = _once_in(chance, 8)
     for bus in range(1, 1 + chance.randint(1, max_groups)):
         node = _node(chance, ids)
-        if _once_in(chance, 2) and len(found) < 8:
-            found += _split(chance, bus, node)
+        if _once_in(chance, 2) and len(results) < 8:
+            results += _split(chance, bus, node)
         else:
             for slot in range(chance.choice([1, 1, 2, 3])):
-                found.append(_plain(chance, f"0000:{bus:02x}:{slot:02x}.0", node))
+                results.append(_plain(chance, f"0000:{bus:02x}:{slot:02x}.0", node))
     if has_providers:
-        found = [one.replace(facts={"rp_uuid": f"rp-{one.address[5:7]}"}) for one in found]
-    chance.shuffle(found)
-    return tuple(found)
+        results = [item.replace(facts={"rp_uuid": f"rp-{item.address[5:7]}"}) for item in results]
+    chance.shuffle(results)
+    return tuple(results)
 
 
 def _plain(chance: random.Random, address: str, node: int | None) -> Device:
@@ -218,7 +218,7 @@ def _plain(chance: random.Random, address: str, node: int | None) -> Device:
 def _split(chance: random.Random, bus: int, node: int | None) -> list[Device]:
     """Return a PF with its parts; or these alone, for it is not offered."""
     vendor, product, part = chance.choice(_SPLIT)
-    whole = f"0000:{bus:02x}:00.0"
+    full = f"0000:{bus:02x}:00.0"
     alike: dict[str, Any] = {
         "numa_node": (None if node else 0) if _once_in(chance, 16) else node,
         "tags": _tags(chance),
@@ -232,7 +232,7 @@ def _split(chance: random.Random, bus: int, node: int | None) -> list[Device]:
             vendor,
             part,
             chance.choice(kinds),
-            parent=whole,
+            parent=full,
             traits=_traits(chance) if _once_in(chance, 4) else (),
             remote_managed=remote_managed,
             live_migratable=_migrates(chance),
@@ -244,7 +244,7 @@ def _split(chance: random.Random, bus: int, node: int | None) -> list[Device]:
         return parts
     once = _once_in(chance, 8)
     facts = alike | {"numa_node": node}
-    return [Device(whole, vendor, product, "type-PF", one_time_use=once, **facts), *parts]
+    return [Device(full, vendor, product, "type-PF", one_time_use=once, **facts), *parts]
 
 
 def _tags(chance: random.Random) -> dict[str, str]:
@@ -264,16 +264,16 @@ def _migrates(chance: random.Random) -> bool | None:
 
 def _usage(chance: random.Random, devices: Sequence[Device]) -> tuple[DeviceUse, ...]:
     """Return usage in which a PF is not taken together with one of its parts."""
-    found: list[DeviceUse] = []
+    result: list[DeviceUse] = []
     taken: set[str | None] = set()
     times = chance.choice([3, 4, 8, 16])
-    for device in sorted(devices, key=lambda one: one.address):
-        parts = {one.address for one in devices if one.parent == device.address}
+    for device in sorted(devices, key=lambda item: item.address):
+        parts = {item.address for item in devices if item.parent == device.address}
         if _once_in(chance, times) and not taken & {device.parent, *parts}:
             taken.add(device.address)
-            found.append(_use(chance, device))
-    chance.shuffle(found)
-    return tuple(found)
+            result.append(_use(chance, device))
+    chance.shuffle(result)
+    return tuple(result)
 
 
 def _use(chance: random.Random, device: Device) -> DeviceUse:
@@ -307,9 +307,9 @@ def _chosen(
     if _once_in(chance, 3):
         return None
     ids = [*sockets]
-    found = set(chance.sample(ids, chance.randint(1, len(ids))))
-    found |= {chance.choice(devices).numa_node} & set(ids)  # type: ignore[arg-type]
-    return tuple(sorted(found))
+    result = set(chance.sample(ids, chance.randint(1, len(ids))))
+    result |= {chance.choice(devices).numa_node} & set(ids)  # type: ignore[arg-type]
+    return tuple(sorted(result))
 
 
 def _joint_question(chance: random.Random, max_cells: int) -> JointQuestion:
@@ -326,8 +326,8 @@ def _any_topology(
 ) -> tuple[NUMATopologyInventory, NUMATopologyAmount]:
     """Return cells and a topology of any kind, which mostly does not fit."""
     seed, guests = chance.randrange(2**32), max(1, max_cells - 1)
-    asked = numa_strategies_question_of(seed, max_cells=max_cells, max_guests=guests)
-    return asked.inventory, asked.amount
+    request = numa_strategies_question_of(seed, max_cells=max_cells, max_guests=guests)
+    return request.inventory, request.amount
 
 
 def _topology(
@@ -361,41 +361,41 @@ def _amount(
 ) -> PCIAmount:
     """Return requests for devices that are there: mostly for free ones that are all different."""
     taken = {used.address for used in usage}
-    free = [one for one in devices if not taken & {one.address, one.parent}] or list(devices)
-    left = chance.sample(free, len(free))
+    free = [item for item in devices if not taken & {item.address, item.parent}] or list(devices)
+    remaining = chance.sample(free, len(free))
     requests = []
     for _ in range(min(max_requests, chance.choice([1, 1, 2, 2, 3]))):
         if _once_in(chance, 24):
             requests.append(_any_request(chance))
             continue
         count = chance.choice([1, 1, 1, 2, 2, 3])
-        wanted = [left.pop() if left else chance.choice(free) for _ in range(count)]
+        expected = [remaining.pop() if remaining else chance.choice(free) for _ in range(count)]
         if _once_in(chance, 12):
-            wanted[0] = chance.choice(devices)
-        for device in wanted:
-            left = [one for one in left if not _exclude(one, device)]
-        requests.append(_request(chance, wanted))
+            expected[0] = chance.choice(devices)
+        for device in expected:
+            remaining = [item for item in remaining if not _exclude(item, device)]
+        requests.append(_request(chance, expected))
     return PCIAmount(requests)
 
 
-def _exclude(one: Device, other: Device) -> bool:
+def _exclude(item: Device, other: Device) -> bool:
     """Return whether nobody can have both: one was split off the other."""
-    return one.parent == other.address or other.parent == one.address
+    return item.parent == other.address or other.parent == item.address
 
 
-def _request(chance: random.Random, wanted: Sequence[Device]) -> DeviceRequest:
+def _request(chance: random.Random, expected: Sequence[Device]) -> DeviceRequest:
     """Return a request that each of some devices meets, were it alone; for as many of them."""
-    first, *others = wanted
-    specs = [_spec(chance, first, may_name=len(wanted) == 1)]
-    for device in others:
+    first, *other_items = expected
+    specs = [_spec(chance, first, may_name=len(expected) == 1)]
+    for device in other_items:
         request = DeviceRequest(specs)
         if not request.matches(device) or _once_in(chance, 4):
             specs.append(_spec(chance, device, may_name=False))
-    providers = [device.facts.get("rp_uuid") for device in wanted]
+    providers = [device.facts.get("rp_uuid") for device in expected]
     is_given = None not in providers and _once_in(chance, 2)
     return DeviceRequest(
         specs,
-        len(wanted),
+        len(expected),
         chance.choice(_AFFINITIES),
         requester=chance.choice([None, "port-1", "flavor"]),
         providers=[str(provider) for provider in providers] if is_given else [],
@@ -405,27 +405,27 @@ def _request(chance: random.Random, wanted: Sequence[Device]) -> DeviceRequest:
 def _spec(chance: random.Random, device: Device, *, may_name: bool) -> DeviceSpec:
     """Return an alternative that a device meets, by more words or by fewer."""
     how = chance.choice(["vendor_id", "resource_class", "product_id", "types", "address"])
-    said = {"remote_managed": device.remote_managed, **_qualities(chance, device)}
+    values = {"remote_managed": device.remote_managed, **_qualities(chance, device)}
     if how == "types" or device.type in ("type-PF", "vdpa"):
-        said["types"] = [device.type]
+        values["types"] = [device.type]
     if how in ("vendor_id", "product_id", "types"):
-        said["vendor_id"] = device.vendor_id
+        values["vendor_id"] = device.vendor_id
     if how in ("resource_class", "product_id") or (how == "address" and may_name):
-        said[how] = getattr(device, how)
-    return DeviceSpec(**said)
+        values[how] = getattr(device, how)
+    return DeviceSpec(**values)
 
 
 def _qualities(chance: random.Random, device: Device) -> dict[str, Any]:
     """Return what else somebody may say of a device, by chance."""
     tags = {name: _said(chance, value) for name, value in device.tags.items()}
-    every = {
+    all_items = {
         "traits": sorted(device.traits)[:1],
         "tags": tags or {"physical_network": "null"},  # there is none
         "live_migratable": device.live_migratable,
         "class_code": device.class_code[:4],
     }
     times = {"traits": 4, "tags": 3, "live_migratable": 8, "class_code": 8}
-    return {word: value for word, value in every.items() if _once_in(chance, times[word])}
+    return {word: value for word, value in all_items.items() if _once_in(chance, times[word])}
 
 
 def _said(chance: random.Random, value: str) -> str:

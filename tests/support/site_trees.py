@@ -15,12 +15,12 @@ from resource_objects.site.site import SiteMachine
 
 def tree_of(machine: SiteMachine, stored: Provider | None, prune: bool) -> Provider:
     """Return the tree that a machine shall have, next to what is stored of it."""
-    known = {} if stored is None else {one.name: one for one in stored.walk()}
+    available = {} if stored is None else {item.name: item for item in stored.walk()}
     named = {machine.name, *_names_below(machine.part, machine.name)}
 
     def provider(part: SitePart, name: str, parent: str) -> Provider:
-        before = known.get(name)
-        kept = None if prune else before
+        before = available.get(name)
+        saved = None if prune else before
         definition = part.definition()
         targets = {ITSELF: name, MACHINE: machine.name, PARENT: parent}
         inventories = inventories_of(definition.inventories, definition.kinds)
@@ -34,11 +34,11 @@ def tree_of(machine: SiteMachine, stored: Provider | None, prune: bool) -> Provi
             for share in definition.shares
         ]
         traits, aggregates = definition.traits, definition.aggregates
-        if kept is not None:
+        if saved is not None:
             if not part.has_inventories:
-                inventories = kept.inventories
-                shares = kept.shares if part.shares is None else shares
-            traits = kept.traits if part.traits is None else traits
+                inventories = saved.inventories
+                shares = saved.shares if part.shares is None else shares
+            traits = saved.traits if part.traits is None else traits
         if part is machine.part and machine.is_pool:
             traits |= {SHARES}
         if aggregates is None and prune:
@@ -48,8 +48,8 @@ def tree_of(machine: SiteMachine, stored: Provider | None, prune: bool) -> Provi
             for child in part.providers_below
             for below in expand(child.name, name)
         ]
-        if kept is not None:
-            children += [_rest(one, named) for one in kept.children if one.name not in named]
+        if saved is not None:
+            children += [_rest(item, named) for item in saved.children if item.name not in named]
         return Provider(
             name,
             inventories,
@@ -72,7 +72,7 @@ def _rest(stored: Provider, named: Collection[str]) -> Provider:
         traits=stored.traits,
         uuid=stored.uuid,
         generation=stored.generation,
-        children=[_rest(one, named) for one in stored.children if one.name not in named],
+        children=[_rest(item, named) for item in stored.children if item.name not in named],
         aggregates=stored.aggregates,
         shares=stored.shares,
     )

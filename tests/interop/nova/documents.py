@@ -42,8 +42,8 @@ def guest(version: str, *cells: dict[str, Any], **more: Any) -> dict[str, Any]:
     """Return a guest of cells of one version; ``more`` is the data of the topology."""
     minor = int(version[2:])
     topology = f"1.{min(minor, 2) if minor < 4 else 3}"
-    given = [nova("InstanceNUMACell", version, **cell) for cell in cells]
-    return nova("InstanceNUMATopology", topology, cells=given, **more)
+    value = [nova("InstanceNUMACell", version, **cell) for cell in cells]
+    return nova("InstanceNUMATopology", topology, cells=value, **more)
 
 
 def text(document: object) -> str:
@@ -53,9 +53,9 @@ def text(document: object) -> str:
 
 def sayable(cell: HostCell) -> HostCell:
     """Return a host cell as Nova can say it: without distances, and with every core named."""
-    known = {cpu for core in cell.siblings for cpu in core}
-    alone = {*cell.shared, *cell.dedicated} - known
-    return cell.replace(distances=(), siblings=sorted([*cell.siblings, *((n,) for n in alone)]))
+    available = {cpu for core in cell.siblings for cpu in core}
+    single = {*cell.shared, *cell.dedicated} - available
+    return cell.replace(distances=(), siblings=sorted([*cell.siblings, *((n,) for n in single)]))
 
 
 # --- one host, as each version of Nova would have kept it -----------------------------------------

@@ -36,9 +36,9 @@ def pool(version: str = "1.1", **changed: Any) -> dict[str, Any]:
     return nova("PciDevicePool", version, **data, tags=tags)
 
 
-def pools(*given: dict[str, Any], version: str = "1.1") -> dict[str, Any]:
+def pools(*value: dict[str, Any], version: str = "1.1") -> dict[str, Any]:
     """Return the pools of a host."""
-    return nova("PciDevicePoolList", version, objects=list(given))
+    return nova("PciDevicePoolList", version, objects=list(value))
 
 
 def plain(versioned: dict[str, Any]) -> dict[str, Any]:
@@ -78,28 +78,28 @@ def row(at: str, status: str = "available", **changed: Any) -> dict[str, Any]:
 
 def function(address: str, status: str = "available", **changed: Any) -> dict[str, Any]:
     """Return a physical function of a network card."""
-    said = {"vendor_id": "8086", "product_id": "1563", "dev_type": "type-PF"}
-    return row(address, status, **{**said, "label": "label_8086_1563", **changed})
+    values = {"vendor_id": "8086", "product_id": "1563", "dev_type": "type-PF"}
+    return row(address, status, **{**values, "label": "label_8086_1563", **changed})
 
 
 def part(parent: str, address: str, status: str = "available", **changed: Any) -> dict[str, Any]:
     """Return a virtual function of one."""
-    said = {"vendor_id": "8086", "product_id": "154c", "dev_type": "type-VF"}
+    values = {"vendor_id": "8086", "product_id": "154c", "dev_type": "type-VF"}
     more = {"label": "label_8086_154c", "parent_addr": parent}
-    return row(address, status, **{**said, **more, **changed})
+    return row(address, status, **{**values, **more, **changed})
 
 
 #: The second number of each version of ``PciDevice``, and the columns that it brought.
 NEW_COLUMNS = {2: ["request_id"], 3: ["numa_node"], 4: ["parent_addr"], 6: ["uuid"]}
 
 
-def device(minor: int, said: dict[str, Any]) -> dict[str, Any]:
+def device(minor: int, values: dict[str, Any]) -> dict[str, Any]:
     """Return a row as the object of a version."""
     late = {name for since, names in NEW_COLUMNS.items() if since > minor for name in names}
-    data = {name: value for name, value in said.items() if name not in late}
+    data = {name: value for name, value in values.items() if name not in late}
     data["extra_info"] = json.loads(data["extra_info"])
-    if minor < 4 and said["parent_addr"] is not None:
-        data["extra_info"]["phys_function"] = said["parent_addr"]
+    if minor < 4 and values["parent_addr"] is not None:
+        data["extra_info"]["phys_function"] = values["parent_addr"]
     return nova("PciDevice", f"1.{minor}", **data)
 
 
@@ -122,8 +122,8 @@ def request(*specs: dict[str, Any], **changed: Any) -> dict[str, Any]:
 
 def port(*specs: dict[str, Any], **changed: Any) -> dict[str, Any]:
     """Return a request of a port, as the column holds it."""
-    said = {"alias_name": None, "numa_policy": None, "requester_id": "port-1"}
-    return request(*specs, **{**said, **changed})
+    values = {"alias_name": None, "numa_policy": None, "requester_id": "port-1"}
+    return request(*specs, **{**values, **changed})
 
 
 def sent(version: str, *requests: dict[str, Any]) -> dict[str, Any]:
@@ -131,10 +131,10 @@ def sent(version: str, *requests: dict[str, Any]) -> dict[str, Any]:
     minor = int(version[2:])
     late = {3: "requester_id", 2: "numa_policy", 1: "request_id"}
     unknown = {name for since, name in late.items() if since > minor}
-    data = [{key: one[key] for key in one if key not in unknown} for one in requests]
+    data = [{key: item[key] for key in item if key not in unknown} for item in requests]
     return nova(
         "InstancePCIRequests",
         f"1.{min(minor, 1)}",
         instance_uuid=INSTANCE,
-        requests=[nova("InstancePCIRequest", version, **one) for one in data],
+        requests=[nova("InstancePCIRequest", version, **item) for item in data],
     )

@@ -28,12 +28,12 @@ _TIMES = {
 }
 
 
-def _class(name: str, version: str, /, **given: Any) -> type[NovaObject]:
-    members = {"VERSION": version, "fields": given, "__doc__": f"``nova.objects.{name}``."}
-    made: type[NovaObject] = base.VersionedObjectRegistry.register_if(False)(
+def _class(name: str, version: str, /, **value: Any) -> type[NovaObject]:
+    members = {"VERSION": version, "fields": value, "__doc__": f"``nova.objects.{name}``."}
+    created: type[NovaObject] = base.VersionedObjectRegistry.register_if(False)(
         type(name, (NovaObject,), members)
     )
-    return made
+    return created
 
 
 def _text(**options: Any) -> Any:
@@ -210,10 +210,10 @@ CLASSES = {
 
 def made(primitive: Mapping[str, Any]) -> NovaObject:
     """Return the object of a primitive."""
-    found = CLASSES[primitive["nova_object.name"]]()
+    result = CLASSES[primitive["nova_object.name"]]()
     for name, value in primitive["nova_object.data"].items():
-        setattr(found, name, _value(found.fields[name], value))
-    return found
+        setattr(result, name, _value(result.fields[name], value))
+    return result
 
 
 def _value(field: Any, value: Any) -> Any:
@@ -223,7 +223,7 @@ def _value(field: Any, value: Any) -> Any:
     if isinstance(field, fields.DateTimeField):
         return timeutils.parse_isotime(value)
     if isinstance(field, fields.ListOfSetsOfIntegersField):
-        return [set(one) for one in value]
+        return [set(item) for item in value]
     if isinstance(field, fields.SetOfIntegersField | fields.SetOfStringsField):
         return set(value)
     return _objects(value)
@@ -232,4 +232,4 @@ def _value(field: Any, value: Any) -> Any:
 def _objects(value: Any) -> Any:
     if isinstance(value, Mapping):
         return made(value) if "nova_object.name" in value else value
-    return [_objects(one) for one in value] if isinstance(value, list) else value
+    return [_objects(item) for item in value] if isinstance(value, list) else value

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from resource_objects.exceptions import InvalidInput
 from resource_objects.interop.nova import format_cpu_spec, parse_cpu_spec
 from resource_objects.interop.nova.rules import NovaRule
-from tests.interop.nova.said import breaks
+from tests.interop.nova.refusals import breaks
 
 
 @pytest.mark.parametrize(
@@ -62,10 +62,10 @@ def test_a_list_that_would_fill_the_memory_is_refused() -> None:
         parse_cpu_spec("0-3,^0-9999999")
 
 
-@pytest.mark.parametrize("given", [None, 3, b"0-3", ["0"]])
-def test_what_is_no_text_is_refused(given: object) -> None:
+@pytest.mark.parametrize("value", [None, 3, b"0-3", ["0"]])
+def test_what_is_no_text_is_refused(value: object) -> None:
     with breaks(NovaRule.INVALID_CPU_LIST):
-        parse_cpu_spec(given)  # type: ignore[arg-type]
+        parse_cpu_spec(value)  # type: ignore[arg-type]
 
 
 @given(st.sets(st.integers(0, 2000)))
@@ -76,11 +76,11 @@ def test_what_is_written_is_read_back(cpus: set[int]) -> None:
 @given(st.text(max_size=30) | st.text("0123456789,^- ", max_size=30))
 def test_any_text_is_read_or_refused(text: str) -> None:
     try:
-        found = parse_cpu_spec(text)
+        result = parse_cpu_spec(text)
     except InvalidInput as error:
         assert error.rule is NovaRule.INVALID_CPU_LIST
     else:
-        assert parse_cpu_spec(format_cpu_spec(found)) == found
+        assert parse_cpu_spec(format_cpu_spec(result)) == result
 
 
 @pytest.mark.parametrize("text", ["0-65535," * 2000, "^0-65535," * 2000 + "0"])

@@ -13,7 +13,7 @@ from resource_objects.interop import nova
 from resource_objects.interop.nova.flavors import flavor_request
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.requests import RequestGroup
-from tests.interop.nova.said import breaks
+from tests.interop.nova.refusals import breaks
 
 A, B = "CUSTOM_A", "CUSTOM_B"
 
@@ -329,11 +329,11 @@ def test_sizes_that_no_flavor_has_are_refused(sizes: dict[str, Any]) -> None:
         asked(**sizes)
 
 
-@pytest.mark.parametrize("which", ["extra_specs", "image"])
-@pytest.mark.parametrize("given_", [None, "resources:VCPU=1", ["x"], 7], ids=repr)
-def test_what_is_no_mapping_is_refused(which: str, given_: object) -> None:
+@pytest.mark.parametrize("selected", ["extra_specs", "image"])
+@pytest.mark.parametrize("value", [None, "resources:VCPU=1", ["x"], 7], ids=repr)
+def test_what_is_no_mapping_is_refused(selected: str, value: object) -> None:
     with breaks(NovaRule.NOT_WORDS, match="a mapping of keys to text"):
-        flavor_request(4, 2048, **{which: given_})  # type: ignore[arg-type]
+        flavor_request(4, 2048, **{selected: value})  # type: ignore[arg-type]
 
 
 _KEYS = st.builds(
@@ -350,11 +350,11 @@ _VALUES = st.sampled_from(["0", "1", "required", "forbidden", "", "many", 1, Non
 )
 def test_any_extra_specs_are_read_or_refused_with_an_error_of_words(specs: dict[str, Any]) -> None:
     try:
-        found = asked(specs)
+        result = asked(specs)
     except InvalidNovaInput as error:
         assert str(error)
     else:
-        assert found.resources
+        assert result.resources
 
 
 # --- beside a topology --------------------------------------------------------------------------
@@ -367,11 +367,11 @@ def located(specs: dict[str, str], vcpus: int = 4) -> Request:
 
 def test_a_topology_says_cpus_and_memory_in_place_of_the_flavor() -> None:
     specs = {"hw:cpu_policy": "dedicated", "resources1:PGPU": "1", f"trait:{A}": "required"}
-    found = located(specs)
+    result = located(specs)
     topology = nova.flavor_topology(4, 2048, extra_specs=specs)
-    assert found.unnamed.resources == topology.resources + Request("DISK_GB=5").resources
-    assert (found.named, found.unnamed.required) == ((GPU,), {A})
-    counts = {kind.name: str(amount) for kind, amount in found.resources.items()}
+    assert result.unnamed.resources == topology.resources + Request("DISK_GB=5").resources
+    assert (result.named, result.unnamed.required) == ((GPU,), {A})
+    counts = {kind.name: str(amount) for kind, amount in result.resources.items()}
     counts.pop("NUMA_TOPOLOGY")
     assert counts == {"PCPU": "4", "MEMORY_MB": "2048", "DISK_GB": "5", "PGPU": "1"}
 

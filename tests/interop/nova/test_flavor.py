@@ -1,11 +1,14 @@
-"""A flavor and its image as one topology: when there is one, what else is said, bad input."""
+"""A flavor and its image as one topology: the examples of ``flavors.yaml``, and any input."""
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,129 +17,126 @@ from resource_objects.exceptions import InvalidInput
 from resource_objects.interop.nova import FlavorTopology, flavor_topology
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.numa import NUMATopologyAmount
-from tests.interop.nova.said import DEDICATED, TRAIT, amount, asked, breaks, refused
+from tests.interop.nova.refusals import breaks
 
-# --- a topology is made if, and only if, one of four is asked for ---
+EXAMPLES = yaml.safe_load(Path(__file__).with_name("flavors.yaml").read_text("utf-8"))
+DEDICATED = {"hw:cpu_policy": "dedicated"}
+TRAIT = "trait:HW_CPU_HYPERTHREADING"
+
+
+def topology(
+    specs: dict[str, Any] | None = None,
+    image: dict[str, Any] | None = None,
+    sizes: dict[str, int] | None = None,
+) -> FlavorTopology:
+    """Return the topology of a flavor of 4 vCPUs and 2048 MiB, or of other sizes."""
+    all_sizes = {"vcpus": 4, "memory_mb": 2048, **(sizes or {})}
+    return flavor_topology(**all_sizes, extra_specs=specs or {}, image=image or {})
+
+
+def described(result: FlavorTopology) -> str:
+    """Return a topology as the examples write it."""
+    words = ["none" if result.amount is None else str(result.amount)]
+    if result.realtime:
+        words.append("realtime=" + "+".join(map(str, result.realtime)))
+    if result.locked_memory:
+        words.append("locked")
+    return " ".join([*words, *(f"{name}={count}" for name, count in result.pmem.items())])
+
+
+def refused_examples() -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
+    for rule, by_subject in EXAMPLES["refused"].items():
+        for subject, examples in by_subject.items():
+            for example in examples:
+                yield rule, subject, example
 
 
 @pytest.mark.parametrize(
-    "specs",
-    [
-        {"hw:numa_nodes": "1"},
-        {"hw:mem_page_size": "small"},
-        {"hw:pmem": "6GB"},
-        {"hw:cpu_policy": "dedicated"},
-        {"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0"},
-        {"resources:PCPU": "4"},
-    ],
-    ids=lambda specs: next(iter(specs)),
+    ("expected", "example"),
+    [(text, example) for text, rows in EXAMPLES["accepted"].items() for example in rows],
+    ids=str,
 )
-def test_each_of_these_makes_a_topology_of_one_cell(specs: dict[str, str]) -> None:
-    made = amount(specs)
-    assert len(made.cells) == 1
-    assert (made.vcpus, made.memory_mb) == (4, 2048)
+def test_a_topology_is_made_of_the_words(expected: str, example: list[dict[str, Any]]) -> None:
+    before = repr(example)
+    result = topology(*example)
+    assert described(result) == expected and repr(example) == before
+    sizes = example[2] if len(example) > 2 else {}
+    assert (result.vcpus, result.memory_mb) == (sizes.get("vcpus", 4), sizes.get("memory_mb", 2048))
+    if result.amount is None:
+        assert result == FlavorTopology(result.vcpus, result.memory_mb, None)
+    else:
+        assert result.amount.vcpus == result.vcpus
+        assert result.amount.memory_mb == result.memory_mb
+        assert result.amount == NUMATopologyAmount.parse(str(result.amount))
 
 
-@pytest.mark.parametrize(
-    "specs",
-    [
-        {},
-        {"hw:cpu_policy": "shared"},
-        {"resources:VCPU": "4"},
-        {"hw:emulator_threads_policy": "share"},
-        {"hw:locked_memory": "no"},
-        {"hw:cpu_realtime_mask": "1"},
-        {"hw:numa_cpus.0": "0-3", "hw:numa_mem.0": "2048"},
-        {"hw:cpu_sockets": "2", "quota:cpu_shares": "5", "capabilities:x": "y"},
-    ],
-    ids=lambda specs: next(iter(specs), "nothing"),
-)
-def test_nothing_else_makes_one(specs: dict[str, str]) -> None:
-    assert asked(specs) == FlavorTopology(4, 2048, None)
+@pytest.mark.parametrize(("rule", "subject", "example"), list(refused_examples()), ids=str)
+def test_words_are_refused_by_one_rule(
+    rule: str, subject: str, example: list[dict[str, Any]]
+) -> None:
+    with breaks(NovaRule[rule]) as caught:
+        topology(*example)
+    assert caught.value.what == subject
 
 
-def test_all_cells_have_the_same_policies_and_page_size() -> None:
-    made = amount(
-        {
-            "hw:numa_nodes": "2",
-            "hw:cpu_policy": "dedicated",
-            "hw:cpu_thread_policy": "require",
-            "hw:emulator_threads_policy": "isolate",
-            "hw:mem_page_size": "2MB",
-        }
-    )
-    assert made == NUMATopologyAmount(
-        made.cells, page_size=2048, thread_policy="require", emulator_policy="isolate"
-    )
-    assert made.cpu_policy == "dedicated"
+def test_cells_are_described_up_to_128() -> None:
+    for count in (128, 129):
+        words = {"hw:numa_nodes": str(count)}
+        for number in range(count):
+            words |= {f"hw:numa_cpus.{number}": str(number), f"hw:numa_mem.{number}": "16"}
+        sizes = {"vcpus": count, "memory_mb": 16 * count}
+        if count == 128:
+            amount = topology(words, sizes=sizes).amount
+            assert amount is not None and len(amount.cells) == 128
+        else:
+            with breaks(NovaRule.CELLS_INCOMPLETE):
+                topology(words, sizes=sizes)
 
 
-# --- what a request asks for ---
+# --- the request --------------------------------------------------------------------------------
 
 
-def test_without_a_topology_a_request_asks_for_vcpus_and_memory() -> None:
-    assert asked().resources == Amounts.from_value({"VCPU": 4, "MEMORY_MB": 2048})
+def test_without_a_topology_a_request_has_vcpus_and_memory() -> None:
+    assert topology().resources == Amounts.from_value({"VCPU": 4, "MEMORY_MB": 2048})
 
 
-def test_vcpus_of_the_flavor_are_vcpu_and_pcpu() -> None:
-    mixed = asked({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0", "hw:pmem": "6GB"})
-    counts = {str(k): v for k, v in mixed.resources.items() if str(k) != "NUMA_TOPOLOGY"}
-    assert {k: v.value for k, v in counts.items()} == {
-        "VCPU": 3,
-        "PCPU": 1,
-        "MEMORY_MB": 2048,
-        "CUSTOM_PMEM_NAMESPACE_6GB": 1,
+def test_vcpus_are_counted_as_vcpu_and_pcpu() -> None:
+    mixed = topology({"hw:cpu_policy": "mixed", "hw:cpu_dedicated_mask": "0", "hw:pmem": "6GB"})
+    counts = {k.name: str(v) for k, v in mixed.resources.items() if k.name != "NUMA_TOPOLOGY"}
+    assert counts == {
+        "VCPU": "3",
+        "PCPU": "1",
+        "MEMORY_MB": "2048",
+        "CUSTOM_PMEM_NAMESPACE_6GB": "1",
     }
-
-
-def test_a_request_can_be_made_of_it() -> None:
-    found = asked(DEDICATED | {"hw:numa_nodes": "2"})
-    assert Request(found.resources).resources == found.resources.with_implied_counts()
+    isolated = topology(DEDICATED | {"hw:emulator_threads_policy": "isolate"}).amount
+    assert isolated is not None
+    assert isolated.placed_counts == {"PCPU": 5, "MEMORY_MB": 2048}
+    request = topology(DEDICATED | {"hw:numa_nodes": "2"})
+    assert Request(request.resources).resources == request.resources.with_implied_counts()
 
 
 def test_it_is_a_value() -> None:
-    found = asked(DEDICATED | {"hw:pmem": "6GB"})
-    assert found == asked(DEDICATED | {"hw:pmem": "6GB"})
-    assert hash(found) == hash(asked(DEDICATED | {"hw:pmem": "6GB"}))
-    assert pickle.loads(pickle.dumps(found)) == found
+    values = [topology(DEDICATED | {"hw:pmem": "6GB"}) for _ in range(2)]
+    assert values[0] == values[1] and hash(values[0]) == hash(values[1])
+    assert pickle.loads(pickle.dumps(values[0])) == values[0]
 
 
-# --- words as they come ---
+# --- other input --------------------------------------------------------------------------------
 
 
-def test_empty_text_and_none_say_nothing() -> None:
-    words = dict.fromkeys(
-        [
-            "numa_nodes",
-            "cpu_policy",
-            "cpu_thread_policy",
-            "emulator_threads_policy",
-            "cpu_realtime",
-            "cpu_dedicated_mask",
-            "mem_page_size",
-            "locked_memory",
-            "pmem",
-        ],
-        "",
-    )
-    specs = {f"hw:{name}": text for name, text in words.items()} | {"resources:PCPU": "", TRAIT: ""}
-    assert asked(specs, {f"hw_{name}": None for name in words}).amount is None
+@pytest.mark.parametrize("value", [2.0, ["2"], b"2", object(), 10**5000], ids=type)
+def test_a_value_that_is_no_text_is_refused_by_its_key(value: object) -> None:
+    with breaks(NovaRule.NOT_WORDS) as caught:
+        topology({"hw:numa_nodes": value})
+    assert caught.value.what == "hw:numa_nodes"
+    with breaks(NovaRule.NOT_WORDS):
+        topology({}, {"hw_cpu_policy": value})
 
 
-def test_numbers_and_truth_values_are_read_as_text() -> None:
-    specs = {"hw:numa_nodes": 2, "hw:mem_page_size": 2048, "hw:locked_memory": True}
-    text = {"hw:numa_nodes": "2", "hw:mem_page_size": "2048", "hw:locked_memory": "true"}
-    assert asked(specs) == asked(text)
-
-
-@pytest.mark.parametrize("value", [2.0, ["2"], b"2", object()])
-def test_another_value_is_refused_by_its_key(value: object) -> None:
-    assert "hw:numa_nodes: got" in refused(NovaRule.NOT_WORDS, {"hw:numa_nodes": value})
-    refused(NovaRule.NOT_WORDS, {}, {"hw_cpu_policy": value})
-
-
-def test_a_number_that_no_key_has_is_refused() -> None:
-    refused(NovaRule.NOT_WORDS, {"hw:numa_nodes": 10**5000})
+def test_a_long_label_is_refused() -> None:
+    with breaks(NovaRule.INVALID_PMEM_LABEL):
+        topology({"hw:pmem": "x" * 300})
 
 
 @pytest.mark.parametrize("value", [None, "hw:numa_nodes=2", [("hw:numa_nodes", "2")], 7])
@@ -155,13 +155,6 @@ def test_a_flavor_has_vcpus_and_memory(value: Any) -> None:
         flavor_topology(4, value)
 
 
-def test_the_words_are_left_as_they_are() -> None:
-    specs, image = {"hw:mem_page_size": "large"}, {"hw_mem_page_size": "2MB"}
-    asked(specs, image)
-    assert specs == {"hw:mem_page_size": "large"}
-    assert image == {"hw_mem_page_size": "2MB"}
-
-
 # --- any words ---
 
 NAMES = [
@@ -169,44 +162,10 @@ NAMES = [
     *("cpu_realtime_mask", "cpu_dedicated_mask", "mem_page_size", "locked_memory", "pmem"),
     *("numa_cpus.0", "numa_cpus.1", "numa_mem.0", "numa_mem.1"),
 ]
-WORDS = [
-    "dedicated",
-    "mixed",
-    "shared",
-    "prefer",
-    "require",
-    "isolate",
-    "share",
-    "small",
-    "large",
-    "any",
-    "required",
-    "forbidden",
-    "yes",
-    "no",
-    "true",
-    "0",
-    "1",
-    "2",
-    "3",
-    "4",
-    "5",
-    "512",
-    "1024",
-    "1536",
-    "2048",
-    "2MB",
-    "1GB",
-    "6GB",
-    "0-1",
-    "2-3",
-    "0-3",
-    "^0",
-    "^0-1",
-    "0-9",
-    "-1",
-    "x",
-]
+WORDS = """
+    dedicated mixed shared prefer require isolate share small large any required forbidden yes no
+    true 0 1 2 3 4 5 512 1024 1536 2048 2MB 1GB 6GB 0-1 2-3 0-3 ^0 ^0-1 0-9 -1 x
+""".split()  # noqa: SIM905
 VALUES = (
     st.sampled_from(WORDS)
     | st.text(max_size=12)
@@ -230,21 +189,21 @@ ANYTHING = st.dictionaries(st.text(max_size=8) | st.integers() | st.none(), VALU
     st.builds(lambda a, b: a | b, ANYTHING, SPECS),
     st.builds(lambda a, b: a | b, ANYTHING, IMAGE),
 )
-def test_any_words_are_read_or_refused_by_a_rule(
+def test_any_words_are_accepted_or_refused_by_a_rule(
     vcpus: int, memory_mb: int, specs: dict[Any, Any], image: dict[Any, Any]
 ) -> None:
     try:
-        found = flavor_topology(vcpus, memory_mb, extra_specs=specs, image=image)
+        result = flavor_topology(vcpus, memory_mb, extra_specs=specs, image=image)
     except InvalidInput as error:
         assert isinstance(error, InvalidNovaInput), error
         assert str(error)
         return
-    assert found == flavor_topology(vcpus, memory_mb, extra_specs=specs, image=image)
-    if found.amount is not None:
-        assert found.amount.vcpus == vcpus
-        assert found.amount.memory_mb == memory_mb
-        assert not found.amount.is_assigned
-    counts = {str(name): value for name, value in found.resources.items()}
-    isolated = found.amount is not None and found.amount.has_emulator
+    assert result == flavor_topology(vcpus, memory_mb, extra_specs=specs, image=image)
+    if result.amount is not None:
+        assert result.amount.vcpus == vcpus
+        assert result.amount.memory_mb == memory_mb
+        assert not result.amount.is_assigned
+    counts = {str(name): value for name, value in result.resources.items()}
+    isolated = result.amount is not None and result.amount.has_emulator
     cpus = [counts[name].value for name in ("VCPU", "PCPU") if name in counts]  # type: ignore[attr-defined]
     assert sum(cpus) == vcpus + isolated

@@ -13,7 +13,7 @@ from resource_objects.host import HostSettings
 from resource_objects.interop.nova import configured_cells, host_settings
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
-from tests.interop.nova.said import breaks
+from tests.interop.nova.refusals import breaks
 
 
 def host() -> list[HostCell]:
@@ -108,10 +108,10 @@ def test_cores_stay_as_they_are() -> None:
 
 
 def test_cpus_that_the_cells_keep_are_not_given_away() -> None:
-    kept = HostCell(0, shared=[0, 1], siblings=[(0, 2), (1, 3)])
-    assert configured_cells([kept])[0].shared == (0, 1)
+    stored = HostCell(0, shared=[0, 1], siblings=[(0, 2), (1, 3)])
+    assert configured_cells([stored])[0].shared == (0, 1)
     with breaks(NovaRule.CPUS_NOT_OF_HOST):
-        configured_cells([kept], host_settings(cpu_dedicated_set="2"))
+        configured_cells([stored], host_settings(cpu_dedicated_set="2"))
 
 
 # --- reserved_huge_pages ---

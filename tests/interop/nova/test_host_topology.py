@@ -265,9 +265,9 @@ BAD_CELLS = {
 
 @pytest.mark.parametrize("name", BAD_CELLS)
 def test_a_bad_cell_is_refused_by_path_and_value(name: str):
-    data, where = BAD_CELLS[name]
+    data, place = BAD_CELLS[name]
     with raises_code(
-        "InvalidPrimitive", match=rf"numa_topology\.cells.*{where}.*: got .*, expected"
+        "InvalidPrimitive", match=rf"numa_topology\.cells.*{place}.*: got .*, expected"
     ):
         load_host_numa_topology(changed("1.5", **data))
 
@@ -279,7 +279,7 @@ SOME_CPUS = st.lists(st.integers(0, 4), max_size=4, unique=True)
 def test_a_cell_is_read_if_and_only_if_it_can_be_made(
     shared: list[int], dedicated: list[int], cores: list[list[int]], memory_mb: int
 ):
-    made: HostCell | None
+    created: HostCell | None
     pages = [PagePool(size_kib=4, total=512, reserved=128), PagePool(size_kib=2048, total=2)]
     data = {
         "id": 0,
@@ -290,7 +290,7 @@ def test_a_cell_is_read_if_and_only_if_it_can_be_made(
         "mempages": [documents.pages(2048, 2), documents.pages(4, 512, reserved=128)],
     }
     try:
-        made = HostCell(
+        created = HostCell(
             0,
             shared=shared,
             dedicated=dedicated,
@@ -299,15 +299,15 @@ def test_a_cell_is_read_if_and_only_if_it_can_be_made(
             pages=pages,
         )
     except InvalidInventory:
-        made = None
+        created = None
     document = documents.host("1.5", data)
-    if made is None:
+    if created is None:
         with raises_code("InvalidPrimitive", match=r"^numa_topology\.cells\[0\]: .*, expected "):
             load_host_numa_topology(document)
         return
-    found = load_host_numa_topology(document)
-    assert found == NUMATopologyInventory([made])
-    assert again(found) == NUMATopologyInventory([documents.sayable(made)])
+    result = load_host_numa_topology(document)
+    assert result == NUMATopologyInventory([created])
+    assert again(result) == NUMATopologyInventory([documents.sayable(created)])
 
 
 def test_the_path_names_the_cell():
@@ -379,9 +379,9 @@ def again(inventory: NUMATopologyInventory, **more: Any) -> NUMATopologyInventor
 @given(numa_inventories())
 def test_what_nova_can_say_comes_back_the_same(inventory: NUMATopologyInventory):
     inventory = sayable(inventory)
-    found = again(inventory)
-    assert found == inventory
-    assert found.obj_to_primitive() == inventory.obj_to_primitive()
+    result = again(inventory)
+    assert result == inventory
+    assert result.obj_to_primitive() == inventory.obj_to_primitive()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -433,8 +433,8 @@ def test_what_nova_cannot_say_is_refused(name: str):
 
 def test_distances_may_be_left_out_by_their_name():
     cell, _ = UNSAYABLE["distances"]
-    found = again(NUMATopologyInventory([cell]), leave_out=["distances"])
-    assert found == NUMATopologyInventory([HostCell(0)])
+    result = again(NUMATopologyInventory([cell]), leave_out=["distances"])
+    assert result == NUMATopologyInventory([HostCell(0)])
 
 
 @pytest.mark.parametrize("names", [["loose"], ["socket", "pages"], "socket", ""])
@@ -454,11 +454,11 @@ def test_only_an_inventory_is_written():
 def test_what_is_read_behaves_like_what_a_constructor_makes():
     host = load_host_numa_topology(HOSTS["1.5"])
     (cell,), (used,) = host.cells, host.usage
-    made: list[Any] = [
+    created: list[Any] = [
         type(value)(**{n: getattr(value, n) for n in value.fields}) for value in (cell, used)
     ]
-    assert made == [cell, used]
-    assert [hash(value) for value in made] == [hash(cell), hash(used)]
+    assert created == [cell, used]
+    assert [hash(value) for value in created] == [hash(cell), hash(used)]
     for value in (host, cell, used):
         assert pickle.loads(pickle.dumps(value)) == value
         assert copy.deepcopy(value) == value

@@ -67,8 +67,8 @@ def shared(number: int, *vcpus: int, **more: Any) -> dict[str, Any]:
 def pinned(number: int, pins: dict[str, int] | None, *vcpus: int, **more: Any) -> dict[str, Any]:
     """Return a cell of dedicated vCPUs; ``vcpus`` default to those with a CPU."""
     dedicated = list(vcpus) or [int(vcpu) for vcpu in pins or ()]
-    given = {"cpu_policy": "dedicated", "cpu_pinning_raw": pins, "cpuset": [], "pcpuset": dedicated}
-    return {"id": number, "memory": 512, **given, **more}
+    value = {"cpu_policy": "dedicated", "cpu_pinning_raw": pins, "cpuset": [], "pcpuset": dedicated}
+    return {"id": number, "memory": 512, **value, **more}
 
 
 # --- every version is read --------------------------------------------------------------------
@@ -115,11 +115,11 @@ def test_a_plain_dict_from_before_liberty_is_read():
 
 
 @pytest.mark.parametrize(
-    ("number", "asked"), [(-1, "small"), (-2, "large"), (-3, "any"), (2048, "2048"), (None, "")]
+    ("number", "requested"), [(-1, "small"), (-2, "large"), (-3, "any"), (2048, "2048"), (None, "")]
 )
-def test_page_sizes_are_words_or_sizes(number: int | None, asked: str):
+def test_page_sizes_are_words_or_sizes(number: int | None, requested: str):
     document = guest(pinned(0, None, 0, pagesize=number))
-    assert load_instance_numa_topology(document).page_size == asked
+    assert load_instance_numa_topology(document).page_size == requested
 
 
 # --- versions that lie (Nova's bug 2097360) ---
@@ -282,8 +282,8 @@ BAD_CELLS = {
 
 @pytest.mark.parametrize("name", BAD_CELLS)
 def test_a_bad_cell_is_refused_by_path_and_value(name: str):
-    data, where = BAD_CELLS[name]
-    with raises_code("InvalidPrimitive", match=rf"^numa_topology\.cells\[0\].*{where}"):
+    data, place = BAD_CELLS[name]
+    with raises_code("InvalidPrimitive", match=rf"^numa_topology\.cells\[0\].*{place}"):
         load_instance_numa_topology(guest({**DEDICATED_CELL, **data}))
 
 
@@ -376,7 +376,7 @@ def test_64_kib_are_ordinary_or_huge_as_the_host_has_them(base: int, huge: int |
 
 
 @pytest.mark.parametrize(
-    ("found", "asked", "is_possible"),
+    ("result", "requested", "is_possible"),
     [
         ((2048, 2048), "large", True),
         ((2048, 2048), "any", True),
@@ -396,17 +396,17 @@ def test_64_kib_are_ordinary_or_huge_as_the_host_has_them(base: int, huge: int |
     ],
 )
 def test_the_caller_says_which_page_size_was_asked(
-    found: tuple[int | None, ...], asked: str | int, is_possible: bool
+    result: tuple[int | None, ...], requested: str | int, is_possible: bool
 ):
     document = guest(
-        *[pinned(n, {str(n): 8 * n + 2}, pagesize=size) for n, size in enumerate(found)]
+        *[pinned(n, {str(n): 8 * n + 2}, pagesize=size) for n, size in enumerate(result)]
     )
     if not is_possible:
         with raises_code("InvalidPrimitive", match=r"cells\[0\].pagesize: got .*page_size="):
-            load_instance_numa_topology(document, page_size=asked)
+            load_instance_numa_topology(document, page_size=requested)
         return
-    amount = load_instance_numa_topology(document, page_size=asked)
-    assert amount.page_size == {"2MB": "2048"}.get(str(asked), asked)
+    amount = load_instance_numa_topology(document, page_size=requested)
+    assert amount.page_size == {"2MB": "2048"}.get(str(requested), requested)
 
 
 def test_sizes_that_differ_need_it_said_which_was_asked():
@@ -482,8 +482,8 @@ def assigned_of(question: NUMAQuestion) -> NUMATopologyAmount:
 def test_what_is_assigned_comes_back_the_same(question: NUMAQuestion):
     host, amount = question.inventory, assigned_of(question)
     text = dump_instance_numa_topology(amount, host=host)
-    found = load_instance_numa_topology(text, host=host, assigned=True, page_size=amount.page_size)
-    assert found == amount
+    result = load_instance_numa_topology(text, host=host, assigned=True, page_size=amount.page_size)
+    assert result == amount
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -497,13 +497,13 @@ def test_what_was_read_in_any_version_is_written_in_the_newest(version: str):
 
 
 @pytest.mark.parametrize(
-    "said", [{"physnets": ["red"]}, {"tunneled": True}, {"one_socket": True}], ids=str
+    "values", [{"physnets": ["red"]}, {"tunneled": True}, {"one_socket": True}], ids=str
 )
-def test_what_nova_does_not_say_is_refused_or_left_out_by_its_name(said: dict[str, Any]):
-    amount = numa(dedicated=1, **said)
-    with pytest.raises(CannotDowngrade, match=f"it has {next(iter(said))}"):
+def test_what_nova_does_not_say_is_refused_or_left_out_by_its_name(values: dict[str, Any]):
+    amount = numa(dedicated=1, **values)
+    with pytest.raises(CannotDowngrade, match=f"it has {next(iter(values))}"):
         dump_instance_numa_topology(amount)
-    text = dump_instance_numa_topology(amount, leave_out=said)
+    text = dump_instance_numa_topology(amount, leave_out=values)
     assert load_instance_numa_topology(text) == sayable(amount)
 
 
@@ -531,10 +531,10 @@ PLACES = {
 
 @pytest.mark.parametrize("name", PLACES)
 def test_the_page_size_written_is_the_one_that_was_found(name: str):
-    asked, size, written = PLACES[name]
+    request, size, written = PLACES[name]
     amount = NUMATopologyAmount(
         [GuestCell(dedicated=[0], memory_mb=512)],
-        page_size=asked,
+        page_size=request,
         placed=[PlacedCell(0, pins={0: 2}, page_size_kib=size)],
     )
     if written is CannotDowngrade:

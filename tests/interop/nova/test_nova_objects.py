@@ -16,7 +16,7 @@ from resource_objects.resources.numa import HostCell
 from resource_objects.testing.refusals import raises_code
 from tests.interop.nova import documents, pci_documents, stand_ins
 from tests.interop.nova.documents import nova
-from tests.interop.nova.said import breaks
+from tests.interop.nova.refusals import breaks
 
 CARD = {"vendor_id": "8086", "product_id": "154c"}
 ALIASES = words.parse_alias([json.dumps({"name": "card", **CARD})])
@@ -55,7 +55,7 @@ def flavor(**changed: Any) -> dict[str, Any]:
         "extra_specs": SPECS,
         **changed,
     }
-    return nova("Flavor", "1.2", **{name: one for name, one in data.items() if one is not ...})
+    return nova("Flavor", "1.2", **{name: item for name, item in data.items() if item is not ...})
 
 
 def properties(**changed: Any) -> dict[str, Any]:
@@ -148,9 +148,9 @@ READERS: Mapping[str, tuple[Callable[[Any], Any], dict[str, Any]]] = {
 }
 
 
-@pytest.mark.parametrize("which", READERS)
-def test_a_reader_takes_the_object_its_primitive_and_the_text_of_that(which: str) -> None:
-    read, primitive = READERS[which]
+@pytest.mark.parametrize("selected", READERS)
+def test_a_reader_takes_the_object_its_primitive_and_the_text_of_that(selected: str) -> None:
+    read, primitive = READERS[selected]
     thing = stand_ins.made(primitive)
     of_primitive = read(primitive)
     assert of_primitive  # else all of them could read nothing
@@ -161,9 +161,9 @@ def test_a_reader_takes_the_object_its_primitive_and_the_text_of_that(which: str
 
 def test_the_host_of_an_object_is_that_of_its_column() -> None:
     column = json.dumps(documents.HOSTS["1.5"])
-    found = words.load_host_numa_topology(stand_ins.made(documents.HOSTS["1.5"]))
-    assert found == words.load_host_numa_topology(column)
-    assert [cell.id for cell in found.cells] == [0]
+    result = words.load_host_numa_topology(stand_ins.made(documents.HOSTS["1.5"]))
+    assert result == words.load_host_numa_topology(column)
+    assert [cell.id for cell in result.cells] == [0]
 
 
 def test_several_objects_are_read_as_the_list_of_them() -> None:
@@ -174,9 +174,9 @@ def test_several_objects_are_read_as_the_list_of_them() -> None:
     )
     rows = [pci_documents.row(f"0000:0{n}:00.0", deleted=False) for n in range(3)]
     devices = [stand_ins.made(pci_documents.device(7, row)) for row in rows]
-    found = words.load_pci_devices(iter(devices))
-    assert [one.address for one in found.devices] == [row["address"] for row in rows]
-    assert found.devices == words.load_pci_devices(rows).devices
+    result = words.load_pci_devices(iter(devices))
+    assert [device.address for device in result.devices] == [row["address"] for row in rows]
+    assert result.devices == words.load_pci_devices(rows).devices
     sent = pci_documents.sent("1.4", pci_documents.request(CARD), pci_documents.port(CARD))
     assert words.load_pci_requests(stand_ins.made(sent).requests) == words.load_pci_requests(sent)
 
@@ -188,8 +188,8 @@ def test_an_image_comes_back_as_the_keys_that_it_was_made_of() -> None:
 def test_a_flavor_and_its_image_ask_what_their_words_ask() -> None:
     ours = words.Flavor(4, 2048, 20, 1, 512, SPECS)
     assert words.load_flavor(stand_ins.made(flavor())) == ours
-    asked = words.request(stand_ins.made(flavor()), stand_ins.made(image()), aliases=ALIASES)
-    assert asked == words.request(ours, KEYS, aliases=ALIASES)
+    request = words.request(stand_ins.made(flavor()), stand_ins.made(image()), aliases=ALIASES)
+    assert request == words.request(ours, KEYS, aliases=ALIASES)
 
 
 def test_the_flavor_of_a_server_is_read_from_the_column_that_has_three() -> None:
@@ -203,11 +203,11 @@ def test_lists_that_no_reader_of_resources_knows_are_text() -> None:
 
 
 def test_a_compute_node_of_the_wire_is_that_of_its_row() -> None:
-    found = ComputeNode.read(stand_ins.made(node()))
-    assert (found.vcpus, found.host, found.host_ip) == (8, "host0", "192.0.2.7")
-    assert found.supported_instances == '[["x86_64", "kvm", "hvm"]]'
-    assert json.loads(found.stats) == {"num_instances": "2"}
-    assert found.created_at.isoformat() == "2024-02-29T12:30:15+00:00"
+    result = ComputeNode.read(stand_ins.made(node()))
+    assert (result.vcpus, result.host, result.host_ip) == (8, "host0", "192.0.2.7")
+    assert result.supported_instances == '[["x86_64", "kvm", "hvm"]]'
+    assert json.loads(result.stats) == {"num_instances": "2"}
+    assert result.created_at.isoformat() == "2024-02-29T12:30:15+00:00"
     row = {"vcpus": 8, "vcpus_used": 3}
     assert ComputeNode.read(json.dumps(row)) == ComputeNode.read(row)
 
@@ -264,7 +264,7 @@ def test_another_object_is_refused_by_readers_of_words(other: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("value", "message"),
     [
         (flavor(extra_specs=...), "flavor.extra_specs: .*not loaded"),
         (flavor(vcpus=...), "flavor.vcpus: got None"),
@@ -275,13 +275,13 @@ def test_another_object_is_refused_by_readers_of_words(other: Any) -> None:
         (4, "flavor: got 4"),
     ],
 )
-def test_a_flavor_that_cannot_be_read_is_named(given: Any, told: str) -> None:
-    with breaks(NovaRule.NOT_WORDS, match=told):
-        words.request(given)
+def test_a_flavor_that_cannot_be_read_is_named(value: Any, message: str) -> None:
+    with breaks(NovaRule.NOT_WORDS, match=message):
+        words.request(value)
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("value", "message"),
     [
         (nova("ImageMeta", "1.8", name="bare"), "image.properties: got None"),
         (image(hw_numa_cpus=[[0], ["x"]]), r"image.properties.hw_numa_cpus\[1\]"),
@@ -291,13 +291,13 @@ def test_a_flavor_that_cannot_be_read_is_named(given: Any, told: str) -> None:
         ('{"nova_object.name": ', "image: .*JSON"),
     ],
 )
-def test_an_image_that_cannot_be_read_is_named(given: Any, told: str) -> None:
-    with breaks(NovaRule.NOT_WORDS, match=told):
-        words.flavor_topology(4, 2048, image=given)
+def test_an_image_that_cannot_be_read_is_named(value: Any, message: str) -> None:
+    with breaks(NovaRule.NOT_WORDS, match=message):
+        words.flavor_topology(4, 2048, image=value)
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"created_at": "yesterday"}, "got 'yesterday'"),
         ({"supported_hv_specs": [{}]}, r"supported_hv_specs\[0\]"),
@@ -305,10 +305,10 @@ def test_an_image_that_cannot_be_read_is_named(given: Any, told: str) -> None:
         ({"vcpus": "8"}, "vcpus: got '8'"),
     ],
 )
-def test_a_node_that_cannot_be_read_is_named(changed: dict[str, Any], told: str) -> None:
-    given = node()
-    given["nova_object.data"] |= changed
-    with raises_code("InvalidRow", match=told):
-        ComputeNode.read(given)
-    with raises_code("InvalidRow", match=told):
-        ComputeNode.from_nova(json.dumps(given))
+def test_a_node_that_cannot_be_read_is_named(changed: dict[str, Any], message: str) -> None:
+    value = node()
+    value["nova_object.data"] |= changed
+    with raises_code("InvalidRow", match=message):
+        ComputeNode.read(value)
+    with raises_code("InvalidRow", match=message):
+        ComputeNode.from_nova(json.dumps(value))

@@ -18,7 +18,7 @@ from resource_objects.interop.nova import (
 )
 from resource_objects.interop.nova.rules import NovaRule
 from resource_objects.resources.pci import DeviceSpec, PCIAmount
-from tests.interop.nova.said import breaks
+from tests.interop.nova.refusals import breaks
 
 QAT = {"name": "qat", "vendor_id": "8086", "product_id": "0443"}
 TYPES = ["type-PCI", "type-VF"]
@@ -62,9 +62,9 @@ def test_c4_numa_policy_is_the_affinity(policy: str) -> None:
     assert parsed({**QAT, "numa_policy": policy})["qat"].affinity == policy
 
 
-@pytest.mark.parametrize(("said", "is_so"), [("yes", True), ("off", False), ("TRUE", True)])
-def test_c4_live_migratable_is_yes_or_no(said: str, is_so: bool) -> None:
-    (spec,) = parsed({**QAT, "live_migratable": said})["qat"].specs
+@pytest.mark.parametrize(("values", "is_so"), [("yes", True), ("off", False), ("TRUE", True)])
+def test_c4_live_migratable_is_yes_or_no(values: str, is_so: bool) -> None:
+    (spec,) = parsed({**QAT, "live_migratable": values})["qat"].specs
     assert spec.live_migratable is is_so
 
 
@@ -83,9 +83,9 @@ def test_c4_the_class_of_who_says_none_is_that_of_the_ids() -> None:
 
 
 def test_c4_entries_of_one_name_are_alternatives() -> None:
-    found = parsed(QAT, {**QAT, "name": " qat ", "product_id": "37c8"}, {**QAT, "name": "other"})
-    assert [spec.product_id for spec in found["qat"].specs] == ["0443", "37c8"]
-    assert found.keys() == {"qat", "other"}
+    result = parsed(QAT, {**QAT, "name": " qat ", "product_id": "37c8"}, {**QAT, "name": "other"})
+    assert [spec.product_id for spec in result["qat"].specs] == ["0443", "37c8"]
+    assert result.keys() == {"qat", "other"}
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_an_entry_that_cannot_be_read_is_refused(entry: Any) -> None:
 
 
 def test_names_of_placement_that_make_none_are_refused() -> None:
-    for said in ({"resource_class": "CUSTOM_A-B"}, {"traits": "a,,b"}):
-        refused(NovaRule.INVALID_ALIAS, {**QAT, **said}, in_placement=True)
+    for values in ({"resource_class": "CUSTOM_A-B"}, {"traits": "a,,b"}):
+        refused(NovaRule.INVALID_ALIAS, {**QAT, **values}, in_placement=True)
 
 
 @pytest.mark.parametrize("source", [5, None, b"\xff"], ids=repr)
@@ -187,20 +187,20 @@ ALIASES = parsed(QAT, {**QAT, "name": "gpu", "vendor_id": "10de", "numa_policy":
 
 def test_c4_a_flavor_asks_by_alias() -> None:
     """c.4: ``pci_passthrough:alias = a:2,b:1``."""
-    found = alias_requests("qat:2, gpu:1", ALIASES)
-    said = [(one.alias, one.count, one.affinity) for one in found.requests]
-    assert said == [("qat", 2, "legacy"), ("gpu", 1, "required")]
-    assert found.requests[0].specs == ALIASES["qat"].specs
+    result = alias_requests("qat:2, gpu:1", ALIASES)
+    values = [(request.alias, request.count, request.affinity) for request in result.requests]
+    assert values == [("qat", 2, "legacy"), ("gpu", 1, "required")]
+    assert result.requests[0].specs == ALIASES["qat"].specs
 
 
 def test_one_alias_may_be_named_twice() -> None:
-    assert [one.count for one in alias_requests("qat:1,qat:2", ALIASES).requests] == [1, 2]
+    assert [request.count for request in alias_requests("qat:1,qat:2", ALIASES).requests] == [1, 2]
 
 
 def test_each_request_has_an_id_of_its_own_if_somebody_makes_them() -> None:
     ids = iter(["a", "b"])
-    found = alias_requests("qat:1,gpu:1", ALIASES, request_id=lambda: next(ids))
-    assert [one.request_id for one in found.requests] == ["a", "b"]
+    result = alias_requests("qat:1,gpu:1", ALIASES, request_id=lambda: next(ids))
+    assert [request.request_id for request in result.requests] == ["a", "b"]
     assert alias_requests("qat:1", ALIASES).requests[0].request_id is None
 
 
@@ -242,10 +242,10 @@ def test_what_is_no_list_of_names_and_counts_is_refused(text: Any) -> None:
 # --- the policy of flavor and image (b.8) ---------------------------------------------------------
 
 
-def affinities(found: PCIAmount | None) -> list[str]:
+def affinities(result: PCIAmount | None) -> list[str]:
     """Return how near the devices of each request have to be."""
-    assert found is not None
-    return [one.affinity for one in found.requests]
+    assert result is not None
+    return [request.affinity for request in result.requests]
 
 
 def test_b8_a_policy_of_flavor_or_image_wins_over_that_of_the_alias() -> None:
@@ -258,16 +258,16 @@ def test_b8_a_policy_of_flavor_or_image_wins_over_that_of_the_alias() -> None:
 
 
 def test_b8_flavor_and_image_agree() -> None:
-    said: tuple[Any, Any] = ({f"hw:{POLICY}": "socket"}, {f"hw_{POLICY}": "socket"})
-    assert pci_affinity(*said) == "socket"
+    values: tuple[Any, Any] = ({f"hw:{POLICY}": "socket"}, {f"hw_{POLICY}": "socket"})
+    assert pci_affinity(*values) == "socket"
     with breaks(NovaRule.AFFINITY_POLICY_CONFLICT, match="none, or socket as the flavor"):
-        pci_affinity(said[0], {f"hw_{POLICY}": "legacy"})
+        pci_affinity(values[0], {f"hw_{POLICY}": "legacy"})
 
 
-@pytest.mark.parametrize("where", ["hw:", "hw_"])
-def test_a_policy_that_there_is_not_is_refused(where: str) -> None:
-    with breaks(NovaRule.INVALID_AFFINITY_POLICY, match=where + POLICY):
-        pci_affinity(*({f"{where}{POLICY}": "near"} for _ in range(2)))
+@pytest.mark.parametrize("place", ["hw:", "hw_"])
+def test_a_policy_that_there_is_not_is_refused(place: str) -> None:
+    with breaks(NovaRule.INVALID_AFFINITY_POLICY, match=place + POLICY):
+        pci_affinity(*({f"{place}{POLICY}": "near"} for _ in range(2)))
     with breaks(NovaRule.INVALID_AFFINITY_POLICY):
         alias_requests("qat:1", ALIASES, affinity="near")
 

@@ -14,7 +14,7 @@ from resource_objects.interop.nova import NovaDeviceRule, parse_device_spec, tag
 from resource_objects.interop.nova.rules import NovaRule
 from resource_objects.resources.pci import Device
 from resource_objects.testing.refusals import raises_code
-from tests.interop.nova.said import breaks
+from tests.interop.nova.refusals import breaks
 
 PF = Device("0000:0a:00.0", "8086", "1563", "type-PF")
 VF = Device("0000:0a:10.1", "8086", "154c", "type-VF", parent=PF.address)
@@ -23,22 +23,22 @@ GPU = Device("0001:3b:1f.7", "10de", "2330")
 SERIAL = json.dumps({"vpd": {"card_serial_number": "MT2113X00000"}})
 
 
-def about(device: Device, *entries: Any, **said: Any) -> bool:
+def about(device: Device, *entries: Any, **values: Any) -> bool:
     """Return whether one of some entries is about a device."""
-    return tagged_device(device, parse_device_spec(entries), **said) is not None
+    return tagged_device(device, parse_device_spec(entries), **values) is not None
 
 
-def tagged(device: Device, *entries: Any, report: bool = False, **said: Any) -> Device:
+def tagged(device: Device, *entries: Any, report: bool = False, **values: Any) -> Device:
     """Return a device as entries call it; one is about it."""
-    found = tagged_device(device, parse_device_spec(entries, report_in_placement=report), **said)
-    assert found is not None
-    return found
+    result = tagged_device(device, parse_device_spec(entries, report_in_placement=report), **values)
+    assert result is not None
+    return result
 
 
-def refused(rule: NovaRule, entry: Any, **said: Any) -> str:
+def refused(rule: NovaRule, entry: Any, **values: Any) -> str:
     """Return the message with which an entry is refused, as exactly this kind."""
     with pytest.raises(InvalidInput) as caught:
-        parse_device_spec(entry, **said)
+        parse_device_spec(entry, **values)
     assert caught.value.rule is rule, caught.value
     return str(caught.value)
 
@@ -47,7 +47,7 @@ def refused(rule: NovaRule, entry: Any, **said: Any) -> str:
 
 
 @pytest.mark.parametrize(
-    ("said", "is_so"),
+    ("values", "is_so"),
     [
         ({}, True),
         ({"vendor_id": "10de"}, True),
@@ -59,8 +59,8 @@ def refused(rule: NovaRule, entry: Any, **said: Any) -> str:
     ],
     ids=repr,
 )
-def test_c5_vendor_and_product_are_numbers_or_any(said: dict[str, str], is_so: bool) -> None:
-    assert about(GPU, said) is is_so
+def test_c5_vendor_and_product_are_numbers_or_any(values: dict[str, str], is_so: bool) -> None:
+    assert about(GPU, values) is is_so
 
 
 def test_c5_short_numbers_are_filled_up() -> None:
@@ -69,11 +69,11 @@ def test_c5_short_numbers_are_filled_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", ["10000", "xyz", "", "-1", "+1", "1_0", "0x", "9" * 5000, 8086, None]
+    "values", ["10000", "xyz", "", "-1", "+1", "1_0", "0x", "9" * 5000, 8086, None]
 )
-def test_c5_an_id_above_ffff_or_that_is_none_is_refused(said: Any) -> None:
-    refused(NovaRule.INVALID_SPEC_ID, {"vendor_id": said})
-    refused(NovaRule.INVALID_SPEC_ID, {"product_id": said})
+def test_c5_an_id_above_ffff_or_that_is_none_is_refused(values: Any) -> None:
+    refused(NovaRule.INVALID_SPEC_ID, {"vendor_id": values})
+    refused(NovaRule.INVALID_SPEC_ID, {"product_id": values})
 
 
 # --- addresses (c.5) ------------------------------------------------------------------------------
@@ -99,8 +99,8 @@ GLOBS = [
 @pytest.mark.parametrize(("glob", "expected"), GLOBS, ids=[repr(glob) for glob, _ in GLOBS])
 def test_c5_an_address_in_text_is_a_glob_field_by_field(glob: str, expected: list[Device]) -> None:
     """c.5: missing leading fields mean any."""
-    found = [one for one in (PF, VF, NIC, GPU) if about(one, {"address": glob})]
-    assert found == expected
+    results = [item for item in (PF, VF, NIC, GPU) if about(item, {"address": glob})]
+    assert results == expected
 
 
 @pytest.mark.parametrize(
@@ -121,11 +121,11 @@ EXPRESSIONS: list[tuple[dict[str, str], list[Device]]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "expected"), EXPRESSIONS, ids=repr)
+@pytest.mark.parametrize(("values", "expected"), EXPRESSIONS, ids=repr)
 def test_c5_an_address_that_is_an_object_is_of_regular_expressions(
-    said: dict[str, str], expected: list[Device]
+    values: dict[str, str], expected: list[Device]
 ) -> None:
-    assert [one for one in (PF, VF, NIC, GPU) if about(one, {"address": said})] == expected
+    assert [item for item in (PF, VF, NIC, GPU) if about(item, {"address": values})] == expected
 
 
 @pytest.mark.parametrize("bus", ["1f", "10"])
@@ -137,15 +137,15 @@ def test_f1_14_an_expression_matches_the_whole_field(bus: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "values",
     [
         *[5, [], True, {"bus": "("}, {"bus": 5}, {"bus": None}, {"func": "0"}, {5: "0"}],
         *[{"bus": "x" * 1001}, {"bus": "(" * 900 + ")" * 900}, {"bus": "a{99999999999}"}],
     ],
     ids=lambda value: repr(value)[:30],
 )
-def test_what_is_no_address_is_refused(said: Any) -> None:
-    refused(NovaRule.INVALID_SPEC_ADDRESS, {"address": said})
+def test_what_is_no_address_is_refused(values: Any) -> None:
+    refused(NovaRule.INVALID_SPEC_ADDRESS, {"address": values})
 
 
 SINGLE = [
@@ -176,8 +176,8 @@ ENTRY = {"devname": "enp10s0", "physical_network": "red"}
 @pytest.mark.parametrize("devnames", [ADDRESSES, ADDRESSES.get], ids=["mapping", "function"])
 def test_c5_devname_is_the_address_it_stands_for(devnames: Any) -> None:
     specs = parse_device_spec(ENTRY, devnames=devnames)
-    found = [one for one in (PF, VF, NIC, GPU) if tagged_device(one, specs)]
-    assert found == [PF, VF]
+    results = [item for item in (PF, VF, NIC, GPU) if tagged_device(item, specs)]
+    assert results == [PF, VF]
 
 
 def test_c5_without_addresses_a_device_says_its_interface() -> None:
@@ -221,14 +221,14 @@ def test_c5_remote_managed_needs_a_card_serial_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "values",
     [
         *["{", "[]", "5", "null", '{"vpd": []}'],
         *(json.dumps({"vpd": {"card_serial_number": said}}) for said in (5, "")),
     ],
 )
-def test_what_is_no_serial_number_is_none(said: str) -> None:
-    assert not about(VF.replace(facts={"capabilities": said}), REMOTE)
+def test_what_is_no_serial_number_is_none(values: str) -> None:
+    assert not about(VF.replace(facts={"capabilities": values}), REMOTE)
 
 
 def test_c5_without_one_the_next_entry_may_be_about_it() -> None:
@@ -262,20 +262,20 @@ def test_c5_everything_else_is_a_tag() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "value"),
+    ("values", "value"),
     [("x", "x"), (5, "5"), (True, "True"), (["a", "b"], '["a", "b"]'), ([], "[]")],
 )
-def test_what_is_no_text_becomes_text_and_a_list_becomes_json(said: Any, value: str) -> None:
-    assert tagged(GPU, {"tag": said}).tags == {"tag": value}
+def test_what_is_no_text_becomes_text_and_a_list_becomes_json(values: Any, value: str) -> None:
+    assert tagged(GPU, {"tag": values}).tags == {"tag": value}
 
 
 def test_a_tag_that_is_null_is_not_there() -> None:
     assert tagged(GPU, {"physical_network": None}).tags == {}
 
 
-@pytest.mark.parametrize("said", [{}, {"a": 1}, [1], [["a"]]], ids=repr)
-def test_what_no_tag_holds_is_refused(said: Any) -> None:
-    refused(NovaRule.INVALID_SPEC_TAG, {"tag": said})
+@pytest.mark.parametrize("values", [{}, {"a": 1}, [1], [["a"]]], ids=repr)
+def test_what_no_tag_holds_is_refused(values: Any) -> None:
+    refused(NovaRule.INVALID_SPEC_TAG, {"tag": values})
 
 
 @pytest.mark.parametrize("name", ["", " ", "a\n", "x" * 300])
@@ -284,26 +284,26 @@ def test_a_name_that_no_tag_has_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "is_so"),
+    ("values", "is_so"),
     [("yes", True), ("TRUE", True), ("1", True), ("off", False), (False, False), (True, True)],
 )
-def test_c5_flags_are_normalized(said: Any, is_so: bool) -> None:
+def test_c5_flags_are_normalized(values: Any, is_so: bool) -> None:
     """c.5: managed, live_migratable, one_time_use: "true" or "false"."""
-    assert tagged(GPU, {"managed": said}).tags == {"managed": "true" if is_so else "false"}
-    assert tagged(GPU, {"live_migratable": said}).live_migratable is is_so
-    assert tagged(GPU, {"one_time_use": said}, report=True).one_time_use is is_so
+    assert tagged(GPU, {"managed": values}).tags == {"managed": "true" if is_so else "false"}
+    assert tagged(GPU, {"live_migratable": values}).live_migratable is is_so
+    assert tagged(GPU, {"one_time_use": values}, report=True).one_time_use is is_so
 
 
 def test_c5_flags_that_are_not_said_are_not_known() -> None:
-    found = tagged(GPU.replace(live_migratable=True), {"live_migratable": None, "managed": None})
-    assert (found.live_migratable, found.one_time_use, dict(found.tags)) == (None, False, {})
+    result = tagged(GPU.replace(live_migratable=True), {"live_migratable": None, "managed": None})
+    assert (result.live_migratable, result.one_time_use, dict(result.tags)) == (None, False, {})
 
 
 @pytest.mark.parametrize("name", ["managed", "live_migratable", "one_time_use", "remote_managed"])
-@pytest.mark.parametrize("said", ["maybe", "", 5], ids=repr)
-def test_c5_a_flag_that_is_neither_is_refused(name: str, said: Any) -> None:
+@pytest.mark.parametrize("values", ["maybe", "", 5], ids=repr)
+def test_c5_a_flag_that_is_neither_is_refused(name: str, values: Any) -> None:
     assert f"device_spec[0].{name}" in refused(
-        NovaRule.INVALID_SPEC_FLAG, {name: said}, report_in_placement=True
+        NovaRule.INVALID_SPEC_FLAG, {name: values}, report_in_placement=True
     )
 
 
@@ -312,33 +312,33 @@ def test_c5_one_time_use_needs_placement() -> None:
     assert parse_device_spec({"one_time_use": "false"})[0].one_time_use is False
 
 
-@pytest.mark.parametrize("said", ["true", "false"])
-def test_c5_one_time_use_is_of_no_part(said: str) -> None:
+@pytest.mark.parametrize("values", ["true", "false"])
+def test_c5_one_time_use_is_of_no_part(values: str) -> None:
     """c.5: type-PCI and type-PF only."""
-    entry = {"one_time_use": said}
-    assert tagged(PF, entry, report=True).one_time_use is (said == "true")
+    entry = {"one_time_use": values}
+    assert tagged(PF, entry, report=True).one_time_use is (values == "true")
     with breaks(NovaRule.ONE_TIME_USE_OF_PART, match=VF.address):
         tagged(VF, entry, report=True)
 
 
 def test_c5_the_first_entry_that_is_about_a_device_wins() -> None:
     entries = [{"vendor_id": "8086", "n": "1"}, {"address": GPU.address, "n": "2"}, {"n": "3"}]
-    assert [tagged(one, *entries).tags["n"] for one in (VF, GPU)] == ["1", "2"]
+    assert [tagged(item, *entries).tags["n"] for item in (VF, GPU)] == ["1", "2"]
     assert tagged(GPU, *reversed(entries)).tags["n"] == "3"
 
 
 def test_what_a_device_was_called_before_is_forgotten_but_for_its_interface() -> None:
     before = VF.replace(tags={"parent_ifname": "enp10s0", "colour": "red"}, remote_managed=True)
-    found = tagged(before, {"trusted": "true"})
-    assert found.tags == {"parent_ifname": "enp10s0", "trusted": "true"}
-    assert not found.remote_managed
+    result = tagged(before, {"trusted": "true"})
+    assert result.tags == {"parent_ifname": "enp10s0", "trusted": "true"}
+    assert not result.remote_managed
 
 
 # --- names in Placement ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("said", "name"),
+    ("values", "name"),
     [
         ("PGPU", "PGPU"),
         ("pgpu", "PGPU"),
@@ -348,24 +348,24 @@ def test_what_a_device_was_called_before_is_forgotten_but_for_its_interface() ->
         (None, "CUSTOM_PCI_10DE_2330"),
     ],
 )
-def test_a_class_is_the_one_that_nova_has_in_placement(said: Any, name: str) -> None:
-    assert tagged(GPU, {"resource_class": said}).resource_class == name
+def test_a_class_is_the_one_that_nova_has_in_placement(values: Any, name: str) -> None:
+    assert tagged(GPU, {"resource_class": values}).resource_class == name
 
 
 def test_traits_are_those_that_nova_has_in_placement() -> None:
-    found = tagged(GPU, {"traits": "big,HW_NIC_SRIOV,custom_h100,a-b"})
-    assert found.traits == {"CUSTOM_BIG", "HW_NIC_SRIOV", "CUSTOM_H100", "CUSTOM_A_B"}
+    result = tagged(GPU, {"traits": "big,HW_NIC_SRIOV,custom_h100,a-b"})
+    assert result.traits == {"CUSTOM_BIG", "HW_NIC_SRIOV", "CUSTOM_H100", "CUSTOM_A_B"}
     assert tagged(GPU, {"traits": ""}).traits == frozenset()
 
 
-@pytest.mark.parametrize("said", ["CUSTOM_A-B", "x" * 300, 5, ["a"]])
-def test_a_class_that_is_none_is_refused(said: Any) -> None:
-    refused(NovaRule.INVALID_SPEC_CLASS, {"resource_class": said})
+@pytest.mark.parametrize("values", ["CUSTOM_A-B", "x" * 300, 5, ["a"]])
+def test_a_class_that_is_none_is_refused(values: Any) -> None:
+    refused(NovaRule.INVALID_SPEC_CLASS, {"resource_class": values})
 
 
-@pytest.mark.parametrize("said", ["CUSTOM_A-B", "a,,b", "x" * 300, 5, ["a"]])
-def test_a_trait_that_is_none_is_refused(said: Any) -> None:
-    refused(NovaRule.INVALID_SPEC_TRAITS, {"traits": said})
+@pytest.mark.parametrize("values", ["CUSTOM_A-B", "a,,b", "x" * 300, 5, ["a"]])
+def test_a_trait_that_is_none_is_refused(values: Any) -> None:
+    refused(NovaRule.INVALID_SPEC_TRAITS, {"traits": values})
 
 
 # --- the option -----------------------------------------------------------------------------------
@@ -389,8 +389,8 @@ def test_an_option_is_text_or_what_it_stands_for(source: Any) -> None:
 
 
 def test_several_texts_are_entries_one_after_the_other() -> None:
-    found = parse_device_spec(['[{"n": "1"}, {"n": "2"}]', '{"n": "3"}', {"n": "4"}])
-    assert [entry.tags["n"] for entry in found] == ["1", "2", "3", "4"]
+    result = parse_device_spec(['[{"n": "1"}, {"n": "2"}]', '{"n": "3"}', {"n": "4"}])
+    assert [entry.tags["n"] for entry in result] == ["1", "2", "3", "4"]
 
 
 @pytest.mark.parametrize("nothing", [[], "[]", ["[]"], ()], ids=repr)

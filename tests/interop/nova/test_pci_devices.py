@@ -24,7 +24,7 @@ from resource_objects.resources.pci import Device, DeviceUse, PCIInventory, devi
 from resource_objects.testing.refusals import raises_code
 from tests.interop.nova.documents import nova
 from tests.interop.nova.pci_documents import INSTANCE, REQUEST, device, function, part, row
-from tests.interop.nova.said import breaks
+from tests.interop.nova.refusals import breaks
 
 PF, VF0, VF1 = "0000:04:00.0", "0000:04:10.0", "0000:04:10.1"
 GPU = "0000:3b:00.0"
@@ -35,9 +35,9 @@ def card(pf: str, vf0: str, vf1: str) -> list[dict[str, Any]]:
     return [function(PF, pf), part(PF, VF0, vf0), part(PF, VF1, vf1)]
 
 
-def states(found: NovaDevices) -> list[str]:
+def states(result: NovaDevices) -> list[str]:
     """Return what this library says the states are, by address."""
-    inventory = PCIInventory(found.devices, usage=found.usage)
+    inventory = PCIInventory(result.devices, usage=result.usage)
     return list(inventory.states().values())
 
 
@@ -52,8 +52,8 @@ def test_a_row_says_what_a_device_is() -> None:
         "mac_address": "3c:ec:ef:01:02:03",
         "capabilities": '{"network": ["rx"]}',
     }
-    found = load_pci_devices([part(PF, VF0, extra_info=json.dumps(info), numa_node=1)])
-    assert found.devices == (
+    result = load_pci_devices([part(PF, VF0, extra_info=json.dumps(info), numa_node=1)])
+    assert result.devices == (
         Device(
             VF0,
             "8086",
@@ -66,42 +66,42 @@ def test_a_row_says_what_a_device_is() -> None:
             facts={"mac_address": "3c:ec:ef:01:02:03", "capabilities": '{"network": ["rx"]}'},
         ),
     )
-    assert (found.usage, found.consumers, found.skipped, found.findings) == ((), {}, (), ())
+    assert (result.usage, result.consumers, result.skipped, result.findings) == ((), {}, (), ())
 
 
 def test_who_has_a_device_is_beside_it() -> None:
-    found = load_pci_devices([row(GPU, "allocated"), row("0000:3c:00.0", "claimed")])
-    assert found.usage == (DeviceUse(GPU, "allocated"), DeviceUse("0000:3c:00.0", "claimed"))
-    assert found.consumers[GPU] == DeviceConsumer(INSTANCE, REQUEST)
-    assert found.consumers.keys() == {GPU, "0000:3c:00.0"}
+    result = load_pci_devices([row(GPU, "allocated"), row("0000:3c:00.0", "claimed")])
+    assert result.usage == (DeviceUse(GPU, "allocated"), DeviceUse("0000:3c:00.0", "claimed"))
+    assert result.consumers[GPU] == DeviceConsumer(INSTANCE, REQUEST)
+    assert result.consumers.keys() == {GPU, "0000:3c:00.0"}
 
 
 def test_what_only_a_row_has_is_kept_apart() -> None:
-    kept = load_pci_devices([row(GPU)]).rows[GPU]
-    assert {kept["id"], kept["label"], kept["compute_node_id"]} == {7, "label_10de_2330", 1}
+    stored = load_pci_devices([row(GPU)]).rows[GPU]
+    assert {stored["id"], stored["label"], stored["compute_node_id"]} == {7, "label_10de_2330", 1}
 
 
 def test_digits_of_ids_and_addresses_are_kept_in_lower_case() -> None:
-    (found,) = load_pci_devices([row("0000:3B:00.0", vendor_id="10DE")]).devices
-    assert (found.address, found.vendor_id) == (GPU, "10de")
+    (result,) = load_pci_devices([row("0000:3B:00.0", vendor_id="10DE")]).devices
+    assert (result.address, result.vendor_id) == (GPU, "10de")
 
 
-@pytest.mark.parametrize("given", [["rx", "tx"], {"sriov": {}}, 3, True, None], ids=repr)
-def test_what_is_no_text_in_extra_info_is_json(given: Any) -> None:
-    (found,) = load_pci_devices([row(GPU, extra_info=json.dumps({"fact": given}))]).devices
-    assert json.loads(found.facts["fact"]) == given
+@pytest.mark.parametrize("value", [["rx", "tx"], {"sriov": {}}, 3, True, None], ids=repr)
+def test_what_is_no_text_in_extra_info_is_json(value: Any) -> None:
+    (result,) = load_pci_devices([row(GPU, extra_info=json.dumps({"fact": value}))]).devices
+    assert json.loads(result.facts["fact"]) == value
 
 
-@pytest.mark.parametrize("given", [None, "null", "{}", {}], ids=repr)
-def test_no_extra_info_is_nothing(given: Any) -> None:
-    assert load_pci_devices([row(GPU, extra_info=given)]).devices[0].facts == {}
+@pytest.mark.parametrize("value", [None, "null", "{}", {}], ids=repr)
+def test_no_extra_info_is_nothing(value: Any) -> None:
+    assert load_pci_devices([row(GPU, extra_info=value)]).devices[0].facts == {}
 
 
 @pytest.mark.parametrize("kind", ["type-PCI", "type-PF"])
 def test_what_is_no_part_keeps_the_word_of_one_as_a_fact(kind: str) -> None:
     info = json.dumps({"phys_function": PF})
-    (found,) = load_pci_devices([row(GPU, dev_type=kind, extra_info=info)]).devices
-    assert (found.parent, dict(found.facts)) == (None, {"phys_function": PF})
+    (result,) = load_pci_devices([row(GPU, dev_type=kind, extra_info=info)]).devices
+    assert (result.parent, dict(result.facts)) == (None, {"phys_function": PF})
 
 
 # --- states (c.1) ---------------------------------------------------------------------------------
@@ -116,24 +116,26 @@ CONSISTENT = [
 ]
 
 
-@pytest.mark.parametrize("said", CONSISTENT, ids="-".join)
-def test_states_of_relatives_follow_from_who_has_which(said: tuple[str, str, str]) -> None:
-    found = load_pci_devices(card(*said))
-    assert [use.state for use in found.usage] == [s for s in said if s in ("claimed", "allocated")]
-    assert states(found) == list(said)
-    assert found.findings == ()
-    assert [one["status"] for one in dump_pci_devices(found)] == list(said)
+@pytest.mark.parametrize("values", CONSISTENT, ids="-".join)
+def test_states_of_relatives_follow_from_who_has_which(values: tuple[str, str, str]) -> None:
+    result = load_pci_devices(card(*values))
+    assert [use.state for use in result.usage] == [
+        s for s in values if s in ("claimed", "allocated")
+    ]
+    assert states(result) == list(values)
+    assert result.findings == ()
+    assert [item["status"] for item in dump_pci_devices(result)] == list(values)
 
 
 def test_a_function_stays_unavailable_after_the_part_that_made_it_so_was_freed() -> None:
     """Nova does not look again which of the two it is; that is no contradiction."""
-    found = load_pci_devices(card("unavailable", "claimed", "available"))
-    assert states(found)[0] == "unclaimable"
-    assert (found.findings, dump_pci_devices(found)[0]["status"]) == ((), "unavailable")
+    result = load_pci_devices(card("unavailable", "claimed", "available"))
+    assert states(result)[0] == "unclaimable"
+    assert (result.findings, dump_pci_devices(result)[0]["status"]) == ((), "unavailable")
 
 
 @pytest.mark.parametrize(
-    ("said", "findings"),
+    ("values", "findings"),
     [
         (("available", "unavailable", "available"), [(VF0, "unavailable", "available")]),
         (("unclaimable", "available", "available"), [(PF, "unclaimable", "available")]),
@@ -146,73 +148,75 @@ def test_a_function_stays_unavailable_after_the_part_that_made_it_so_was_freed()
     ids=lambda value: "-".join(value) if isinstance(value[0], str) else "",
 )
 def test_a_state_that_does_not_follow_is_told_and_not_believed(
-    said: tuple[str, str, str], findings: list[tuple[str, str, str]]
+    values: tuple[str, str, str], findings: list[tuple[str, str, str]]
 ) -> None:
-    found = load_pci_devices(card(*said))
-    assert found.findings == tuple(
+    result = load_pci_devices(card(*values))
+    assert result.findings == tuple(
         Finding(address, "contradiction", f"{status}, expected {state}")
         for address, status, state in findings
     )
-    assert len(found.devices) == 3
+    assert len(result.devices) == 3
     follows = {address: state for address, _, state in findings}
-    expected = [follows.get(one.address, s) for one, s in zip(found.devices, said, strict=True)]
-    assert states(found) == expected
+    expected = [
+        follows.get(item.address, s) for item, s in zip(result.devices, values, strict=True)
+    ]
+    assert states(result) == expected
 
 
 def test_a_function_and_a_part_of_it_that_are_both_held_are_told() -> None:
-    found = load_pci_devices(card("allocated", "allocated", "unavailable"))
-    assert [(finding.subject, finding.detail) for finding in found.findings] == [
+    result = load_pci_devices(card("allocated", "allocated", "unavailable"))
+    assert [(finding.subject, finding.detail) for finding in result.findings] == [
         (PF, f"allocated, expected not: {VF0} is allocated too"),
         (VF0, f"allocated, expected not: {PF} is allocated too"),
     ]
-    assert len(found.usage) == 2
+    assert len(result.usage) == 2
 
 
 def test_held_by_nobody_and_free_with_an_owner_are_told() -> None:
     rows = [row(GPU, "claimed", instance_uuid=None), row(VF0, instance_uuid=INSTANCE)]
-    found = load_pci_devices(rows)
-    assert [finding.detail for finding in found.findings] == [
+    result = load_pci_devices(rows)
+    assert [finding.detail for finding in result.findings] == [
         "claimed without a consumer, expected a consumer",
         f"available with the consumer {INSTANCE}, expected no consumer",
     ]
-    assert found.consumers == {GPU: DeviceConsumer(None, REQUEST)}
+    assert result.consumers == {GPU: DeviceConsumer(None, REQUEST)}
 
 
 @pytest.mark.parametrize("state", ["removed", "deleted"])
 def test_what_was_removed_is_left_out_and_told(state: str) -> None:
-    found = load_pci_devices([row(GPU, state), row(VF0)])
-    assert [device.address for device in found.devices] == [VF0]
-    assert found.skipped == (Finding(GPU, "skipped", "removed"),)
+    result = load_pci_devices([row(GPU, state), row(VF0)])
+    assert [device.address for device in result.devices] == [VF0]
+    assert result.skipped == (Finding(GPU, "skipped", "removed"),)
 
 
 @pytest.mark.parametrize("deleted", [7, True])
 def test_a_row_that_is_deleted_is_left_out_and_told(deleted: Any) -> None:
-    found = load_pci_devices([row(GPU, deleted=deleted), row(GPU)])
-    assert (len(found.devices), found.skipped) == (1, (Finding(GPU, "skipped", "deleted"),))
+    result = load_pci_devices([row(GPU, deleted=deleted), row(GPU)])
+    assert (len(result.devices), result.skipped) == (1, (Finding(GPU, "skipped", "deleted"),))
 
 
 @pytest.mark.parametrize("address", ["10000:3b:00.0", "0000:3b:20.0", "3b:00.0", "gpu"])
 def test_c2_an_address_that_cannot_be_read_leaves_out_that_device_only(address: str) -> None:
     """c.2, discovery: an address such as one of a 32-bit domain skips that device only."""
-    found = load_pci_devices([row(address), row(GPU)])
-    assert [device.address for device in found.devices] == [GPU]
-    (skipped,) = found.skipped
+    result = load_pci_devices([row(address), row(GPU)])
+    assert [device.address for device in result.devices] == [GPU]
+    (skipped,) = result.skipped
     assert skipped.subject == address
     assert "PCI address" in skipped.detail
 
 
 def test_so_does_an_address_of_its_parent() -> None:
-    found = load_pci_devices([part("10000:04:00.0", VF0), row(GPU)])
-    assert [skipped.subject for skipped in found.skipped] == [VF0]
+    result = load_pci_devices([part("10000:04:00.0", VF0), row(GPU)])
+    assert [skipped.subject for skipped in result.skipped] == [VF0]
 
 
 def test_a_part_of_what_cannot_be_split_any_more_is_left_out_unless_it_is_held() -> None:
     """c.2, changed type: a function that lost SR-IOV."""
     rows = card("available", "allocated", "available")
-    found = load_pci_devices([{**rows[0], "dev_type": "type-PCI"}, *rows[1:]])
-    assert found.skipped == (Finding(VF1, "skipped", f"its parent {PF} is type-PCI"),)
-    assert found.usage == (DeviceUse(VF0, "allocated", gone=True),)
-    inventory = PCIInventory(found.devices, usage=found.usage)
+    result = load_pci_devices([{**rows[0], "dev_type": "type-PCI"}, *rows[1:]])
+    assert result.skipped == (Finding(VF1, "skipped", f"its parent {PF} is type-PCI"),)
+    assert result.usage == (DeviceUse(VF0, "allocated", gone=True),)
+    inventory = PCIInventory(result.devices, usage=result.usage)
     assert inventory.states() == {PF: "unavailable", VF0: "allocated"}
 
 
@@ -224,24 +228,24 @@ def test_devices_have_the_tags_class_and_traits_of_their_entry() -> None:
         {"vendor_id": "10de", "resource_class": "gpu", "traits": "big", "colour": "red"}
     )
     info = json.dumps({"parent_ifname": "enp4s0", "managed": "true"})
-    (found,) = load_pci_devices([row(GPU, extra_info=info)], specs=specs).devices
-    assert (found.resource_class, found.traits) == ("CUSTOM_GPU", frozenset({"CUSTOM_BIG"}))
-    assert found.tags == {"colour": "red", "parent_ifname": "enp4s0"}
+    (result,) = load_pci_devices([row(GPU, extra_info=info)], specs=specs).devices
+    assert (result.resource_class, result.traits) == ("CUSTOM_GPU", frozenset({"CUSTOM_BIG"}))
+    assert result.tags == {"colour": "red", "parent_ifname": "enp4s0"}
 
 
 def test_c3_a_free_device_that_no_entry_is_about_is_left_out() -> None:
     """c.3, no spec matches: the device is not in any pool."""
-    found = load_pci_devices([row(GPU), *card(*CONSISTENT[0])], specs=parse_device_spec({}))
-    assert len(found.devices) == 4
-    found = load_pci_devices([row(GPU), row(VF0)], specs=parse_device_spec({"address": GPU}))
-    assert found.skipped == (Finding(VF0, "skipped", "no entry of device_spec matches it"),)
+    result = load_pci_devices([row(GPU), *card(*CONSISTENT[0])], specs=parse_device_spec({}))
+    assert len(result.devices) == 4
+    result = load_pci_devices([row(GPU), row(VF0)], specs=parse_device_spec({"address": GPU}))
+    assert result.skipped == (Finding(VF0, "skipped", "no entry of device_spec matches it"),)
 
 
 def test_c2_a_held_device_that_no_entry_is_about_is_gone_when_it_is_free() -> None:
     """c.2, gone device: if in use, remembered and removed when freed."""
-    found = load_pci_devices([row(GPU, "allocated"), row(VF0)], specs=())
-    assert found.usage == (DeviceUse(GPU, "allocated", gone=True),)
-    assert [skipped.subject for skipped in found.skipped] == [VF0]
+    result = load_pci_devices([row(GPU, "allocated"), row(VF0)], specs=())
+    assert result.usage == (DeviceUse(GPU, "allocated", gone=True),)
+    assert [skipped.subject for skipped in result.skipped] == [VF0]
 
 
 def test_what_an_entry_forbids_is_an_error() -> None:
@@ -251,13 +255,13 @@ def test_what_an_entry_forbids_is_an_error() -> None:
 
 
 def test_an_inventory_can_be_made_and_taken_from_and_written_again() -> None:
-    found = load_pci_devices(card("available", "available", "available"))
-    inventory = PCIInventory(found.devices, usage=found.usage)
+    result = load_pci_devices(card("available", "available", "available"))
+    inventory = PCIInventory(result.devices, usage=result.usage)
     taken = inventory.consume(devices("8086:154c"))
     (address,) = taken.addresses
     consumers = {address: DeviceConsumer(INSTANCE, "r")}
-    after = found._replace(usage=inventory.usage, consumers=consumers)
-    rows = {one["address"]: one for one in dump_pci_devices(after)}
+    after = result._replace(usage=inventory.usage, consumers=consumers)
+    rows = {item["address"]: item for item in dump_pci_devices(after)}
     assert rows[address]["status"] == "claimed"
     assert (rows[address]["instance_uuid"], rows[address]["request_id"]) == (INSTANCE, "r")
     assert rows[PF]["status"] == "unclaimable"
@@ -268,17 +272,17 @@ def test_an_inventory_can_be_made_and_taken_from_and_written_again() -> None:
 
 def read(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows with what they hold in JSON as what that is."""
-    return [{**one, "extra_info": json.loads(one["extra_info"])} for one in rows]
+    return [{**item, "extra_info": json.loads(item["extra_info"])} for item in rows]
 
 
-@pytest.mark.parametrize("said", CONSISTENT, ids="-".join)
-def test_rows_are_written_as_they_were(said: tuple[str, str, str]) -> None:
+@pytest.mark.parametrize("values", CONSISTENT, ids="-".join)
+def test_rows_are_written_as_they_were(values: tuple[str, str, str]) -> None:
     info = json.dumps({"parent_ifname": "enp4s0", "live_migratable": "false", "rp_uuid": "x"})
     when = datetime.datetime(2024, 5, 6, tzinfo=datetime.UTC)
-    rows = [{**one, "created_at": when, "extra_info": info} for one in card(*said)]
-    found = load_pci_devices(rows)
-    assert read(dump_pci_devices(found)) == read(rows)
-    assert load_pci_devices(dump_pci_devices(found)) == found
+    rows = [{**item, "created_at": when, "extra_info": info} for item in card(*values)]
+    result = load_pci_devices(rows)
+    assert read(dump_pci_devices(result)) == read(rows)
+    assert load_pci_devices(dump_pci_devices(result)) == result
 
 
 @pytest.mark.parametrize("as_list", [False, True])
@@ -287,22 +291,22 @@ def test_objects_of_any_version_are_read_and_written_in_the_newest(
     minor: int, as_list: bool
 ) -> None:
     rows = [row(GPU, "allocated"), *card(*CONSISTENT[0])]
-    given: Any = [device(minor, one) for one in rows]
-    found = load_pci_devices(nova("PciDeviceList", "1.3", objects=given) if as_list else given)
-    again = dump_pci_devices(found, versioned=True)
-    assert {one["nova_object.version"] for one in again} == {"1.7"}
+    value: Any = [device(minor, item) for item in rows]
+    result = load_pci_devices(nova("PciDeviceList", "1.3", objects=value) if as_list else value)
+    again = dump_pci_devices(result, versioned=True)
+    assert {item["nova_object.version"] for item in again} == {"1.7"}
     if minor == 7:
-        datas = [[one["nova_object.data"] for one in objects] for objects in (again, given)]
+        datas = [[item["nova_object.data"] for item in objects] for objects in (again, value)]
         assert datas[0] == datas[1]
     parents = [None, None, PF, PF]
-    assert [device.parent for device in found.devices] == parents
-    assert load_pci_devices(json.dumps(again)) == found
+    assert [device.parent for device in result.devices] == parents
+    assert load_pci_devices(json.dumps(again)) == result
 
 
 def test_times_are_text_in_objects() -> None:
     when = datetime.datetime(2024, 5, 6, 7, 8, 9, tzinfo=datetime.UTC)
-    (found,) = dump_pci_devices(load_pci_devices([row(GPU, created_at=when)]), versioned=True)
-    assert found["nova_object.data"]["created_at"] == "2024-05-06T07:08:09Z"
+    (result,) = dump_pci_devices(load_pci_devices([row(GPU, created_at=when)]), versioned=True)
+    assert result["nova_object.data"]["created_at"] == "2024-05-06T07:08:09Z"
 
 
 @pytest.mark.parametrize(
@@ -314,8 +318,8 @@ def test_no_rows_are_no_devices(nothing: Any) -> None:
 
 
 def test_devices_that_never_were_in_nova_are_rows_too() -> None:
-    (said,) = dump_pci_devices(NovaDevices((Device(GPU, "10de", "2330", numa_node=1),)))
-    assert said == {
+    (values,) = dump_pci_devices(NovaDevices((Device(GPU, "10de", "2330", numa_node=1),)))
+    assert values == {
         "dev_id": "pci_0000_3b_00_0",
         "label": "label_10de_2330",
         "address": GPU,
@@ -338,14 +342,14 @@ def test_devices_that_never_were_in_nova_are_rows_too() -> None:
         max_size=3,
     )
 )
-def test_whatever_states_rows_are_in_none_is_lost(said: list[str]) -> None:
-    found = load_pci_devices(card(*said))
-    assert len(found.devices) == 3
-    assert {use.state for use in found.usage} == {*said} & {"claimed", "allocated"}
-    again = [one["status"] for one in dump_pci_devices(found)]
-    assert found.findings or again == said
-    if not any("allocated too" in finding.detail for finding in found.findings):
-        PCIInventory(found.devices, usage=found.usage)
+def test_whatever_states_rows_are_in_none_is_lost(values: list[str]) -> None:
+    result = load_pci_devices(card(*values))
+    assert len(result.devices) == 3
+    assert {use.state for use in result.usage} == {*values} & {"claimed", "allocated"}
+    again = [item["status"] for item in dump_pci_devices(result)]
+    assert result.findings or again == values
+    if not any("allocated too" in finding.detail for finding in result.findings):
+        PCIInventory(result.devices, usage=result.usage)
 
 
 # --- what cannot be said --------------------------------------------------------------------------
@@ -374,7 +378,7 @@ def test_wrong_arguments_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "where"),
+    ("source", "place"),
     [
         ("{", "pci_devices: got '{', expected JSON"),
         (5, "pci_devices: got 5, expected a list"),
@@ -399,7 +403,7 @@ def test_wrong_arguments_are_refused() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_wrong_is_told_with_its_place(source: Any, where: str) -> None:
+def test_what_is_wrong_is_told_with_its_place(source: Any, place: str) -> None:
     with raises_code("InvalidPrimitive") as caught:
         load_pci_devices(source)
-    assert str(caught.value).startswith(where)
+    assert str(caught.value).startswith(place)

@@ -17,14 +17,14 @@ from tests.interop.nova.pci_documents import PROVIDER, plain, pool, pools
 
 def loaded(**changed: Any) -> DevicePool:
     """Return the pool that tags make."""
-    (found,) = load_pci_pools(pools(pool(**changed)))
-    return found
+    (result,) = load_pci_pools(pools(pool(**changed)))
+    return result
 
 
 def tags_of(text: str) -> list[dict[str, Any]]:
     """Return the tags of each pool that was written."""
     objects = json.loads(text)["nova_object.data"]["objects"]
-    return [one["nova_object.data"]["tags"] for one in objects]
+    return [item["nova_object.data"]["tags"] for item in objects]
 
 
 def unchanged(document: Any) -> Any:
@@ -60,10 +60,10 @@ def test_a_pool_of_the_newest_version_says_all_it_says() -> None:
     )
 
 
-def written(found: Any) -> list[dict[str, Any]]:
+def written(result: Any) -> list[dict[str, Any]]:
     """Return pools as they are written, each as a dict of its fields and tags."""
-    document = json.loads(dump_pci_pools(found))
-    return [plain(one) for one in document["nova_object.data"]["objects"]]
+    document = json.loads(dump_pci_pools(result))
+    return [plain(item) for item in document["nova_object.data"]["objects"]]
 
 
 def test_the_keys_of_a_pool_are_those_of_its_devices_and_its_place() -> None:
@@ -78,10 +78,10 @@ def test_a_key_that_is_unknown_is_a_tag() -> None:
 
 def test_a_tag_that_is_null_is_not_there_and_comes_back() -> None:
     """A tunneled network is ``physical_network: null`` in ``device_spec``."""
-    found = loaded(physical_network=None)
-    assert "physical_network" not in found.tags
-    assert found.facts["physical_network"] == "null"
-    assert tags_of(dump_pci_pools([found]))[0]["physical_network"] is None
+    result = loaded(physical_network=None)
+    assert "physical_network" not in result.tags
+    assert result.facts["physical_network"] == "null"
+    assert tags_of(dump_pci_pools([result]))[0]["physical_network"] is None
 
 
 @pytest.mark.parametrize("number", [3, -1, 2.5, True])
@@ -90,45 +90,45 @@ def test_a_number_among_the_tags_is_the_text_that_nova_makes_of_it(number: Any) 
 
 
 @pytest.mark.parametrize(
-    ("said", "is_so"),
+    ("values", "is_so"),
     [("true", True), ("True", True), ("yes", True), ("maybe", False), ("", False)],
 )
 def test_remote_managed_is_read_as_nova_reads_it_and_written_as_it_was(
-    said: str, is_so: bool
+    values: str, is_so: bool
 ) -> None:
     """c.3, pool key: ``remote_managed`` of functions that can be split or are."""
-    found = loaded(remote_managed=said)
-    assert found.remote_managed is is_so
-    assert tags_of(dump_pci_pools([found]))[0]["remote_managed"] == said
+    result = loaded(remote_managed=values)
+    assert result.remote_managed is is_so
+    assert tags_of(dump_pci_pools([result]))[0]["remote_managed"] == values
 
 
 def test_remote_managed_is_written_of_what_can_be_split_or_was() -> None:
     kinds = ["type-PCI", "type-PF", "type-VF", "vdpa"]
     text = dump_pci_pools([DevicePool("8086", "154c", 1, kind) for kind in kinds])
-    assert [said.get("remote_managed") for said in tags_of(text)] == [None, *["false"] * 3]
+    assert [values.get("remote_managed") for values in tags_of(text)] == [None, *["false"] * 3]
     remote = DevicePool("8086", "154c", 1, remote_managed=True)
     assert tags_of(dump_pci_pools([remote]))[0]["remote_managed"] == "true"
 
 
-@pytest.mark.parametrize(("said", "value"), [("true", True), ("False", False), (..., None)])
-def test_whether_devices_can_migrate_is_a_field(said: Any, value: bool | None) -> None:
-    assert loaded(live_migratable=said).live_migratable is value
+@pytest.mark.parametrize(("values", "value"), [("true", True), ("False", False), (..., None)])
+def test_whether_devices_can_migrate_is_a_field(values: Any, value: bool | None) -> None:
+    assert loaded(live_migratable=values).live_migratable is value
 
 
 @pytest.mark.parametrize("name", ["live_migratable", "one_time_use"])
 def test_a_word_that_no_request_of_novas_asks_for_is_a_tag(name: str) -> None:
-    found = loaded(**{name: "perhaps"})
-    assert (found.tags[name], found.live_migratable is None) == ("perhaps", name[0] == "l")
+    result = loaded(**{name: "perhaps"})
+    assert (result.tags[name], result.live_migratable is None) == ("perhaps", name[0] == "l")
 
 
 def test_one_time_use_and_the_names_of_placement_are_fields() -> None:
-    found = loaded(one_time_use="true", resource_class="gpu-vf", traits="big,blue")
-    assert found.one_time_use
-    assert (found.resource_class, found.traits) == (
+    result = loaded(one_time_use="true", resource_class="gpu-vf", traits="big,blue")
+    assert result.one_time_use
+    assert (result.resource_class, result.traits) == (
         "CUSTOM_GPU_VF",
         frozenset({"CUSTOM_BIG", "CUSTOM_BLUE"}),
     )
-    assert tags_of(dump_pci_pools([found]))[0]["traits"] == "big,blue"
+    assert tags_of(dump_pci_pools([result]))[0]["traits"] == "big,blue"
 
 
 def test_names_of_placement_are_written_where_they_are_not_those_of_the_ids() -> None:
@@ -144,9 +144,9 @@ def test_names_of_placement_are_written_where_they_are_not_those_of_the_ids() ->
 
 
 def test_a_pool_from_before_there_were_types_is_of_what_cannot_be_split() -> None:
-    found = loaded(dev_type=...)
-    assert found.type == "type-PCI"
-    assert "dev_type" not in tags_of(dump_pci_pools([found]))[0]
+    result = loaded(dev_type=...)
+    assert result.type == "type-PCI"
+    assert "dev_type" not in tags_of(dump_pci_pools([result]))[0]
 
 
 # --- there and back -------------------------------------------------------------------------------
@@ -155,25 +155,25 @@ def test_a_pool_from_before_there_were_types_is_of_what_cannot_be_split() -> Non
 @pytest.mark.parametrize("as_text", [False, True])
 def test_a_document_is_written_as_it_was(as_text: bool) -> None:
     document = pools(pool(), pool(colour="blue"))
-    found = load_pci_pools(json.dumps(document) if as_text else document)
-    assert json.loads(dump_pci_pools(found)) == unchanged(document)
+    result = load_pci_pools(json.dumps(document) if as_text else document)
+    assert json.loads(dump_pci_pools(result)) == unchanged(document)
 
 
 def test_a_document_of_an_older_version_is_written_in_the_newest() -> None:
     old = pools(pool("1.0"), pool("1.0", colour="blue"), version="1.0")
     new = json.loads(dump_pci_pools(load_pci_pools(old)))
-    for one in old["nova_object.data"]["objects"]:
-        one["nova_object.data"]["numa_node"] = None
-        one["nova_object.version"] = "1.1"
+    for item in old["nova_object.data"]["objects"]:
+        item["nova_object.data"]["numa_node"] = None
+        item["nova_object.version"] = "1.1"
     old["nova_object.version"] = "1.1"
     assert new == unchanged(old)
 
 
 @pytest.mark.parametrize("dropped", [(), ("numa_node",), ("dev_type", "address"), ("rp_uuid",)])
 def test_a_list_of_dicts_is_written_in_the_same_words(dropped: tuple[str, ...]) -> None:
-    said = {key: value for key, value in plain(pool()).items() if key not in dropped}
-    found = load_pci_pools([said, {**said, "numa_node": None}])
-    assert written(found) == [{"numa_node": None, **said}, {**said, "numa_node": None}]
+    values = {key: value for key, value in plain(pool()).items() if key not in dropped}
+    result = load_pci_pools([values, {**values, "numa_node": None}])
+    assert written(result) == [{"numa_node": None, **values}, {**values, "numa_node": None}]
 
 
 def test_a_dict_by_itself_is_a_list_of_one() -> None:
@@ -210,10 +210,10 @@ NAMES = st.sampled_from(
 def test_whatever_is_read_is_written_as_it_was(
     fields: dict[str, Any], tags: dict[str, str | None]
 ) -> None:
-    said = {"product_id": "2330", **tags, **fields}
-    found = load_pci_pools([said])
-    assert written(found) == [{"numa_node": None, **said}]
-    assert load_pci_pools(dump_pci_pools(found)) == found
+    values = {"product_id": "2330", **tags, **fields}
+    result = load_pci_pools([values])
+    assert written(result) == [{"numa_node": None, **values}]
+    assert load_pci_pools(dump_pci_pools(result)) == result
 
 
 @given(
@@ -238,8 +238,8 @@ def test_whatever_is_written_is_read_again(pool: DevicePool) -> None:
 
 
 def test_facts_that_are_not_true_any_more_are_not_written() -> None:
-    found = loaded(remote_managed="True").replace(remote_managed=False, count=1)
-    assert tags_of(dump_pci_pools([found]))[0]["remote_managed"] == "false"
+    result = loaded(remote_managed="True").replace(remote_managed=False, count=1)
+    assert tags_of(dump_pci_pools([result]))[0]["remote_managed"] == "false"
     wrong = loaded().replace(facts={"address": "nowhere"})
     assert tags_of(dump_pci_pools([wrong]))[0]["address"] == "0000:04:00.0"
 
@@ -248,7 +248,7 @@ def test_facts_that_are_not_true_any_more_are_not_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "name"),
+    ("value", "name"),
     [
         (DevicePool("10de", "2330", 1, class_code="0302"), "class_code"),
         (DevicePool("10de", "2330", 1, facts={"driver": "vfio"}), "facts"),
@@ -256,12 +256,12 @@ def test_facts_that_are_not_true_any_more_are_not_written() -> None:
     ids=["class code", "facts"],
 )
 def test_what_there_is_no_word_for_is_refused_or_left_out_when_told(
-    given: DevicePool, name: str
+    value: DevicePool, name: str
 ) -> None:
     with pytest.raises(CannotDowngrade, match="PciDevicePool cannot be expressed in version 1"):
-        dump_pci_pools([given])
-    again = load_pci_pools(dump_pci_pools([given], leave_out=[name]))
-    assert [one.count for one in again] == [1]
+        dump_pci_pools([value])
+    again = load_pci_pools(dump_pci_pools([value], leave_out=[name]))
+    assert [item.count for item in again] == [1]
 
 
 def test_only_what_there_may_be_no_word_for_can_be_left_out() -> None:
@@ -269,10 +269,10 @@ def test_only_what_there_may_be_no_word_for_can_be_left_out() -> None:
         dump_pci_pools([], leave_out=["count"])
 
 
-@pytest.mark.parametrize("given", [None, 5, "x", [1], [{}]], ids=repr)
-def test_what_is_no_pool_is_not_written(given: Any) -> None:
+@pytest.mark.parametrize("value", [None, 5, "x", [1], [{}]], ids=repr)
+def test_what_is_no_pool_is_not_written(value: Any) -> None:
     with pytest.raises(InvalidInventory, match="DevicePool"):
-        dump_pci_pools(given)
+        dump_pci_pools(value)
 
 
 # --- what is wrong --------------------------------------------------------------------------------
@@ -281,7 +281,7 @@ GOOD = {"vendor_id": "10de", "product_id": "2330", "count": 1}
 
 
 @pytest.mark.parametrize(
-    ("source", "where"),
+    ("source", "place"),
     [
         ("[", "pci_stats: got '[', expected JSON"),
         (5, "pci_stats: got 5, expected a list"),
@@ -307,7 +307,7 @@ GOOD = {"vendor_id": "10de", "product_id": "2330", "count": 1}
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_wrong_is_told_with_its_place(source: Any, where: str) -> None:
+def test_what_is_wrong_is_told_with_its_place(source: Any, place: str) -> None:
     with raises_code("InvalidPrimitive") as caught:
         load_pci_pools(source)
-    assert str(caught.value).startswith(where)
+    assert str(caught.value).startswith(place)

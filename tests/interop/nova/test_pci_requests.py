@@ -27,23 +27,23 @@ from tests.support.pci_devices import counted_devices
 IDS = {"vendor_id": "8086", "product_id": "154c"}
 
 
-def loaded(*given: dict[str, Any], placement: bool = False) -> tuple[DeviceRequest, ...]:
+def loaded(*value: dict[str, Any], placement: bool = False) -> tuple[DeviceRequest, ...]:
     """Return the requests that a column says."""
-    found = load_pci_requests(json.dumps(given), placement=placement)
-    assert found is not None
-    return found.requests
+    result = load_pci_requests(json.dumps(value), placement=placement)
+    assert result is not None
+    return result.requests
 
 
-def specs(*given: dict[str, Any], **said: Any) -> tuple[DeviceSpec, ...]:
+def specs(*value: dict[str, Any], **values: Any) -> tuple[DeviceSpec, ...]:
     """Return the alternatives that specs of one request say."""
-    return loaded(request(*given, **said))[0].specs
+    return loaded(request(*value, **values))[0].specs
 
 
-def is_met(asked: dict[str, Any], *tags: dict[str, Any]) -> bool:
+def is_met(requested: dict[str, Any], *tags: dict[str, Any]) -> bool:
     """Return whether a request is met from pools of one device each."""
     base = {**IDS, "count": 1, "numa_node": 0}
-    pools = [{**base, "address": f"0000:04:00.{n}", **said} for n, said in enumerate(tags)]
-    amount = load_pci_requests([asked])
+    pools = [{**base, "address": f"0000:04:00.{n}", **tag} for n, tag in enumerate(tags)]
+    amount = load_pci_requests([requested])
     assert amount is not None
     return PCIInventory(counted_devices(load_pci_pools(pools))).can_provide(amount)
 
@@ -53,8 +53,8 @@ def is_met(asked: dict[str, Any], *tags: dict[str, Any]) -> bool:
 
 def test_a_request_by_alias_says_who_wants_how_many_and_how_near() -> None:
     """c.4: count, spec (ORed), alias_name, request_id, numa_policy."""
-    given = request(IDS, {"vendor_id": "10de"}, count=3, numa_policy="socket")
-    assert loaded(given) == (
+    value = request(IDS, {"vendor_id": "10de"}, count=3, numa_policy="socket")
+    assert loaded(value) == (
         DeviceRequest(
             [
                 DeviceSpec(**IDS, types=["type-PCI", "type-VF"]),
@@ -70,10 +70,10 @@ def test_a_request_by_alias_says_who_wants_how_many_and_how_near() -> None:
 
 def test_a_request_of_a_port_has_a_requester_and_no_alias() -> None:
     """c.4: requester_id; port requests carry physical_network, trusted, remote_managed."""
-    given = port({"physical_network": "red", "remote_managed": "False", "trusted": "True"})
-    (found,) = loaded(given)
-    assert (found.alias, found.requester, found.affinity) == (None, "port-1", "legacy")
-    assert dict(found.specs[0].tags) == {"physical_network": "red", "trusted": "True"}
+    value = port({"physical_network": "red", "remote_managed": "False", "trusted": "True"})
+    (result,) = loaded(value)
+    assert (result.alias, result.requester, result.affinity) == (None, "port-1", "legacy")
+    assert dict(result.specs[0].tags) == {"physical_network": "red", "trusted": "True"}
 
 
 @pytest.mark.parametrize("policy", ["legacy", "preferred", "required", "socket"])
@@ -88,8 +88,8 @@ def test_no_policy_is_the_legacy_one() -> None:
 
 def test_what_older_columns_do_not_have_is_not_said() -> None:
     """Before request ids, policies and requesters."""
-    (found,) = loaded({"count": 1, "spec": [IDS], "alias_name": "card"})
-    assert (found.request_id, found.affinity, found.requester) == (None, "legacy", None)
+    (result,) = loaded({"count": 1, "spec": [IDS], "alias_name": "card"})
+    assert (result.request_id, result.affinity, result.requester) == (None, "legacy", None)
 
 
 def test_is_new_is_dead() -> None:
@@ -101,27 +101,27 @@ def test_is_new_is_dead() -> None:
 
 
 def test_c3_filter_1_any_of_the_specs_will_do_and_case_does_not_count() -> None:
-    asked = request({"product_id": "FFFF"}, {"vendor_id": "8086", "colour": "BLUE"})
-    assert is_met(asked, {"colour": "blue"})
-    assert not is_met(asked, {"colour": "red"})
+    requested = request({"product_id": "FFFF"}, {"vendor_id": "8086", "colour": "BLUE"})
+    assert is_met(requested, {"colour": "blue"})
+    assert not is_met(requested, {"colour": "red"})
 
 
 def test_c3_filter_1_a_null_is_met_by_what_has_no_such_tag() -> None:
-    asked = port({"physical_network": None, "remote_managed": "False"})
+    requested = port({"physical_network": None, "remote_managed": "False"})
     assert specs({"physical_network": None})[0].tags == {"physical_network": "null"}
-    assert is_met(asked, {"dev_type": "type-VF"})
-    assert is_met(asked, {"dev_type": "type-VF", "physical_network": None})
-    assert not is_met(asked, {"dev_type": "type-VF", "physical_network": "red"})
+    assert is_met(requested, {"dev_type": "type-VF"})
+    assert is_met(requested, {"dev_type": "type-VF", "physical_network": None})
+    assert not is_met(requested, {"dev_type": "type-VF", "physical_network": "red"})
 
 
 @pytest.mark.parametrize("name", ["resource_class", "traits", "rp_uuids", "capability_type"])
 def test_c3_filter_1_what_placement_matches_pools_do_not(name: str) -> None:
     """Skipped: resource_class, traits, rp_uuids; they are facts and come back."""
     spec = {**IDS, name: "pci"}
-    given = port(spec) if name == "rp_uuids" else request(spec)
-    assert loaded(given)[0].specs[0].facts == {name: "pci"}
-    assert is_met(given, {"dev_type": "type-PCI"})
-    assert json.loads(dump_pci_requests(load_pci_requests([given]))) == [given]
+    value = port(spec) if name == "rp_uuids" else request(spec)
+    assert loaded(value)[0].specs[0].facts == {name: "pci"}
+    assert is_met(value, {"dev_type": "type-PCI"})
+    assert json.loads(dump_pci_requests(load_pci_requests([value]))) == [value]
 
 
 def test_c3_filter_3_physical_functions_are_for_who_asks_for_them() -> None:
@@ -132,9 +132,9 @@ def test_c3_filter_3_physical_functions_are_for_who_asks_for_them() -> None:
 
 
 def test_c3_filter_3_one_spec_that_asks_for_them_asks_for_all() -> None:
-    asked = request({"vendor_id": "10de", "dev_type": "type-PF"}, IDS)
-    assert is_met(asked, {"dev_type": "type-PF"})
-    assert loaded(asked)[0].specs[1].types == ("type-PCI", "type-PF", "type-VF")
+    requested = request({"vendor_id": "10de", "dev_type": "type-PF"}, IDS)
+    assert is_met(requested, {"dev_type": "type-PF"})
+    assert loaded(requested)[0].specs[1].types == ("type-PCI", "type-PF", "type-VF")
 
 
 def test_c3_filter_4_vdpa_devices_are_for_who_asks_for_them() -> None:
@@ -152,27 +152,27 @@ def test_c3_filter_5_what_others_manage_is_for_who_asks_for_it() -> None:
 
 
 def test_c3_filter_5_one_spec_that_asks_for_it_asks_for_all() -> None:
-    asked = request({"vendor_id": "10de", "remote_managed": "True"}, IDS)
-    for said in ("true", "false"):
-        assert is_met(asked, {"dev_type": "type-VF", "remote_managed": said})
+    requested = request({"vendor_id": "10de", "remote_managed": "True"}, IDS)
+    for values in ("true", "false"):
+        assert is_met(requested, {"dev_type": "type-VF", "remote_managed": values})
 
 
 def test_c3_filter_5_said_to_be_no_it_is_not_for_what_has_no_such_tag() -> None:
     """Nova tags functions that can be split and those that are; so a port has no other."""
-    asked = port({**IDS, "remote_managed": "False"})
-    assert loaded(asked)[0].specs[0].types == ("type-VF",)
-    assert is_met(asked, {"dev_type": "type-VF"})
-    assert not is_met(asked, {"dev_type": "type-PCI"})
+    requested = port({**IDS, "remote_managed": "False"})
+    assert loaded(requested)[0].specs[0].types == ("type-VF",)
+    assert is_met(requested, {"dev_type": "type-VF"})
+    assert not is_met(requested, {"dev_type": "type-PCI"})
 
 
 def test_c3_filter_6_who_was_given_providers_has_devices_of_these() -> None:
     """rp_uuids of spec[0], joined by commas."""
     other = PROVIDER.replace("5", "6")
-    asked = request({**IDS, "rp_uuids": f"{PROVIDER},{other}"}, count=2)
-    assert loaded(asked)[0].providers == (PROVIDER, other)
-    assert is_met(asked, {"rp_uuid": PROVIDER}, {"rp_uuid": other})
-    assert not is_met(asked, {"rp_uuid": PROVIDER}, {})
-    assert not is_met(asked, {"rp_uuid": PROVIDER, "count": 2}, {"rp_uuid": "elsewhere"})
+    requested = request({**IDS, "rp_uuids": f"{PROVIDER},{other}"}, count=2)
+    assert loaded(requested)[0].providers == (PROVIDER, other)
+    assert is_met(requested, {"rp_uuid": PROVIDER}, {"rp_uuid": other})
+    assert not is_met(requested, {"rp_uuid": PROVIDER}, {})
+    assert not is_met(requested, {"rp_uuid": PROVIDER, "count": 2}, {"rp_uuid": "elsewhere"})
 
 
 def test_c3_filter_6_ports_never_have_providers() -> None:
@@ -180,7 +180,7 @@ def test_c3_filter_6_ports_never_have_providers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "has", "is_so"),
+    ("requested", "has", "is_so"),
     [
         ("true", "true", True),
         ("true", "false", False),
@@ -195,10 +195,10 @@ def test_c3_filter_6_ports_never_have_providers() -> None:
     ],
 )
 def test_c3_filter_7_only_devices_of_which_it_is_said_can_be_asked_for_so(
-    asked: str | None, has: str | None, is_so: bool
+    requested: str | None, has: str | None, is_so: bool
 ) -> None:
     """live_migratable: "false" is only what is explicitly so; unset, there is no filtering."""
-    spec = IDS if asked is None else {**IDS, "live_migratable": asked}
+    spec = IDS if requested is None else {**IDS, "live_migratable": requested}
     assert is_met(request(spec), {} if has is None else {"live_migratable": has}) is is_so
 
 
@@ -207,12 +207,12 @@ def test_c3_filter_7_only_devices_of_which_it_is_said_can_be_asked_for_so(
 
 def test_in_placement_classes_and_traits_match() -> None:
     spec = {"resource_class": "gpu-vf", "traits": "blue,HW_NIC_SRIOV"}
-    (found,) = loaded(request(spec), placement=True)
-    assert found.resource_class == "CUSTOM_GPU_VF"
-    assert found.specs[0].traits == {"CUSTOM_BLUE", "HW_NIC_SRIOV"}
+    (result,) = loaded(request(spec), placement=True)
+    assert result.resource_class == "CUSTOM_GPU_VF"
+    assert result.specs[0].traits == {"CUSTOM_BLUE", "HW_NIC_SRIOV"}
     device = Device("0000:04:00.0", "10de", "2330", resource_class="CUSTOM_GPU_VF")
-    assert not found.matches(device)
-    assert found.matches(device.replace(traits=found.specs[0].traits))
+    assert not result.matches(device)
+    assert result.matches(device.replace(traits=result.specs[0].traits))
 
 
 def test_in_placement_the_class_of_who_says_none_is_that_of_the_ids() -> None:
@@ -251,9 +251,9 @@ COLUMNS = {
 @pytest.mark.parametrize("placement", [False, True])
 @pytest.mark.parametrize("name", COLUMNS)
 def test_a_column_is_written_as_it_was(name: str, placement: bool) -> None:
-    found = load_pci_requests(COLUMNS[name], placement=placement)
-    assert json.loads(dump_pci_requests(found)) == [
-        {**one, "is_new": False} for one in COLUMNS[name]
+    result = load_pci_requests(COLUMNS[name], placement=placement)
+    assert json.loads(dump_pci_requests(result)) == [
+        {**item, "is_new": False} for item in COLUMNS[name]
     ]
 
 
@@ -262,15 +262,15 @@ def test_an_object_of_any_version_is_read_and_written_in_the_newest(version: str
     minor = int(version[2:])
     policy = {} if minor < 2 else {"numa_policy": "required" if minor < 4 else "socket"}
     document = sent(version, request(IDS, **policy))
-    found = load_pci_requests(document)
-    assert load_pci_requests(json.dumps(document)) == found
-    again = json.loads(dump_pci_requests(found, versioned=True, instance_uuid=INSTANCE))
+    result = load_pci_requests(document)
+    assert load_pci_requests(json.dumps(document)) == result
+    again = json.loads(dump_pci_requests(result, versioned=True, instance_uuid=INSTANCE))
     assert again["nova_object.version"] == "1.1"
-    (one,) = again["nova_object.data"]["requests"]
-    (said,) = document["nova_object.data"]["requests"]
+    (item,) = again["nova_object.data"]["requests"]
+    (values,) = document["nova_object.data"]["requests"]
     unsaid = {"numa_policy": "legacy", "request_id": None, "requester_id": None}
-    assert one["nova_object.data"] == {**unsaid, **said["nova_object.data"]}
-    assert one["nova_object.version"] == "1.4"
+    assert item["nova_object.data"] == {**unsaid, **values["nova_object.data"]}
+    assert item["nova_object.version"] == "1.4"
     assert again["nova_object.data"]["instance_uuid"] == INSTANCE
 
 
@@ -302,14 +302,14 @@ SPEC = st.fixed_dictionaries(
 
 @given(st.lists(SPEC, min_size=1, max_size=3), st.booleans(), st.booleans())
 def test_any_spec_is_written_as_it_was(
-    given: list[dict[str, Any]], is_port: bool, placement: bool
+    value: list[dict[str, Any]], is_port: bool, placement: bool
 ) -> None:
-    column = [(port if is_port else request)(*given)]
-    found = load_pci_requests(column, placement=placement)
-    (again,) = json.loads(dump_pci_requests(found))
-    untold = [{k: None if v == "null" and k[0] == "p" else v for k, v in s.items()} for s in given]
+    column = [(port if is_port else request)(*value)]
+    result = load_pci_requests(column, placement=placement)
+    (again,) = json.loads(dump_pci_requests(result))
+    untold = [{k: None if v == "null" and k[0] == "p" else v for k, v in s.items()} for s in value]
     assert again["spec"] == untold
-    assert load_pci_requests([again], placement=placement) == found
+    assert load_pci_requests([again], placement=placement) == result
 
 
 #: A device of each kind that requests can tell apart here.
@@ -349,17 +349,19 @@ EACH = [
         max_size=3,
     )
 )
-def test_what_is_written_means_the_same_when_it_is_read(given: list[DeviceSpec]) -> None:
-    asked = PCIAmount([DeviceRequest(given, alias="card")])
-    again = load_pci_requests(dump_pci_requests(asked), placement=True)
+def test_what_is_written_means_the_same_when_it_is_read(value: list[DeviceSpec]) -> None:
+    requested = PCIAmount([DeviceRequest(value, alias="card")])
+    again = load_pci_requests(dump_pci_requests(requested), placement=True)
     assert again is not None
-    assert list(map(again.requests[0].matches, EACH)) == list(map(asked.requests[0].matches, EACH))
+    assert list(map(again.requests[0].matches, EACH)) == list(
+        map(requested.requests[0].matches, EACH)
+    )
 
 
 def test_an_amount_that_is_assigned_is_written_as_what_was_asked() -> None:
     host = PCIInventory([Device("0000:3b:00.0", "10de", "2330")])
-    asked = devices("10de:2330", alias="gpu", types=["type-PCI"])
-    assert dump_pci_requests(host.fit(asked)) == dump_pci_requests(asked)
+    requested = devices("10de:2330", alias="gpu", types=["type-PCI"])
+    assert dump_pci_requests(host.fit(requested)) == dump_pci_requests(requested)
 
 
 def test_facts_that_are_not_true_any_more_are_not_written() -> None:
@@ -374,7 +376,7 @@ def test_facts_that_are_not_true_any_more_are_not_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "name"),
+    ("requested", "name"),
     [
         (devices("10de:2330", class_code="0302"), "class_code"),
         (devices("10de:2330", facts={"who": "me"}), "facts"),
@@ -382,17 +384,17 @@ def test_facts_that_are_not_true_any_more_are_not_written() -> None:
     ids=["class code", "facts"],
 )
 def test_what_there_is_no_word_for_is_refused_or_left_out_when_told(
-    asked: PCIAmount, name: str
+    requested: PCIAmount, name: str
 ) -> None:
     with pytest.raises(CannotDowngrade, match="InstancePCIRequest cannot be expressed"):
-        dump_pci_requests(asked)
-    again = load_pci_requests(dump_pci_requests(asked, leave_out=[name]))
+        dump_pci_requests(requested)
+    again = load_pci_requests(dump_pci_requests(requested, leave_out=[name]))
     assert again is not None
     assert again.count == 1
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "requested",
     [
         devices(DeviceSpec(address="0000:04:00.0")),
         devices(DeviceSpec(tags={"dev_type": "type-PF"})),
@@ -401,9 +403,9 @@ def test_what_there_is_no_word_for_is_refused_or_left_out_when_told(
     ],
     ids=["address of any function", "tag", "remote or not", "providers of a port"],
 )
-def test_what_would_mean_something_else_is_refused(asked: PCIAmount) -> None:
+def test_what_would_mean_something_else_is_refused(requested: PCIAmount) -> None:
     with pytest.raises(CannotDowngrade, match="request 0 has"):
-        dump_pci_requests(asked)
+        dump_pci_requests(requested)
 
 
 def test_wrong_arguments_are_refused() -> None:
@@ -417,7 +419,7 @@ def test_wrong_arguments_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "where"),
+    ("source", "place"),
     [
         ("{", "pci_requests: got '{', expected JSON"),
         (5, "pci_requests: got 5, expected a list"),
@@ -441,7 +443,7 @@ def test_wrong_arguments_are_refused() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_wrong_is_told_with_its_place(source: Any, where: str) -> None:
+def test_what_is_wrong_is_told_with_its_place(source: Any, place: str) -> None:
     with raises_code("InvalidPrimitive") as caught:
         load_pci_requests(source)
-    assert str(caught.value).startswith(where)
+    assert str(caught.value).startswith(place)

@@ -12,7 +12,7 @@ from resource_objects.interop import nova
 from resource_objects.interop.nova import Flavor
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources import Amounts
-from tests.interop.nova.said import breaks
+from tests.interop.nova.refusals import breaks
 
 ALIASES = nova.parse_alias({"name": "gpu", "vendor_id": "10de", "product_id": "2330"})
 TWO_CELLS = {
@@ -22,31 +22,31 @@ TWO_CELLS = {
 }
 
 
-def asked(specs: dict[str, Any], image: dict[str, Any] | None = None, **said: Any) -> Any:
+def asked(specs: dict[str, Any], image: dict[str, Any] | None = None, **values: Any) -> Any:
     """Return what a flavor of 2 vCPUs and 1 GiB asks."""
-    return nova.request(Flavor(2, 1024, extra_specs=specs), image or {}, **said)
+    return nova.request(Flavor(2, 1024, extra_specs=specs), image or {}, **values)
 
 
-def amounts(specs: dict[str, Any], image: dict[str, Any] | None = None, **said: Any) -> Amounts:
+def amounts(specs: dict[str, Any], image: dict[str, Any] | None = None, **values: Any) -> Amounts:
     """Return all its amounts, as counts where there are some."""
-    found: Amounts = asked(specs, image, **said).request.resources
-    return found
+    result: Amounts = asked(specs, image, **values).request.resources
+    return result
 
 
 def test_dedicated_cpus_are_asked_for_as_such() -> None:
-    found = amounts({"hw:cpu_policy": "dedicated"})
-    said = Amounts.parse("MEMORY_MB=1024,PCPU=2,NUMA_TOPOLOGY=1:dedicated=2:memory=1024")
-    assert found == said.with_implied_counts()
+    result = amounts({"hw:cpu_policy": "dedicated"})
+    parsed = Amounts.parse("MEMORY_MB=1024,PCPU=2,NUMA_TOPOLOGY=1:dedicated=2:memory=1024")
+    assert result == parsed.with_implied_counts()
 
 
 def test_a_plain_flavor_asks_for_its_counts() -> None:
-    found = nova.request(Flavor(4, 2048, 20, 1, 512))
-    assert found.request.resources == Amounts.parse("VCPU=4,MEMORY_MB=2048,DISK_GB=22")
-    assert (found.ignored_keys, found.topology.amount) == ((), None)
+    result = nova.request(Flavor(4, 2048, 20, 1, 512))
+    assert result.request.resources == Amounts.parse("VCPU=4,MEMORY_MB=2048,DISK_GB=22")
+    assert (result.ignored_keys, result.topology.amount) == ((), None)
 
 
 def test_all_of_it_is_one_request() -> None:
-    found = nova.request(
+    result = nova.request(
         Flavor(
             2,
             1024,
@@ -62,8 +62,8 @@ def test_all_of_it_is_one_request() -> None:
         {"hw_mem_page_size": "2MB", "trait:CUSTOM_A": "required", "os_distro": "debian"},
         aliases=ALIASES,
     )
-    unnamed, fpga = found.request.groups
-    names = {kind.name for kind in found.request.resources}
+    unnamed, fpga = result.request.groups
+    names = {kind.name for kind in result.request.resources}
     assert names == {
         "PCPU",  # and no MEMORY_MB: huge pages are not of it
         "DISK_GB",
@@ -74,8 +74,8 @@ def test_all_of_it_is_one_request() -> None:
     assert len(names) == 5
     assert unnamed.required == {"HW_CPU_X86_AVX2", "CUSTOM_A"}
     assert fpga.resources == Amounts.parse("CUSTOM_FPGA=1")
-    assert found.topology.amount is not None
-    assert found.topology.amount.page_size == "2048"
+    assert result.topology.amount is not None
+    assert result.topology.amount.page_size == "2048"
 
 
 @pytest.mark.parametrize(
@@ -96,9 +96,9 @@ def test_all_of_it_is_one_request() -> None:
 def test_a_key_without_a_meaning_is_refused_or_named(key: str) -> None:
     with breaks(NovaRule.UNREAD_KEY, match=r"flavor and image: got \["):
         asked({key: "1"})
-    found = asked({key: "1"}, refuse_ignored=False)
-    assert found.ignored_keys == (key,)
-    assert found.request == asked({}).request
+    result = asked({key: "1"}, refuse_ignored=False)
+    assert result.ignored_keys == (key,)
+    assert result.request == asked({}).request
 
 
 @pytest.mark.parametrize("key", ["hw_tpm_version", "hw_vm_mode", "architecture", "os_secure_boot"])
@@ -111,8 +111,8 @@ def test_a_property_that_chooses_a_host_is_refused_or_named(key: str) -> None:
 def test_the_configuration_of_a_guest_asks_for_nothing() -> None:
     of_flavor = ("quota:cpu_shares", "hw_rng:allowed", "hw_video:ram_max_mb", "hw:cpu_sockets")
     of_image = ("hw_disk_bus", "os_distro", "img_config_drive", "hw_vif_model", "owner")
-    found = asked(dict.fromkeys(of_flavor, "1"), dict.fromkeys(of_image, "1"))
-    assert found == asked({})
+    result = asked(dict.fromkeys(of_flavor, "1"), dict.fromkeys(of_image, "1"))
+    assert result == asked({})
 
 
 @pytest.mark.parametrize("nothing", [None, ""])
@@ -149,13 +149,13 @@ def test_an_affinity_without_a_topology_is_named(policy: str) -> None:
     specs = {"pci_passthrough:alias": "gpu:2", "hw:pci_numa_affinity_policy": policy}
     with breaks(NovaRule.UNREAD_KEY, match="pci_numa_affinity_policy"):
         asked(specs, aliases=ALIASES)
-    found = asked(specs, aliases=ALIASES, refuse_ignored=False)
-    assert found.ignored_keys == ("hw:pci_numa_affinity_policy",)
+    result = asked(specs, aliases=ALIASES, refuse_ignored=False)
+    assert result.ignored_keys == ("hw:pci_numa_affinity_policy",)
     near = asked(specs | {"hw:cpu_policy": "dedicated"}, aliases=ALIASES)
     assert near.ignored_keys == ()
     image = {"hw_pci_numa_affinity_policy": policy}
-    found = asked({"pci_passthrough:alias": "gpu:2"}, image, aliases=ALIASES, refuse_ignored=False)
-    assert found.ignored_keys == ("hw_pci_numa_affinity_policy of the image",)
+    result = asked({"pci_passthrough:alias": "gpu:2"}, image, aliases=ALIASES, refuse_ignored=False)
+    assert result.ignored_keys == ("hw_pci_numa_affinity_policy of the image",)
 
 
 def test_an_affinity_of_an_alias_is_no_mistake_of_a_flavor_without_a_topology() -> None:
@@ -193,9 +193,9 @@ def test_only_a_flavor_is_read() -> None:
 def test_every_key_has_a_meaning_or_is_named(specs: dict[str, str]) -> None:
     """What was named can be left out, and nothing else of the answer changes."""
     try:
-        found = asked(specs, refuse_ignored=False)
+        result = asked(specs, refuse_ignored=False)
     except InvalidNovaInput:
         return
-    assert asked({key: specs[key] for key in specs if key not in found.ignored_keys}).request == (
-        found.request
+    assert asked({key: specs[key] for key in specs if key not in result.ignored_keys}).request == (
+        result.request
     )

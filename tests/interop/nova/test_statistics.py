@@ -19,10 +19,10 @@ from resource_objects.testing.refusals import raises_code
 NOON = datetime.datetime(2026, 11, 22, 12, tzinfo=datetime.UTC)
 
 
-def metric(name: str = "cpu.percent", **said: Any) -> dict[str, Any]:
+def metric(name: str = "cpu.percent", **text: Any) -> dict[str, Any]:
     """Return a metric as Nova writes it into the column."""
     source = "libvirt.LibvirtDriver"
-    return {"name": name, "timestamp": "2026-11-22T12:00:00.000000", "source": source, **said}
+    return {"name": name, "timestamp": "2026-11-22T12:00:00.000000", "source": source, **text}
 
 
 def enveloped(kind: str, /, **data: Any) -> dict[str, Any]:
@@ -35,8 +35,8 @@ def enveloped(kind: str, /, **data: Any) -> dict[str, Any]:
     }
 
 
-def values(found: Any) -> dict[str, Any]:
-    return {one.name: one.value for one in found.statistics}
+def values(result: Any) -> dict[str, Any]:
+    return {item.name: item.value for item in result.statistics}
 
 
 @pytest.mark.law(7)
@@ -48,13 +48,13 @@ def test_no_metric_loses_a_point(percent: int) -> None:
         "MonitorMetricList", objects=[enveloped("MonitorMetric", **metric(value=percent))]
     )
     for source in (column, column.encode(), json.loads(column), sent, json.dumps(sent)):
-        [found] = load_statistics(source).statistics
-        assert (found.value, type(found.value)) == (percent, int)
+        [result] = load_statistics(source).statistics
+        assert (result.value, type(result.value)) == (percent, int)
 
 
 def test_a_metric_has_its_source_and_time() -> None:
-    said = [metric("cpu.user.time", value=10**15), metric("cpu.frequency", value=2400)]
-    [time, frequency] = load_statistics(said).statistics
+    text = [metric("cpu.user.time", value=10**15), metric("cpu.frequency", value=2400)]
+    [time, frequency] = load_statistics(text).statistics
     assert (time.value, frequency.value) == (10**15, 2400)
     assert (time.since, time.source) == (NOON, "libvirt.LibvirtDriver")
     assert load_statistics([metric(value=0.125)]).statistics[0].value == Decimal("12.5")
@@ -63,9 +63,12 @@ def test_a_metric_has_its_source_and_time() -> None:
 def test_counters_are_numbers_and_other_words_text() -> None:
     stats = {"failed_builds": "3", "io_workload": 0, "num_instances": "2", "cpu_arch": "x86_64"}
     for source in (stats, json.dumps(stats)):
-        found = load_statistics(stats=source)
-        assert values(found) == {**{name: int(stats[name]) for name in STATS}, "cpu_arch": "x86_64"}
-        assert found.skipped == ()
+        result = load_statistics(stats=source)
+        assert values(result) == {
+            **{name: int(stats[name]) for name in STATS},
+            "cpu_arch": "x86_64",
+        }
+        assert result.skipped == ()
 
 
 @pytest.mark.parametrize(
@@ -93,15 +96,15 @@ def test_counters_are_numbers_and_other_words_text() -> None:
 )
 def test_what_is_no_statistic_is_left_out_with_why(metrics: Any, stats: Any, reason: str) -> None:
     good = metric("cpu.user.percent", value=0.07)
-    found = load_statistics([good, *(metrics or ())], stats)
-    assert values(found)["cpu.user.percent"] == 7
-    [skipped] = found.skipped
+    result = load_statistics([good, *(metrics or ())], stats)
+    assert values(result)["cpu.user.percent"] == 7
+    [skipped] = result.skipped
     assert reason in skipped.detail
 
 
 def test_a_metric_of_another_monitor_is_a_number() -> None:
-    [one] = load_statistics([metric("room.temperature", value=21.5)]).statistics
-    assert one.value == Decimal("21.5")
+    [item] = load_statistics([metric("room.temperature", value=21.5)]).statistics
+    assert item.value == Decimal("21.5")
 
 
 def test_nothing_is_nothing() -> None:
@@ -130,9 +133,9 @@ def test_what_are_no_stats_is_refused(wrong: Any) -> None:
     )
 )
 def test_any_json_is_read_or_refused(document: Any) -> None:
-    for said in ((document, None), (None, document), ([metric(value=document)], None)):
+    for text in ((document, None), (None, document), ([metric(value=document)], None)):
         with contextlib.suppress(exceptions.InvalidInput):
-            load_statistics(*said)
+            load_statistics(*text)
 
 
 def test_every_metric_that_nova_has_a_number_of_is_known() -> None:

@@ -27,7 +27,7 @@ from resource_objects.interop.nova import (
 )
 from resource_objects.interop.nova.rules import InvalidNovaInput, NovaRule
 from resource_objects.resources.numa.cells import ANY, LARGE, SMALL
-from tests.interop.nova.said import breaks
+from tests.interop.nova.refusals import breaks
 
 os.environ.setdefault("OS_NOVA_DISABLE_EVENTLET_PATCHING", "true")
 with warnings.catch_warnings():

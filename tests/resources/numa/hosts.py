@@ -40,8 +40,8 @@ def pools(*figures: tuple[int, ...]) -> list[PagePool]:
 def paged(cell_id: int, ordinary_mb: int, *huge: tuple[int, ...], **facts: Any) -> HostCell:
     """Return a cell with so much in pages of 4 KiB, and huge pages."""
     memory_mb = ordinary_mb + sum(size * total // 1024 for size, total, *_ in huge)
-    known = pools((4, ordinary_mb * 256), *huge)
-    return HostCell(cell_id, memory_mb=memory_mb, pages=known, **facts)
+    available = pools((4, ordinary_mb * 256), *huge)
+    return HostCell(cell_id, memory_mb=memory_mb, pages=available, **facts)
 
 
 def cored(cell_id: int, *cores: Sequence[int], **facts: Any) -> HostCell:
@@ -61,14 +61,14 @@ def host(*cells: HostCell, **figures: Any) -> NUMATopologyInventory:
     return NUMATopologyInventory(cells, **figures)
 
 
-def uneven(*sizes: int, memory_mb: Sequence[int] = (), **asked: Any) -> NUMATopologyAmount:
+def uneven(*sizes: int, memory_mb: Sequence[int] = (), **request: Any) -> NUMATopologyAmount:
     """Return an amount with so many dedicated vCPUs in each guest cell."""
     cells, first = [], 0
     for number, size in enumerate(sizes):
         memory = memory_mb[number] if memory_mb else 0
         cells.append(GuestCell(dedicated=range(first, first + size), memory_mb=memory))
         first += size
-    return NUMATopologyAmount(cells, **asked)
+    return NUMATopologyAmount(cells, **request)
 
 
 def refused(
@@ -76,13 +76,13 @@ def refused(
 ) -> tuple[Reason, ...]:
     """Return the reasons of a refusal; asking and taking refuse alike, and nothing changes."""
     before = copy.deepcopy(inventory)
-    with pytest.raises(CapacityException) as asked:
+    with pytest.raises(CapacityException) as request:
         inventory.fit(amount, *args, **how)
     with pytest.raises(CapacityException) as taken:
         inventory.consume(amount, *args, **how)
     assert inventory == before
-    assert taken.value.reasons == asked.value.reasons
-    return asked.value.reasons
+    assert taken.value.reasons == request.value.reasons
+    return request.value.reasons
 
 
 def rules(reasons: Iterable[Reason]) -> list[str]:
@@ -95,12 +95,6 @@ def on(assigned: NUMATopologyAmount) -> list[int]:
     return [placed.cell for placed in assigned.placed]
 
 
-def cpus_of(assigned: NUMATopologyAmount) -> list[int]:
-    """Return the CPU of each dedicated vCPU, by vCPU."""
-    pins = [pin for placed in assigned.placed for pin in placed.pins]
-    return [cpu for _, cpu in sorted(pins)]
-
-
 # --- assigned amounts as text, for tests alone ---
 
 
@@ -109,31 +103,32 @@ def located(text: str) -> Amounts:
 
     Each cell may also say ``idle>CPUS``, ``shared>CPUS`` and ``pages>KIB``.
     """
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for item in text.split(","):
-        name, _, said = item.partition("=")
-        found[name] = assigned(said) if name == "NUMA_TOPOLOGY" else int(said)
-    return Amounts(found)
+        name, _, values = item.partition("=")
+        result[name] = assigned(values) if name == "NUMA_TOPOLOGY" else int(values)
+    return Amounts(result)
 
 
-def assigned(text: str) -> NUMATopologyAmount:
+def assigned(text: str, **fields: Any) -> NUMATopologyAmount:
     """Return the topology of :func:`located`."""
-    asked, _, on = text.partition(":on=")
-    return NUMATopologyAmount.parse(asked).replace(placed=[*map(_placed, on.split("/"))])
+    request, _, on = text.partition(":on=")
+    placed = [*map(_placed, on.split("/"))]
+    return NUMATopologyAmount.parse(request).replace(placed=placed, **fields)
 
 
 def _placed(text: str) -> PlacedCell:
-    cell, *rest = text.split(";")
-    said: dict[str, Any] = {}
-    for item in rest:
+    cell, *remainder = text.split(";")
+    values: dict[str, Any] = {}
+    for item in remainder:
         name, _, value = item.partition(">")
         if name in ("idle", "shared"):
-            said[name] = CPUSet.parse(value.replace("+", ","))
+            values[name] = CPUSet.parse(value.replace("+", ","))
         elif name == "pages":
-            said["page_size_kib"] = int(value)
+            values["page_size_kib"] = int(value)
         else:
-            said["pins"] = [[*map(int, pair.split(">"))] for pair in item.split("+")]
-    return PlacedCell(int(cell), **said)
+            values["pins"] = [[*map(int, pair.split(">"))] for pair in item.split("+")]
+    return PlacedCell(int(cell), **values)
 
 
 def shown(amount: NUMATopologyAmount) -> str:

@@ -50,7 +50,7 @@ def test_memory_alone_is_an_amount_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"),
+    ("values", "stored"),
     [
         ("small", "small"),
         ("LARGE", "large"),
@@ -64,9 +64,9 @@ def test_memory_alone_is_an_amount_too() -> None:
     ],
     ids=repr,
 )
-def test_page_sizes_are_said_in_many_ways_and_kept_in_one(said: str | int, kept: str) -> None:
-    assert numa(memory_mb=1024, page_size=said).page_size == kept
-    assert numa(memory_mb=1024, page_size=said) == numa(memory_mb=1024, page_size=kept)
+def test_page_sizes_are_said_in_many_ways_and_kept_in_one(values: str | int, stored: str) -> None:
+    assert numa(memory_mb=1024, page_size=values).page_size == stored
+    assert numa(memory_mb=1024, page_size=values) == numa(memory_mb=1024, page_size=stored)
 
 
 def test_the_resource_makes_the_same_amounts() -> None:
@@ -85,7 +85,7 @@ def test_what_is_asked_is_kept_in_one_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "policy", "located"),
+    ("requested", "policy", "located"),
     [
         (numa(shared=4, memory_mb=64), "shared", {"VCPU": 4, "MEMORY_MB": 64}),
         (numa(dedicated=4), "dedicated", {"PCPU": 4}),
@@ -97,11 +97,11 @@ def test_what_is_asked_is_kept_in_one_order() -> None:
     ids=str,
 )
 def test_what_is_located_is_counts(
-    asked: NUMATopologyAmount, policy: str, located: dict[str, int]
+    requested: NUMATopologyAmount, policy: str, located: dict[str, int]
 ) -> None:
-    assert (asked.cpu_policy, asked.placed_counts) == (policy, located)
-    assert asked.vcpus == sum(located.get(name, 0) for name in ("VCPU", "PCPU")) - (
-        asked.emulator_policy == "isolate"
+    assert (requested.cpu_policy, requested.placed_counts) == (policy, located)
+    assert requested.vcpus == sum(located.get(name, 0) for name in ("VCPU", "PCPU")) - (
+        requested.emulator_policy == "isolate"
     )
 
 
@@ -134,8 +134,8 @@ def test_what_is_located_is_the_same_before_and_after(question: NUMAQuestion) ->
     except exceptions.CapacityException:
         return
     assert assigned.placed_counts == question.amount.placed_counts
-    known = question.amount.host_usage
-    assert all(assigned.host_usage[name] >= count for name, count in known.items())
+    available = question.amount.host_usage
+    assert all(assigned.host_usage[name] >= count for name, count in available.items())
     assert assigned.to_records("NUMA_TOPOLOGY") == question.amount.to_records("NUMA_TOPOLOGY")
 
 
@@ -265,13 +265,16 @@ def test_lists_of_cpus_that_are_written_are_read_back(amount: NUMATopologyAmount
 
 
 @given(st.sets(st.integers(0, 200)), st.sets(st.integers(0, 200)))
-def test_a_set_of_cpus_is_a_set_a_mask_and_a_text(some: set[int], more: set[int]) -> None:
-    cpus, others = CPUSet(some), CPUSet(more)
-    assert cpus == tuple(sorted(some)) and CPUSet.from_mask(cpus.mask) == cpus
+def test_a_set_of_cpus_is_a_set_a_mask_and_a_text(several: set[int], more: set[int]) -> None:
+    cpus, other_items = CPUSet(several), CPUSet(more)
+    assert cpus == tuple(sorted(several)) and CPUSet.from_mask(cpus.mask) == cpus
     assert CPUSet.parse(str(cpus), allow_empty=True) == cpus
-    assert (cpus | others, cpus & others) == (CPUSet(some | more), CPUSet(some & more))
-    assert cpus - others == CPUSet(some - more)
-    assert CPUSet.parse_mask(f"{cpus.mask:x}"[-8:]) == CPUSet(cpu for cpu in some if cpu < 32)
+    assert (cpus | other_items, cpus & other_items) == (
+        CPUSet(several | more),
+        CPUSet(several & more),
+    )
+    assert cpus - other_items == CPUSet(several - more)
+    assert CPUSet.parse_mask(f"{cpus.mask:x}"[-8:]) == CPUSet(cpu for cpu in several if cpu < 32)
 
 
 @pytest.mark.parametrize(

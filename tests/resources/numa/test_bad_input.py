@@ -371,12 +371,12 @@ def unchanged(
     error: type[Exception] | str, text: str, ask: Callable[[NUMATopologyInventory], object]
 ) -> None:
     """Check that asking raises an error that says why, and that nothing changed."""
-    asked = copy.deepcopy(HOST)
+    request = copy.deepcopy(HOST)
     with raises_code(error) as refusal:
-        ask(asked)
+        ask(request)
     assert text in str(refusal.value)
-    assert asked == HOST
-    assert asked.fit(numa(dedicated=3)) == HOST.fit(numa(dedicated=3))
+    assert request == HOST
+    assert request.fit(numa(dedicated=3)) == HOST.fit(numa(dedicated=3))
 
 
 @pytest.mark.parametrize("other", [IntegerAmount(1), 1, None, "1", {"VCPU": 1}], ids=repr)
@@ -533,11 +533,11 @@ def test_anything_else_makes_a_valid_object_or_a_clear_error(
     chosen = data.draw(st.lists(st.sampled_from(names), max_size=2, unique=True))
     given_values = {name: data.draw(anything) for name in chosen}
     try:
-        made = kind(*first.get(kind, []), **given_values)
+        created = kind(*first.get(kind, []), **given_values)
     except exceptions.InvalidInput as error:
         assert error.what and error.expected
     else:
-        assert type(made).obj_from_primitive(made.obj_to_primitive()) == made
+        assert type(created).obj_from_primitive(created.obj_to_primitive()) == created
 
 
 @given(anything)

@@ -52,8 +52,8 @@ class Books:
         self.used: list[Counter[str]] = [Counter() for _ in self.parts]
         self.units: list[set[str]] = [set() for _ in self.parts]
         for place, usage in enumerate(inventory.usage):
-            alone = NUMATopologyInventory([inventory.cells[place]], usage=[usage])
-            for record in alone.to_records():
+            single = NUMATopologyInventory([inventory.cells[place]], usage=[usage])
+            for record in single.to_records():
                 self.used[place][record.resource_class] = record.used
             self.units[place] = {f"cpu{cpu}" for cpu in usage.pinned}
 
@@ -69,14 +69,14 @@ class Books:
                     self.units[place] -= set(record.units)
 
     def read(self, room: Mapping[str, int] | None = None) -> NUMATopologyInventory:
-        kept = []
+        stored = []
         for part, used, units in zip(self.parts, self.used, self.units, strict=True):
             records = tuple(
                 dataclasses.replace(record, used=used[record.resource_class])
                 for record in part.inventory.to_records()
             )
-            kept.append(StoredPart(records, part.inventory.describe(), {"PCPU": tuple(units)}))
-        return NUMA_TOPOLOGY.inventory_from_parts(kept, room)
+            stored.append(StoredPart(records, part.inventory.describe(), {"PCPU": tuple(units)}))
+        return NUMA_TOPOLOGY.inventory_from_parts(stored, room)
 
 
 def answer(inventory: NUMATopologyInventory, question: NUMAQuestion) -> object:
@@ -123,11 +123,11 @@ def test_what_was_taken_is_known_from_what_is_kept(question: NUMAQuestion) -> No
     assigned = answer(inventory, question)
     assume(isinstance(assigned, NUMATopologyAmount))
     assert isinstance(assigned, NUMATopologyAmount)
-    held = dict(inventory.to_allocations(assigned))
-    assert inventory.from_allocations(question.amount, held) == assigned
+    allocated = dict(inventory.to_allocations(assigned))
+    assert inventory.from_allocations(question.amount, allocated) == assigned
     inventory.consume(assigned)
-    assert inventory.from_allocations(question.amount, held) == assigned
-    assert inventory.from_allocations(assigned, held) == assigned
+    assert inventory.from_allocations(question.amount, allocated) == assigned
+    assert inventory.from_allocations(assigned, allocated) == assigned
 
 
 @pytest.mark.law(3)
@@ -137,8 +137,8 @@ def test_what_was_taken_is_known_of_thousands(lot: int) -> None:
         question = question_of(seed)
         assigned = answer(question.inventory, question)
         if isinstance(assigned, NUMATopologyAmount):
-            held = dict(question.inventory.to_allocations(assigned))
-            assert question.inventory.from_allocations(question.amount, held) == assigned, seed
+            allocated = dict(question.inventory.to_allocations(assigned))
+            assert question.inventory.from_allocations(question.amount, allocated) == assigned, seed
 
 
 @rarely_fits
@@ -150,15 +150,15 @@ def test_what_it_needs_at_least_is_what_the_host_cells_have(question: NUMAQuesti
     assert isinstance(assigned, NUMATopologyAmount)
     for number, placed in enumerate(assigned.placed):
         (part,) = [part for part in inventory.parts() if part.inventory.cells[0].id == placed.cell]
-        alone = NUMATopologyInventory(
+        single = NUMATopologyInventory(
             part.inventory.cells,
             usage=[used for used in inventory.usage if used.cell == placed.cell],
             cpu_ratio=inventory.cpu_ratio,
             memory_ratio=inventory.memory_ratio,
         )
-        left = {r.resource_class: r.capacity - r.used for r in alone.to_records()}
-        needed = NUMA_TOPOLOGY.lower_bounds(question.amount, left)[number]
-        assert all(left[name] >= count for name, count in needed.items())
+        remaining = {r.resource_class: r.capacity - r.used for r in single.to_records()}
+        needed = NUMA_TOPOLOGY.lower_bounds(question.amount, remaining)[number]
+        assert all(remaining[name] >= count for name, count in needed.items())
 
 
 # --- the figures ----------------------------------------------------------------------------------
@@ -197,12 +197,12 @@ def test_what_a_cell_has_not_is_not_kept() -> None:
 
 def test_what_is_taken_of_a_cell_is_counts_and_units() -> None:
     inventory = host(cored(0, (0, 4), (1, 5), (2, 6), shared=[8]), plain(1, [9]))
-    asked = numa(
+    request = numa(
         [GuestCell(shared=[0], dedicated=[1], memory_mb=64)],
         thread_policy="isolate",
         emulator_policy="isolate",
     )
-    ((place, records),) = inventory.to_allocations(inventory.fit(asked))
+    ((place, records),) = inventory.to_allocations(inventory.fit(request))
     assert place == 0
     assert records == (
         AmountRecord("VCPU", 1),
@@ -213,10 +213,10 @@ def test_what_is_taken_of_a_cell_is_counts_and_units() -> None:
 
 def test_huge_pages_are_a_class_of_their_own() -> None:
     inventory = host(paged(0, 64, (KIB_2M, 8)))
-    asked = numa(memory_mb=6, page_size="large")
-    spread = inventory.to_allocations(inventory.fit(asked))
+    request = numa(memory_mb=6, page_size="large")
+    spread = inventory.to_allocations(inventory.fit(request))
     assert spread == ((0, (AmountRecord("CUSTOM_HUGEPAGES_2048KB", 3),)),)
-    assert inventory.to_allocations(-inventory.fit(asked)) == (
+    assert inventory.to_allocations(-inventory.fit(request)) == (
         (0, (AmountRecord("CUSTOM_HUGEPAGES_2048KB", -3),)),
     )
 
@@ -225,8 +225,10 @@ def test_cpus_taken_without_units_are_loose() -> None:
     """Somebody counted two CPUs of the cell and named none, or one that is a CPU no more."""
     (part,) = host(plain(0, range(4))).parts()
     records = tuple(dataclasses.replace(r, used=3) for r in part.inventory.to_records()[:1])
-    kept = StoredPart(records, part.inventory.describe(), {"PCPU": ("cpu1", "cpu77", "gpu2")})
-    assert NUMA_TOPOLOGY.inventory_from_parts([kept]).usage == (CellUsage(0, pinned=[1], loose=2),)
+    stored = StoredPart(records, part.inventory.describe(), {"PCPU": ("cpu1", "cpu77", "gpu2")})
+    assert NUMA_TOPOLOGY.inventory_from_parts([stored]).usage == (
+        CellUsage(0, pinned=[1], loose=2),
+    )
 
 
 def test_a_view_over_the_whole_host_knows_what_the_host_has_left() -> None:
@@ -291,16 +293,16 @@ def test_a_description_that_is_none_is_refused(description: str | None) -> None:
 def test_a_damaged_description_is_read_or_refused(
     inventory: NUMATopologyInventory, data: st.DataObject
 ) -> None:
-    said = json.loads(inventory.parts()[0].inventory.describe())
-    key = data.draw(st.sampled_from(sorted(said)))
-    said[key] = data.draw(
+    document = json.loads(inventory.parts()[0].inventory.describe())
+    key = data.draw(st.sampled_from(sorted(document)))
+    document[key] = data.draw(
         st.recursive(
             st.none() | st.booleans() | st.integers(-1, 2**40) | st.floats() | st.text(max_size=3),
             lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=2), inner),
             max_leaves=4,
         )
     )
-    part = StoredPart(inventory.to_records(), json.dumps(said))
+    part = StoredPart(inventory.to_records(), json.dumps(document))
     try:
         gathered = NUMA_TOPOLOGY.inventory_from_parts([part])
     except exceptions.InvalidInventory:
@@ -309,11 +311,11 @@ def test_a_damaged_description_is_read_or_refused(
 
 
 def test_a_description_says_the_same_for_the_same() -> None:
-    one = host(plain(0, [1, 0], physnets=["b", "a"]))
+    item = host(plain(0, [1, 0], physnets=["b", "a"]))
     other = host(plain(0, [0, 1], physnets=["a", "b"]))
-    assert one.describe() == other.describe()
+    assert item.describe() == other.describe()
     used = host(plain(0, [1, 0], physnets=["b", "a"]), usage=[CellUsage(0, pinned=[1])])
-    assert used.describe() == one.describe(), "what is used is rows"
+    assert used.describe() == item.describe(), "what is used is rows"
 
 
 # --- what is held and does not go with the amount -------------------------------------------------
@@ -323,7 +325,7 @@ TWO = host(plain(0, range(4)), plain(1, range(4, 8)))
 
 @pytest.mark.law(8)
 @pytest.mark.parametrize(
-    "held",
+    "allocated",
     [
         pytest.param({}, id="nothing"),
         pytest.param({0: [AmountRecord("PCPU", 1, ("cpu0",))]}, id="one cell of two"),
@@ -335,44 +337,48 @@ TWO = host(plain(0, range(4)), plain(1, range(4, 8)))
         pytest.param({i: [AmountRecord("MEMORY_MB", 1)] for i in range(2)}, id="something else"),
     ],
 )
-def test_what_is_held_has_to_be_what_was_asked(held: dict[int, list[AmountRecord]]) -> None:
+def test_what_is_held_has_to_be_what_was_asked(allocated: dict[int, list[AmountRecord]]) -> None:
     with pytest.raises(exceptions.ForeignAmount, match="allocations of the cells"):
-        TWO.from_allocations(numa(2, dedicated=2), held)
+        TWO.from_allocations(numa(2, dedicated=2), allocated)
 
 
 def test_more_may_be_held_beside_it() -> None:
-    asked = numa(2, dedicated=2)
-    assigned = TWO.fit(asked)
+    request = numa(2, dedicated=2)
+    assigned = TWO.fit(request)
     more = [AmountRecord("MEMORY_MB", 1)]
-    held = {place: [*records, *more] for place, records in TWO.to_allocations(assigned)}
-    assert TWO.from_allocations(asked, held) == TWO.from_allocations(assigned, held) == assigned
+    allocated = {place: [*records, *more] for place, records in TWO.to_allocations(assigned)}
+    assert (
+        TWO.from_allocations(request, allocated)
+        == TWO.from_allocations(assigned, allocated)
+        == assigned
+    )
 
 
 @pytest.mark.parametrize(
-    ("asked", "counts"),
+    ("requested", "counts"),
     [
         pytest.param(numa(2, shared=2), (1, 1, 1), id="which cells"),
         pytest.param(NUMATopologyAmount.parse("0@0/1-2@0"), (2, 3), id="which guest cell"),
     ],
 )
 def test_what_can_be_read_in_two_ways_is_not_told(
-    asked: NUMATopologyAmount, counts: tuple[int, ...]
+    requested: NUMATopologyAmount, counts: tuple[int, ...]
 ) -> None:
     three = host(*(HostCell(n, shared=range(4 * n, 4 * n + 4)) for n in range(3)))
-    held = {n: [AmountRecord("VCPU", count)] for n, count in enumerate(counts)}
+    allocated = {n: [AmountRecord("VCPU", count)] for n, count in enumerate(counts)}
     with pytest.raises(exceptions.ForeignAmount):
-        three.from_allocations(asked, held)
-    alone = {n: [AmountRecord("VCPU", len(c.shared))] for n, c in enumerate(asked.cells)}
-    assert on(three.from_allocations(asked, alone)) == [0, 1]
+        three.from_allocations(requested, allocated)
+    single = {n: [AmountRecord("VCPU", len(c.shared))] for n, c in enumerate(requested.cells)}
+    assert on(three.from_allocations(requested, single)) == [0, 1]
 
 
 def test_which_guest_cell_holds_what_is_found_whatever_the_order() -> None:
     inventory = host(plain(0, [0]), plain(1, [1, 2]), plain(2, [3, 4, 5]))
     for sizes in [(1, 2, 3), (3, 1, 2), (2, 3, 1)]:
-        asked = uneven(*sizes)
-        assigned = inventory.fit(asked)
-        held = dict(inventory.to_allocations(assigned))
-        assert inventory.from_allocations(asked, held) == assigned
+        request = uneven(*sizes)
+        assigned = inventory.fit(request)
+        allocated = dict(inventory.to_allocations(assigned))
+        assert inventory.from_allocations(request, allocated) == assigned
         assert on(assigned) == [size - 1 for size in sizes]
 
 
@@ -383,6 +389,6 @@ def test_a_cpu_of_the_emulator_is_told_from_one_of_a_vcpu() -> None:
         cored(1, (4, 5), (6, 7)),
         usage=[CellUsage(1, pinned=[7])],
     )
-    asked = NUMATopologyAmount.parse("!0-1@0/!2-4@0:thread_policy=require:emulator_policy=isolate")
-    assigned = inventory.fit(asked)
-    assert inventory.from_allocations(asked, dict(inventory.to_allocations(assigned))) == assigned
+    parsed = NUMATopologyAmount.parse("!0-1@0/!2-4@0:thread_policy=require:emulator_policy=isolate")
+    assigned = inventory.fit(parsed)
+    assert inventory.from_allocations(parsed, dict(inventory.to_allocations(assigned))) == assigned

@@ -179,8 +179,8 @@ def assert_no_cell_is_fuller_than_it_was(
         for size, count in used.pages:
             (pool,) = [pool for pool in cell.huge_pages if pool.size_kib == size]
             assert count <= pool.total - pool.reserved
-    for name, left in (after.room or {}).items():
-        assert left >= 0 or left == (before.room or {})[name]
+    for name, remaining in (after.room or {}).items():
+        assert remaining >= 0 or remaining == (before.room or {})[name]
 
 
 @pytest.mark.law(5)
@@ -189,16 +189,16 @@ def test_asking_fitting_and_taking_are_one_decision(
     question: NUMAQuestion, context: Context
 ) -> None:
     inventory, amount, limit = question
-    before, asked = copy.deepcopy(inventory), copy.deepcopy(amount)
+    before, request = copy.deepcopy(inventory), copy.deepcopy(amount)
     can = inventory.can_provide(amount, limit)
-    assert (inventory, amount) == (before, asked), "asking changes nothing"
+    assert (inventory, amount) == (before, request), "asking changes nothing"
     try:
         assigned = inventory.fit(amount, limit, context)
     except exceptions.CapacityException:
         assert not can
     else:
         assert can
-        assert (inventory, amount) == (before, asked)
+        assert (inventory, amount) == (before, request)
         taken = inventory.consume(amount, limit, context)
         assert taken == assigned
 
@@ -210,7 +210,7 @@ OTHERS = [numa(dedicated=1), numa(shared=1), numa(memory_mb=64), numa(memory_mb=
 @rarely_fits
 @given(numa_questions(), st.lists(st.tuples(st.sampled_from(OTHERS), st.integers(0, 3))))
 def test_what_is_assigned_is_judged_by_the_same_rules_later(
-    question: NUMAQuestion, others: list[tuple[NUMATopologyAmount, int]]
+    question: NUMAQuestion, other_items: list[tuple[NUMATopologyAmount, int]]
 ) -> None:
     """Somebody else was faster: what was decided still holds, or is refused by the rule it breaks.
 
@@ -218,7 +218,7 @@ def test_what_is_assigned_is_judged_by_the_same_rules_later(
     """
     inventory, _, limit = question
     assigned = fitted(question)
-    for other, place in others:
+    for other, place in other_items:
         within = [cell.id for cell in inventory.cells[place : place + 1]]
         with contextlib.suppress(exceptions.CapacityException):
             inventory.consume(other, context=Context(allowed=within))
@@ -273,7 +273,7 @@ def test_a_guest_cell_that_fits_nowhere_is_refused_for_every_host_cell(
 ) -> None:
     inventory, amount, limit = question
     first = amount.cells[0]
-    alone = numa(
+    request = numa(
         shared=len(first.shared),
         dedicated=len(first.dedicated),
         memory_mb=first.memory_mb,
@@ -282,7 +282,7 @@ def test_a_guest_cell_that_fits_nowhere_is_refused_for_every_host_cell(
     )
     inventory.update(room=None)
     try:
-        inventory.fit(alone, limit)
+        inventory.fit(request, limit)
     except exceptions.CapacityException as refusal:
         assert {reason.cell for reason in refusal.reasons} == {cell.id for cell in inventory.cells}
     else:
@@ -353,8 +353,8 @@ def test_an_amount_that_exists_is_valid(
     except exceptions.InvalidInput as error:
         assert error.what and error.expected
         return
-    every = [vcpu for cell in amount.cells for vcpu in cell.vcpus]
-    assert sorted(every) == list(range(amount.vcpus))
+    all_items = [vcpu for cell in amount.cells for vcpu in cell.vcpus]
+    assert sorted(all_items) == list(range(amount.vcpus))
     assert amount.cells and all(cell.vcpus or cell.memory_mb for cell in amount.cells)
     assert amount.thread_policy in (None, "prefer", "isolate")
     assert "PCPU" in amount.placed_counts or amount.thread_policy is None
@@ -378,9 +378,9 @@ def test_the_answer_is_the_same_however_the_cells_are_listed(
         room=inventory.room,
     )
     answers = []
-    for asked in (inventory, copy.deepcopy(inventory), shuffled):
+    for request in (inventory, copy.deepcopy(inventory), shuffled):
         try:
-            answers.append(asked.fit(amount, limit, context))
+            answers.append(request.fit(amount, limit, context))
         except exceptions.CapacityException:
             answers.append(None)
     assert answers[0] == answers[1] == answers[2]
@@ -392,10 +392,10 @@ def test_a_search_that_would_take_too_long_is_cut_short_and_says_so() -> None:
     chance = random.Random(0)
     names = [f"net{number}" for number in range(40)]
     cells = [plain(i, [i], physnets=chance.sample(names, 4)) for i in range(64)]
-    asked = numa(11, dedicated=11, physnets=names)
+    request = numa(11, dedicated=11, physnets=names)
     with pytest.raises(exceptions.SearchLimitReached, match="neither yes nor no"):
-        host(*cells).fit(asked)
-    assert host(*cells).fit(asked.replace(physnets=names[:5])).is_assigned
+        host(*cells).fit(request)
+    assert host(*cells).fit(request.replace(physnets=names[:5])).is_assigned
 
 
 @pytest.mark.law(9)
@@ -460,8 +460,8 @@ class Users(RuleBasedStateMachine):
             return
         anew = NUMATopologyInventory.obj_from_primitive(self.inventory.obj_to_primitive())
         assert anew == self.inventory
-        asked = numa(dedicated=1)
-        assert anew.can_provide(asked) == self.inventory.can_provide(asked)
+        request = numa(dedicated=1)
+        assert anew.can_provide(request) == self.inventory.can_provide(request)
         assert anew.free_shared == self.inventory.free_shared
 
 

@@ -62,19 +62,19 @@ def test_where_it_fits_there_is_at_least_so_much(question):
     ],
 )
 def test_memory_is_needed_in_pages_where_it_is_known_in_which(page_size, classes, memory):
-    asked = numa(shared=1, memory_mb=64, page_size=page_size)
-    assert NUMA_TOPOLOGY.lower_bounds(asked, ["MEMORY_MB", *classes]) == ({"VCPU": 1, **memory},)
+    request = numa(shared=1, memory_mb=64, page_size=page_size)
+    assert NUMA_TOPOLOGY.lower_bounds(request, ["MEMORY_MB", *classes]) == ({"VCPU": 1, **memory},)
 
 
 def test_the_emulator_is_needed_beside_the_first_guest_cell():
-    asked = numa(2, dedicated=4, emulator_policy="isolate")
-    assert NUMA_TOPOLOGY.lower_bounds(asked, []) == ({"PCPU": 3}, {"PCPU": 2})
+    request = numa(2, dedicated=4, emulator_policy="isolate")
+    assert NUMA_TOPOLOGY.lower_bounds(request, []) == ({"PCPU": 3}, {"PCPU": 2})
 
 
 def test_cells_whose_ordinary_pages_are_large_are_no_huge_pages():
     cell = HostCell(0, shared=[0], memory_mb=64, pages=[PagePool(size_kib=2048, total=32)])
     inventory = NUMATopologyInventory([cell], resource_class="NUMA_TOPOLOGY")
     classes = [record.resource_class for record in inventory.to_records()]
-    asked = numa(shared=1, memory_mb=64, page_size="2MB")
-    assert NUMA_TOPOLOGY.lower_bounds(asked, classes) == ({"VCPU": 1, "MEMORY_MB": 64},)
-    assert inventory.can_provide(asked)
+    request = numa(shared=1, memory_mb=64, page_size="2MB")
+    assert NUMA_TOPOLOGY.lower_bounds(request, classes) == ({"VCPU": 1, "MEMORY_MB": 64},)
+    assert inventory.can_provide(request)

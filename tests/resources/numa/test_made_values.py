@@ -17,18 +17,18 @@ def checked(value: base.ResourceObject) -> base.ResourceObject:
 
 @pytest.mark.parametrize("first", range(0, 1000, 250))
 def test_what_a_decision_makes_is_what_checking_makes(first: int) -> None:
-    made = 0
+    created = 0
     for seed in range(first, first + 250):
         inventory, amount, limit = question_of(seed)
         try:
             taken = inventory.consume(amount, limit)
         except (CapacityException, SearchLimitReached):
             continue
-        made += 1
+        created += 1
         for value in (taken, *taken.placed, -taken, *inventory.usage):
             assert value == checked(value) and hash(value) == hash(checked(value))
             assert repr(value) == repr(checked(value))
-    assert made
+    assert created
 
 
 def test_what_it_makes_cannot_change_either() -> None:

@@ -39,10 +39,10 @@ from tests.support.lengths import some
 
 
 def fit_near_to(
-    cells: NUMATopologyInventory, asked: NUMATopologyAmount, *nears: AffinityConstraint
+    cells: NUMATopologyInventory, request: NUMATopologyAmount, *nears: AffinityConstraint
 ) -> NUMATopologyAmount:
     """Return where a topology goes that has to be near."""
-    return cells.fit(asked, None, Context(near=nears))
+    return cells.fit(request, None, Context(near=nears))
 
 
 # --- never permutations ---------------------------------------------------------------------------
@@ -88,15 +88,15 @@ def test_a_condition_that_never_holds_is_found_out_in_a_few_steps(
     assert (reason.rule, reason.bound) == (Rule.AFFINITY, can)
     assert len(steps) <= most + 1, "one more tells that the topology alone would fit"
     if can:
-        found = decide(cells, numa(guests, dedicated=guests), free, LampAmount(can))
-        assert sum(lamps_of(found).values()) == can
+        result = decide(cells, numa(guests, dedicated=guests), free, LampAmount(can))
+        assert sum(lamps_of(result).values()) == can
 
 
 @pytest.mark.parametrize("hosts", [8, 64])
 def test_nothing_that_has_to_be_near_takes_no_search(hosts: int, steps: list[int]) -> None:
-    asked = numa(8, dedicated=8)
-    found = decide(two_cpu_cells(hosts), asked, UNEVEN, LampAmount(99, is_near=False))
-    assert found[LAMP].is_assigned and not steps
+    request = numa(8, dedicated=8)
+    result = decide(two_cpu_cells(hosts), request, UNEVEN, LampAmount(99, is_near=False))
+    assert result[LAMP].is_assigned and not steps
 
 
 @pytest.mark.parametrize("hosts", [8, 64])
@@ -104,9 +104,9 @@ def test_one_guest_cell_takes_a_step_for_each_host_cell(hosts: int, steps: list[
     """Lamps of as many kinds as there are host cells, and networks."""
     cells = host(*(plain(i, [i], physnets=[f"net{i}"]) for i in range(hosts)))
     free = {cell: cell + 1 for cell in range(hosts)}
-    asked = numa(dedicated=1, physnets=["net5"])
-    assert cells_of(decide(cells, asked, free, LampAmount(6))) == [5]
-    assert reasons(cells, asked, free, LampAmount(7))[0].rule is Rule.AFFINITY
+    request = numa(dedicated=1, physnets=["net5"])
+    assert cells_of(decide(cells, request, free, LampAmount(6))) == [5]
+    assert reasons(cells, request, free, LampAmount(7))[0].rule is Rule.AFFINITY
     assert len(steps) <= 2 * (hosts + 1)
 
 
@@ -126,10 +126,10 @@ def test_cells_are_told_apart_by_what_they_hold_and_are_next_to(steps: list[int]
         *(plain(i, [4 * i], physnets=["red"] if i == 5 else []) for i in range(6)),
         *(plain(i, range(4 * i, 4 * i + 4)) for i in (6, 7)),
     )
-    asked = uneven(1, 4, physnets=["red"])
-    found = decide(cells, asked, {5: 1, 7: 1}, LampAmount(2))
-    assert cells_of(found) == [5, 7]
-    assert reasons(cells, asked, {4: 1, 7: 1}, LampAmount(2))[0].rule is Rule.AFFINITY
+    request = uneven(1, 4, physnets=["red"])
+    result = decide(cells, request, {5: 1, 7: 1}, LampAmount(2))
+    assert cells_of(result) == [5, 7]
+    assert reasons(cells, request, {4: 1, 7: 1}, LampAmount(2))[0].rule is Rule.AFFINITY
     assert len(steps) < 10
 
 
@@ -143,8 +143,8 @@ class Alone(NamedTuple):
 
     @property
     def counts(self) -> Mapping[int, int]:
-        found: Mapping[int, int] = self.near.counts
-        return found
+        result: Mapping[int, int] = self.near.counts
+        return result
 
     def is_met(self, cells: Collection[int]) -> bool:
         return bool(self.near.is_met(cells))
@@ -161,28 +161,28 @@ def nears_of(
 ) -> list[AffinityConstraint]:
     """Return what has to be near some of the cells, mostly just so."""
     ids = [cell.id for cell in cells.cells]
-    found: list[AffinityConstraint] = []
+    result: list[AffinityConstraint] = []
     for _ in range(chance.choice([1, 1, 2])):
         if chance.random() < 0.6:
             free = {cell: chance.choice([0, 0, 1, 1, 2, 5]) for cell in ids}
             most = sum(sorted(free.values())[-guests:])
-            wanted = max(1, most - chance.choice([0, 0, 1, 2]))
+            expected = max(1, most - chance.choice([0, 0, 1, 2]))
             kind = chance.choice([LampInventory, CountedLampInventory]).near_kind
-            found.append(kind(free, LampAmount(wanted)))
+            result.append(kind(free, LampAmount(expected)))
         else:
-            some = [
+            several = [
                 chance.sample(range(4), chance.choice([0, 1, 1, 2])) for _ in range(ids[-1] + 1)
             ]
-            found.append(Scattered(chance.choice([1, 2, 3, 4]), some))
-    return found
+            result.append(Scattered(chance.choice([1, 2, 3, 4]), several))
+    return result
 
 
 @given(st.integers(0, 2**32))
 def test_what_is_found_is_right_and_what_is_refused_cannot_be(seed: int) -> None:
     """All sets of host cells are tried, with networks, sockets, room, pages and threads."""
     chance = random.Random(seed)
-    asked = numa_strategies.question_of(seed, max_cells=4, max_guests=3)
-    cells, topology, limit = asked.inventory, asked.amount, asked.limit
+    request = numa_strategies.question_of(seed, max_cells=4, max_guests=3)
+    cells, topology, limit = request.inventory, request.amount, request.limit
     nears = nears_of(chance, cells, len(topology.cells))
     ids = [cell.id for cell in cells.cells]
     choices = [
@@ -192,23 +192,23 @@ def test_what_is_found_is_right_and_what_is_refused_cannot_be(seed: int) -> None
         and numa_reference.has_placement(cells, topology, limit, chosen)
     ]
     try:
-        found = cells.fit(topology, limit, Context(near=tuple(nears)))
+        assigned = cells.fit(topology, limit, Context(near=tuple(nears)))
     except CapacityException as refusal:
         assert not choices
-        alone = numa_reference.has_placement(cells, topology, limit)
+        single = numa_reference.has_placement(cells, topology, limit)
         rules = {reason.rule for reason in refusal.reasons}
-        assert (rules == {Rule.AFFINITY}) is alone
+        assert (rules == {Rule.AFFINITY}) is single
         return
-    assert found.host_cells in choices
-    assert not numa_reference.faults(cells, found, limit)
-    alone = Context(near=tuple(Alone(near) for near in nears))
-    assert cells.fit(topology, limit, alone) == found
+    assert assigned.host_cells in choices
+    assert not numa_reference.faults(cells, assigned, limit)
+    single = Context(near=tuple(Alone(near) for near in nears))
+    assert cells.fit(topology, limit, single) == assigned
 
 
 @given(st.integers(0, 2**32))
 def test_cells_that_would_be_taken_anyway_are_taken_if_they_will_do(seed: int) -> None:
-    asked = numa_strategies.question_of(seed, max_cells=4, max_guests=3)
-    cells, topology, limit = asked.inventory, asked.amount, asked.limit
+    request = numa_strategies.question_of(seed, max_cells=4, max_guests=3)
+    cells, topology, limit = request.inventory, request.amount, request.limit
     (near, *_) = nears_of(random.Random(seed), cells, len(topology.cells))
     try:
         anyway = cells.fit(topology, limit, Context(near=(Anywhere(near.counts),)))
@@ -224,17 +224,17 @@ def test_cells_that_would_be_taken_anyway_are_taken_if_they_will_do(seed: int) -
 def test_the_same_question_has_the_same_answer_however_cells_are_listed(
     seed: int, chance: random.Random
 ) -> None:
-    asked = numa_strategies.question_of(seed, max_cells=4, max_guests=3)
-    cells, topology = asked.inventory, asked.amount
+    request = numa_strategies.question_of(seed, max_cells=4, max_guests=3)
+    cells, topology = request.inventory, request.amount
     nears = nears_of(random.Random(seed), cells, len(topology.cells))
     pairs = list(zip(cells.cells, cells.usage, strict=True))
     chance.shuffle(pairs)
     shuffled = cells.obj_clone()
     shuffled.update(cells=[cell for cell, _ in pairs], usage=[used for _, used in pairs])
     answers: list[NUMATopologyAmount | None] = []
-    for one in (cells, cells, shuffled):
+    for item in (cells, cells, shuffled):
         try:
-            answers.append(fit_near_to(one, topology, *nears))
+            answers.append(fit_near_to(item, topology, *nears))
         except CapacityException:
             answers.append(None)
     assert answers[0] == answers[1] == answers[2]
@@ -246,6 +246,6 @@ def test_a_search_that_would_take_too_long_is_cut_short_and_says_so(
     steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("resource_objects.resources.numa.placement.DECISION", steps)
-    cells, asked, colours = hard()
+    cells, request, colours = hard()
     with pytest.raises(SearchLimitReached, match="neither yes nor no"):
-        fit_near_to(cells, asked, colours)
+        fit_near_to(cells, request, colours)

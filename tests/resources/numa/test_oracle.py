@@ -51,7 +51,7 @@ SMT = cored(0, (0, 4), (1, 5), (2, 6), (3, 7))
 
 
 @pytest.mark.parametrize(
-    ("cells", "asked", "expected"),
+    ("cells", "requested", "expected"),
     [
         pytest.param([SMT], numa(dedicated=8), True, id="every thread"),
         pytest.param([SMT], numa(dedicated=9), False, id="one thread more"),
@@ -82,25 +82,25 @@ SMT = cored(0, (0, 4), (1, 5), (2, 6), (3, 7))
     ],
 )
 def test_the_matcher_says_what_a_person_says(
-    cells: list[HostCell], asked: NUMATopologyAmount, expected: bool
+    cells: list[HostCell], requested: NUMATopologyAmount, expected: bool
 ) -> None:
     inventory = host(*cells)
-    assert has_placement(inventory, asked) is expected
-    assert inventory.can_provide(asked) is expected
+    assert has_placement(inventory, requested) is expected
+    assert inventory.can_provide(requested) is expected
 
 
 def test_the_matcher_takes_the_best_set_of_host_cells_then_the_lowest() -> None:
     inventory = host(*(plain(i, [2 * i, 2 * i + 1]) for i in range(4)))
-    asked = numa(2, dedicated=4)
-    assert host_cells(inventory, asked, [3, 1, 2, 0]) == (1, 3)
+    request = numa(2, dedicated=4)
+    assert host_cells(inventory, request, [3, 1, 2, 0]) == (1, 3)
     assert host_cells(inventory, numa(2, dedicated=6), [3, 1, 2, 0]) is None
 
 
 def test_the_matcher_takes_the_closest_set_of_host_cells() -> None:
     inventory = host(*(plain(i, [2 * i, 2 * i + 1], distances=PAIRS[i]) for i in range(4)))
-    asked = numa(2, dedicated=4)
-    assert host_cells(inventory, asked, [3, 2, 1, 0]) == (1, 3)
-    assert host_cells(inventory, asked, [0, 1, 2, 3]) == (0, 2)
+    request = numa(2, dedicated=4)
+    assert host_cells(inventory, request, [3, 2, 1, 0]) == (1, 3)
+    assert host_cells(inventory, request, [0, 1, 2, 3]) == (0, 2)
 
 
 #: Cells 0 and 2 are close, and so are 1 and 3.
@@ -115,15 +115,15 @@ BUSY = host(
 )
 
 
-def judged(placed: list[PlacedCell], **asked: object) -> list[str]:
+def judged(placed: list[PlacedCell], **request: object) -> list[str]:
     """Return the faults of guest cells of one dedicated vCPU each, put so."""
     cells = [GuestCell(dedicated=[number]) for number in range(len(placed))]
-    amount = NUMATopologyAmount(cells, placed=placed, **asked)  # type: ignore[arg-type]
+    amount = NUMATopologyAmount(cells, placed=placed, **request)  # type: ignore[arg-type]
     return faults(BUSY, amount)
 
 
 @pytest.mark.parametrize(
-    ("found", "fault"),
+    ("result", "fault"),
     [
         pytest.param(judged([PlacedCell(0, pins={0: 0})]), None, id="right"),
         pytest.param(judged([PlacedCell(7, pins={0: 0})]), "on host cells [7]", id="cell"),
@@ -173,9 +173,11 @@ def judged(placed: list[PlacedCell], **asked: object) -> list[str]:
     ],
 )
 def test_the_matcher_finds_what_is_wrong_with_a_placement(
-    found: list[str], fault: str | None
+    result: list[str], fault: str | None
 ) -> None:
-    assert (fault is None and not found) or any(fault is not None and fault in one for one in found)
+    assert (fault is None and not result) or any(
+        fault is not None and fault in item for item in result
+    )
 
 
 # --- the decision against it ----------------------------------------------------------------------
@@ -259,19 +261,19 @@ def test_where_the_room_of_the_host_decides_cells_and_pages_together() -> None:
         paged(1, 64, (KIB_2M, 1), dedicated=[2, 3], siblings=[(2, 3)]),
         paged(2, 64, (KIB_2M, 1), dedicated=[4, 5, 6], siblings=[(4, 5, 6)]),
     ]
-    asked = numa(2, dedicated=2, memory_mb=4, page_size="any", thread_policy="isolate")
+    request = numa(2, dedicated=2, memory_mb=4, page_size="any", thread_policy="isolate")
     roomy = host(*cells, room={"PCPU": 3, "MEMORY_MB": 2})
-    assert sorted(placed.cell for placed in roomy.fit(asked).placed) == [0, 1]
+    assert sorted(placed.cell for placed in roomy.fit(request).placed) == [0, 1]
     for room in ({"PCPU": 2, "MEMORY_MB": 2}, {"PCPU": 4, "MEMORY_MB": 0}):
         short = host(*cells, room=room)
-        assert not has_placement(short, asked)
-        assert not short.can_provide(asked)
+        assert not has_placement(short, request)
+        assert not short.can_provide(request)
 
 
 def test_a_limit_is_asked_of_the_matcher_too() -> None:
     inventory = host(HostCell(0, shared=range(4)), usage=[CellUsage(0, shared=1)])
-    asked = numa(shared=2)
+    request = numa(shared=2)
     for bound, expected in [(3, True), (2, False)]:
         limit = NUMATopologyLimit(vcpus={0: bound})
-        assert has_placement(inventory, asked, limit) is expected
-        assert inventory.can_provide(asked, limit) is expected
+        assert has_placement(inventory, request, limit) is expected
+        assert inventory.can_provide(request, limit) is expected

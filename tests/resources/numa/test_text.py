@@ -56,15 +56,15 @@ def test_amounts_are_written_as_people_write_them(text: str, amount: NUMATopolog
 def test_every_amount_is_read_back(amount: NUMATopologyAmount) -> None:
     assert NUMATopologyAmount.parse(str(amount)) == amount
     assert eval(repr(amount), {"NUMATopologyAmount": NUMATopologyAmount}) == amount
-    asked = Amounts({"NUMA_TOPOLOGY": amount, "VCPU": 2})
-    assert Amounts.parse(str(asked)) == asked
+    amounts = Amounts({"NUMA_TOPOLOGY": amount, "VCPU": 2})
+    assert Amounts.parse(str(amounts)) == amounts
 
 
 def test_where_an_assigned_amount_is_is_for_people() -> None:
     """It is told, and is no text form: what is assigned is handed on as an object."""
-    asked = numa(2, dedicated=2, emulator_policy="isolate")
+    request = numa(2, dedicated=2, emulator_policy="isolate")
     placed = [PlacedCell(3, pins={0: 4}), PlacedCell(1, pins={1: 12}, idle=[13])]
-    amount = asked.replace(placed=placed, emulator_cpu=5)
+    amount = request.replace(placed=placed, emulator_cpu=5)
     text = "2:dedicated=2:emulator_policy=isolate:on=3+1:cpus=4-5+12-13"
     assert (str(amount), str(-amount)) == (text, f"-{text}")
     assert repr(amount) == f"<NUMATopologyAmount {text}>"

@@ -46,10 +46,14 @@ def nic(parts: int = 3, *, bus: int = 0x3B, **facts: Any) -> list[Device]:
     return [whole(bus=bus, **facts), *(part(n, bus=bus, **facts) for n in range(parts))]
 
 
-def host(*given: Device | Iterable[Device], **figures: Any) -> PCIInventory:
+def host(*value: Device | Iterable[Device], **figures: Any) -> PCIInventory:
     """Return an inventory of these devices."""
-    every = [one for some in given for one in ([some] if isinstance(some, Device) else some)]
-    return PCIInventory(every, **figures)
+    all_items = [
+        item
+        for several in value
+        for item in ([several] if isinstance(several, Device) else several)
+    ]
+    return PCIInventory(all_items, **figures)
 
 
 def used(**states: str) -> list[DeviceUse]:
@@ -65,9 +69,9 @@ def cells(sockets: Mapping[int, int | None] | int = 2) -> CellMap:
     return CellMap(sockets=dict(sockets), distances={})
 
 
-def on_cells(there: CellMap, chosen: Iterable[int]) -> Context:
+def on_cells(existing: CellMap, chosen: Iterable[int]) -> Context:
     """Return the context of who has chosen some host cells."""
-    return Context(chosen=ChosenCells(there, chosen))
+    return Context(chosen=ChosenCells(existing, chosen))
 
 
 def how(question: PCIQuestion, **more: Any) -> dict[str, Context]:
@@ -78,16 +82,16 @@ def how(question: PCIQuestion, **more: Any) -> dict[str, Context]:
     return {"context": Context(chosen=chosen, **more)}
 
 
-def refused(inventory: PCIInventory, amount: PCIAmount, **where: Any) -> tuple[Reason, ...]:
+def refused(inventory: PCIInventory, amount: PCIAmount, **place: Any) -> tuple[Reason, ...]:
     """Return the reasons of a refusal; asking and taking refuse alike, and nothing changes."""
     before, states = copy.deepcopy(inventory), inventory.states()
-    with pytest.raises(CapacityException) as asked:
-        inventory.fit(amount, **where)
+    with pytest.raises(CapacityException) as request:
+        inventory.fit(amount, **place)
     with pytest.raises(CapacityException) as taken:
-        inventory.consume(amount, **where)
+        inventory.consume(amount, **place)
     assert inventory == before and inventory.states() == states
-    assert taken.value.reasons == asked.value.reasons
-    return asked.value.reasons
+    assert taken.value.reasons == request.value.reasons
+    return request.value.reasons
 
 
 def rules(reasons: Iterable[Reason]) -> list[str]:

@@ -55,12 +55,12 @@ def unchanged(
     ask: Callable[[PCIInventory], object],
 ) -> None:
     """Check that asking raises an error that says why, and that nothing changed."""
-    asked = copy.deepcopy(HOST)
+    request = copy.deepcopy(HOST)
     with raises_code(error) as refusal:
-        ask(asked)
+        ask(request)
     assert text in str(refusal.value)
-    assert asked == HOST and asked.states() == HOST.states()
-    assert device_pools(asked) == device_pools(HOST)
+    assert request == HOST and request.states() == HOST.states()
+    assert device_pools(request) == device_pools(HOST)
 
 
 ANY_VF = devices("8086:154c")
@@ -312,32 +312,34 @@ def test_anything_else_makes_a_valid_object_or_a_clear_error(
     must = must or ({"kind"} if names == ["kind"] else set())
     given_values = {name: data.draw(anything) for name in sorted({*chosen, *must})}
     try:
-        made = kind(*first, **given_values)
+        created = kind(*first, **given_values)
     except exceptions.InvalidInput as error:
         assert error.what and error.expected
     else:
-        assert type(made).obj_from_primitive(made.obj_to_primitive()) == made
+        assert type(created).obj_from_primitive(created.obj_to_primitive()) == created
 
 
 @given(anything, anything, anything | st.just(cells(2)))
-def test_anything_else_is_asked_in_vain_or_answered(within: Any, chosen: Any, there: Any) -> None:
-    asked = copy.deepcopy(HOST)
-    for method in (asked.fit, asked.consume):
+def test_anything_else_is_asked_in_vain_or_answered(
+    within: Any, chosen: Any, existing: Any
+) -> None:
+    request = copy.deepcopy(HOST)
+    for method in (request.fit, request.consume):
         try:
-            context = Context(allowed=within, chosen=ChosenCells(there, chosen))
-            found = method(ONE_GPU, context=context)
+            context = Context(allowed=within, chosen=ChosenCells(existing, chosen))
+            result = method(ONE_GPU, context=context)
         except (InvalidInput, CapacityException) as error:
-            assert str(error) and asked == HOST
+            assert str(error) and request == HOST
         else:
-            assert found.addresses == (GPU,)
+            assert result.addresses == (GPU,)
 
 
 @given(anything)
 def test_a_look_at_anything_else_changes_nothing(now: object) -> None:
-    asked = copy.deepcopy(HOST)
+    request = copy.deepcopy(HOST)
     try:
-        asked.rediscover(now)  # type: ignore[arg-type]
+        request.rediscover(now)  # type: ignore[arg-type]
     except InvalidInput as error:
-        assert str(error) and asked == HOST
+        assert str(error) and request == HOST
     else:
         assert list(now) in ([], [gpu()])  # type: ignore[call-overload]

@@ -27,12 +27,12 @@ ANY_PF = devices("8086:1572", types=["type-PF"])
 BOTH = ANY_PF + ANY_VF
 
 
-@pytest.mark.parametrize("asked", [BOTH, ANY_VF + ANY_PF], ids=["PF first", "VF first"])
-def test_8_devices_do_not_leak_when_a_claim_fails(asked: PCIAmount) -> None:
+@pytest.mark.parametrize("requested", [BOTH, ANY_VF + ANY_PF], ids=["PF first", "VF first"])
+def test_8_devices_do_not_leak_when_a_claim_fails(requested: PCIAmount) -> None:
     """After the exception the 3 VFs were in no pool, although available."""
     inventory = host(nic(3))
     pools = device_pools(inventory)
-    (reason,) = refused(inventory, asked)
+    (reason,) = refused(inventory, requested)
     assert (reason.rule, reason.requested, reason.bound) == (Rule.AT_ONCE, 2, 1)
     assert device_pools(inventory) == pools
     assert set(inventory.states().values()) == {"available"} and inventory.free == 4
@@ -55,11 +55,11 @@ def test_8_nor_do_devices_when_what_is_assigned_is_taken_by_then() -> None:
     assert inventory.consume(assigned) == assigned
 
 
-@pytest.mark.parametrize("asked", [BOTH, ANY_VF + ANY_PF], ids=["PF first", "VF first"])
-def test_9_the_question_and_the_claim_have_one_answer(asked: PCIAmount) -> None:
+@pytest.mark.parametrize("requested", [BOTH, ANY_VF + ANY_PF], ids=["PF first", "VF first"])
+def test_9_the_question_and_the_claim_have_one_answer(requested: PCIAmount) -> None:
     """``support_requests`` said yes, ``consume_requests`` raised."""
     inventory = host(nic(3))
-    assert not inventory.can_provide(asked)
+    assert not inventory.can_provide(requested)
     assert inventory.can_provide(ANY_PF) and inventory.can_provide(ANY_VF)
 
 
@@ -71,18 +71,18 @@ THERE = [
 ]
 
 
-@pytest.mark.parametrize("there", [THERE, THERE[::-1]], ids=["in order", "the other way round"])
+@pytest.mark.parametrize("existing", [THERE, THERE[::-1]], ids=["in order", "the other way round"])
 @pytest.mark.parametrize("is_swapped", [False, True], ids=["any first", "any last"])
 def test_10_what_can_be_met_is_met_in_whatever_order_it_is_asked(
-    there: list[Device], is_swapped: bool
+    existing: list[Device], is_swapped: bool
 ) -> None:
     """Any 10de, and three 10de:0443, of one 1db4 and three 0443: the first took a 0443."""
     parts = [devices("10de:*"), devices("10de:0443", 3)]
     first, second = parts[::-1] if is_swapped else parts
-    inventory = host(there)
+    inventory = host(existing)
     assigned = inventory.consume(first + second)
     assert assigned.of(int(is_swapped)) == ("0000:04:00.0",)
-    assert faults(there, [], assigned) == []
+    assert faults(existing, [], assigned) == []
     assert inventory.free == 0
 
 
@@ -91,7 +91,7 @@ def test_10_a_chain_of_requests_passes_devices_on() -> None:
     kinds = [f"CUSTOM_{letter}" for letter in "ABCDE"]
     inventory = host(*(gpu(n, resource_class=kind) for n, kind in enumerate(kinds)))
     requests = [
-        DeviceRequest([DeviceSpec(resource_class=one) for one in pair])
+        DeviceRequest([DeviceSpec(resource_class=item) for item in pair])
         for pair in itertools.pairwise(kinds)
     ]
     only_first = DeviceRequest([DeviceSpec(resource_class=kinds[0])])

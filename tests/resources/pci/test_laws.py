@@ -140,8 +140,8 @@ def test_giving_back_what_was_taken_restores_the_inventory(
 @given(pci_questions())
 def test_what_is_for_one_use_is_spent_until_it_is_reset(question: PCIQuestion) -> None:
     """The named exception: with it, too, nothing else changes."""
-    there = [device.replace(one_time_use=not device.is_part) for device in question.devices]
-    inventory = PCIInventory(there, usage=question.usage)
+    existing = [device.replace(one_time_use=not device.is_part) for device in question.devices]
+    inventory = PCIInventory(existing, usage=question.usage)
     before = copy.deepcopy(inventory)
     assigned = fitted(question, inventory)
     once = [a for a in assigned.addresses if inventory.device(a).one_time_use]
@@ -190,39 +190,39 @@ def _all_of(inventory: PCIInventory, use: DeviceUse) -> Iterator[str]:
 @pytest.mark.law(5)
 @given(pci_questions())
 def test_asking_fitting_and_taking_are_one_decision(question: PCIQuestion) -> None:
-    inventory, amount, where = question.inventory(), question.amount, how(question)
-    before, asked = copy.deepcopy(inventory), copy.deepcopy(amount)
+    inventory, amount, place = question.inventory(), question.amount, how(question)
+    before, request = copy.deepcopy(inventory), copy.deepcopy(amount)
     try:
-        assigned = inventory.fit(amount, **where)
+        assigned = inventory.fit(amount, **place)
     except CapacityException:
-        refused(inventory, amount, **where)
-        assert where or not inventory.can_provide(amount)
+        refused(inventory, amount, **place)
+        assert place or not inventory.can_provide(amount)
     else:
-        assert where or inventory.can_provide(amount)
-        assert (inventory, amount) == (before, asked), "asking changes nothing"
-        assert inventory.fit(assigned, **where) == assigned
-        assert inventory.consume(amount, **where) == assigned
+        assert place or inventory.can_provide(amount)
+        assert (inventory, amount) == (before, request), "asking changes nothing"
+        assert inventory.fit(assigned, **place) == assigned
+        assert inventory.consume(amount, **place) == assigned
 
 
 @pytest.mark.law(5)
 @rarely_fits
 @given(pci_questions(), st.lists(pci_amounts(max_requests=1), max_size=3))
 def test_what_is_assigned_is_judged_by_the_same_rules_later(
-    question: PCIQuestion, others: list[PCIAmount]
+    question: PCIQuestion, other_items: list[PCIAmount]
 ) -> None:
     """Somebody else was faster: what was decided still holds, or is refused."""
-    inventory, where = question.inventory(), how(question)
+    inventory, place = question.inventory(), how(question)
     assigned = fitted(question, inventory)
-    for other in others:
+    for other in other_items:
         with contextlib.suppress(CapacityException):
             inventory.consume(other)
     wrong = faults(inventory.devices, inventory.usage, assigned, question.chosen, question.sockets)
     try:
-        found = inventory.fit(assigned, **where)
+        result = inventory.fit(assigned, **place)
     except CapacityException as refusal:
         assert wrong and {reason.rule for reason in refusal.reasons} == {Rule.UNIT_TAKEN}
     else:
-        assert not wrong and found == assigned
+        assert not wrong and result == assigned
 
 
 @pytest.mark.law(6)
@@ -231,8 +231,8 @@ def test_what_is_assigned_is_judged_by_the_same_rules_later(
 def test_whatever_fits_can_be_taken_as_it_is(question: PCIQuestion) -> None:
     inventory = question.inventory()
     assigned = fitted(question, inventory)
-    there, usage, _, chosen, sockets = question
-    assert faults(there, usage, assigned, chosen, sockets) == []
+    existing, usage, _, chosen, sockets = question
+    assert faults(existing, usage, assigned, chosen, sockets) == []
     assert inventory.consume(assigned, **how(question)) == assigned
     assert assigned.addresses == tuple(
         address for number in range(len(assigned.requests)) for address in assigned.of(number)
@@ -267,16 +267,16 @@ def test_a_request_that_cannot_be_met_alone_is_refused_for_itself(question: PCIQ
     assume(not any(request.providers for request in amount.requests))
     inventory = question.inventory()
 
-    def rules(asked: PCIAmount) -> list[tuple[Rule, int]]:
+    def rules(requested: PCIAmount) -> list[tuple[Rule, int]]:
         try:
-            inventory.fit(asked, **how(question))
+            inventory.fit(requested, **how(question))
         except CapacityException as refusal:
             return [(reason.rule, reason.requested) for reason in refusal.reasons]
         return []
 
-    alone = [one for request in amount.requests for one in rules(PCIAmount([request]))]
-    by_themselves = [one for one in alone if one[0] is not Rule.AT_ONCE]
-    assume(alone)
+    single = [rule for request in amount.requests for rule in rules(PCIAmount([request]))]
+    by_themselves = [rule for rule in single if rule[0] is not Rule.AT_ONCE]
+    assume(single)
     assert rules(amount) == (by_themselves or [(Rule.AT_ONCE, amount.count)])
 
 
@@ -296,8 +296,8 @@ def test_no_figure_is_anything_but_an_integer(question: PCIQuestion) -> None:
             for item in value:
                 check(item)
 
-    for one in (inventory, assigned, *device_pools(inventory)):
-        check(one.obj_to_primitive())
+    for entry in (inventory, assigned, *device_pools(inventory)):
+        check(entry.obj_to_primitive())
 
 
 @pytest.mark.law(8)
@@ -334,18 +334,18 @@ def test_a_device_that_exists_is_valid(
 def test_the_answer_is_the_same_however_devices_are_listed(
     question: PCIQuestion, chance: random.Random
 ) -> None:
-    there, usage = list(question.devices), list(question.usage)
-    chance.shuffle(there)
+    existing, usage = list(question.devices), list(question.usage)
+    chance.shuffle(existing)
     chance.shuffle(usage)
-    shuffled = PCIInventory(there, usage=usage)
+    shuffled = PCIInventory(existing, usage=usage)
     cells = CellMap(dict(sorted(question.sockets.items(), reverse=True)), {})
     chosen = ChosenCells(cells, [*(question.chosen or ())][::-1])
-    where = {"context": Context(chosen=chosen)} if question.chosen is not None else {}
+    place = {"context": Context(chosen=chosen)} if question.chosen is not None else {}
     answers = []
     for inventory, given_how in [
         (question.inventory(), how(question)),
         (copy.deepcopy(question.inventory()), how(question)),
-        (shuffled, where),
+        (shuffled, place),
     ]:
         try:
             answers.append(inventory.fit(question.amount, **given_how))
@@ -399,18 +399,18 @@ def test_a_search_that_would_take_too_long_is_cut_short_and_says_so() -> None:
     """Which NICs are broken is a cover: thirty kinds of VFs, of at most ten of 64 NICs."""
     chance = random.Random(0)
     kinds = [f"CUSTOM_{number}" for number in range(30)]
-    there = [
-        device.replace(traits=some)
+    existing = [
+        device.replace(traits=several)
         for bus in range(1, 65)
-        for some in [chance.sample(kinds, 3)]
+        for several in [chance.sample(kinds, 3)]
         for device in nic(3, bus=bus)
     ]
     parts = [DeviceRequest([DeviceSpec(types=["type-VF"], traits=[kind])]) for kind in kinds]
-    whole = devices(DeviceSpec(types=["type-PF"]), 54)
+    request = devices(DeviceSpec(types=["type-PF"]), 54)
     with pytest.raises(SearchLimitReached, match="neither yes nor no"):
-        host(there).fit(PCIAmount(parts) + whole)
+        host(existing).fit(PCIAmount(parts) + request)
     few = devices(DeviceSpec(types=["type-PF"]), 30)
-    assert host(there).fit(PCIAmount(parts) + few).is_assigned
+    assert host(existing).fit(PCIAmount(parts) + few).is_assigned
 
 
 @pytest.mark.law(9)
@@ -418,11 +418,11 @@ def test_a_search_that_would_take_too_long_is_cut_short_and_says_so() -> None:
 def test_functions_that_are_alike_stand_for_each_other(count: int) -> None:
     """PFs and VFs of equal NICs: as many ways as counts, not as subsets."""
     inventory = host(*(nic(2, bus=bus) for bus in range(1, count + 1)))
-    whole = devices("8086:1572", count // 2, types=["type-PF"])
+    request = devices("8086:1572", count // 2, types=["type-PF"])
     parts = devices("8086:154c", count, types=["type-VF"])
-    assert inventory.can_provide(whole + parts)
+    assert inventory.can_provide(request + parts)
     one_more = devices("8086:154c", count + 1, types=["type-VF"])
-    (reason,) = refused(inventory, whole + one_more)
+    (reason,) = refused(inventory, request + one_more)
     assert (reason.rule, reason.requested) == (Rule.AT_ONCE, count + count // 2 + 1)
 
 

@@ -19,7 +19,7 @@ def checked(value: base.ResourceObject) -> base.ResourceObject:
 
 @pytest.mark.parametrize("first", range(0, 1000, 250))
 def test_what_a_decision_makes_is_what_checking_makes(first: int) -> None:
-    made = 0
+    created = 0
     for seed in range(first, first + 250):
         question = question_of(seed)
         inventory = question.inventory()
@@ -27,15 +27,15 @@ def test_what_a_decision_makes_is_what_checking_makes(first: int) -> None:
             taken = inventory.consume(question.amount, **how(question))
         except CapacityException:
             continue
-        made += 1
-        every = (taken, *taken.placed, -taken, taken.unassigned(), *inventory.usage)
-        for value in (*every, *device_pools(inventory)):
+        created += 1
+        all_items = (taken, *taken.placed, -taken, taken.unassigned(), *inventory.usage)
+        for value in (*all_items, *device_pools(inventory)):
             assert value == checked(value) and hash(value) == hash(checked(value))
             assert repr(value) == repr(checked(value))
         anew = PCIInventory(inventory.devices, usage=inventory.usage)
         assert anew == inventory and anew.states() == inventory.states()
         assert device_pools(anew) == device_pools(inventory)
-    assert made
+    assert created
 
 
 def test_what_it_makes_cannot_change_either() -> None:

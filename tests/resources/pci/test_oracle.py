@@ -35,19 +35,19 @@ LOTS, LOT = 10, 500
 
 def naive(question: PCIQuestion) -> bool:
     """Return what the matcher says."""
-    there, usage, amount, chosen, sockets = question
-    return has_assignment(there, usage, amount, chosen, sockets)
+    existing, usage, amount, chosen, sockets = question
+    return has_assignment(existing, usage, amount, chosen, sockets)
 
 
 def judge(question: PCIQuestion) -> CapacityException | None:
     """Return the refusal; the decision and the matcher agree, and what is assigned is right."""
-    there, usage, amount, chosen, sockets = question
+    existing, usage, amount, chosen, sockets = question
     try:
         assigned = question.inventory().fit(amount, **how(question))
     except CapacityException as refusal:
         assert not naive(question), question
         return refusal
-    assert faults(there, usage, assigned, chosen, sockets) == [], question
+    assert faults(existing, usage, assigned, chosen, sockets) == [], question
     assert naive(question), question
     assert assigned.unassigned() == amount
     return None
@@ -62,7 +62,7 @@ ANY_VF = devices("8086:154c")
 
 
 @pytest.mark.parametrize(
-    ("there", "usage", "asked", "chosen", "expected"),
+    ("existing", "usage", "requested", "chosen", "expected"),
     [
         pytest.param(GPUS, [], devices("PGPU", 3), None, True, id="all there are"),
         pytest.param(GPUS, [], devices("PGPU", 4), None, False, id="one more"),
@@ -92,26 +92,26 @@ ANY_VF = devices("8086:154c")
     ],
 )
 def test_the_matcher_says_what_a_person_says(
-    there: list[Device],
+    existing: list[Device],
     usage: list[DeviceUse],
-    asked: PCIAmount,
+    requested: PCIAmount,
     chosen: list[int] | None,
     expected: bool,
 ) -> None:
     sockets: dict[int, int | None] = {0: 0, 1: 1}
     question = PCIQuestion(
-        tuple(there), tuple(usage), asked, None if chosen is None else tuple(chosen), sockets
+        tuple(existing), tuple(usage), requested, None if chosen is None else tuple(chosen), sockets
     )
     assert naive(question) is expected
     assert (judge(question) is None) is expected
-    most = pci_reference_most(there, usage, asked, chosen, sockets)
-    assert (most == asked.count) is expected
+    most = pci_reference_most(existing, usage, requested, chosen, sockets)
+    assert (most == requested.count) is expected
 
 
 def test_the_matcher_lists_every_way() -> None:
-    found = list(assignments(GPUS, [], devices("PGPU", 2) + devices("PGPU")))
+    result = list(assignments(GPUS, [], devices("PGPU", 2) + devices("PGPU")))
     first, second, third = (device.address for device in GPUS)
-    assert found == [
+    assert result == [
         (frozenset({first, second}), frozenset({third})),
         (frozenset({first, third}), frozenset({second})),
         (frozenset({second, third}), frozenset({first})),
@@ -123,10 +123,10 @@ VF_CLASS, PF_CLASS = "CUSTOM_PCI_8086_154C", "CUSTOM_PCI_8086_1572"
 
 
 def judged(
-    *placed: PlacedDevice, asked: PCIAmount | None = None, chosen: tuple[int, ...] | None = None
+    *placed: PlacedDevice, request: PCIAmount | None = None, chosen: tuple[int, ...] | None = None
 ) -> list[str]:
     """Return the faults of devices of the NIC, whose last VF is taken."""
-    amount = asked or PCIAmount([DeviceRequest([DeviceSpec(vendor_id="8086")], len(placed))])
+    amount = request or PCIAmount([DeviceRequest([DeviceSpec(vendor_id="8086")], len(placed))])
     usage = used(vf1="allocated")
     return faults(NIC, usage, amount.replace(placed=placed), chosen, {0: 0, 1: 1})
 
@@ -135,7 +135,7 @@ FREE_VF = PlacedDevice(0, VFS[0], VF_CLASS, numa_node=0)
 
 
 @pytest.mark.parametrize(
-    ("found", "fault"),
+    ("result", "fault"),
     [
         pytest.param(judged(FREE_VF), None, id="right"),
         pytest.param(judged(FREE_VF, chosen=(0,)), None, id="near"),
@@ -147,16 +147,16 @@ FREE_VF = PlacedDevice(0, VFS[0], VF_CLASS, numa_node=0)
             judged(PlacedDevice(0, VFS[1], VF_CLASS, numa_node=0)), "is not free", id="taken"
         ),
         pytest.param(
-            judged(PlacedDevice(0, PF, PF_CLASS, numa_node=0, parts=VFS[:2]), asked=ANY_PF),
+            judged(PlacedDevice(0, PF, PF_CLASS, numa_node=0, parts=VFS[:2]), request=ANY_PF),
             f"{PF}: is not free",
             id="a VF of it is taken",
         ),
         pytest.param(
-            judged(PlacedDevice(0, PF, PF_CLASS, numa_node=0, parts=VFS[:1]), asked=ANY_PF),
+            judged(PlacedDevice(0, PF, PF_CLASS, numa_node=0, parts=VFS[:1]), request=ANY_PF),
             "parts",
             id="a part is left out",
         ),
-        pytest.param(judged(FREE_VF, asked=ANY_PF), "no kind that was asked for", id="kind"),
+        pytest.param(judged(FREE_VF, request=ANY_PF), "no kind that was asked for", id="kind"),
         pytest.param(
             judged(PlacedDevice(0, VFS[0], "PGPU", numa_node=0)), "said to be", id="class"
         ),
@@ -165,7 +165,7 @@ FREE_VF = PlacedDevice(0, VFS[0], VF_CLASS, numa_node=0)
             judged(
                 PlacedDevice(0, PF, PF_CLASS, numa_node=0),
                 FREE_VF.replace(request=1),
-                asked=ANY_PF + ANY_VF,
+                request=ANY_PF + ANY_VF,
             ),
             "is taken, and what it excludes too",
             id="a PF and its VF",
@@ -173,7 +173,7 @@ FREE_VF = PlacedDevice(0, VFS[0], VF_CLASS, numa_node=0)
         pytest.param(
             judged(
                 FREE_VF,
-                asked=PCIAmount(
+                request=PCIAmount(
                     [DeviceRequest([DeviceSpec(vendor_id="8086")], providers=["elsewhere"])]
                 ),
             ),
@@ -183,9 +183,11 @@ FREE_VF = PlacedDevice(0, VFS[0], VF_CLASS, numa_node=0)
     ],
 )
 def test_the_matcher_finds_what_is_wrong_with_an_assignment(
-    found: list[str], fault: str | None
+    result: list[str], fault: str | None
 ) -> None:
-    assert (fault is None and not found) or any(fault is not None and fault in one for one in found)
+    assert (fault is None and not result) or any(
+        fault is not None and fault in item for item in result
+    )
 
 
 # --- the decision against it ----------------------------------------------------------------------
@@ -219,8 +221,8 @@ def test_within_some_devices_it_agrees_with_the_matcher(lot: int) -> None:
         allowed = inventory.part_ids()[seed % 3 :]
         parts = [inventory.parts()[place].inventory for place in allowed]
         within = {device.address for part in parts for device in part.devices}
-        ways = assignments(*question)
-        expected = any(frozenset().union(*way) <= within for way in ways)
+        options = assignments(*question)
+        expected = any(frozenset().union(*option) <= within for option in options)
         try:
             assigned = inventory.fit(question.amount, **how(question, allowed=allowed))
         except CapacityException:
@@ -235,27 +237,29 @@ def test_within_some_devices_it_agrees_with_the_matcher(lot: int) -> None:
 
 def about(question: PCIQuestion, reason: Reason) -> list[PCIAmount]:
     """Return the requests that a reason may be about, each by itself."""
-    every = [PCIAmount([request]) for request in question.amount.requests]
-    return [one for one in every if one.requests[0].resource_class in (reason.resource, None)]
+    all_items = [PCIAmount([request]) for request in question.amount.requests]
+    return [
+        item for item in all_items if item.requests[0].resource_class in (reason.resource, None)
+    ]
 
 
-def bound_of(question: PCIQuestion, asked: PCIAmount, rule: Rule) -> tuple[int, int]:
+def bound_of(question: PCIQuestion, requested: PCIAmount, rule: Rule) -> tuple[int, int]:
     """Return what a rule compares the devices of a request with: all there are, and those used.
 
     A device that is spent, or is excluded by one that is, is there for nobody.
     """
-    (request,) = asked.requests
+    (request,) = requested.requests
     spent = [use for use in question.usage if use.state == "spent"]
-    there = pci_reference_states(question.devices, spent)
-    every = [
+    existing = pci_reference_states(question.devices, spent)
+    all_items = [
         device
         for device in question.devices
-        if matches(request, device) and there[device.address] == "available"
+        if matches(request, device) and existing[device.address] == "available"
     ]
     states = pci_reference_states(question.devices, question.usage)
-    free = [device for device in every if states[device.address] == "available"]
+    free = [device for device in all_items if states[device.address] == "available"]
     if rule is Rule.CAPACITY:
-        return len(every), len(every) - len(free)
+        return len(all_items), len(all_items) - len(free)
     near = [
         device
         for device in free
@@ -283,7 +287,7 @@ def test_every_refusal_says_how_many_there_are_of_what_was_asked(lot: int) -> No
             if any(request.providers for request in question.amount.requests):
                 continue
             named = about(question, reason)
-            figures = [(one.count, *bound_of(question, one, reason.rule)) for one in named]
+            figures = [(item.count, *bound_of(question, item, reason.rule)) for item in named]
             assert (reason.requested, reason.bound, reason.used) in figures, seed
     assert len(seen) == 4, "every rule was seen"
 
@@ -291,10 +295,10 @@ def test_every_refusal_says_how_many_there_are_of_what_was_asked(lot: int) -> No
 @pytest.mark.law(6)
 def test_a_refusal_of_all_at_once_says_how_many_can_be_had() -> None:
     inventory = host(nic(2), nic(2, bus=0x5E))
-    asked = devices("8086:154c", 3) + devices("8086:1572", types=["type-PF"])
+    request = devices("8086:154c", 3) + devices("8086:1572", types=["type-PF"])
     with pytest.raises(CapacityException) as refusal:
-        inventory.fit(asked)
+        inventory.fit(request)
     (reason,) = refusal.value.reasons
-    assert pci_reference_most(inventory.devices, (), asked) == 3
+    assert pci_reference_most(inventory.devices, (), request) == 3
     assert (reason.rule, reason.requested, reason.bound) == (Rule.AT_ONCE, 4, 3)
     assert str(reason) == "DEVICES requested 4 devices, at most 3 fit at once"

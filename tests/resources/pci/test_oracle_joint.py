@@ -33,8 +33,8 @@ LOTS, LOT = 4, 400
 
 def fits_together(question: JointQuestion) -> bool:
     """Return what the naive decision says."""
-    cells, topology, there, usage, amount = question
-    return pci_reference_fits_together(cells, topology, there, usage, amount)
+    cells, topology, existing, usage, amount = question
+    return pci_reference_fits_together(cells, topology, existing, usage, amount)
 
 
 def judge(question: JointQuestion) -> bool:
@@ -42,24 +42,24 @@ def judge(question: JointQuestion) -> bool:
 
     What fits is taken, and given back.
     """
-    cells, topology, there, usage, amount = question
+    cells, topology, existing, usage, amount = question
     host = Inventories({"NUMA_TOPOLOGY": cells, "DEVICES": question.inventory()})
-    asked = {"NUMA_TOPOLOGY": topology, "DEVICES": amount}
+    request = {"NUMA_TOPOLOGY": topology, "DEVICES": amount}
     try:
-        assigned = host.fit(asked)
+        assigned = host.fit(request)
     except CapacityException as refusal:
         assert not fits_together(question), question
-        assert refusal.reasons and not host.can_provide(asked)
+        assert refusal.reasons and not host.can_provide(request)
         return False
     assert fits_together(question), question
-    where, which = assigned["NUMA_TOPOLOGY"], assigned["DEVICES"]
-    assert isinstance(where, NUMATopologyAmount) and isinstance(which, PCIAmount)
-    wrong = joint_faults(cells, where, there, usage, which)
+    place, selected = assigned["NUMA_TOPOLOGY"], assigned["DEVICES"]
+    assert isinstance(place, NUMATopologyAmount) and isinstance(selected, PCIAmount)
+    wrong = joint_faults(cells, place, existing, usage, selected)
     assert wrong == [], question
-    assert (where.unassigned(), which.unassigned()) == (topology, amount)
-    assert host.can_provide(asked) and host.consume(assigned) == assigned
-    assert host["DEVICES"].states()[which.addresses[0]] == "claimed"  # type: ignore[attr-defined]
-    host.consume({"NUMA_TOPOLOGY": -where, "DEVICES": -which})
+    assert (place.unassigned(), selected.unassigned()) == (topology, amount)
+    assert host.can_provide(request) and host.consume(assigned) == assigned
+    assert host["DEVICES"].states()[selected.addresses[0]] == "claimed"  # type: ignore[attr-defined]
+    host.consume({"NUMA_TOPOLOGY": -place, "DEVICES": -selected})
     assert host["NUMA_TOPOLOGY"] == cells
     return True
 
@@ -75,7 +75,7 @@ GPUS = [gpu(0, numa_node=0), gpu(1, numa_node=1), gpu(2, numa_node=3), gpu(3)]
 
 
 @pytest.mark.parametrize(
-    ("topology", "asked", "expected"),
+    ("topology", "requested", "expected"),
     [
         pytest.param(numa(dedicated=4), ("PGPU", 1, "required"), [(1,)], id="the only cell"),
         pytest.param(numa(dedicated=1), ("PGPU", 1, "required"), [(1,), (3,)], id="either"),
@@ -91,15 +91,15 @@ GPUS = [gpu(0, numa_node=0), gpu(1, numa_node=1), gpu(2, numa_node=3), gpu(3)]
     ],
 )
 def test_the_naive_decision_says_what_a_person_says(
-    topology: NUMATopologyAmount, asked: tuple[str, int, str], expected: list[tuple[int, ...]]
+    topology: NUMATopologyAmount, requested: tuple[str, int, str], expected: list[tuple[int, ...]]
 ) -> None:
-    kind, count, affinity = asked
+    kind, count, affinity = requested
     amount = devices(kind, count, affinity=affinity)
     assert list(choices(CELLS, topology, GPUS, (), amount)) == expected
     assert judge(JointQuestion(CELLS, topology, tuple(GPUS), (), amount)) is bool(expected)
     within = [cell for chosen in expected[:1] for cell in chosen]
-    found = choices(CELLS, topology, GPUS, (), amount, within=within)
-    assert list(found) == expected[:1]
+    result = choices(CELLS, topology, GPUS, (), amount, within=within)
+    assert list(result) == expected[:1]
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_the_naive_decision_says_what_a_person_says(
 def test_the_naive_decision_finds_devices_that_are_far_from_the_cells(
     node: int, fault: str | None
 ) -> None:
-    where = CELLS.fit(numa(dedicated=4), context=Context(allowed=[1]))
-    which = PCIInventory([gpu(numa_node=node)]).fit(devices("PGPU", affinity="required"))
-    found = joint_faults(CELLS, where, [gpu(numa_node=node)], (), which)
-    assert found == ([] if fault is None else [f"request 0, 0000:01:00.0: {fault}"])
+    assigned = CELLS.fit(numa(dedicated=4), context=Context(allowed=[1]))
+    selected = PCIInventory([gpu(numa_node=node)]).fit(devices("PGPU", affinity="required"))
+    result = joint_faults(CELLS, assigned, [gpu(numa_node=node)], (), selected)
+    assert result == ([] if fault is None else [f"request 0, 0000:01:00.0: {fault}"])
 
 
 # --- the decision against it ----------------------------------------------------------------------
@@ -123,12 +123,12 @@ def test_the_decision_over_both_agrees_with_the_naive_one(lot: int) -> None:
     seen: Counter[tuple[bool, bool, bool]] = Counter()
     for seed in range(lot * LOT, (lot + 1) * LOT):
         question = joint_question_of(seed)
-        cells, topology, there, usage, amount = question
-        each = (
+        cells, topology, existing, usage, amount = question
+        item = (
             has_placement(cells, topology),
-            has_assignment(there, usage, amount),
+            has_assignment(existing, usage, amount),
         )
-        seen[(*each, judge(question))] += 1
+        seen[(*item, judge(question))] += 1
     assert seen[True, True, True] > LOT / 5, "too hard to tell much"
     assert seen[True, True, False] > LOT / 20, "each alone fits, and not both"
 

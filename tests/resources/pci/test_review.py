@@ -59,8 +59,8 @@ def test_cells_whose_devices_exclude_what_is_elsewhere_are_all_tried() -> None:
     place = Inventories(
         {"NUMA_TOPOLOGY": NUMATopologyInventory(host_cells), "DEVICES": host(first, second)}
     )
-    found = place.fit({"NUMA_TOPOLOGY": numa(dedicated=2, cells=2), "DEVICES": ANY_PF + ANY_VF})
-    assert found["NUMA_TOPOLOGY"].host_cells == {1, 2}
+    assigned = place.fit({"NUMA_TOPOLOGY": numa(dedicated=2, cells=2), "DEVICES": ANY_PF + ANY_VF})
+    assert assigned["NUMA_TOPOLOGY"].host_cells == {1, 2}
 
 
 # --- all or nothing -------------------------------------------------------------------------------
@@ -73,10 +73,10 @@ def test_giving_back_that_fails_half_way_takes_nothing_back(
 ) -> None:
     place = Inventories({"DEVICES": host(gpu()), "VCPU": 4})
     taken = place.consume({"DEVICES": devices("PGPU"), "VCPU": 1})
-    there = place["DEVICES"]
-    assert isinstance(there, PCIInventory)
-    put_in_state(there, taken["DEVICES"], "allocated")
-    there.rediscover(now)
+    existing = place["DEVICES"]
+    assert isinstance(existing, PCIInventory)
+    put_in_state(existing, taken["DEVICES"], "allocated")
+    existing.rediscover(now)
     before = place.obj_to_primitive()
 
     def fails(*_args: Any) -> None:
@@ -86,7 +86,7 @@ def test_giving_back_that_fails_half_way_takes_nothing_back(
     with pytest.raises(KeyboardInterrupt):
         place.consume(-taken)
     assert place.obj_to_primitive() == before
-    assert there.states() == {GPU: "allocated"}
+    assert existing.states() == {GPU: "allocated"}
 
 
 # --- a look at the devices ------------------------------------------------------------------------
@@ -110,25 +110,27 @@ def test_a_part_of_a_plain_device_waits_only_if_it_is_said_for_what() -> None:
 def test_a_part_that_waits_takes_nothing_from_others_where_it_is_kept() -> None:
     """It is used, and not withheld beside that: the other VF is free."""
     use = DeviceUse(VFS[0], "allocated", gone=True)
-    (kept,) = host(nic(2), usage=[use]).parts()
-    records = kept.inventory.to_records()
+    (stored,) = host(nic(2), usage=[use]).parts()
+    records = stored.inventory.to_records()
     by_class = {record.resource_class: record for record in records}
     assert (by_class["CUSTOM_PCI_8086_154C"].capacity, by_class["CUSTOM_PCI_8086_154C"].used) == (
         2,
         1,
     )
     units = {"CUSTOM_PCI_8086_154C": (VFS[0],)}
-    again = DEVICES.inventory_from_parts([StoredPart(records, kept.inventory.describe(), units)])
+    again = DEVICES.inventory_from_parts([StoredPart(records, stored.inventory.describe(), units)])
     assert again.usage == (DeviceUse(VFS[0], "allocated", gone=True),)
     assert again.state(VFS[1]) == "available"
 
 
 def test_descriptions_that_contradict_themselves_are_no_inventory() -> None:
-    (kept,) = host(nic(1)).parts()
-    entries = json.loads(kept.inventory.describe())
+    (stored,) = host(nic(1)).parts()
+    entries = json.loads(stored.inventory.describe())
     entries[0]["type"] = "type-PCI"
     with pytest.raises(InvalidInventory):
-        DEVICES.inventory_from_parts([StoredPart(kept.inventory.to_records(), json.dumps(entries))])
+        DEVICES.inventory_from_parts(
+            [StoredPart(stored.inventory.to_records(), json.dumps(entries))]
+        )
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -144,8 +146,8 @@ def test_a_tag_nested_deeper_than_can_be_read_is_another_one(value: str) -> None
 
 @pytest.mark.parametrize("value", ["\n", "a\t", " \u2003", "\x00", "%0A", "\u00e9", "100%", ""])
 def test_invisible_letters_of_tags_are_in_the_text(value: str) -> None:
-    asked = Amounts({"DEVICES": devices("PGPU", tags={"a": value})})
-    assert Amounts.parse(str(asked)) == asked
+    amounts = Amounts({"DEVICES": devices("PGPU", tags={"a": value})})
+    assert Amounts.parse(str(amounts)) == amounts
 
 
 def test_codes_of_no_letter_are_no_text() -> None:
@@ -154,11 +156,11 @@ def test_codes_of_no_letter_are_no_text() -> None:
 
 
 def test_inventories_and_assigned_devices_have_no_text_form() -> None:
-    there = host(gpu())
-    assert str(Inventories({"DEVICES": there})) == "DEVICES=1*PGPU"
+    existing = host(gpu())
+    assert str(Inventories({"DEVICES": existing})) == "DEVICES=1*PGPU"
     with raises_code("InvalidText", match="Device objects"):
         Inventories.parse("DEVICES=1*PGPU")
-    assigned = there.fit(devices("PGPU"))
+    assigned = existing.fit(devices("PGPU"))
     assert str(assigned) == f"PGPU@on={assigned.addresses[0]}"
     assert repr(-assigned) == f"<PCIAmount -PGPU@on={assigned.addresses[0]}>"
     with raises_code("InvalidText", match="option"):

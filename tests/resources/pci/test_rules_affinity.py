@@ -31,10 +31,10 @@ def ask(
     count: int = 1,
 ) -> tuple[str, ...] | None:
     """Return the devices for who has chosen these host cells, None if they are too few."""
-    asked = devices("PGPU", count, affinity=affinity)
-    where = {} if chosen is None else {"context": on_cells(cells(sockets or TWO_SOCKETS), chosen)}
+    request = devices("PGPU", count, affinity=affinity)
+    place = {} if chosen is None else {"context": on_cells(cells(sockets or TWO_SOCKETS), chosen)}
     try:
-        return inventory.fit(asked, **where).addresses
+        return inventory.fit(request, **place).addresses
     except CapacityException:
         return None
 
@@ -75,8 +75,8 @@ def test_a_policy_says_which_nodes_are_near_enough(
     assert (ask(inventory, affinity, chosen, sockets) is not None) is expected
     assert is_near(affinity, node, chosen, sockets) is expected
     if not expected:
-        asked = devices("PGPU", affinity=affinity)
-        (reason,) = refused(inventory, asked, context=on_cells(cells(sockets), chosen))
+        request = devices("PGPU", affinity=affinity)
+        (reason,) = refused(inventory, request, context=on_cells(cells(sockets), chosen))
         assert (reason.rule.value, reason.requested, reason.bound) == ("affinity", 1, 0)
         assert str(reason) == "PGPU requested 1, at most 0 near its host cells"
 
@@ -98,40 +98,40 @@ def test_narrower_rings_are_used_first(affinity: str, order: str) -> None:
     inventory = host(gpu(0), *(gpu(node, numa_node=node) for node in (1, 2, 3)))
     addresses = [f"0000:0{int(number) + 1}:00.0" for number in order]
     for count in range(1, len(order) + 1):
-        found = ask(inventory, affinity, (2,), count=count)
-        assert found == tuple(sorted(addresses[:count]))
+        result = ask(inventory, affinity, (2,), count=count)
+        assert result == tuple(sorted(addresses[:count]))
     assert ask(inventory, affinity, (2,), count=len(order) + 1) is None
 
 
 def test_nearer_cells_go_before_farther_ones() -> None:
     inventory = host(gpu(1, numa_node=1), gpu(2, numa_node=2))
     far = CellMap({0: 0, 1: 1, 2: 1}, {0: {0: 10, 1: 32, 2: 21}})
-    asked = devices("PGPU", affinity="preferred")
-    assert inventory.fit(asked, context=on_cells(far, [0])).addresses == ("0000:03:00.0",)
+    request = devices("PGPU", affinity="preferred")
+    assert inventory.fit(request, context=on_cells(far, [0])).addresses == ("0000:03:00.0",)
 
 
 def test_the_wider_ring_is_only_used_for_what_the_narrower_does_not_have() -> None:
     """b.8: Nova widens for a whole request; ours device by device, and takes what is near."""
     inventory = host(gpu(0, numa_node=1), gpu(1, numa_node=0), gpu(2, numa_node=1))
-    asked = devices("PGPU", 2, affinity="preferred")
-    found = inventory.fit(asked, context=on_cells(cells(2), [0]))
-    assert found.addresses == ("0000:01:00.0", "0000:02:00.0")
-    assert [placed.numa_node for placed in found.placed] == [1, 0]
+    request = devices("PGPU", 2, affinity="preferred")
+    assigned = inventory.fit(request, context=on_cells(cells(2), [0]))
+    assert assigned.addresses == ("0000:01:00.0", "0000:02:00.0")
+    assert [placed.numa_node for placed in assigned.placed] == [1, 0]
 
 
 def test_each_request_has_a_policy_of_its_own() -> None:
     inventory = host(gpu(0, numa_node=0), gpu(1, numa_node=1))
-    asked = devices("PGPU", affinity="preferred") + devices("PGPU", affinity="required")
-    found = inventory.fit(asked, context=on_cells(cells(2), [1]))
-    assert found.of(1) == ("0000:02:00.0",), "who can do with another gives way"
-    assert found.of(0) == ("0000:01:00.0",)
+    request = devices("PGPU", affinity="preferred") + devices("PGPU", affinity="required")
+    assigned = inventory.fit(request, context=on_cells(cells(2), [1]))
+    assert assigned.of(1) == ("0000:02:00.0",), "who can do with another gives way"
+    assert assigned.of(0) == ("0000:01:00.0",)
 
 
 def test_a_pf_is_as_near_as_it_says_itself_wherever_its_vfs_are() -> None:
     inventory = host(nic(2, numa_node=0))
-    asked = devices("8086:1572", types=["type-PF"], affinity="required")
-    assert inventory.can_provide(asked)
-    assert rules(refused(inventory, asked, context=on_cells(cells(2), [1]))) == ["affinity"]
+    request = devices("8086:1572", types=["type-PF"], affinity="required")
+    assert inventory.can_provide(request)
+    assert rules(refused(inventory, request, context=on_cells(cells(2), [1]))) == ["affinity"]
 
 
 def test_what_is_assigned_is_held_to_its_policy_too() -> None:
@@ -150,22 +150,26 @@ AFFINITIES = st.sampled_from(["required", "legacy", "preferred", "socket"])
 
 @given(AFFINITIES, NODES, SOCKETS, CHOSEN, CHOSEN)
 def test_more_cells_never_take_a_device_away(
-    affinity: str, node: int | None, sockets: list[int | None], some: set[int], others: set[int]
+    affinity: str,
+    node: int | None,
+    sockets: list[int | None],
+    several: set[int],
+    other_items: set[int],
 ) -> None:
     """The joint search leans on it: what is near to some cells is near to more of them."""
     table = dict(enumerate(sockets))
     inventory = host(gpu(numa_node=node))
-    near = ask(inventory, affinity, tuple(some), table) is not None
-    assert near == is_near(affinity, node, some, table)
+    near = ask(inventory, affinity, tuple(several), table) is not None
+    assert near == is_near(affinity, node, several, table)
     if near:
-        assert ask(inventory, affinity, tuple(some | others), table) is not None
+        assert ask(inventory, affinity, tuple(several | other_items), table) is not None
 
 
 def test_no_cells_chosen_is_not_the_same_as_nobody_asks() -> None:
     inventory = host(gpu(numa_node=0))
-    asked: PCIAmount = devices("PGPU", affinity="required")
-    assert inventory.can_provide(asked)
-    assert rules(refused(inventory, asked, context=on_cells(cells(1), []))) == ["affinity"]
+    request: PCIAmount = devices("PGPU", affinity="required")
+    assert inventory.can_provide(request)
+    assert rules(refused(inventory, request, context=on_cells(cells(1), []))) == ["affinity"]
 
 
 def test_what_is_assigned_may_be_kept_within_some_devices() -> None:
@@ -177,6 +181,6 @@ def test_what_is_assigned_may_be_kept_within_some_devices() -> None:
     assert inventory.fit(assigned, context=Context(allowed=[second])) == assigned
     with pytest.raises(CapacityException) as refusal:
         inventory.fit(assigned, context=Context(allowed=[first]))
-    assert [(one.rule, one.unit) for one in refusal.value.reasons] == [
+    assert [(reason.rule, reason.unit) for reason in refusal.value.reasons] == [
         (Rule.FOREIGN, "0000:02:00.0")
     ]

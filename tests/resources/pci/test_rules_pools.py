@@ -115,7 +115,7 @@ EVERY = [
 
 
 @pytest.mark.parametrize(
-    ("asked", "expected"),
+    ("requested", "expected"),
     [
         pytest.param(DeviceSpec(), ["01", "02", "03", "05", "3b:02", "3b:02"], id="anything"),
         pytest.param(DeviceSpec(vendor_id="10de"), ["01", "02", "03"], id="vendor"),
@@ -151,14 +151,16 @@ EVERY = [
     ],
 )
 def test_a_device_is_of_a_kind_if_all_that_is_said_holds(
-    asked: DeviceSpec, expected: list[str]
+    requested: DeviceSpec, expected: list[str]
 ) -> None:
     """filters 1 and 3 to 7: spec, PFs, vDPA, remote_managed, live_migratable; unset: any."""
-    request = DeviceRequest([asked])
-    found = [device.address[5:10].removesuffix(":00") for device in EVERY if asked.matches(device)]
-    assert found == expected
+    request = DeviceRequest([requested])
+    results = [
+        device.address[5:10].removesuffix(":00") for device in EVERY if requested.matches(device)
+    ]
+    assert results == expected
     assert [matches(request, device) for device in EVERY] == [
-        asked.matches(device) for device in EVERY
+        requested.matches(device) for device in EVERY
     ]
     assert host(EVERY).can_provide(PCIAmount([request])) is bool(expected)
 
@@ -174,9 +176,9 @@ def test_alternatives_may_be_mixed() -> None:
 def test_one_alternative_that_asks_for_pfs_does_not_open_them_to_another() -> None:
     """filter 3: there PFs are let in once *some* spec asks for one; ours is each for itself."""
     inventory = host(whole(), whole(bus=0x5E, tags={"net": "red"}))
-    asked = [DeviceSpec(vendor_id="8086"), DeviceSpec(types=["type-PF"], tags={"net": "red"})]
-    assert inventory.fit(devices(asked)).addresses == ("0000:5e:00.0",)
-    assert rules(refused(inventory, devices(asked, 2))) == ["capacity"]
+    request = [DeviceSpec(vendor_id="8086"), DeviceSpec(types=["type-PF"], tags={"net": "red"})]
+    assert inventory.fit(devices(request)).addresses == ("0000:5e:00.0",)
+    assert rules(refused(inventory, devices(request, 2))) == ["capacity"]
 
 
 def test_providers_that_were_chosen_give_as_many_as_they_are_named() -> None:
@@ -188,14 +190,14 @@ def test_providers_that_were_chosen_give_as_many_as_they_are_named() -> None:
         gpu(3),
     )
 
-    def asked(*providers: str) -> PCIAmount:
+    def request(*providers: str) -> PCIAmount:
         spec = DeviceSpec(resource_class="PGPU")
         return PCIAmount([DeviceRequest([spec], len(providers), providers=providers)])
 
-    assert inventory.fit(asked("b", "a")).addresses == ("0000:01:00.0", "0000:02:00.0")
-    assert inventory.fit(asked("b", "b")).addresses == ("0000:02:00.0", "0000:03:00.0")
-    assert rules(refused(inventory, asked("a", "a"))) == ["capacity"]
-    assert rules(refused(inventory, asked("c"))) == ["no_inventory"]
+    assert inventory.fit(request("b", "a")).addresses == ("0000:01:00.0", "0000:02:00.0")
+    assert inventory.fit(request("b", "b")).addresses == ("0000:02:00.0", "0000:03:00.0")
+    assert rules(refused(inventory, request("a", "a"))) == ["capacity"]
+    assert rules(refused(inventory, request("c"))) == ["no_inventory"]
 
 
 # --- which first ----------------------------------------------------------------------------------
@@ -226,8 +228,8 @@ def test_as_few_pfs_are_broken_as_can_be() -> None:
     inventory = host(nic(1), nic(3, bus=0x5E), nic(2, bus=0x81))
     taken = inventory.fit(devices("8086:154c", 3))
     assert {address[5:7] for address in taken.addresses} == {"5e"}
-    alone = inventory.fit(devices("8086:154c"))
-    assert alone.addresses == (VFS[0],), "the smallest that will do"
+    assigned = inventory.fit(devices("8086:154c"))
+    assert assigned.addresses == (VFS[0],), "the smallest that will do"
 
 
 def test_what_can_be_split_and_is_not_goes_before_what_would_take_its_parts() -> None:
@@ -238,9 +240,9 @@ def test_what_can_be_split_and_is_not_goes_before_what_would_take_its_parts() ->
 def test_devices_near_the_cells_go_before_plain_ones() -> None:
     near = gpu(1, numa_node=0, tags={"net": "red"})
     inventory = host(gpu(0, numa_node=1), near, gpu(2, numa_node=0))
-    asked = devices("PGPU", affinity="preferred")
-    taken = [inventory.consume(asked, context=on_cells(cells(2), [0])) for _ in range(3)]
-    order = [one.addresses[0] for one in taken]
+    request = devices("PGPU", affinity="preferred")
+    taken = [inventory.consume(request, context=on_cells(cells(2), [0])) for _ in range(3)]
+    order = [item.addresses[0] for item in taken]
     assert order == ["0000:03:00.0", "0000:02:00.0", "0000:01:00.0"]
 
 

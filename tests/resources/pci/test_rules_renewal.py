@@ -28,8 +28,10 @@ def known(inventory: PCIInventory) -> list[str]:
 def test_what_is_new_is_added() -> None:
     """discovery: a device that was not there can be had from now on."""
     inventory = host(gpu())
-    said = inventory.rediscover([gpu(1), gpu()])
-    assert said.added == ("0000:02:00.0",) and not (said.removed or said.changed or said.retained)
+    values = inventory.rediscover([gpu(1), gpu()])
+    assert values.added == ("0000:02:00.0",) and not (
+        values.removed or values.changed or values.retained
+    )
     assert known(inventory) == [GPU, "0000:02:00.0"]
     assert len(inventory.consume(devices("PGPU", 2)).addresses) == 2
 
@@ -113,8 +115,8 @@ def test_what_is_spent_stays_so_until_it_is_gone() -> None:
 def test_a_pf_that_is_gone_leaves_a_vf_that_somebody_has(state: str) -> None:
     """gone device: the PF is removed, for nobody has it; its VF is kept."""
     inventory = host(nic(2), usage=used(vf0=state))
-    said = inventory.rediscover([])
-    assert (said.removed, said.retained) == ((PF, VFS[1]), (VFS[0],))
+    values = inventory.rediscover([])
+    assert (values.removed, values.retained) == ((PF, VFS[1]), (VFS[0],))
     assert inventory.states() == {VFS[0]: state}
     inventory.rediscover(nic(2))
     expected = {"claimed": "unclaimable", "allocated": "unavailable"}[state]
@@ -136,8 +138,8 @@ def test_vfs_that_are_gone_stay_with_a_pf_that_somebody_has() -> None:
 def test_vfs_that_are_new_wait_while_somebody_has_the_pf() -> None:
     inventory = host(whole())
     taken = inventory.consume(devices("8086:*", types=["type-PF"]))
-    said = inventory.rediscover(nic(2))
-    assert (said.added, said.retained) == ((), VFS[:2])
+    values = inventory.rediscover(nic(2))
+    assert (values.added, values.retained) == ((), VFS[:2])
     assert inventory.states() == {PF: "claimed"}
     assert rules(refused(inventory, ANY_VF)) == ["no_inventory"]
     inventory.consume(-taken)
@@ -196,8 +198,8 @@ PLAIN = Device(PF, "8086", "1572", numa_node=0)
 def test_a_pf_that_lost_its_vfs_is_counted_as_what_it_is_now() -> None:
     """changed type: a PF that lost SR-IOV moves to another pool."""
     inventory = host(nic(2))
-    said = inventory.rediscover([PLAIN])
-    assert (said.changed, said.removed) == ((PF,), VFS[:2])
+    values = inventory.rediscover([PLAIN])
+    assert (values.changed, values.removed) == ((PF,), VFS[:2])
     assert [pool.type for pool in device_pools(inventory)] == ["type-PCI"]
     assert inventory.can_provide(devices("8086:1572"))
 
@@ -205,8 +207,8 @@ def test_a_pf_that_lost_its_vfs_is_counted_as_what_it_is_now() -> None:
 def test_a_device_that_is_split_now_is_counted_with_its_vfs() -> None:
     """changed type: SR-IOV was switched on."""
     inventory = host(PLAIN)
-    said = inventory.rediscover(nic(2))
-    assert (said.changed, said.added) == ((PF,), VFS[:2])
+    values = inventory.rediscover(nic(2))
+    assert (values.changed, values.added) == ((PF,), VFS[:2])
     assert sorted((pool.type, pool.count) for pool in device_pools(inventory)) == [
         ("type-PF", 1),
         ("type-VF", 2),
@@ -217,13 +219,13 @@ def test_a_device_that_is_split_now_is_counted_with_its_vfs() -> None:
 def test_a_pf_that_lost_a_vf_somebody_has_waits_for_it(state: str) -> None:
     """changed type: a discovery is never refused for what there is."""
     inventory = host(nic(2), usage=used(vf0=state))
-    held = host(nic(2)).fit(devices("8086:154c", address=VFS[0]))
+    assigned = host(nic(2)).fit(devices("8086:154c", address=VFS[0]))
     assert inventory.rediscover([PLAIN]).retained == (PF, VFS[0])
     assert inventory.state(VFS[0]) == state
     assert not inventory.can_provide(devices("8086:1572", types=["type-PCI", "type-PF"])), (
         "what was split off it is in use"
     )
-    inventory.consume(-held)
+    inventory.consume(-assigned)
     inventory.rediscover([PLAIN])
     assert inventory == host(PLAIN)
 

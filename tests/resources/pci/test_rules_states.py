@@ -87,13 +87,13 @@ def test_a_vf_is_to_be_had_whatever_others_made_of_the_pf(
 
 
 @pytest.mark.parametrize(
-    ("state", "others"),
+    ("state", "other_items"),
     [("claimed", "unclaimable"), ("allocated", "unavailable"), ("spent", "unavailable")],
 )
-def test_a_vf_is_not_to_be_had_while_somebody_has_the_pf(state: str, others: str) -> None:
+def test_a_vf_is_not_to_be_had_while_somebody_has_the_pf(state: str, other_items: str) -> None:
     """available → claimed, VF: not while the parent is claimed or allocated."""
     inventory = host(nic(2, one_time_use=False), usage=used(pf=state))
-    assert states(inventory) == (state, others, others)
+    assert states(inventory) == (state, other_items, other_items)
     assert rules(refused(inventory, this(VFS[0]))) == ["capacity"]
     assert rules(refused(inventory, ANY_VF)) == ["capacity"]
     assert inventory.free == 0

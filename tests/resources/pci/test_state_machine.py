@@ -46,10 +46,10 @@ class Lives(RuleBasedStateMachine):
     claims = Bundle("claims")
     allocations = Bundle("allocations")
 
-    @initialize(there=pci_devices(max_groups=3))
-    def begin(self, there: tuple[Device, ...]) -> None:
-        self.inventory = PCIInventory(there)
-        self.there = {device.address: device for device in there}
+    @initialize(existing=pci_devices(max_groups=3))
+    def begin(self, existing: tuple[Device, ...]) -> None:
+        self.inventory = PCIInventory(existing)
+        self.there = {device.address: device for device in existing}
         self.ever = dict(self.there)
         self.uses: dict[str, DeviceUse] = {}
 
@@ -66,44 +66,44 @@ class Lives(RuleBasedStateMachine):
 
     def look(self, now: dict[str, Device]) -> None:
         """What is held stays as it was; all else is as it is now, unless the two contradict."""
-        held = {address for address in self.there if self.is_held(address)}
-        cards = {address for address in held if self.there[address].type == "type-PF"}
-        kept = {a for a, device in self.there.items() if a in held or device.parent in cards}
-        then = {**now, **{a: self.there[a].replace(withdrawn=a not in now) for a in kept}}
-        while self.resolve(then, kept, cards):
+        allocated = {address for address in self.there if self.is_held(address)}
+        cards = {address for address in allocated if self.there[address].type == "type-PF"}
+        stored = {a for a, device in self.there.items() if a in allocated or device.parent in cards}
+        then = {**now, **{a: self.there[a].replace(withdrawn=a not in now) for a in stored}}
+        while self.resolve(then, stored, cards):
             pass
-        for address in {*self.uses} - held:
+        for address in {*self.uses} - allocated:
             if address not in then or self.there[address].withdrawn:
                 del self.uses[address]
-        for address in then.keys() & kept:
-            if address in held:
+        for address in then.keys() & stored:
+            if address in allocated:
                 self.uses[address] = self.uses[address].replace(gone=address not in now)
             elif address not in now:
                 self.uses[address] = DeviceUse(address, "spent")
         self.there = then
 
-    def resolve(self, then: dict[str, Device], kept: set[str], cards: set[str]) -> bool:
+    def resolve(self, then: dict[str, Device], stored: set[str], cards: set[str]) -> bool:
         """Resolve one contradiction; return False if there is none."""
         for part in sorted(then.values(), key=lambda device: device.address):
-            whole = then.get(part.parent or "")
+            full = then.get(part.parent or "")
             is_new = part.address not in self.there and part.parent in cards
-            if whole is None or (whole.type == "type-PF" and not is_new):
+            if full is None or (full.type == "type-PF" and not is_new):
                 continue
-            if part.address not in kept:
+            if part.address not in stored:
                 del then[part.address]
-            elif whole.address in self.there and self.there[whole.address].type == "type-PF":
-                then[whole.address] = self.there[whole.address]
+            elif full.address in self.there and self.there[full.address].type == "type-PF":
+                then[full.address] = self.there[full.address]
             else:
-                del then[whole.address]
+                del then[full.address]
             return True
         return False
 
     # --- what may happen ---
 
-    def claim(self, asked: PCIAmount) -> object:
-        expected = has_assignment(self.there.values(), self.uses.values(), asked)
+    def claim(self, request: PCIAmount) -> object:
+        expected = has_assignment(self.there.values(), self.uses.values(), request)
         try:
-            assigned = self.inventory.consume(asked)
+            assigned = self.inventory.consume(request)
         except CapacityException:
             assert not expected
             return multiple()
@@ -112,9 +112,9 @@ class Lives(RuleBasedStateMachine):
             self.uses[address] = DeviceUse(address, "claimed")
         return assigned
 
-    @rule(target=claims, asked=pci_amounts(max_requests=2))
-    def claim_any(self, asked: PCIAmount) -> object:
-        return self.claim(asked)
+    @rule(target=claims, request=pci_amounts(max_requests=2))
+    def claim_any(self, request: PCIAmount) -> object:
+        return self.claim(request)
 
     @rule(target=claims, kind=st.sampled_from(KINDS), count=st.integers(1, 2))
     def claim_some(self, kind: str, count: int) -> object:
@@ -183,10 +183,10 @@ class Lives(RuleBasedStateMachine):
                 for part in parts:
                     del now[part]
         before = self.there
-        said = self.inventory.rediscover(now.values())
+        values = self.inventory.rediscover(now.values())
         self.look(now)
-        assert set(said.added) == self.there.keys() - before.keys()
-        assert set(said.removed) == before.keys() - self.there.keys()
+        assert set(values.added) == self.there.keys() - before.keys()
+        assert set(values.removed) == before.keys() - self.there.keys()
 
     # --- what is always so ---
 

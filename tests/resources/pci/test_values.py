@@ -37,7 +37,7 @@ from tests.support.pci_strategies import (
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"),
+    ("values", "stored"),
     [
         ("0000:3b:00.0", "0000:3b:00.0"),
         ("0000:3B:1F.7", "0000:3b:1f.7"),
@@ -46,8 +46,8 @@ from tests.support.pci_strategies import (
         ("0000ab:1:2.3", "00ab:01:02.3"),
     ],
 )
-def test_addresses_are_said_in_many_ways_and_kept_in_one(said: str, kept: str) -> None:
-    assert Device(said, "10de", "2330").address == kept
+def test_addresses_are_said_in_many_ways_and_kept_in_one(values: str, stored: str) -> None:
+    assert Device(values, "10de", "2330").address == stored
 
 
 def test_a_device_is_plain_and_of_its_own_class_unless_told_otherwise() -> None:
@@ -83,11 +83,11 @@ def test_facts_are_carried_and_tell_devices_apart() -> None:
 
 
 def test_usage_is_held_by_somebody_or_used_up() -> None:
-    held = {
+    allocated = {
         state: DeviceUse(PF, state).is_held
         for state in ("claimed", "allocated", "spent", "unavailable")
     }
-    assert held == {"claimed": True, "allocated": True, "spent": False, "unavailable": False}
+    assert allocated == {"claimed": True, "allocated": True, "spent": False, "unavailable": False}
     assert DeviceUse(PF, "allocated", gone=True).is_held
 
 
@@ -131,10 +131,10 @@ def test_legacy_is_how_near_devices_are_unless_told_otherwise() -> None:
 
 
 def test_amounts_add_up_request_by_request() -> None:
-    one, other = devices("PGPU", 2), devices("8086:154c")
-    assert (one + other).requests == (*one.requests, *other.requests)
-    assert (one + other).count == 3
-    assert (one + other) != (other + one), "requests have their place"
+    item, other = devices("PGPU", 2), devices("8086:154c")
+    assert (item + other).requests == (*item.requests, *other.requests)
+    assert (item + other).count == 3
+    assert (item + other) != (other + item), "requests have their place"
 
 
 def test_the_resource_makes_the_same_amounts() -> None:
@@ -144,8 +144,8 @@ def test_the_resource_makes_the_same_amounts() -> None:
 
 
 def test_the_resource_makes_inventories() -> None:
-    made = DEVICES.make_inventory(nic())
-    assert made == PCIInventory(nic()) and made.resource_class == "DEVICES"
+    created = DEVICES.make_inventory(nic())
+    assert created == PCIInventory(nic()) and created.resource_class == "DEVICES"
     assert PCIResource.make_inventory(nic()) == PCIInventory(nic())
 
 
@@ -153,7 +153,7 @@ def test_the_resource_makes_inventories() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "located"),
+    ("requested", "located"),
     [
         (devices("PGPU", 2), {"PGPU": 2}),
         (devices("PGPU") + devices("PGPU", 3), {"PGPU": 4}),
@@ -165,15 +165,15 @@ def test_the_resource_makes_inventories() -> None:
     ids=str,
 )
 def test_what_is_located_is_counts_of_classes_that_are_said(
-    asked: PCIAmount, located: dict[str, int]
+    requested: PCIAmount, located: dict[str, int]
 ) -> None:
-    assert asked.placed_counts == located
-    assert asked.is_placed, "it says which, even where the class is not known before"
+    assert requested.placed_counts == located
+    assert requested.is_placed, "it says which, even where the class is not known before"
 
 
 def test_what_is_assigned_stands_for_the_classes_of_its_devices() -> None:
-    asked = devices(["PGPU", "8086:154c"], 2)
-    assigned = PCIInventory([gpu(), part()]).fit(asked)
+    request = devices(["PGPU", "8086:154c"], 2)
+    assigned = PCIInventory([gpu(), part()]).fit(request)
     assert assigned.placed_counts == {"PGPU": 1, "CUSTOM_PCI_8086_154C": 1}
     assert set(assigned.to_records("DEVICES")) == {
         AmountRecord("PGPU", 1),
@@ -193,9 +193,9 @@ def test_what_was_said_to_be_located_is_what_is_taken(question: PCIQuestion) -> 
         assigned = inventory.fit(question.amount, **how(question))
     except exceptions.CapacityException:
         return
-    known = question.amount.placed_counts
+    available = question.amount.placed_counts
     assert sum(assigned.placed_counts.values()) == question.amount.count
-    assert all(assigned.placed_counts.get(name, 0) >= count for name, count in known.items())
+    assert all(assigned.placed_counts.get(name, 0) >= count for name, count in available.items())
 
 
 # --- which they are -------------------------------------------------------------------------------
@@ -316,11 +316,11 @@ def test_values_are_frozen() -> None:
 def test_wire_forms_with_a_removed_field_are_read_if_it_is_empty(
     value: DeviceUse | PCIInventory, field: str, empty: object, used: object
 ) -> None:
-    made = value.obj_to_primitive()
-    data = made["versioned_object.data"]
+    created = value.obj_to_primitive()
+    data = created["versioned_object.data"]
     assert (
-        type(value).obj_from_primitive({**made, "versioned_object.data": {**data, field: empty}})
+        type(value).obj_from_primitive({**created, "versioned_object.data": {**data, field: empty}})
         == value
     )
     with pytest.raises(exceptions.InvalidInput, match=f"no \\['{field}'\\]"):
-        type(value).obj_from_primitive({**made, "versioned_object.data": {**data, field: used}})
+        type(value).obj_from_primitive({**created, "versioned_object.data": {**data, field: used}})
