@@ -101,11 +101,11 @@ class FindingKind(enum.StrEnum):
         return member
 
     #: as after a shrink
-    OVER_CAPACITY = "over_capacity", "{0.resource_class} has {0.found} used of {0.expected}"
+    OVER_CAPACITY = "over_capacity", "{0.resource_class} has {0.figure} used of {0.expected}"
     #: ``used`` is not the sum of allocations times shares
     WRONG_USED = (
         "wrong_used",
-        "{0.resource_class} is recorded with {0.found} used, its allocations sum to {0.expected}",
+        "{0.resource_class} is recorded with {0.figure} used, its allocations sum to {0.expected}",
     )
     UNIT_TWICE = "unit_twice", "{0.unit} is allocated to {0.other} and to {0.consumer}"
     UNIT_LOOSE = (
@@ -124,7 +124,7 @@ class FindingKind(enum.StrEnum):
     )
     UNIT_MISSING = (
         "unit_missing",
-        "{0.consumer} has {0.expected} {0.resource_class} allocated, but {0.found} units",
+        "{0.consumer} has {0.expected} {0.resource_class} allocated, but {0.figure} units",
     )
     #: of the records of a structured inventory
     CONTRADICTION = "contradiction", "{0.resource_class} is inconsistent: {0.other}"
@@ -132,7 +132,7 @@ class FindingKind(enum.StrEnum):
     #: allocated from a pool that is not linked to the consumer's host
     UNSHARED = (
         "unshared",
-        "{0.found} {0.resource_class} are allocated to {0.consumer}, "
+        "{0.figure} {0.resource_class} are allocated to {0.consumer}, "
         "but are not provided to {0.other}",
     )
     COUNTED_TWICE = (
@@ -149,8 +149,8 @@ class FindingKind(enum.StrEnum):
 class Finding:
     """One finding.
 
-    ``found`` and ``expected`` are figures: the amount that is used, and the capacity or the amount
-    that should be used. ``at`` is the time at which a claim expired or a pool was reported last.
+    ``figure`` (``found`` in JSON) is the used amount, ``expected`` the capacity or the amount that
+    should be used. ``at`` is the time at which a claim expired or a pool was reported last.
     ``other`` is a second provider or consumer, a kind of row, or the text of a contradiction.
     """
 
@@ -159,14 +159,16 @@ class Finding:
     resource_class: str | None = None
     consumer: str | None = None
     unit: str | None = None
-    found: int | None = None
+    figure: int | None = None
     expected: int | None = None
     at: datetime.datetime | None = None
     other: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain data for JSON, without the fields that do not apply."""
-        return {**serialization.to_plain(self), "text": str(self)}
+        data = serialization.to_plain(self).items()
+        plain = {"found" if key == "figure" else key: value for key, value in data}
+        return {**plain, "text": str(self)}
 
     def __str__(self) -> str:
         at = "never" if self.at is None else self.at.isoformat(" ", "seconds")
@@ -302,9 +304,9 @@ def _usage(rows: _Rows) -> Iterator[Finding]:
     for key, record in rows.inventories.items():
         place, used = rows.at(key), record.used
         if used != sums[key]:
-            yield Finding(FindingKind.WRONG_USED, *place, found=used, expected=sums[key])
+            yield Finding(FindingKind.WRONG_USED, *place, figure=used, expected=sums[key])
         if used > record.capacity:
-            yield Finding(FindingKind.OVER_CAPACITY, *place, found=used, expected=record.capacity)
+            yield Finding(FindingKind.OVER_CAPACITY, *place, figure=used, expected=record.capacity)
 
 
 def _allocated_units(rows: _Rows) -> Iterator[Finding]:
@@ -352,7 +354,7 @@ def _unshared(rows: _Rows, searched: Collection[str]) -> Iterator[Finding]:
             is_linked = is_pool and not rows.aggregates[key[0]].isdisjoint(linked)
             if (is_pool or consumer in searched) and not is_linked:
                 at, kind = rows.at(key), FindingKind.UNSHARED
-                yield Finding(kind, *at, consumer, found=amount, other=rows.name(host))
+                yield Finding(kind, *at, consumer, figure=amount, other=rows.name(host))
 
 
 def _counted_twice(rows: _Rows) -> Iterator[Finding]:
@@ -528,7 +530,7 @@ class _PlacedResource:
                 count = _amount_of(inventory, name, units)
                 if count != amount:
                     at, kind = self.rows.at(key), FindingKind.UNIT_MISSING
-                    yield Finding(kind, *at, consumer, found=count, expected=amount)
+                    yield Finding(kind, *at, consumer, figure=count, expected=amount)
 
 
 def _amount_of(inventory: PlacedInventory[Amount], name: str, units: Collection[str]) -> int:

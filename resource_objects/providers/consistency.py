@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from resource_objects import exceptions
 from resource_objects.providers.columns import Columns
@@ -23,12 +23,12 @@ from resource_objects.providers.definition import (
     roots_of,
 )
 from resource_objects.providers.orders import ConsumerOrder, Key, Mode, Use
-from resource_objects.resources import Inventory, resource
+from resource_objects.resources import resource
 from resource_objects.resources.placed import HasNamedUnits, PlacedInventory
 from resource_objects.resources.records import StoredPart
 
-#: The placed inventories of the parts of a tree: by uuid of the provider, then by resource.
-_Parts = dict[str, Mapping[str, Inventory]]
+#: The parts of placed resources, by the uuid of the provider and the resource.
+_Parts: TypeAlias = dict[tuple[str, str], PlacedInventory[Any]]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _retains(order: ConsumerOrder | None, key: Key, unit: str) -> bool:
 
 def has_devices(definition: ProviderDefinition) -> bool:
     """Return True if a provider has a part whose units are devices."""
-    return any(isinstance(inventory, HasNamedUnits) for inventory in _parts_of(definition).values())
+    return any(isinstance(part, HasNamedUnits) for part in _parts_of([definition]).values())
 
 
 # --- parts before and after -----------------------------------------------------------------------
@@ -110,26 +110,22 @@ def _changed_trees(stored: StoredDefinitions, changes: DefinitionChanges) -> Ite
     if not any(map(_has_parts, changed)):
         return
     definitions = {uuid: provider.definition for uuid, provider in stored.items()}
-    before = {
-        uuid: _parts_of(definition)
-        for uuid, definition in definitions.items()
-        if _has_parts(definition)
-    }
+    before = _parts_of(definitions.values())
     definitions |= {definition.uuid: definition for definition in changed}
-    after = before | {definition.uuid: _parts_of(definition) for definition in changed}
-    for removal in changes.removals:
-        after.pop(removal.uuid, None)
+    replaced = {definition.uuid for definition in changed} | {r.uuid for r in changes.removals}
+    after = {key: part for key, part in before.items() if key[0] not in replaced}
+    after |= _parts_of(changed)
     roots = roots_of({uuid: definition.parent_uuid for uuid, definition in definitions.items()})
+    with_parts = {uuid for uuid, _ in after}
     before_by_tree: dict[str, _Parts] = defaultdict(dict)
     after_by_tree: dict[str, _Parts] = defaultdict(dict)
-    for uuid, parts in before.items():
-        before_by_tree[stored[uuid].root_uuid][uuid] = parts
-        if after.get(uuid):
-            before_by_tree[roots[uuid]][uuid] = parts
-    for uuid, parts in after.items():
-        if parts:
-            after_by_tree[roots[uuid]][uuid] = parts
-    for root in dict.fromkeys(roots[part.uuid] for part in changed if after.get(part.uuid)):
+    for key, part in before.items():
+        before_by_tree[stored[key[0]].root_uuid][key] = part
+        if key[0] in with_parts:
+            before_by_tree[roots[key[0]]][key] = part
+    for key, part in after.items():
+        after_by_tree[roots[key[0]]][key] = part
+    for root in dict.fromkeys(roots[new.uuid] for new in changed if new.uuid in with_parts):
         yield _ChangedTree(root, definitions[root].name, before_by_tree[root], after_by_tree[root])
 
 
@@ -137,29 +133,22 @@ def _has_parts(definition: ProviderDefinition) -> bool:
     return any(resource(kind.resource_class).is_placed for kind in definition.kinds)
 
 
-def _parts_of(definition: ProviderDefinition) -> dict[str, Inventory]:
-    inventories = inventories_of(definition.inventories, definition.kinds)
-    return {kind.name: inventory for kind, inventory in inventories.items() if kind.is_placed}
-
-
-def _located(parts: _Parts) -> Iterator[tuple[str, PlacedInventory[Any]]]:
-    """Yield the inventories of parts, each with the uuid of its provider."""
-    for uuid, inventories in parts.items():
-        for inventory in inventories.values():
-            if isinstance(inventory, PlacedInventory):
-                yield uuid, inventory
-
-
-def _classes(parts: _Parts) -> dict[str, frozenset[str]]:
-    """Return the resource classes in which parts are counted, by uuid of the provider."""
+def _parts_of(definitions: Iterable[ProviderDefinition]) -> _Parts:
     return {
-        uuid: frozenset(
-            record.resource_class
-            for inventory in inventories.values()
-            for record in inventory.to_records()
-        )
-        for uuid, inventories in parts.items()
+        (definition.uuid, kind.name): inventory
+        for definition in definitions
+        if _has_parts(definition)
+        for kind, inventory in inventories_of(definition.inventories, definition.kinds).items()
+        if kind.is_placed and isinstance(inventory, PlacedInventory)
     }
+
+
+def _classes(parts: _Parts) -> dict[str, set[str]]:
+    """Return the resource classes in which parts are counted, by uuid of the provider."""
+    classes: dict[str, set[str]] = defaultdict(set)
+    for (uuid, _), part in parts.items():
+        classes[uuid].update(record.resource_class for record in part.to_records())
+    return classes
 
 
 # --- checks ---------------------------------------------------------------------------------------
@@ -168,9 +157,8 @@ def _classes(parts: _Parts) -> dict[str, frozenset[str]]:
 def _assemble(tree: _ChangedTree) -> None:
     """Raise InvalidTree unless the parts of a tree make an inventory."""
     by_kind: dict[str, list[StoredPart]] = defaultdict(list)
-    for parts in tree.after.values():
-        for name, inventory in parts.items():
-            by_kind[name].append(StoredPart(inventory.to_records(), inventory.describe()))
+    for (_, name), part in tree.after.items():
+        by_kind[name].append(StoredPart(part.to_records(), part.describe()))
     for name, stored in by_kind.items():
         try:
             resource(name).inventory_from_parts(stored)
@@ -185,15 +173,15 @@ def _reassigned_in_place(tree: _ChangedTree) -> Iterator[ReassignedUnits]:
     new_devices = _devices(tree.after).keys() - _devices(tree.before).keys()
     classes = (*_classes(tree.before).values(), *_classes(tree.after).values())
     units: dict[str, frozenset[str]] = {}
-    for name in frozenset().union(*classes):
+    for name in set[str]().union(*classes):
         after, before = (
-            {unit for _, part in _located(parts) for unit in part.units_elsewhere(name)}
+            {unit for part in parts.values() for unit in part.units_elsewhere(name)}
             for parts in (tree.after, tree.before)
         )
         if reassigned := after - before - new_devices:
             units[name] = frozenset(reassigned)
     if units:
-        yield ReassignedUnits(tree.root, units, frozenset(tree.after))
+        yield ReassignedUnits(tree.root, units, frozenset(uuid for uuid, _ in tree.after))
 
 
 def _moved_devices(tree: _ChangedTree) -> Iterator[ReassignedUnits]:
@@ -212,10 +200,10 @@ def _devices(parts: _Parts) -> dict[str, str]:
     """Return the provider of each device, by the name of the device."""
     return {
         unit: uuid
-        for uuid, inventory in _located(parts)
-        if isinstance(inventory, HasNamedUnits)
-        for record in inventory.to_records()
-        for unit in inventory.units(record.resource_class) or ()
+        for (uuid, _), part in parts.items()
+        if isinstance(part, HasNamedUnits)
+        for record in part.to_records()
+        for unit in part.units(record.resource_class) or ()
     }
 
 
@@ -234,7 +222,7 @@ class RenumberedParts:
     part_of: Mapping[str, str]  #: by unit that can be allocated, the part that has it now
     #: by former part, the parts that have its units now, those with most of them first
     successors: Mapping[str, Sequence[str]]
-    classes: Mapping[str, frozenset[str]]  #: of each part now
+    classes: Mapping[str, Collection[str]]  #: of each part now
 
     def held_after(self, uses: Iterable[Use], free: Counter[Key]) -> tuple[Use, ...]:
         """Return the allocations of a consumer after the change.
@@ -298,9 +286,9 @@ def renumbered(stored: StoredDefinitions, changes: DefinitionChanges) -> Iterato
             classes = _classes(tree.after)
             part_of = {
                 unit: uuid
-                for uuid, inventory in _located(tree.after)
+                for (uuid, _), part in tree.after.items()
                 for name in (classes[uuid] if uuid in after else ())
-                for unit in inventory.units(name) or ()
+                for unit in part.units(name) or ()
             }
             yield RenumberedParts(tree.root, part_of, successors, classes)
 
@@ -308,7 +296,7 @@ def renumbered(stored: StoredDefinitions, changes: DefinitionChanges) -> Iterato
 def _identifying_units(parts: _Parts) -> dict[str, frozenset[str]]:
     """Return the units that identify each part when the parts are numbered anew."""
     units: dict[str, frozenset[str]] = {}
-    for uuid, inventory in _located(parts):
-        if names := inventory.identifying_units():
+    for (uuid, _), part in parts.items():
+        if names := part.identifying_units():
             units[uuid] = units.get(uuid, frozenset()) | names
     return units

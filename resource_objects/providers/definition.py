@@ -17,7 +17,7 @@ from resource_objects.fields import MAX_FIGURE
 from resource_objects.providers.disabled import refuse_trait
 from resource_objects.providers.provider import MAX_DEPTH, Provider, broken_share
 from resource_objects.resources import Inventories, Inventory, resource
-from resource_objects.resources.records import InventoryRecord, KindRecord
+from resource_objects.resources.records import AmountRecord, InventoryRecord, KindRecord
 from resource_objects.resources.traits import checked_traits
 
 #: The uuid or the number of a provider.
@@ -69,33 +69,25 @@ StoredDefinitions: TypeAlias = Mapping[str, StoredDefinition]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class ExpectedUse:
-    """The amount of an inventory that was used when a change was worked out."""
-
-    resource_class: str
-    amount: int
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class ProviderUpdate:
     """A change of a stored provider: the difference between ``before`` and ``definition``.
 
     Everything else remains as it is stored, and so does the usage of each inventory. ``before`` is
-    the definition at ``generation``; it is None only in a plan of a file of an older version, and
+    the definition at ``generation``; it is empty only in a plan of a file of an older version, and
     then everything differs.
 
     ``children_changed`` marks a provider that changes only because children are added to it or
     removed from it, or because it moves with a provider above it: its generation changes, so that a
-    tree that was read before is refused. ``expected_use`` lists inventories that must still be used
-    as much as when the change was worked out. ``counts`` is the number of writes in Placement's
-    count (``ListedProvider.definition_writes``).
+    tree that was read before is refused. ``expected_use`` are amounts of inventories that were used
+    when the change was worked out, and must still be. ``counts`` is the number of writes in
+    Placement's count (``ListedProvider.definition_writes``).
     """
 
     definition: ProviderDefinition
     generation: int
-    before: ProviderDefinition | None = None
+    before: ProviderDefinition = _EMPTY
     children_changed: bool = False
-    expected_use: tuple[ExpectedUse, ...] = ()
+    expected_use: tuple[AmountRecord, ...] = ()
     counts: int = 1
 
     @property
@@ -106,49 +98,47 @@ class ProviderUpdate:
     @property
     def changed(self) -> tuple[InventoryRecord, ...]:
         """The inventories to insert or overwrite, without their usage."""
-        unchanged = set((self.before or _EMPTY).inventories)
-        return tuple(record for record in self.definition.inventories if record not in unchanged)
+        before = set(self.before.inventories)
+        return tuple(record for record in self.definition.inventories if record not in before)
 
     @property
     def removed(self) -> tuple[str, ...]:
         """The resource classes of the inventories to remove, sorted."""
-        before = {record.resource_class for record in (self.before or _EMPTY).inventories}
+        before = {record.resource_class for record in self.before.inventories}
         remaining = {record.resource_class for record in self.definition.inventories}
         return tuple(sorted(before - remaining))
 
     @property
     def traits_added(self) -> frozenset[str]:
         """The traits that the provider gets."""
-        return self.definition.traits - (self.before or _EMPTY).traits
+        return self.definition.traits - self.before.traits
 
     @property
     def traits_removed(self) -> frozenset[str]:
         """The traits that the provider loses."""
-        return (self.before or _EMPTY).traits - self.definition.traits
+        return self.before.traits - self.definition.traits
 
     @property
     def aggregates_added(self) -> frozenset[str]:
         """The aggregates that the provider becomes a member of."""
-        before = (self.before or _EMPTY).aggregates or frozenset()
-        return (self.definition.aggregates or frozenset()) - before
+        return (self.definition.aggregates or frozenset()) - (self.before.aggregates or frozenset())
 
     @property
     def aggregates_removed(self) -> frozenset[str]:
         """The aggregates that the provider leaves."""
-        before = (self.before or _EMPTY).aggregates or frozenset()
-        after = self.definition.aggregates
+        before, after = self.before.aggregates or frozenset(), self.definition.aggregates
         return frozenset() if after is None else before - after
 
     @property
     def shares_changed(self) -> bool:
         """True if the shares of the definition replace the stored ones."""
-        return self.definition.shares != (self.before or _EMPTY).shares
+        return self.definition.shares != self.before.shares
 
     @property
     def kinds_changed(self) -> bool:
         """True if the structured inventories of the definition replace the stored ones."""
-        before = (self.before or _EMPTY).kinds
-        return self.definition.kinds != before and set(self.definition.kinds) != set(before)
+        before, after = self.before.kinds, self.definition.kinds
+        return after != before and set(after) != set(before)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -208,7 +198,7 @@ def _text(update: ProviderUpdate) -> str:
     parts += [f"-aggregate {name}" for name in sorted(update.aggregates_removed)]
     parts += ["shares"] * update.shares_changed
     if update.kinds_changed:
-        changed = {*update.definition.kinds} ^ {*(update.before or _EMPTY).kinds}
+        changed = {*update.definition.kinds} ^ {*update.before.kinds}
         parts += sorted({kind.resource_class for kind in changed})
     return f"{update.definition.name}: {' '.join(parts) or 'name or parent'}"
 

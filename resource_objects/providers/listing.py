@@ -34,6 +34,33 @@ def check_limit(limit: object) -> int:
     return limit
 
 
+class Operator(enum.Enum):
+    """A comparison of a value of a row with the value of a filter."""
+
+    IN = enum.auto()  #: is in a set; None in the set matches a missing value
+    BEFORE = enum.auto()  #: an earlier moment; a missing one does not match
+    AFTER = enum.auto()
+    MISSING = enum.auto()  #: is None
+    ALL_OF = enum.auto()  #: a set of names includes all of a set
+    NONE_OF = enum.auto()
+    ANY_OF_EACH = enum.auto()  #: includes at least one of each of several sets
+    OVER_CAPACITY = enum.auto()  #: the use of an inventory exceeds its capacity
+
+
+class Condition(NamedTuple):
+    """A condition on an attribute of a listed row, which is a column or a table of a database."""
+
+    operator: Operator
+    attribute: str
+    column: str
+
+
+def _condition(operator: Operator, attribute: str, column: str = "", default: Any = None) -> Any:
+    """Return a field of a filter: a condition on one row, which its default does not state."""
+    condition = Condition(operator, attribute, column or attribute)
+    return dataclasses.field(default=default, metadata={"condition": condition})
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class ProviderFilter:
     """Conditions on providers. Traits and aggregates are those of the provider, not of its tree.
@@ -60,18 +87,30 @@ class ProviderFilter:
         the last report of its owner was before this moment; without a report it does not match
     """
 
-    names: frozenset[str] | None = None
-    uuids: frozenset[str] | None = None
+    names: frozenset[str] | None = _condition(Operator.IN, "name")
+    uuids: frozenset[str] | None = _condition(Operator.IN, "uuid")
     trees: frozenset[str] | None = None
-    aggregates: tuple[frozenset[str], ...] = ()
-    forbidden_aggregates: frozenset[str] = frozenset()
-    required: frozenset[str] = frozenset()
-    forbidden: frozenset[str] = frozenset()
-    any_of: tuple[frozenset[str], ...] = ()
+    aggregates: tuple[frozenset[str], ...] = _condition(
+        Operator.ANY_OF_EACH, "aggregates", default=()
+    )
+    forbidden_aggregates: frozenset[str] = _condition(
+        Operator.NONE_OF, "aggregates", default=frozenset()
+    )
+    required: frozenset[str] = _condition(
+        Operator.ALL_OF, "all_traits", "traits", default=frozenset()
+    )
+    forbidden: frozenset[str] = _condition(
+        Operator.NONE_OF, "all_traits", "traits", default=frozenset()
+    )
+    any_of: tuple[frozenset[str], ...] = _condition(
+        Operator.ANY_OF_EACH, "all_traits", "traits", default=()
+    )
     room: tuple[tuple[str, int], ...] = ()
-    over_capacity: bool = False
-    roots_only: bool = False
-    reported_before: datetime.datetime | None = None
+    over_capacity: bool = _condition(
+        Operator.OVER_CAPACITY, "records", "inventories", default=False
+    )
+    roots_only: bool = _condition(Operator.MISSING, "parent_uuid", "parent_id", default=False)
+    reported_before: datetime.datetime | None = _condition(Operator.BEFORE, "reported_at")
 
 
 @fast_init
@@ -155,17 +194,25 @@ class ConsumerFilter:
         of its claim; one that never expires does not match
     """
 
-    names: frozenset[str] | None = None
-    projects: frozenset[str | None] | None = None
-    users: frozenset[str | None] | None = None
-    types: frozenset[str | None] | None = None
-    states: frozenset[str] | None = None
+    names: frozenset[str] | None = _condition(Operator.IN, "consumer", "name")
+    projects: frozenset[str | None] | None = _condition(Operator.IN, "project", "project_id")
+    users: frozenset[str | None] | None = _condition(Operator.IN, "user", "user_id")
+    types: frozenset[str | None] | None = _condition(Operator.IN, "consumer_type")
+    states: frozenset[str] | None = _condition(Operator.IN, "state")
     tree: str | None = None
     provider: str | None = None
-    created_before: datetime.datetime | None = None
-    created_after: datetime.datetime | None = None
-    expires_before: datetime.datetime | None = None
-    groups: frozenset[str | None] | None = None
+    created_before: datetime.datetime | None = _condition(Operator.BEFORE, "created_at")
+    created_after: datetime.datetime | None = _condition(Operator.AFTER, "created_at")
+    expires_before: datetime.datetime | None = _condition(Operator.BEFORE, "expires_at")
+    groups: frozenset[str | None] | None = _condition(Operator.IN, "group", "server_group")
+
+
+def conditions_of(criteria: ProviderFilter | ConsumerFilter) -> Iterator[tuple[Condition, Any]]:
+    """Yield the conditions of a filter on one row each, with their values."""
+    for field in dataclasses.fields(criteria):
+        value = getattr(criteria, field.name)
+        if value != field.default and "condition" in field.metadata:
+            yield field.metadata["condition"], value
 
 
 class By(enum.StrEnum):
@@ -179,6 +226,12 @@ class By(enum.StrEnum):
     GROUP = "group"  #: the server group
 
 
+#: The values of a consumer that totals and counts can be grouped by.
+DESCRIPTIONS: Mapping[By, Condition] = {
+    By(field.metadata["condition"].attribute): field.metadata["condition"]
+    for field in dataclasses.fields(ConsumerFilter)
+    if field.name in ("projects", "users", "types", "groups")
+}
 #: A grouping by a field of the consumer.
 Description: TypeAlias = Literal[By.PROJECT, By.USER, By.CONSUMER_TYPE, By.GROUP]
 
@@ -226,71 +279,3 @@ def sorted_totals(totals: Collection[Total]) -> tuple[Total, ...]:
         return total.group is None, total.group or "", class_order
 
     return tuple(sorted(totals, key=order))
-
-
-# --- conditions -----------------------------------------------------------------------------------
-
-
-class Operator(enum.Enum):
-    """A comparison of a value of a row with the value of a filter."""
-
-    IN = enum.auto()  #: is in a set; None in the set matches a missing value
-    BEFORE = enum.auto()  #: an earlier moment; a missing one does not match
-    AFTER = enum.auto()
-    MISSING = enum.auto()  #: is None
-    ALL_OF = enum.auto()  #: a set of names includes all of a set
-    NONE_OF = enum.auto()
-    ANY_OF_EACH = enum.auto()  #: includes at least one of each of several sets
-    OVER_CAPACITY = enum.auto()  #: the use of an inventory exceeds its capacity
-
-
-class Condition(NamedTuple):
-    """A condition on an attribute of a listed row, which is a column or a table of a database."""
-
-    operator: Operator
-    attribute: str
-    column: str
-
-
-PROVIDER_CONDITIONS: Mapping[str, Condition] = {
-    "names": Condition(Operator.IN, "name", "name"),
-    "uuids": Condition(Operator.IN, "uuid", "uuid"),
-    "roots_only": Condition(Operator.MISSING, "parent_uuid", "parent_id"),
-    "reported_before": Condition(Operator.BEFORE, "reported_at", "reported_at"),
-    "required": Condition(Operator.ALL_OF, "all_traits", "traits"),
-    "forbidden": Condition(Operator.NONE_OF, "all_traits", "traits"),
-    "any_of": Condition(Operator.ANY_OF_EACH, "all_traits", "traits"),
-    "aggregates": Condition(Operator.ANY_OF_EACH, "aggregates", "aggregates"),
-    "forbidden_aggregates": Condition(Operator.NONE_OF, "aggregates", "aggregates"),
-    "over_capacity": Condition(Operator.OVER_CAPACITY, "records", "inventories"),
-}
-
-CONSUMER_CONDITIONS: Mapping[str, Condition] = {
-    "names": Condition(Operator.IN, "consumer", "name"),
-    "projects": Condition(Operator.IN, "project", "project_id"),
-    "users": Condition(Operator.IN, "user", "user_id"),
-    "types": Condition(Operator.IN, "consumer_type", "consumer_type"),
-    "groups": Condition(Operator.IN, "group", "server_group"),
-    "states": Condition(Operator.IN, "state", "state"),
-    "created_before": Condition(Operator.BEFORE, "created_at", "created_at"),
-    "created_after": Condition(Operator.AFTER, "created_at", "created_at"),
-    "expires_before": Condition(Operator.BEFORE, "expires_at", "expires_at"),
-}
-
-#: The values of a consumer that totals and counts can be grouped by.
-DESCRIPTIONS: Mapping[By, Condition] = {
-    By.PROJECT: CONSUMER_CONDITIONS["projects"],
-    By.USER: CONSUMER_CONDITIONS["users"],
-    By.CONSUMER_TYPE: CONSUMER_CONDITIONS["types"],
-    By.GROUP: CONSUMER_CONDITIONS["groups"],
-}
-
-
-def conditions_of(criteria: ProviderFilter | ConsumerFilter) -> Iterator[tuple[Condition, Any]]:
-    """Yield the conditions of a filter on one row each, with their values."""
-    is_about_providers = isinstance(criteria, ProviderFilter)
-    conditions = PROVIDER_CONDITIONS if is_about_providers else CONSUMER_CONDITIONS
-    for field in dataclasses.fields(criteria):
-        value = getattr(criteria, field.name)
-        if value != field.default and field.name in conditions:
-            yield conditions[field.name], value

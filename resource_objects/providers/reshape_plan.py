@@ -21,7 +21,6 @@ from resource_objects import exceptions
 from resource_objects.providers.columns import Columns, stored_definitions
 from resource_objects.providers.definition import (
     DefinitionChanges,
-    ExpectedUse,
     ProviderDefinition,
     ProviderUpdate,
     changes_between,
@@ -35,7 +34,7 @@ from resource_objects.providers.reshape import Move, Part, Reshape
 from resource_objects.reasons import Rule
 from resource_objects.resources import Inventory, placed, resource
 from resource_objects.resources.placed import HasNamedUnits, PlacedInventory
-from resource_objects.resources.records import InventoryRecord
+from resource_objects.resources.records import AmountRecord, InventoryRecord
 
 _RULES = ("min_unit", "max_unit", "step_size", "ratio_millionths")
 
@@ -62,7 +61,9 @@ class ReshapePlanner:
         self._moves = inventory_moves(reshape, self._state)
         self._sources = {move.source for move in self._moves}
         if changes is None and not self._state.errors.texts:
-            self._state.change(_final_inventories(self._moves, self._state))
+            self._state.changed = _final_inventories(self._moves, self._state)
+            after = {**self._state.after, **self._state.changed}
+            self._state.after = {key: record for key, record in after.items() if record is not None}
 
     @property
     def consumers(self) -> tuple[str, ...]:
@@ -80,7 +81,11 @@ class ReshapePlanner:
         :raises Stale: if a claim and the columns differ: the caller reads both again
         """
         state = self._state
-        self._check_claims(claims)
+        for name in self.consumers:
+            uses = claims[name].held if name in claims else ()
+            amounts = {use.key: use.amount for use in uses}
+            if any(amounts.get(key) != use.amount for key, use in state.allocated[name].items()):
+                raise exceptions.Stale("consumer", name, "while it was read")
         state.errors.raise_if_any()
         transfers = _Assignment(state, claims).transfers(self._moves)
         changes = self._definition_changes() if self._changes is None else self._changes
@@ -90,14 +95,6 @@ class ReshapePlanner:
         # consumers can have allocations from trees that were not read, such as a shared pool
         names = {use.provider_uuid: use.provider for claim in claims.values() for use in claim.held}
         return plan.naming({}, names | state.names)
-
-    def _check_claims(self, claims: Mapping[str, ConsumerRecord]) -> None:
-        for name in self.consumers:
-            uses = claims[name].held if name in claims else ()
-            amounts = {use.key: use.amount for use in uses}
-            for key, use in self._state.allocated[name].items():
-                if amounts.get(key) != use.amount:
-                    raise exceptions.Stale("consumer", name, "while it was read")
 
     def _definition_changes(self) -> DefinitionChanges:
         """Return the changes of definitions that the reshape itself makes."""
@@ -131,24 +128,23 @@ class ReshapePlanner:
         units that are counted at the destination afterwards.
         """
 
-        def guarded(update: ProviderUpdate) -> ProviderUpdate:
-            keys = [(update.definition.uuid, record.resource_class) for record in update.changed]
+        updates: list[ProviderUpdate] = []
+        for update in changes.updates:
+            keys = ((update.definition.uuid, record.resource_class) for record in update.changed)
             used = tuple(
-                ExpectedUse(key[1], self._state.before[key].used)
+                AmountRecord(key[1], self._state.before[key].used)
                 for key in keys
                 if key in self._sources
             )
-            return dataclasses.replace(update, expected_use=used) if used else update
-
-        return dataclasses.replace(changes, updates=tuple(map(guarded, changes.updates)))
+            updates.append(dataclasses.replace(update, expected_use=used) if used else update)
+        return dataclasses.replace(changes, updates=tuple(updates))
 
     def _check_conserved(
         self, orders: Iterable[ConsumerOrder], claims: Mapping[str, ConsumerRecord]
     ) -> None:
         """Raise unless every consumer has the same amounts and units as before."""
-        errors = _Errors()
-        keys = {key for move in self._moves for key in (move.source, *move.keys)}
-        moved = {name for _, name in keys}
+        errors = self._state.errors
+        moved = {name for move in self._moves for _, name in (move.source, *move.keys)}
         removed = {*self._state.before, *self._state.changed} - self._state.after.keys()
         uses_of = {order.consumer: order.uses for order in orders}
         for consumer, claim in claims.items():
@@ -255,12 +251,6 @@ class _State:
     def declared(self, key: Key) -> InventoryRecord | None:
         """Return an inventory that the reshape itself creates, None if it is another one."""
         return None if key in self.before else self.after.get(key)
-
-    def change(self, changed: Mapping[Key, InventoryRecord | None]) -> None:
-        """Apply the inventories that an explicit reshape changes."""
-        self.changed = changed
-        after = {**self.after, **changed}
-        self.after = {key: record for key, record in after.items() if record is not None}
 
     def uuid(self, key: str) -> str:
         """Return the uuid of a provider by name or uuid.
@@ -545,7 +535,7 @@ class _Assignment:
 
     def __init__(self, state: _State, claims: Mapping[str, ConsumerRecord]) -> None:
         self._state = state
-        self._errors = _Errors()
+        self._errors = state.errors
         self._used = Counter({key: record.used for key, record in state.before.items()})
         self._amounts: Counter[tuple[str, Key]] = Counter()
         self._uses_of: dict[Key, list[tuple[str, Use]]] = defaultdict(list)
@@ -564,10 +554,13 @@ class _Assignment:
         for move in moves:
             uses = self._uses_of[move.source]
             self._check_consumers(move, {consumer for consumer, _ in uses})
-            parts_of = _parts_by_name(move)
+            numbers_of: dict[str, list[int]] = defaultdict(list)  # of destinations, by their names
+            for number, (_, part, *_) in enumerate(move.destinations):
+                for name in (*part.units, *part.consumers, *part.owned):
+                    numbers_of[name].append(number)
             has_one_destination = move.source not in self._state.after and len(move.keys) == 1
             for consumer, use in uses:
-                numbers = {n for name in (consumer, *use.units) for n in parts_of.get(name, ())}
+                numbers = {n for name in (consumer, *use.units) for n in numbers_of.get(name, ())}
                 assigned = self._explicit(move, consumer, use, sorted(numbers))
                 remainder = _remainder(use, assigned)
                 if remainder is not None and has_one_destination:  # the write checks its capacity
@@ -775,15 +768,6 @@ def _meets_unit_rules(record: InventoryRecord, amount: int) -> bool:
     """Return True if one consumer may have an amount of an inventory, whatever is used of it."""
     refusals = resource(record.resource_class).refusals(record.using(0), amount, "")
     return all(reason.rule is Rule.CAPACITY for reason in refusals)
-
-
-def _parts_by_name(move: _InventoryMove) -> dict[str, list[int]]:
-    """Return the numbers of the destinations that name a consumer or a unit, by that name."""
-    numbers: dict[str, list[int]] = defaultdict(list)
-    for number, (_, part, *_) in enumerate(move.destinations):
-        for name in (*part.units, *part.consumers, *part.owned):
-            numbers[name].append(number)
-    return numbers
 
 
 def _amount_of_units(

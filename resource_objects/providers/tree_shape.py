@@ -6,7 +6,7 @@ the definition alone are computed once, in a :class:`TreeShape`, which is valid 
 the same definition. A :class:`TreeUsage` has the usage at one moment.
 
 Units that were removed from their host while they were allocated are described by such a resource
-too: :func:`removed_units`.
+too: :func:`removed_of`.
 """
 
 from __future__ import annotations
@@ -320,33 +320,25 @@ def _rows_by_provider(numbers: Iterable[int], selected: Collection[int]) -> dict
 # --- removed units --------------------------------------------------------------------------------
 
 
-def removed_units(kinds: Iterable[tuple[str, str]]) -> dict[str, str]:
-    """Return the class of each unit of one provider that was removed while it was allocated.
+def removed_of(
+    kinds: Iterable[tuple[str, str]], allocated: Collection[str]
+) -> tuple[RemovedUnit, ...]:
+    """Return the units of one provider that were removed while they were allocated, by name.
 
     Such a unit counts as used while it is allocated. After its release it is not allocatable, and
     no part of the capacity.
 
     :param kinds: the structured resources of the provider, each with its description
+    :param allocated: the units of the provider that are allocated
     """
     removed: dict[str, str] = {}
     for kind, body in kinds:
         inventory_kind = resource(kind).inventory_kind
         if body and issubclass(inventory_kind, HasNamedUnits):
             removed.update(inventory_kind.removed_of_description(body))
-    return removed
-
-
-def removed_of(
-    kinds: Iterable[tuple[str, str]], allocated: Collection[str]
-) -> tuple[RemovedUnit, ...]:
-    """Return the units of one provider that were removed while they were allocated.
-
-    :param kinds: the structured resources of the provider, each with its description
-    :param allocated: the units of the provider that are allocated
-    """
     return tuple(
         RemovedUnit(unit, resource_class, unit not in allocated)
-        for unit, resource_class in sorted(removed_units(kinds).items())
+        for unit, resource_class in sorted(removed.items())
     )
 
 
@@ -358,7 +350,7 @@ def removed_by_provider(columns: Columns) -> dict[int, tuple[RemovedUnit, ...]]:
     with_units = set(filter(has_named_units, set(columns.kinds.resource_class)))
     described: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for number, kind, _, body in zip(*columns.kinds, strict=True):
-        if kind in with_units and removed_units([(kind, body)]):
+        if kind in with_units and removed_of([(kind, body)], ()):
             described[number].append((kind, body))
     units = columns.index.units if described else {}
     return {

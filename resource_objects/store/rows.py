@@ -35,7 +35,7 @@ from resource_objects.providers.orders import (
 from resource_objects.providers.pools import SHARES
 from resource_objects.providers.server_groups import ServerGroup
 from resource_objects.providers.statistics import StoredStatistic
-from resource_objects.providers.tree_shape import removed_of, removed_units
+from resource_objects.providers.tree_shape import removed_of
 from resource_objects.resources import resource
 from resource_objects.resources.records import InventoryRecord, KindRecord
 from resource_objects.resources.traits import checked_traits, standard_traits
@@ -513,7 +513,7 @@ class Rows(OrderRows):
         provider = self.providers.rows.get(uuid)
         if provider is None or not (provider.kinds or self.disabled.keys):
             return None
-        removed = removed_units((kind.resource_class, kind.body) for kind in provider.kinds)
+        removed = removed_of(((kind.resource_class, kind.body) for kind in provider.kinds), ())
         ends = [disabled.ends_at for _, disabled in self._disabled_above(uuid)]
         return Restrictions(max(ends, default=None), len(removed)) if ends or removed else None
 

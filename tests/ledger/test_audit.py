@@ -62,7 +62,7 @@ def test_what_is_used_beyond_the_capacity_is_found(ledger: ro.Ledger) -> None:
     (finding,) = ledger.audit()
     assert finding.kind is FindingKind.OVER_CAPACITY
     assert (finding.provider, finding.resource_class) == ("host1", "VCPU")
-    assert (finding.found, finding.expected) == (1, 0)
+    assert (finding.figure, finding.expected) == (1, 0)
     assert str(finding) == "host1: VCPU has 1 used of 0"
 
 
@@ -70,7 +70,7 @@ def test_what_is_held_of_a_pool_through_a_link_that_is_gone_is_found(ledger: ro.
     filled(ledger)
     ledger.pools.unshare("nfs", hosts=["host1"])
     (finding,) = ledger.audit().of(FindingKind.UNSHARED)
-    assert (finding.consumer, finding.provider, finding.found) == ("job-3", "nfs", 5)
+    assert (finding.consumer, finding.provider, finding.figure) == ("job-3", "nfs", 5)
     assert str(finding) == "nfs: 5 DISK_GB are allocated to job-3, but are not provided to host1"
 
 

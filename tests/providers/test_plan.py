@@ -89,7 +89,7 @@ def test_a_plan_of_version_1_is_read() -> None:
     again = Plan.from_dict({**data, "version": 1})
     assert again.orders == made.orders and again.definitions is not None
     [read] = again.definitions.updates
-    assert read.before is None and read.definition.name == "host0"
+    assert not read.before.uuid and read.definition.name == "host0"
     stored = StoredDefinition(from_plain(ProviderDefinition, before, "before", {}), 3, HOST)
     assert again.compared_with({HOST: stored}) == made
 

@@ -45,7 +45,7 @@ from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import Key, NameKind, Write
-from resource_objects.providers.tree_shape import removed_units
+from resource_objects.providers.tree_shape import removed_of
 from resource_objects.resources.records import InventoryRecord
 from resource_objects.store.rows import InventoryRow, ProviderRow, Rows, Transaction, changes
 from resource_objects.store.write import DefinitionWork, begin
@@ -597,7 +597,7 @@ class TreeRows:
     def _removed_units(self, uuid: str) -> int:
         provider = self._rows.providers.get(uuid)
         kinds = () if provider is None else provider.kinds
-        return len(removed_units((kind.resource_class, kind.body) for kind in kinds))
+        return len(removed_of(((kind.resource_class, kind.body) for kind in kinds), ()))
 
 
 def _ends(structure: _Structure) -> dict[str, datetime.datetime | None]:

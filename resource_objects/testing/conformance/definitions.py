@@ -17,7 +17,6 @@ from resource_objects.providers import Backend, Provider
 from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
 from resource_objects.providers.definition import (
     DefinitionChanges,
-    ExpectedUse,
     ProviderDefinition,
     ProviderUpdate,
 )
@@ -25,7 +24,7 @@ from resource_objects.providers.feed import SHARDS, Cursor
 from resource_objects.providers.listing import By, ConsumerFilter, ProviderFilter
 from resource_objects.providers.orders import ConsumerOrder, NameKind, Operation, Use, Write
 from resource_objects.resources import IntegerInventory
-from resource_objects.resources.records import InventoryRecord, KindRecord
+from resource_objects.resources.records import AmountRecord, InventoryRecord, KindRecord
 from resource_objects.testing.conformance import suite as kit
 from resource_objects.testing.conformance.requirements import Requirement, requires
 from resource_objects.testing.refusals import raises_code
@@ -125,7 +124,7 @@ class DefinitionRules(kit.Kit):
         [update] = kit.changes_to(backend, kit.host("host0", "VCPU=6,DISK_GB=7")).updates
         before = kit.ledger_state(backend)
         for vcpu in (2, 4, 3):
-            used = ExpectedUse("VCPU", vcpu), ExpectedUse("DISK_GB", 0)
+            used = AmountRecord("VCPU", vcpu), AmountRecord("DISK_GB", 0)
             demanding = dataclasses.replace(update, expected_use=used)
             if vcpu == 3:
                 _update(backend, demanding)
