@@ -16,12 +16,14 @@ import datetime
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 from resource_objects import exceptions
+from resource_objects.fields import FrozenDict
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
+    StoredDefinition,
     StoredDefinitions,
     roots_of,
 )
@@ -95,69 +97,49 @@ def pools_of(
 # --- nothing is counted twice ---------------------------------------------------------------------
 
 
-class Member(NamedTuple):
-    """The properties of a provider that matter for pools.
-
-    ``aggregates`` are the links that count: of a pool its own, of another provider those of all
-    providers in its tree that are no pools.
-    """
-
-    uuid: str
-    name: str
-    generation: int
-    tree: str  #: uuid of the root
-    classes: frozenset[str]  #: the resource classes that it counts
-    aggregates: frozenset[str]
-    is_pool: bool
-
-    @classmethod
-    def of(cls, definition: ProviderDefinition, generation: int, tree: str) -> Member:
-        """Return a provider with its own links."""
-        is_pool, _, aggregates, classes = _links(definition)
-        name = definition.name
-        return cls(definition.uuid, name, generation, tree, classes, aggregates, is_pool)
-
-    def counts_more(self, before: Member | None) -> bool:
-        """Return True if a class may be counted twice because of this provider, unlike before."""
-        if not self.classes or not self.aggregates:
-            return False
-        return (
-            before is None
-            or before.is_pool is not self.is_pool
-            or not self.aggregates <= before.aggregates
-            or not self.classes <= before.classes
-        )
-
-
 _NOTHING = frozenset[str]()
+#: Most providers count the same classes as others.
+_set_of: Callable[[tuple[str, ...]], frozenset[str]] = functools.lru_cache(1024)(frozenset)
 
 
-def _with_links(members: Iterable[Member]) -> dict[str, Member]:
-    """Return the providers of whole trees by uuid, each with the links that count."""
-    members = list(members)
-    links: dict[str, frozenset[str]] = {}
-    for member in members:
-        if not member.is_pool:
-            links[member.tree] = links.get(member.tree, _NOTHING) | member.aggregates
-    return {
-        member.uuid: member if member.is_pool else member._replace(aggregates=links[member.tree])
-        for member in members
-    }
+def _is_pool(provider: StoredDefinition) -> bool:
+    return SHARES in provider.definition.traits
+
+
+def _classes(definition: ProviderDefinition) -> frozenset[str]:
+    return _set_of(tuple([record.resource_class for record in definition.inventories]))
+
+
+def _links(providers: Collection[StoredDefinition]) -> dict[str, frozenset[str]]:
+    """Return the aggregates that link each provider of whole trees, by uuid.
+
+    They are of a pool its own, of another provider those of all providers in its tree that are no
+    pools.
+    """
+    links = {p.definition.uuid: p.definition.aggregates or _NOTHING for p in providers}
+    of_trees: dict[str, frozenset[str]] = {}
+    hosts = [provider for provider in providers if not _is_pool(provider)]
+    for host in hosts:
+        tree = host.root_uuid
+        of_trees[tree] = of_trees.get(tree, _NOTHING) | links[host.definition.uuid]
+    links.update((host.definition.uuid, of_trees[host.root_uuid]) for host in hosts)
+    return links
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class NewlyCounted:
     """The providers that count more classes, or have more links, after some changes."""
 
-    uuids: frozenset[str]
-    after: Mapping[str, Member]  #: all providers of the trees that change, by uuid
     changed: frozenset[str]  #: uuids of the providers that are created, updated or removed
+    uuids: frozenset[str] = _NOTHING
+    #: all providers of the trees that change, by uuid
+    after: Mapping[str, StoredDefinition] = FrozenDict()
 
     def aggregates(self, *, of_pools: bool) -> frozenset[str]:
         """Return the aggregates of these providers: of the pools, or of the others."""
-        members = (self.after[uuid] for uuid in self.uuids)
+        links = _links(self.after.values())
         return _NOTHING.union(
-            *{member.aggregates for member in members if member.is_pool is of_pools}
+            *(links[uuid] for uuid in self.uuids if _is_pool(self.after[uuid]) is of_pools)
         )
 
     def unchanged(self, listed: Iterable[ListedProvider]) -> tuple[tuple[str, int], ...]:
@@ -168,51 +150,50 @@ class NewlyCounted:
         :raises Conflict: if a class would be counted at a pool and in a tree that uses the pool
         """
         unchanged = {p.uuid: p for p in listed if p.uuid not in self.changed}
-        if not unchanged and not any(member.is_pool for member in self.after.values()):
-            return ()
-        members = self.check(
-            Member.of(provider.definition(), provider.generation, provider.root_uuid)
-            for uuid, provider in unchanged.items()
-            if uuid not in self.after
-        )
-        return tuple((uuid, members[uuid].generation) for uuid in unchanged)
+        if unchanged or any(map(_is_pool, self.after.values())):
+            self.check(
+                StoredDefinition(provider.definition(), provider.generation, provider.root_uuid)
+                for uuid, provider in unchanged.items()
+                if uuid not in self.after
+            )
+        return tuple((uuid, self.after.get(uuid, p).generation) for uuid, p in unchanged.items())
 
-    def check(self, unchanged: Iterable[Member]) -> Mapping[str, Member]:
+    def check(self, unchanged: Iterable[StoredDefinition]) -> None:
         """Raise if a class would be counted at a pool and in a tree that uses the pool.
 
         :param unchanged: pools, and whole trees, that do not change, as for :meth:`unchanged`
-        :returns: all of them by uuid
         :raises Conflict: with both providers
         """
-        members = {**_with_links(unchanged), **self.after}
-        pools: dict[str, list[Member]] = defaultdict(list)
-        for pool in members.values():
-            for aggregate in pool.aggregates if pool.is_pool else ():
-                pools[aggregate].append(pool)
-        for host in members.values():
-            for aggregate in () if host.is_pool else sorted(host.aggregates):
+        unchanged = list(unchanged)
+        links = _links(unchanged) | _links(self.after.values())
+        providers = {**{p.definition.uuid: p for p in unchanged}, **self.after}
+        pools: dict[str, list[ProviderDefinition]] = defaultdict(list)
+        for uuid, provider in providers.items():
+            for aggregate in links[uuid] if _is_pool(provider) else ():
+                pools[aggregate].append(provider.definition)
+        for uuid, host in providers.items():
+            for aggregate in () if _is_pool(host) else sorted(links[uuid]):
                 for pool in pools[aggregate]:
-                    both = host.classes & pool.classes
-                    if both and not self.uuids.isdisjoint((host.uuid, pool.uuid)):
+                    both = _classes(host.definition) & _classes(pool)
+                    if both and not self.uuids.isdisjoint((uuid, pool.uuid)):
                         raise exceptions.Conflict(
                             "pool",
                             ", ".join(sorted(both)),
-                            f"at {host.name}, which has it from {pool.name}",
+                            f"at {host.definition.name}, which has it from {pool.name}",
                         )
-        return members
 
 
 def newly_counted(stored: StoredDefinitions, changes: DefinitionChanges) -> NewlyCounted:
     """Return the providers that count more after changes. Cost: linear in the trees that change."""
     defined = {definition.uuid: definition for definition in changes.definitions}
     removed = {removal.uuid for removal in changes.removals}
-    changed = frozenset({*defined, *removed})
+    unlinked = NewlyCounted(frozenset({*defined, *removed}))
     if all(
-        uuid in stored and _links(stored[uuid].definition) == _links(definition)
+        uuid in stored and _facts(stored[uuid].definition) == _facts(definition)
         for uuid, definition in defined.items()
     ):
-        return NewlyCounted(frozenset(), {}, changed)
-    touched = {*changed, *(definition.parent_uuid for definition in defined.values())}
+        return unlinked
+    touched = {*unlinked.changed, *(definition.parent_uuid for definition in defined.values())}
     trees = {stored[uuid].root_uuid for uuid in touched if uuid is not None and uuid in stored}
     before = {uuid: provider for uuid, provider in stored.items() if provider.root_uuid in trees}
     definitions = {uuid: provider.definition for uuid, provider in before.items()}
@@ -222,32 +203,36 @@ def newly_counted(stored: StoredDefinitions, changes: DefinitionChanges) -> Newl
             definition = dataclasses.replace(definition, aggregates=aggregates)
         definitions[uuid] = definition
     if not any(definition.aggregates for definition in definitions.values()):
-        return NewlyCounted(frozenset(), {}, changed)  # without links nothing counts twice
+        return unlinked  # without links nothing counts twice
     roots = roots_of({uuid: definition.parent_uuid for uuid, definition in definitions.items()})
-    members_before = _with_links(
-        Member.of(provider.definition, provider.generation, provider.root_uuid)
-        for provider in before.values()
-    )
-    after = _with_links(
-        Member.of(definition, before[uuid].generation if uuid in before else 0, roots[uuid])
+    after = {
+        uuid: StoredDefinition(
+            definition, before[uuid].generation if uuid in before else 0, roots[uuid]
+        )
         for uuid, definition in definitions.items()
         if uuid not in removed
-    )
-    counting = (u for u, member in after.items() if member.counts_more(members_before.get(u)))
-    return NewlyCounted(frozenset(counting), after, changed)
+    }
+    links_before, links = _links(before.values()), _links(after.values())
+
+    def counts_more(uuid: str) -> bool:
+        """Return True if a class may be counted twice because of a provider, unlike before."""
+        classes, previous = _classes(after[uuid].definition), before.get(uuid)
+        return bool(classes and links[uuid]) and (
+            previous is None
+            or _is_pool(previous) is not _is_pool(after[uuid])
+            or not links[uuid] <= links_before[uuid]
+            or not classes <= _classes(previous.definition)
+        )
+
+    return NewlyCounted(unlinked.changed, frozenset(filter(counts_more, after)), after)
 
 
-def _links(
+def _facts(
     definition: ProviderDefinition,
 ) -> tuple[bool, str | None, frozenset[str], frozenset[str]]:
     """Return the facts by which classes count twice: is a pool, parent, links, classes."""
-    classes = _set_of(tuple([record.resource_class for record in definition.inventories]))
-    aggregates = definition.aggregates or _NOTHING
-    return SHARES in definition.traits, definition.parent_uuid, aggregates, classes
-
-
-#: Most providers count the same classes as others.
-_set_of: Callable[[tuple[str, ...]], frozenset[str]] = functools.lru_cache(1024)(frozenset)
+    is_pool, links = SHARES in definition.traits, definition.aggregates or _NOTHING
+    return is_pool, definition.parent_uuid, links, _classes(definition)
 
 
 def without_classes(host: ProviderDefinition, classes: Collection[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import datetime
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from resource_objects.providers.definition import DefinitionChanges, StoredDefin
 from resource_objects.providers.disabled import FOREVER, Disabled, RemovedUnit
 from resource_objects.providers.orders import ConsumerOrder, ConsumerRecord, Key, UseLimits
 from resource_objects.providers.plan import Plan
-from resource_objects.providers.pools import Member, newly_counted
+from resource_objects.providers.pools import newly_counted
 from resource_objects.search import fleet_io
 from resource_objects.search.fleet import Fleet, InventoryChange
 from resource_objects.search.splice import with_trees
@@ -223,12 +223,5 @@ def _check_pools(fleet: Fleet, stored: StoredDefinitions, changes: DefinitionCha
                 places = places[fleet.is_pool[places]]
             trees.update(np.unique(fleet.tree[places]).tolist())
     changed = set(counted.after) | counted.changed
-    counted.check(list(_pool_members(fleet, trees, changed)) if trees else ())
-
-
-def _pool_members(
-    fleet: Fleet, trees: Collection[int], excluded: Collection[str]
-) -> Iterator[Member]:
-    for uuid, stored in stored_definitions(fleet_io.columns_of(fleet, trees)).items():
-        if uuid not in excluded:
-            yield Member.of(stored.definition, stored.generation, stored.root_uuid)
+    linked = stored_definitions(fleet_io.columns_of(fleet, trees)) if trees else {}
+    counted.check(provider for uuid, provider in linked.items() if uuid not in changed)
