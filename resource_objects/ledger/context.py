@@ -11,7 +11,7 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from resource_objects import exceptions, names
 from resource_objects.backends.retries import RetryPolicy
@@ -212,12 +212,28 @@ def any_limit(limit: object) -> int | None:
 # --- stored claims as objects ---
 
 
-def claim_of(record: ConsumerRecord) -> Claim:
+def claim_of(record: ConsumerRecord, *, is_checked: bool = True) -> Claim:
     """Return a stored claim as an object.
 
+    :param is_checked: whether the fields are checked
     :raises InvalidInput: for invalid rows, which another program or version wrote
     """
-    return Claim(**_fields_of(record, _allocation))
+    make: Callable[..., Claim] = Claim if is_checked else Claim._construct
+    return make(
+        request=None if record.request is None else record.request.request,
+        id=record.uuid,
+        consumer=record.consumer,
+        consumer_uuid=record.uuid,
+        state=record.state,
+        created_at=record.created_at,
+        generation=record.generation,
+        project=record.project,
+        user=record.user,
+        consumer_type=record.consumer_type,
+        expires_at=record.expires_at,
+        group=record.group,
+        allocations=tuple([_allocation(use, is_checked) for use in record.held]),
+    )
 
 
 def written_claim_of(record: ConsumerRecord) -> Claim:
@@ -226,7 +242,19 @@ def written_claim_of(record: ConsumerRecord) -> Claim:
     A claim was checked when it was ordered. A release has already happened, whatever its rows
     contain: it must not look refused.
     """
-    return Claim._construct(**_fields_of(record, _written_allocation))
+    return claim_of(record, is_checked=False)
+
+
+@functools.lru_cache(maxsize=4096)  # many consumers have the same amount of the same provider
+def _allocation(use: Use, is_checked: bool) -> Allocation:
+    make: Callable[..., Allocation] = Allocation if is_checked else Allocation._construct
+    return make(
+        provider=use.provider,
+        provider_uuid=use.provider_uuid,
+        resource_class=use.resource_class,
+        amount=resource(use.resource_class).make_amount(use.amount),
+        units=use.units,
+    )
 
 
 def consumer_of(record: ConsumerRecord) -> Consumer:
@@ -235,43 +263,3 @@ def consumer_of(record: ConsumerRecord) -> Consumer:
     shared = ("generation", "project", "user", "consumer_type", "group")
     fields = {name: getattr(claim, name) for name in shared}
     return Consumer(name=claim.consumer, uuid=claim.consumer_uuid, claim=claim, **fields)
-
-
-def _fields_of(
-    record: ConsumerRecord, to_allocation: Callable[[Use], Allocation]
-) -> dict[str, Any]:
-    return {
-        "request": None if record.request is None else record.request.request,
-        "id": record.uuid,
-        "consumer": record.consumer,
-        "consumer_uuid": record.uuid,
-        "state": record.state,
-        "created_at": record.created_at,
-        "generation": record.generation,
-        "project": record.project,
-        "user": record.user,
-        "consumer_type": record.consumer_type,
-        "expires_at": record.expires_at,
-        "group": record.group,
-        "allocations": tuple([to_allocation(use) for use in record.held]),
-    }
-
-
-@functools.lru_cache(maxsize=4096)  # many consumers hold the same of the same provider
-def _allocation(use: Use) -> Allocation:
-    return Allocation(**_values_of(use))
-
-
-@functools.lru_cache(maxsize=4096)
-def _written_allocation(use: Use) -> Allocation:
-    return Allocation._construct(**_values_of(use))
-
-
-def _values_of(use: Use) -> dict[str, Any]:
-    return {
-        "provider": use.provider,
-        "provider_uuid": use.provider_uuid,
-        "resource_class": use.resource_class,
-        "amount": resource(use.resource_class).make_amount(use.amount),
-        "units": use.units,
-    }

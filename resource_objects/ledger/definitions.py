@@ -37,7 +37,7 @@ from resource_objects.providers.definition import (
     merge_changes,
 )
 from resource_objects.providers.disabled import DisableOrder
-from resource_objects.providers.holders import describe_holders, unattributed
+from resource_objects.providers.holders import consumers_of, describe_holders, unattributed
 from resource_objects.providers.listing import (
     MOST_ROWS,
     ConsumerFilter,
@@ -450,7 +450,7 @@ class Definitions:
     ) -> tuple[ConsumerRecord, ...]:
         """Commit a write; a refusal to remove a used provider or inventory names the consumers.
 
-        Cost: one read of the consumers of the provider if the write is refused.
+        Cost: one read of the tree of the provider if the write is refused.
 
         :param stored: the definitions that are written; of a provider with devices that is used the
             error names the consumer of each device
@@ -460,23 +460,15 @@ class Definitions:
         except exceptions.InUse as error:
             subject, detail = error.name, error.detail
             definitions = (entry.definition for entry in stored.values())
+            columns = self._context.backend.read(subject)
             if error.code == "ProviderInUse" and any(
                 has_devices(definition) for definition in definitions if definition.name == subject
             ):
-                read = self._context.backend.read(subject)
-                devices = "; ".join(describe_holders(read, subject))
+                devices = "; ".join(describe_holders(columns, subject))
                 if devices:
                     raise exceptions.InUse("provider", subject, devices) from error
-            uuid = self._context.backend.uuids([subject]).get(subject)
-            pages = self._context.consumer_pages(ConsumerFilter(provider=uuid)) if uuid else ()
-            consumers = dict.fromkeys(
-                record.consumer
-                for records in pages
-                for record in records
-                for use in record.held
-                if use.provider_uuid == uuid and detail in ("", use.resource_class)
-            )
-            raise exceptions.InUse(error.subject, subject, detail, tuple(consumers)) from error
+            consumers = consumers_of(columns, subject, detail)
+            raise exceptions.InUse(error.subject, subject, detail, consumers) from error
 
     def check_allowed(
         self,

@@ -21,7 +21,7 @@ from resource_objects.ledger.context import LedgerContext, claim_of
 from resource_objects.ledger.definitions import Definitions, Parent, SyncResult
 from resource_objects.ledger.demand import Claimable, IfGeneration, claim_options
 from resource_objects.ledger.feed import Feed, Snapshots, checked_snapshot
-from resource_objects.ledger.maintenance import DrainStatus, Maintenance
+from resource_objects.ledger.maintenance import DrainStatus, drain_status, write_disabling
 from resource_objects.ledger.names import Names
 from resource_objects.ledger.pools import Pools
 from resource_objects.ledger.queries import NamesGiven, Reader
@@ -140,7 +140,6 @@ class Ledger:
         self._claims = Claims(context, assigner, snapshots, queue)
         #: comparison and writes of definitions, for packages that build on a ledger
         self.definitions = definitions = Definitions(context)
-        self._maintenance = Maintenance(context)
         #: resources that several hosts share
         self.pools = Pools(context, definitions)
         #: names of resource classes, traits and aggregates
@@ -398,7 +397,9 @@ class Ledger:
         0
         None
         """
-        return self._maintenance.disable(provider, reason, until, operation)
+        end = None if until is None else moment("until", until)
+        reason = names.label(reason, "reason")
+        return write_disabling(self._context, "disable", provider, operation, reason, end)
 
     def enable(self, provider: str, *, operation: str | None = None) -> ListedProvider:
         """Enable a provider; for an enabled one this has no effect.
@@ -407,7 +408,7 @@ class Ledger:
 
         :returns: the provider after the write, as from :meth:`providers`
         """
-        return self._maintenance.write("enable", provider, operation)
+        return write_disabling(self._context, "enable", provider, operation)
 
     def drain(
         self,
@@ -426,7 +427,16 @@ class Ledger:
         :param until: as for :meth:`disable`
         :raises InvalidInput: without a reason, if the provider is enabled
         """
-        return self._maintenance.drain(provider, reason, until, operation)
+        if reason is not None:
+            listed = self.disable(provider, reason=reason, until=until, operation=operation)
+            return drain_status(self._context, listed)
+        listed = self._context.listed(names.provider_key(provider))
+        if listed.disabled is None:
+            expected = f"a reason: {listed.name} is enabled"
+            raise exceptions.InvalidInput("field", "reason", None, expected)
+        if until is not None:
+            raise exceptions.InvalidInput("field", "until", until, "a reason too")
+        return drain_status(self._context, listed)
 
     # --- allocations ---
 

@@ -10,7 +10,6 @@ from typing import Any
 from resource_objects import exceptions, names
 from resource_objects.ledger.context import LedgerContext, consumer_of
 from resource_objects.providers import Consumer, Disabled
-from resource_objects.providers.arguments import moment
 from resource_objects.providers.disabled import DisableOrder
 from resource_objects.providers.listing import ConsumerFilter, ListedProvider
 from resource_objects.providers.orders import Write
@@ -50,57 +49,34 @@ class DrainStatus:
         return "\n".join([f"{self.provider}: {state}", *lines])
 
 
-class Maintenance:
-    """Disables providers; :class:`~resource_objects.ledger.Ledger` documents each method."""
+def write_disabling(
+    context: LedgerContext,
+    kind: str,
+    provider: str,
+    operation: str | None,
+    reason: str | None = None,
+    until: datetime.datetime | None = None,
+) -> ListedProvider:
+    """Disable a provider, or without a reason enable it; return it as it is then."""
+    key = names.provider_key(provider)
+    order = DisableOrder(context.uuids([key])[key], reason, until)
+    context.backend.commit(Write(context.operation(operation), kind, key, disabling=(order,)))
+    return context.listed(key)
 
-    def __init__(self, context: LedgerContext) -> None:
-        self._context = context
 
-    def disable(
-        self, provider: str, reason: str, until: datetime.datetime | None, operation: str | None
-    ) -> ListedProvider:
-        end = None if until is None else moment("until", until)
-        return self.write("disable", provider, operation, names.label(reason, "reason"), end)
+def drain_status(context: LedgerContext, provider: ListedProvider) -> DrainStatus:
+    """Return the consumers with allocations at a provider or below it.
 
-    def write(
-        self,
-        kind: str,
-        provider: str,
-        operation: str | None,
-        reason: str | None = None,
-        until: datetime.datetime | None = None,
-    ) -> ListedProvider:
-        """Disable a provider, or without a reason enable it; return it as it is then."""
-        key = names.provider_key(provider)
-        order = DisableOrder(self._context.uuids([key])[key], reason, until)
-        write = Write(self._context.operation(operation), kind, key, disabling=(order,))
-        self._context.backend.commit(write)
-        return self._context.listed(key)
-
-    def drain(
-        self,
-        provider: str,
-        reason: str | None,
-        until: datetime.datetime | None,
-        operation: str | None,
-    ) -> DrainStatus:
-        if reason is None:
-            listed = self._context.listed(names.provider_key(provider))
-            if listed.disabled is None:
-                expected = f"a reason: {listed.name} is enabled"
-                raise exceptions.InvalidInput("field", "reason", None, expected)
-            if until is not None:
-                raise exceptions.InvalidInput("field", "until", until, "a reason too")
-        else:
-            listed = self.disable(provider, reason, until, operation)
-        index = self._context.backend.read(listed.uuid, allocations=False).index
-        if listed.uuid not in index.numbers:
-            raise exceptions.NotFound("provider", provider)
-        inside = {index.uuids[n] for n in index.subtree(index.numbers[listed.uuid])}
-        consumers = tuple(
-            consumer_of(record)
-            for page in self._context.consumer_pages(ConsumerFilter(tree=listed.uuid))
-            for record in page
-            if any(use.provider_uuid in inside for use in record.held)
-        )
-        return DrainStatus(listed.name, listed.disabled, consumers)
+    Cost: a read of the tree, and a few statements per page of its consumers.
+    """
+    index = context.backend.read(provider.uuid, allocations=False).index
+    if provider.uuid not in index.numbers:
+        raise exceptions.NotFound("provider", provider.name)
+    inside = {index.uuids[n] for n in index.subtree(index.numbers[provider.uuid])}
+    consumers = tuple(
+        consumer_of(record)
+        for page in context.consumer_pages(ConsumerFilter(tree=provider.uuid))
+        for record in page
+        if any(use.provider_uuid in inside for use in record.held)
+    )
+    return DrainStatus(provider.name, provider.disabled, consumers)

@@ -26,6 +26,7 @@ from resource_objects.providers.columns import (
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import Cursor
+from resource_objects.providers.holders import consumers_of
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import ConsumerRecord, Key, NameKind, Operation
 from resource_objects.providers.plan import Plan, check_plan
@@ -265,21 +266,9 @@ def rehearse(
     try:
         carry_out(rows, write, now, _next_generation(columns))
     except exceptions.InUse as error:
-        consumers = _consumers(rows_of(columns, claims), error.name, error.detail)
+        consumers = consumers_of(columns, error.name, error.detail)
         raise exceptions.InUse(error.subject, error.name, error.detail, consumers) from error
     return rows
-
-
-def _consumers(rows: Rows, provider: str, resource_class: str) -> tuple[str, ...]:
-    """Return the consumers that use inventories of a provider, also through shares."""
-    keys = [
-        (row.uuid, name)
-        for row in rows.providers.rows.values()
-        if row.name == provider
-        for name in row.classes
-        if resource_class in ("", name)
-    ]
-    return tuple(sorted({user for users in rows.users_of(keys).values() for user, _ in users}))
 
 
 def check_definitions(changes: DefinitionChanges, columns: Columns) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from resource_objects import exceptions
@@ -258,19 +258,27 @@ def change_name(transaction: Transaction, change: NameChange) -> None:
     :raises NotSupported: if a standard name would be renamed or deleted
     :raises InUse: if a name to delete is used
     """
-    _ACTIONS[change.action](transaction, change)
-
-
-def ensure_names(rows: Rows, kind: NameKind, names: Iterable[str]) -> None:
-    """Create the missing names, in order."""
-    for name in sorted(names):
-        if (kind, name) not in rows.names:
-            rows.names.write((kind, name), ListedName(next(rows.name_numbers), name))
-
-
-def _ensure(transaction: Transaction, change: NameChange) -> None:
-    NAME_RULES[change.kind].check(change.name)
-    ensure_names(transaction.rows, change.kind, [change.name])
+    rows, rule, key = transaction.rows, NAME_RULES[change.kind], (change.kind, change.name)
+    match change.action:
+        case NameAction.ENSURE:
+            rule.check(change.name)
+            ensure_names(rows, change.kind, [change.name])
+        case NameAction.RENAME:
+            rule.refuse_standard(change)
+            _rename(transaction, change, _find(rows, change))
+        case NameAction.DELETE:
+            rule.refuse_standard(change)
+            _find(rows, change)
+            if _users(rows, *key):
+                raise exceptions.InUse(rule.subject, change.name)
+            rows.names.write(key, None)
+        case NameAction.SET_LEVEL:
+            if change.kind is not AGGREGATE:
+                expected = "an aggregate: only those have levels"
+                raise exceptions.InvalidInput("field", "kind", change.kind, expected)
+            if change.to is not None:
+                forms.label(change.to, "level")
+            rows.names.write(key, dataclasses.replace(_find(rows, change), level=change.to))
 
 
 def _find(rows: Rows, change: NameChange) -> ListedName:
@@ -280,13 +288,18 @@ def _find(rows: Rows, change: NameChange) -> ListedName:
     return name
 
 
-def _rename(transaction: Transaction, change: NameChange) -> None:
-    rows, rules, kind = transaction.rows, NAME_RULES[change.kind], change.kind
-    rules.refuse_standard(change)
-    name, old, new = _find(rows, change), change.name, change.to or ""
+def ensure_names(rows: Rows, kind: NameKind, names: Iterable[str]) -> None:
+    """Create the missing names, in order."""
+    for name in sorted(names):
+        if (kind, name) not in rows.names:
+            rows.names.write((kind, name), ListedName(next(rows.name_numbers), name))
+
+
+def _rename(transaction: Transaction, change: NameChange, name: ListedName) -> None:
+    rows, kind, old, new = transaction.rows, change.kind, change.name, change.to or ""
     if new == old:
         return
-    rules.check(new)
+    NAME_RULES[kind].check(new)
     if (kind, new) in rows.names:
         raise exceptions.AlreadyExists("name", new)
     rows.names.write((kind, old), None)
@@ -341,33 +354,6 @@ def _renamed(provider: ProviderRow, kind: NameKind, old: str, new: str) -> dict[
         for kind in provider.kinds
     )
     return {"classes": replaced(provider.classes), "kinds": kinds}
-
-
-def _delete(transaction: Transaction, change: NameChange) -> None:
-    rows, rules = transaction.rows, NAME_RULES[change.kind]
-    rules.refuse_standard(change)
-    _find(rows, change)
-    if _users(rows, change.kind, change.name):
-        raise exceptions.InUse(rules.subject, change.name)
-    rows.names.write((change.kind, change.name), None)
-
-
-def _set_level(transaction: Transaction, change: NameChange) -> None:
-    if change.kind is not AGGREGATE:
-        expected = "an aggregate: only those have levels"
-        raise exceptions.InvalidInput("field", "kind", change.kind, expected)
-    if change.to is not None:
-        forms.label(change.to, "level")
-    name = dataclasses.replace(_find(transaction.rows, change), level=change.to)
-    transaction.rows.names.write((change.kind, change.name), name)
-
-
-_ACTIONS: dict[NameAction, Callable[[Transaction, NameChange], None]] = {
-    NameAction.ENSURE: _ensure,
-    NameAction.RENAME: _rename,
-    NameAction.DELETE: _delete,
-    NameAction.SET_LEVEL: _set_level,
-}
 
 
 class DefinitionWork:
