@@ -117,7 +117,14 @@ class ClaimPlan:
         """
         orders: list[ConsumerOrder] = []
         for name, demand in demands.items():
-            orders.append(self.order(name, **options.order_fields(demand)))
+            order = self.order(
+                name,
+                uses=demand.uses,
+                request=stored_request(demand.request, options.ignore_maintenance),
+                overrides_disabled=options.ignore_maintenance,
+                **options.description,
+            )
+            orders.append(order)
             required += demand.required
         return Write(
             header.operation,
@@ -393,7 +400,9 @@ class Claims:
 
         :param requested: by consumer, the candidates, or None
         """
-        self._check_override(options)
+        if options.ignore_maintenance and self._context.actor is None:
+            expected = "False, or a ledger opened with an actor, which is recorded"
+            raise exceptions.InvalidInput("field", "ignore_maintenance", True, expected)
         recorded = self._context.recorded(options.operation, kind, subject_of(requested))
         if recorded is not None:
             if kind in _COMPARED:
@@ -503,7 +512,11 @@ class Claims:
                     write is not None
                     and columns is not None
                     and attempts < retries.assignments
-                    and _depends_on_rows(demands, refusal)
+                    # the same demands may be assigned otherwise on the present rows
+                    and (
+                        any(demand.is_open for demand in demands.values())
+                        or not isinstance(refusal, exceptions.CapacityException)
+                    )
                 )
                 tries_next = plan.learns or not may_assign_again
                 choice = plan.next_choice(demands, refusal, options) if tries_next else None
@@ -598,16 +611,6 @@ class Claims:
 
     # --- what a plan is made of ---
 
-    def _check_override(self, options: ClaimOptions) -> None:
-        """Refuse to ignore maintenance without an actor, which the change feed records."""
-        if type(options.ignore_maintenance) is not bool:
-            raise exceptions.InvalidInput(
-                "field", "ignore_maintenance", options.ignore_maintenance, "True or False"
-            )
-        if options.ignore_maintenance and self._context.actor is None:
-            expected = "False, or a ledger opened with an actor, which is recorded"
-            raise exceptions.InvalidInput("field", "ignore_maintenance", True, expected)
-
     def _resolved(self, options: ClaimOptions, requested: Mapping[str, Any]) -> ClaimOptions:
         """Return options with the limits and the required definitions by uuids of providers."""
         limits = self._limits(options, *requested.values())
@@ -699,12 +702,6 @@ def _is_unchanged(columns: Columns | None, before: Columns | None) -> bool:
     return dataclasses.replace(columns, allocations=nothing) == dataclasses.replace(
         before, allocations=nothing
     )
-
-
-def _depends_on_rows(demands: Demands, refusal: exceptions.ResourceObjectsError) -> bool:
-    """Return whether the same demands may be assigned otherwise on the present rows."""
-    has_choice = any(demand.is_open for demand in demands.values())
-    return has_choice or not isinstance(refusal, exceptions.CapacityException)
 
 
 def _required(demands: Demands, definitions: RequiredDefinitions | None) -> RequiredDefinitions:

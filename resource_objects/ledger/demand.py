@@ -385,19 +385,11 @@ class ClaimOptions:
     operation: str | None = None
     definitions: RequiredDefinitions | None = ()
 
-    def order_fields(self, demand: Demand) -> dict[str, Any]:
-        """Return the fields of an order that a demand and the options determine."""
-        return {
-            "uses": demand.uses,
-            "project": self.project,
-            "user": self.user,
-            "consumer_type": self.consumer_type,
-            "group": self.group,
-            "expires_at": self.expires_at,
-            "expires_in": self.expires_in,
-            "request": stored_request(demand.request, self.ignore_maintenance),
-            "overrides_disabled": self.ignore_maintenance,
-        }
+    @property
+    def description(self) -> dict[str, Any]:
+        """The labels and the expiry of the consumer, as fields of its order."""
+        fields = (*_LABELS, "expires_at", "expires_in")
+        return {name: getattr(self, name) for name in fields}
 
 
 #: The labels of a consumer among the options, and their names in errors.
@@ -419,6 +411,15 @@ def claim_options(
     for field, description in _LABELS.items():
         if options.get(field) is not None:
             names.label(options[field], description)
+    ignores_maintenance = options.get("ignore_maintenance", False)
+    if type(ignores_maintenance) is not bool:
+        expected = "True or False"
+        raise exceptions.InvalidInput("field", "ignore_maintenance", ignores_maintenance, expected)
+    wait = options.get("wait")
+    if wait is not None and (
+        not isinstance(wait, datetime.timedelta) or wait <= datetime.timedelta(0)
+    ):
+        raise exceptions.InvalidInput("field", "wait", wait, "a timedelta above 0, or None")
     if options.get("generation") is not None:
         generation(options["generation"])
     if limits is not None:

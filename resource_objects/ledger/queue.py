@@ -129,13 +129,16 @@ class Queue:
             ignores these; else it must have none
         :param limits: of further searches
         """
-        if not isinstance(wait, datetime.timedelta) or wait <= datetime.timedelta(0):
-            raise exceptions.InvalidInput("field", "wait", wait, "a timedelta above 0, or None")
         retries, backend = self._context.retries, self._context.backend
         until = retries.clock() + wait.total_seconds()
         refusal: exceptions.CapacityException | None = None
         demands: list[Demand] = []
-        if not isinstance(candidates, Candidates):
+        options: Options | None = None
+        final: Final = _is_final
+        if isinstance(candidates, Candidates):
+            options = candidates.options.within(limits)
+            final = _Satisfiability(self, self._context, candidates, options).is_final
+        else:
             demands += demands_of(candidates, self._context.uuids, "claim")
         awaits = self._awaits(candidates, demands)
         order = WaitOrder(
@@ -143,7 +146,6 @@ class Queue:
         )
         if len(demands) > 1:
             attempt = functools.partial(_one_of_several, attempt)
-        options = candidates.options.within(limits) if isinstance(candidates, Candidates) else None
         in_place = consumer if is_replacement else None
 
         def attempt_now(is_first: bool = False) -> Claim:
@@ -158,10 +160,10 @@ class Queue:
                 refusal = error
         if in_place is None and backend.consumer(consumer) is not None:
             raise exceptions.AlreadyExists("consumer", consumer) from refusal
-        final: Final = _is_final
-        if options is not None and isinstance(candidates, Candidates):
-            final = _Satisfiability(self, self._context, candidates, options).is_final
-        refusal = _refuse_if_final(consumer, candidates, final, refusal)
+        if refusal is None and isinstance(candidates, Candidates) and not candidates:
+            refusal = exceptions.NoCandidates(f"no candidate for {consumer}", candidates.explain())
+        if refusal is not None and final(refusal):
+            raise refusal
         try:
             return self._wait(order, until, final, refusal, attempt_now)
         finally:
@@ -244,11 +246,14 @@ class Queue:
     def _awaits(self, candidates: Claimable, demands: Iterable[Demand]) -> tuple[Awaited, ...]:
         """Return the awaited amounts: of any tree, of that of a search, or of the named trees."""
         if isinstance(candidates, Candidates):
-            root = None if candidates.at is None else self._root(candidates.at)
-            counts = self._counts(candidates.request.resources, candidates.at)
+            at = candidates.at
+            root = None if at is None else self._context.listed(names.provider_key(at)).root_uuid
+            counts = self._counts(candidates.request.resources, at)
             return tuple(Awaited(name, amount, root) for name, amount in counts.items())
         usages = [self._by_provider(demand) for demand in demands]
-        roots = self._roots(frozenset(uuid for usage in usages for uuid, _ in usage))
+        uuids = frozenset(uuid for usage in usages for uuid, _ in usage)
+        listed = self._context.backend.list_providers(ProviderFilter(uuids=uuids), len(uuids))
+        roots = {provider.uuid: provider.root_uuid for provider in listed}
         largest: dict[tuple[str, str | None], int] = {}
         for usage in usages:
             total: Counter[tuple[str, str | None]] = Counter()
@@ -300,22 +305,6 @@ class Queue:
         counts = {name: amount.item_count for classes in located for name in classes}
         return counts or {kind: amount.item_count}
 
-    def _root(self, at: str) -> str:
-        """Return the uuid of the root of a provider's tree.
-
-        :raises NotFound: if the provider does not exist
-        """
-        key = names.provider_key(at)
-        matching = ProviderFilter(trees=frozenset([key]), roots_only=True)
-        for provider in self._context.backend.list_providers(matching, 1):
-            return provider.uuid
-        raise exceptions.NotFound("provider", at)
-
-    def _roots(self, uuids: frozenset[str]) -> dict[str, str]:
-        matching = ProviderFilter(uuids=uuids)
-        listed = self._context.backend.list_providers(matching, len(uuids))
-        return {provider.uuid: provider.root_uuid for provider in listed}
-
 
 class _Satisfiability:
     """Whether a search would find candidates if no consumer had allocations.
@@ -357,23 +346,6 @@ class _Satisfiability:
             return True
         self._cursor = cursor.moved(entries)
         return False
-
-
-def _refuse_if_final(
-    consumer: str,
-    candidates: Claimable,
-    final: Final,
-    refusal: exceptions.CapacityException | None,
-) -> exceptions.CapacityException | None:
-    """Raise the refusal if no release would help; else return it.
-
-    :param refusal: of the first attempt, None if another waiter was ahead
-    """
-    if refusal is None and isinstance(candidates, Candidates) and not candidates:
-        refusal = exceptions.NoCandidates(f"no candidate for {consumer}", candidates.explain())
-    if refusal is not None and final(refusal):
-        raise refusal
-    return refusal
 
 
 def _defines(entry: FeedEntry) -> bool:

@@ -439,7 +439,12 @@ def _amounts(
                     record, net, name, aggregate=True, limit=limit, free_removed=free_removed
                 )
                 reasons.update(((key, reason), None) for reason in over)
-    return _with_users(reasons, rows) if reasons else []
+    full = [key for key, reason in reasons if reason.rule in _TOTALS]
+    users = rows.users_of(full) if full else {}
+    return [
+        held_by(reason, users.get(key, ())) if reason.rule in _TOTALS else reason
+        for key, reason in reasons
+    ]
 
 
 def _refusals(
@@ -488,16 +493,6 @@ def _refusals(
 
 #: The rules that are about what all consumers use together.
 _TOTALS = frozenset({Rule.CAPACITY, Rule.LIMIT})
-
-
-def _with_users(reasons: Collection[tuple[Key, Reason]], rows: OrderRows) -> list[Reason]:
-    """Return reasons with the consumers that use what is missing."""
-    full = [key for key, reason in reasons if reason.rule in _TOTALS]
-    users = rows.users_of(full) if full else {}
-    return [
-        held_by(reason, users.get(key, ())) if reason.rule in _TOTALS else reason
-        for key, reason in reasons
-    ]
 
 
 # --- rule 5: units --------------------------------------------------------------------------------
@@ -599,7 +594,6 @@ def _maintenance(
     }
     changes = [change for entry in pending for change in entry.changes]
     released = {(change.key[0], unit) for change in changes for unit in change.released_units}
-    free = _free_after(changes, removed, released)
     providers, overridden = dict[str, None](), dict[str, None]()
     allocated, increased = set[Unit](), set[Key]()
     for entry in pending:
@@ -614,20 +608,13 @@ def _maintenance(
             for key in (*keys, *([change.key] if units else [])):
                 if key[0] in disabled and rows.inventory(key) is not None:
                     affected[key[0]] = None
-    free = {key: units for key, units in free.items() if key in increased}
-    return _Maintenance(providers, allocated & removed.keys(), free, overridden)
-
-
-def _free_after(
-    changes: Sequence[Change], removed: Mapping[Unit, RemovedUnit], released: Collection[Unit]
-) -> dict[Key, list[Unit]]:
-    """Return the removed units that are free after all orders, by inventory."""
-    allocated = {(change.key[0], unit) for change in changes for unit in change.allocated_units}
+    claimed = {(change.key[0], unit) for change in changes for unit in change.allocated_units}
     free: dict[Key, list[Unit]] = defaultdict(list)
     for unit, stored in removed.items():
-        if (stored.is_free or unit in released) and unit not in allocated:
-            free[unit[0], stored.resource_class].append(unit)
-    return free
+        key = unit[0], stored.resource_class
+        if key in increased and unit not in claimed and (stored.is_free or unit in released):
+            free[key].append(unit)
+    return _Maintenance(providers, allocated & removed.keys(), free, overridden)
 
 
 # --- rule 7: server groups ------------------------------------------------------------------------
