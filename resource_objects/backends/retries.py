@@ -175,6 +175,7 @@ class RetryPolicy:
             except ResourceObjectsError as error:
                 if tries <= 0 or not error.matches(*faster):
                     raise
+                LOG.debug("read and written again after: %s", error)
                 tries -= 1
 
     def search_attempts(self) -> Iterator[int]:

@@ -3,7 +3,7 @@
 Every method that allocates makes a :class:`ClaimPlan`: the choices of demands that the write may
 allocate, as a generator, and the orders that a choice becomes. :meth:`Claims._write_choice` assigns
 a choice on rows that were just read, writes it, and after a refusal assigns it again or goes on to
-the next choice. :meth:`Claims._plan_and_write` reads the consumers again if they were changed.
+the next choice. :meth:`Claims._write_once` plans again if the consumers were changed in between.
 """
 
 from __future__ import annotations
@@ -399,6 +399,7 @@ class Claims:
         """Return the claims of consumers after a write, or after its operation if it is repeated.
 
         :param requested: by consumer, the candidates, or None
+        :param make_plan: called again if a consumer was changed since it was read for the plan
         """
         if options.ignore_maintenance and self._context.actor is None:
             expected = "False, or a ledger opened with an actor, which is recorded"
@@ -410,7 +411,18 @@ class Claims:
             return _in_order(recorded.claims, requested, claim_of)
 
         def attempt(latest: Mapping[str, Any]) -> tuple[Claim, ...]:
-            records = self._plan_and_write(kind, latest, options, make_plan)
+            at = self._resolved(options, latest)
+            operation = self._context.operation(options.operation)
+            header = Write(operation, kind, subject_of(latest), limits=at.limits)
+            try:
+                records = self._context.retries.retry(
+                    lambda: self._write_choice(header, at, make_plan(latest, at)),
+                    "StaleConsumer",
+                    tries=None if options.generation is None else 0,
+                )
+            except exceptions.CapacityException as refusal:
+                LOG.info("refused: %s", refusal)
+                raise
             return _in_order(records, latest, written_claim_of)
 
         if options.wait is None:
@@ -448,40 +460,13 @@ class Claims:
                 id = self._context.operation(options.operation).id
                 raise exceptions.Conflict("operation", id, earlier)
 
-    def _plan_and_write(
-        self,
-        kind: str,
-        requested: Mapping[str, Any],
-        options: ClaimOptions,
-        make_plan: _MakePlan,
-    ) -> tuple[ConsumerRecord, ...]:
-        """Assign and write a choice of a plan; after lost races, again or the next choice.
-
-        :param make_plan: called again if a consumer was changed since it was read for the plan
-        :returns: the records that were written, or that the same operation wrote before
-        """
-        options = self._resolved(options, requested)
-        operation = self._context.operation(options.operation)
-        header = Write(operation, kind, subject_of(requested), limits=options.limits)
-        try:
-            for repetition in itertools.count():
-                plan = make_plan(requested, options)
-                try:
-                    return self._write_choice(header, options, plan)
-                except exceptions.Stale as stale:
-                    is_last = repetition >= self._context.retries.definitions
-                    is_of_caller = options.generation is not None
-                    if is_last or is_of_caller or not stale.is_about("consumer"):
-                        raise
-                    LOG.debug("%s of %s: read again after: %s", header.kind, header.subject, stale)
-        except exceptions.CapacityException as refusal:
-            LOG.info("refused: %s", refusal)
-            raise
-        raise AssertionError("the loop has no other end")
-
     def _write_choice(
         self, header: Write, options: ClaimOptions, plan: ClaimPlan
     ) -> tuple[ConsumerRecord, ...]:
+        """Assign and write a choice of a plan; after lost races, again or the next choice.
+
+        :returns: the records that were written, or that the same operation wrote before
+        """
         retries, overrides = self._context.retries, options.ignore_maintenance or plan.adopts
         demands = next(plan.choices)
         attempts, columns_before = 0, None
