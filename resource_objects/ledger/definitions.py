@@ -252,7 +252,13 @@ class Definitions:
     def apply(self, plan: Plan, dry_run: bool, operation: str | None) -> tuple[Claim, ...]:
         if not isinstance(plan, Plan):
             raise exceptions.InvalidInput("field", "apply", plan, "a Plan")
-        self._check_ledger(plan)
+        backend = self._context.backend
+        if (
+            plan.ledger
+            and Capability.FEED not in backend.unsupported
+            and backend.cursor().epoch not in (plan.ledger, 0)
+        ):
+            raise exceptions.InvalidPlan("plan", "it was made of snapshots of another ledger")
         stored: StoredDefinitions = {}
         if dry_run:
             claims = self._context.backend.held_by(plan.consumers)
@@ -512,14 +518,6 @@ class Definitions:
             return plan
         orders = self.renumbered(stored, plan.definitions, plan.orders)
         return dataclasses.replace(plan, orders=(*plan.orders, *orders)) if orders else plan
-
-    def _check_ledger(self, plan: Plan) -> None:
-        """Refuse a plan of snapshots of another ledger, if both ledgers are known."""
-        backend = self._context.backend
-        if not plan.ledger or Capability.FEED in backend.unsupported:
-            return
-        if backend.cursor().epoch not in (plan.ledger, 0):
-            raise exceptions.InvalidPlan("plan", "it was made of snapshots of another ledger")
 
     def _read_plan(self, plan: Plan, uuids: Iterable[str], *, allocations: bool = True) -> Columns:
         """Read the trees of a plan, also those of the names that it states.

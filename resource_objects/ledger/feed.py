@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import itertools
+import operator
 import os
 import threading
 import weakref
@@ -99,28 +100,17 @@ class Feed:
         """
         if wait is not None and (not isinstance(wait, datetime.timedelta) or wait < _NOTHING):
             raise exceptions.InvalidInput("field", "wait", wait, "a timedelta from 0, or None")
-        self._context.backend.require(Capability.FEED)
-        cursor = after if isinstance(after, Cursor) else Cursor.parse(after)
-        entries = self._context.backend.changes(cursor, check_limit(limit))
-        if not entries and wait:
-            entries = self._wait_for_changes(cursor, limit, wait)
-        return Changes(entries, cursor.moved(entries))
-
-    def _wait_for_changes(
-        self, cursor: Cursor, limit: int, wait: datetime.timedelta
-    ) -> tuple[FeedEntry, ...]:
         retries, backend = self._context.retries, self._context.backend
-        until = retries.clock() + wait.total_seconds()
-        entries: tuple[FeedEntry, ...] = ()
-        for turn in itertools.count():
-            remaining = until - retries.clock()
-            if entries or remaining <= 0:
-                break
-            longest = clock.longest_pause(_FIRST_PAUSE, _LONGEST_PAUSE, turn)
+        backend.require(Capability.FEED)
+        cursor = after if isinstance(after, Cursor) else Cursor.parse(after)
+        entries = backend.changes(cursor, check_limit(limit))
+        turns, until = itertools.count(), retries.clock() + (wait or _NOTHING).total_seconds()
+        while not entries and (remaining := until - retries.clock()) > 0:
+            longest = clock.longest_pause(_FIRST_PAUSE, _LONGEST_PAUSE, next(turns))
             retries.sleep(min(remaining, retries.uniform(longest / 2, longest)))
             if cursor.waiting(backend.cursor()):
                 entries = backend.changes(cursor, limit)
-        return entries
+        return Changes(entries, cursor.moved(entries))
 
     def is_fresh(self, snapshot: Snapshot) -> bool:
         """Return True if nothing was written since a snapshot. Cost: one small statement.
@@ -183,8 +173,10 @@ class Snapshots:
             return before.snapshot
         with self._lock:
             last = self._last
-            if last is not None and last is not before and _includes(last.snapshot, now):
-                return last.snapshot
+            if last is not None and last is not before and last.snapshot.cursor is not None:
+                heads = last.snapshot.cursor.heads
+                if heads and all(map(operator.ge, heads, now.heads)):  # it shows all of that
+                    return last.snapshot
             return self._next(backend, last)
 
     def forget(self) -> None:
@@ -272,11 +264,6 @@ def _followed(
     if changed.columns is None:
         return None, changed.changes
     return last.refreshed(changed, seen[-1]), changed.changes
-
-
-def _includes(snapshot: Snapshot, now: Cursor) -> bool:
-    heads = () if snapshot.cursor is None else snapshot.cursor.heads
-    return bool(heads) and all(a >= b for a, b in zip(heads, now.heads, strict=True))
 
 
 _all: weakref.WeakSet[Snapshots] = weakref.WeakSet()

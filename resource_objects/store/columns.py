@@ -48,14 +48,25 @@ def columns_of(
     """
     providers: list[ProviderRow] = []
     root_ids: list[int] = []
+    numbers: dict[str | None, int | None] = {None: None}
     for root in roots:
         tree = [rows.providers[uuid] for uuid in rows.subtree(root.uuid)]
         providers += tree
         root_ids += [root.number] * len(tree)
+        numbers.update((provider.uuid, provider.number) for provider in tree)
     allocating = providers if allocations else []
     now = now or present_time(rows)
     return Columns(
-        _provider_columns(providers, root_ids, now),
+        ProviderColumns(
+            provider_id=_values(providers, "number"),
+            uuid=_values(providers, "uuid"),
+            name=_values(providers, "name"),
+            parent_id=tuple([numbers[provider.parent_uuid] for provider in providers]),
+            root_id=tuple(root_ids),
+            generation=_values(providers, "generation"),
+            disabled=tuple([in_force(provider.disabled, now) for provider in providers]),
+            **{name: _values(providers, name) for name in TIMES},
+        ),
         _inventory_columns(rows, providers),
         TraitColumns(*zip(*_name_rows((p.number, p.traits) for p in providers), strict=True)),
         AllocationColumns(*zip(*_allocation_rows(rows, allocating), strict=True)),
@@ -112,25 +123,6 @@ def in_force(disabled: Disabled | None, now: datetime.datetime | None) -> Disabl
 
 # Providers and inventories are read column by column: a tuple for each of 100,000 rows would make
 # the garbage collector go through all of them several times.
-
-
-def _provider_columns(
-    providers: Sequence[ProviderRow],
-    root_ids: Sequence[int],
-    now: datetime.datetime | None,
-) -> ProviderColumns:
-    numbers: dict[str | None, int | None] = {None: None}
-    numbers.update((provider.uuid, provider.number) for provider in providers)
-    return ProviderColumns(
-        provider_id=_values(providers, "number"),
-        uuid=_values(providers, "uuid"),
-        name=_values(providers, "name"),
-        parent_id=tuple([numbers[provider.parent_uuid] for provider in providers]),
-        root_id=tuple(root_ids),
-        generation=_values(providers, "generation"),
-        disabled=tuple([in_force(provider.disabled, now) for provider in providers]),
-        **{name: _values(providers, name) for name in TIMES},
-    )
 
 
 def _inventory_columns(rows: Rows, providers: Sequence[ProviderRow]) -> InventoryColumns:

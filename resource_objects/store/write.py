@@ -92,9 +92,7 @@ def begin(transaction: Transaction, write: Write) -> DefinitionWork | None:
     definitions = None if changes is None else DefinitionWork(transaction, changes)
     for uuid, generation in write.unchanged:
         provider = transaction.rows.providers.get(uuid)
-        if provider is None:
-            raise exceptions.Stale("provider", uuid, "it was removed")
-        check_generation(provider, provider.name, generation)
+        check_generation(provider, uuid if provider is None else provider.name, generation)
     for name in write.names:
         change_name(transaction, name)
     for group in write.groups:
@@ -123,6 +121,9 @@ def _append_to_feed(transaction: Transaction, write: Write) -> None:
     for name in REPORTED:
         for root, change in getattr(transaction, name):
             shards.setdefault(root % SHARDS, {}).setdefault(name, []).append(change)
+    for changes in shards.values():
+        for name in changes.keys() & {"definitions", "reports", "claims"}:
+            changes[name] = sorted({*changes[name]})
     renamed = class_renames(write.names) if write.names else ()
     for shard, changes in (shards or {0: {}}).items():  # a write that touches no tree is in shard 0
         head = rows.heads.get(shard)
@@ -137,13 +138,8 @@ def _append_to_feed(transaction: Transaction, write: Write) -> None:
             write.subject,
             operation.actor,
             number,
-            tuple(changes.get("uses", ())),
-            tuple(sorted(changes.get("definitions", ()))),
-            tuple(sorted(set(changes.get("reports", ())))),
-            tuple(sorted(set(changes.get("claims", ())))),
-            tuple(changes.get("disabled", ())),
-            tuple(changes.get("overrides", ())),
-            renamed,
+            renamed_classes=renamed,
+            **{name: tuple(changed) for name, changed in changes.items()},
         )
         rows.changes.write((shard, last), entry)
         renamed = ()  # it is recorded once, in the first shard
@@ -424,10 +420,13 @@ class DefinitionWork:
 
         Two providers may exchange their names.
         """
-        for update in self.changes.updates:
-            self._check_generation(update.definition, update.generation)
-        for removal in self.changes.removals:
-            self._check_generation(removal, removal.generation)
+        stated: list[tuple[ProviderRemoval | ProviderDefinition, int]] = [
+            *((update.definition, update.generation) for update in self.changes.updates),
+            *((removal, removal.generation) for removal in self.changes.removals),
+        ]
+        for named, generation in stated:
+            before = self._before[named.uuid] if named.uuid in self.rows.providers else None
+            check_generation(before, named.name, generation)
         created: set[str] = set()
         for definition in self.changes.creates:
             if definition.uuid in self.rows.providers or definition.uuid in created:
@@ -440,12 +439,6 @@ class DefinitionWork:
             if definition.name in names or (owner is not None and owner not in self._before):
                 raise exceptions.AlreadyExists("provider", definition.name)
             names.add(definition.name)
-
-    def _check_generation(self, stated: ProviderRemoval | ProviderDefinition, read: int) -> None:
-        before = self._before[stated.uuid]
-        if before is None or stated.uuid not in self.rows.providers:
-            raise exceptions.Stale("provider", stated.name, "it was removed")
-        check_generation(before, stated.name, read)
 
     def _check_parents(self) -> None:
         """Raise for a provider that is below itself, or below one that does not exist."""
@@ -472,8 +465,10 @@ class DefinitionWork:
         return roots
 
 
-def check_generation(provider: ProviderRow, name: str, generation: int) -> None:
-    """Raise ``Stale`` unless a provider is at a generation."""
+def check_generation(provider: ProviderRow | None, name: str, generation: int) -> None:
+    """Raise ``Stale`` unless a provider exists and is at a generation."""
+    if provider is None:
+        raise exceptions.Stale("provider", name, "it was removed")
     if provider.generation != generation:
         raise exceptions.Stale(
             "provider", name, f"read at generation {generation}, now {provider.generation}"
