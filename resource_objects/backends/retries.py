@@ -116,10 +116,9 @@ class RetryPolicy:
         for name, least in (("searches", 0), ("definitions", 0), ("assignments", 0), ("tries", 1)):
             value = getattr(self, name)
             self._require(name, type(value) is int and value >= least, f"an integer from {least}")
-        for name in ("seconds", "first_sleep", "longest_sleep"):
+        for name in ("seconds", "first_sleep", "longest_sleep"):  # NaN is refused too
             value = getattr(self, name)
-            is_valid = isinstance(value, int | float) and value >= 0  # nor NaN
-            self._require(name, is_valid, "seconds from 0")
+            self._require(name, isinstance(value, int | float) and value >= 0, "seconds from 0")
         is_valid = isinstance(self.lease, int | float) and 0 < self.lease <= _LONGEST_LEASE
         self._require("lease", is_valid, "seconds above 0, at most a day")
 

@@ -234,9 +234,9 @@ class _Rows:
             name, amount = record.resource_class, used - record.used
             limit = limits.get((index.uuids[number], name))
             if limit is not None and amount > 0:
-                where = index.names[number]
+                provider = index.names[number]
                 for reason in resource(name).refusals(
-                    record, amount, where, limit=limit, aggregate=True
+                    record, amount, provider, limit=limit, aggregate=True
                 ):
                     yield held_by(reason, holders_of(columns, number, name).items())
 

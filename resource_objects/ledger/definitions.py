@@ -37,7 +37,7 @@ from resource_objects.providers.definition import (
     merge_changes,
 )
 from resource_objects.providers.disabled import DisableOrder
-from resource_objects.providers.holders import consumers_of, describe_holders, unattributed
+from resource_objects.providers.holders import describe_holders, unattributed
 from resource_objects.providers.listing import (
     MOST_ROWS,
     ConsumerFilter,
@@ -49,7 +49,7 @@ from resource_objects.providers.plan import Plan
 from resource_objects.providers.pools import SHARES, newly_counted
 from resource_objects.providers.reshape import Move, Reshape, merge_moves
 from resource_objects.providers.reshape_plan import ReshapePlanner
-from resource_objects.store.columns import check_definitions, rehearse
+from resource_objects.store.columns import check_definitions, consumers_of, rehearse
 
 #: A parent; ``...`` leaves the parent unchanged, None makes the provider a root.
 Parent: TypeAlias = str | types.EllipsisType | None

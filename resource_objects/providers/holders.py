@@ -59,22 +59,6 @@ def holders_of(columns: Columns, number: int, name: str) -> Counter[str]:
     return holders
 
 
-def consumers_of(columns: Columns, provider: str, resource_class: str = "") -> tuple[str, ...]:
-    """Return the consumers of a provider, through shares too, by name.
-
-    :param resource_class: only of this inventory
-    """
-    number = columns.index.numbers_by_name.get(provider)
-    inventories = columns.inventories
-    consumers = {
-        consumer
-        for at, name in zip(inventories.provider_id, inventories.resource_class, strict=True)
-        if at == number and resource_class in ("", name)
-        for consumer in holders_of(columns, at, name)
-    }
-    return tuple(sorted(consumers))
-
-
 def describe_holders(columns: Columns, name: str) -> Iterator[str]:
     """Yield a sentence about each consumer of a provider, with its units or its amount."""
     number = columns.index.numbers_by_name.get(name)

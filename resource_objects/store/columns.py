@@ -26,7 +26,7 @@ from resource_objects.providers.columns import (
 from resource_objects.providers.definition import DefinitionChanges
 from resource_objects.providers.disabled import Disabled
 from resource_objects.providers.feed import Cursor
-from resource_objects.providers.holders import consumers_of
+from resource_objects.providers.holders import holders_of
 from resource_objects.providers.listing import ListedName
 from resource_objects.providers.orders import ConsumerRecord, Key, NameKind, Operation
 from resource_objects.providers.plan import Plan, check_plan
@@ -128,9 +128,10 @@ def in_force(disabled: Disabled | None, now: datetime.datetime | None) -> Disabl
 def _inventory_columns(rows: Rows, providers: Sequence[ProviderRow]) -> InventoryColumns:
     inventories = rows.inventories.rows
     records = [inventories[p.uuid, name].record for p in providers for name in p.classes]
-    figures = {name: _values(records, name) for name in InventoryColumns._fields[1:]}
     ids = [provider.number for provider in providers for _ in provider.classes]
-    return InventoryColumns(tuple(ids), **figures)
+    return InventoryColumns(
+        tuple(ids), *(_values(records, n) for n in InventoryColumns._fields[1:])
+    )
 
 
 def _values(rows: Iterable[object], field: str) -> tuple[Any, ...]:
@@ -261,6 +262,22 @@ def rehearse(
         consumers = consumers_of(columns, error.name, error.detail)
         raise exceptions.InUse(error.subject, error.name, error.detail, consumers) from error
     return rows
+
+
+def consumers_of(columns: Columns, provider: str, resource_class: str = "") -> tuple[str, ...]:
+    """Return the consumers of a provider, through shares too, by name.
+
+    :param resource_class: only of this inventory
+    """
+    number = columns.index.numbers_by_name.get(provider)
+    inventories = columns.inventories
+    consumers = {
+        consumer
+        for at, name in zip(inventories.provider_id, inventories.resource_class, strict=True)
+        if at == number and resource_class in ("", name)
+        for consumer in holders_of(columns, at, name)
+    }
+    return tuple(sorted(consumers))
 
 
 def check_definitions(changes: DefinitionChanges, columns: Columns) -> None:

@@ -695,9 +695,8 @@ def _violation(
 ) -> Reason:
     """Return the reason that members of a group are at some place against a rule."""
     names = sorted(members, key=natural_order)
-    shown = ", ".join(names[:_SHOWN])
-    if len(names) > _SHOWN:
-        shown += f" and {len(names) - _SHOWN} more"
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    verb = "are" if len(names) > 1 else "is"
     return Reason(
         Rule.SERVER_GROUP,
         1,
@@ -705,7 +704,7 @@ def _violation(
         len(names),
         where=host,
         holders=tuple((name, 1) for name in names),
-        unit=f"{rule}, {shown} {'are' if len(names) > 1 else 'is'} {place}",
+        unit=f"{rule}, {', '.join(names[:_SHOWN])}{more} {verb} {place}",
         group=group.name,
     )
 

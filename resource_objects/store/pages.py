@@ -245,8 +245,8 @@ def page_of_names(
     rows: Rows, kind: NameKind, limit: int, after: str | None = None
 ) -> tuple[ListedName, ...]:
     """Return a page of names. Cost: linear in the names of all kinds."""
-    names = [row for (of, _), row in rows.names.rows.items() if of is kind]
-    names = [row for row in names if after is None or row.name > after]
+    rows_of_kind = (row for (of, _), row in rows.names.rows.items() if of is kind)
+    names = [row for row in rows_of_kind if after is None or row.name > after]
     return tuple(sorted(names, key=lambda row: row.name)[:limit])
 
 

@@ -609,11 +609,6 @@ class Transaction:
         #: uuids of providers of whose definition only a name changed
         self.renamed: set[str] = set()
 
-    @property
-    def has_changes(self) -> bool:
-        """Whether the feed reports a change of a tree."""
-        return any(getattr(self, name) for name in REPORTED)
-
     def mark_changed(self, uuid: str) -> None:
         """Record that the definition of a provider, which exists, changed."""
         self.definitions.add((self.rows.root(uuid).number, uuid))

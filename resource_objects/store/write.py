@@ -18,7 +18,6 @@ from resource_objects.fields import MAX_AMOUNT
 from resource_objects.providers.definition import (
     DefinitionChanges,
     ProviderDefinition,
-    ProviderRemoval,
     ProviderUpdate,
 )
 from resource_objects.providers.disabled import DisabledChange, DisableOrder
@@ -76,7 +75,8 @@ def carry_out(
     records = carry_out_orders(transaction, write)
     if definitions is not None:
         definitions.remove()
-    if transaction.renamed and transaction.has_changes:  # on its own a rename names no provider
+    # on its own a rename names no provider
+    if transaction.renamed and any(getattr(transaction, name) for name in REPORTED):
         for uuid in transaction.renamed & rows.providers.rows.keys():
             transaction.mark_changed(uuid)
     outcome = Outcome(write.kind, write.subject, records)
@@ -420,20 +420,19 @@ class DefinitionWork:
 
         Two providers may exchange their names.
         """
-        stated: list[tuple[ProviderRemoval | ProviderDefinition, int]] = [
-            *((update.definition, update.generation) for update in self.changes.updates),
-            *((removal, removal.generation) for removal in self.changes.removals),
-        ]
-        for named, generation in stated:
-            before = self._before[named.uuid] if named.uuid in self.rows.providers else None
-            check_generation(before, named.name, generation)
+        updates, removals = self.changes.updates, self.changes.removals
+        stated = [(of.definition.uuid, of.definition.name, of.generation) for of in updates]
+        stated += [(removal.uuid, removal.name, removal.generation) for removal in removals]
+        for uuid, name, generation in stated:
+            before = self._before[uuid] if uuid in self.rows.providers else None
+            check_generation(before, name, generation)
         created: set[str] = set()
         for definition in self.changes.creates:
             if definition.uuid in self.rows.providers or definition.uuid in created:
                 raise exceptions.AlreadyExists("provider", definition.uuid)
             created.add(definition.uuid)
         names: set[str] = set()
-        updated = (update.definition for update in self.changes.updates)
+        updated = (update.definition for update in updates)
         for definition in (*updated, *self.changes.creates):
             owner = self.rows.provider_named.key.get(definition.name)
             if definition.name in names or (owner is not None and owner not in self._before):
