@@ -91,7 +91,7 @@ class ShowUsageBetween(Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Table:
         """Ask for the sums."""
-        from resource_objects.ledger.use_over_time import summed_by
+        from resource_objects.ledger.queries import summed_by
 
         with misused():
             by = summed_by([word for word in parsed_args.by.split(",") if word])

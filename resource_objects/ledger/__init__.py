@@ -23,9 +23,9 @@
                     classes, traits, aggregates; ``pools``
 ``server_groups``   consumers that must be on one host, or on different ones
 ``maintenance``     disabling, enabling and draining providers
-``use_over_time``   usage between two moments
 ``statistics``      figures that agents report of their hosts
-``queries``         lists and figures; ``feed``: the change feed, and fresh snapshots
+``queries``         lists, figures and usage between two moments; ``feed``: the change feed, and
+                    fresh snapshots
 ==================  ===============================================================================
 
 A ledger is safe for use by several threads. It blocks while it talks to its database; from asyncio

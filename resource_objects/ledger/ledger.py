@@ -17,18 +17,17 @@ from resource_objects.backends.retries import RetryPolicy
 from resource_objects.ledger import queries
 from resource_objects.ledger.assign import Assigner
 from resource_objects.ledger.claims import Claims
-from resource_objects.ledger.context import LedgerContext, claim_of
+from resource_objects.ledger.context import LedgerContext, any_limit, claim_of, consumer_of
 from resource_objects.ledger.definitions import Definitions, Parent, SyncResult
 from resource_objects.ledger.demand import Claimable, IfGeneration, claim_options
 from resource_objects.ledger.feed import Feed, Snapshots, checked_snapshot
 from resource_objects.ledger.maintenance import DrainStatus, drain_status, write_disabling
 from resource_objects.ledger.names import Names
 from resource_objects.ledger.pools import Pools
-from resource_objects.ledger.queries import NamesGiven, Reader
+from resource_objects.ledger.queries import NamesGiven, UseOverTime
 from resource_objects.ledger.queue import ExpiredClaims, Queue
 from resource_objects.ledger.server_groups import ServerGroups
 from resource_objects.ledger.statistics import Statistics
-from resource_objects.ledger.use_over_time import UseOverTime
 from resource_objects.providers import Allocation, Backend, Claim, Consumer, Provider
 from resource_objects.providers.arguments import Limited, ago, expiry, moment
 from resource_objects.providers.audit import Audit
@@ -132,7 +131,6 @@ class Ledger:
     ) -> None:
         """:param snapshots: those of another ledger on the same backend; None: its own"""
         self._context = context = LedgerContext(backend, retries, actor)
-        self._reader = Reader(context)
         self._assigner = assigner = Assigner(context)
         self._snapshots = snapshots = Snapshots(context) if snapshots is None else snapshots
         self._expired = expired = ExpiredClaims(context)
@@ -839,7 +837,7 @@ class Ledger:
 
     def provider(self, name: str) -> Provider:
         """Return a provider with all providers below it, and the used amounts."""
-        return self._adopted(self._reader.provider(name))
+        return self._adopted(queries.find_provider(self._context, name)[2])
 
     def providers(
         self,
@@ -913,7 +911,7 @@ class Ledger:
             ``after``
         :param after: only roots created after this one
         """
-        return map(self._adopted, self._reader.trees(providers, limit, after))
+        return map(self._adopted, queries.trees_of(self._context, providers, limit, after))
 
     def inventories(self, name: str) -> Inventories:
         """Return the inventories of a provider, with the used amounts.
@@ -933,7 +931,10 @@ class Ledger:
         >>> print(ledger.inventories("host0").fit("NUMA_TOPOLOGY=1:dedicated=2,DISK_GB=10"))
         DISK_GB=10,PCPU=2,NUMA_TOPOLOGY=1:dedicated=2:on=0:cpus=0-1
         """
-        return self._reader.inventories(name)
+        columns, root, provider = queries.find_provider(self._context, name, allocations=True)
+        inventories = dict(provider.inventories.by_name())
+        inventories |= queries.inventories_of_tree(columns, root.uuid or "", provider.uuid or "")
+        return Inventories(inventories)
 
     def get_claim(self, consumer: str) -> Claim:
         """Return the claim of a consumer, with its allocations."""
@@ -992,7 +993,9 @@ class Ledger:
             created_before=older,
             created_after=younger,
         )
-        return self._reader.consumers(criteria, limit, after)
+        last = None if after is None else names.consumer_name(after)
+        pages = self._context.consumer_pages(criteria, any_limit(limit), last)
+        return (consumer_of(record) for page in pages for record in page)
 
     def usage(self, tree: str | None = None, *, over_capacity: bool = False) -> Usage:
         """Return the used amounts with their consumers, of all providers or of one tree.
@@ -1003,7 +1006,7 @@ class Ledger:
         :param over_capacity: only amounts beyond a capacity, after a shrink; for all providers at
             the cost of a few statements per page of such providers
         """
-        return self._reader.usage(tree, over_capacity)
+        return queries.usage(self._context, tree, over_capacity)
 
     def totals(
         self,
@@ -1033,7 +1036,7 @@ class Ledger:
         :param after: only groups after this one
         """
         criteria = queries.consumers_with(project, user, consumer_type, group, tree, provider)
-        return self._reader.totals(by, criteria, limit, after)
+        return queries.totals(self._context, by, criteria, limit, after)
 
     def now(self) -> datetime.datetime:
         """Return the time of the ledger, by which claims expire: that of the database."""

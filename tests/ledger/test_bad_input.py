@@ -22,8 +22,8 @@ from resource_objects import exceptions
 from resource_objects.ledger.feed import Feed
 from resource_objects.ledger.names import AggregateNames, NameList
 from resource_objects.ledger.pools import Pools
+from resource_objects.ledger.queries import UseOverTime
 from resource_objects.ledger.statistics import Statistics
-from resource_objects.ledger.use_over_time import UseOverTime
 from resource_objects.providers.plan import Plan
 from resource_objects.providers.reshape import Reshape
 from resource_objects.providers.statistics import Statistic
