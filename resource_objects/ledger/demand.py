@@ -388,8 +388,14 @@ class ClaimOptions:
     @property
     def description(self) -> dict[str, Any]:
         """The labels and the expiry of the consumer, as fields of its order."""
-        fields = (*_LABELS, "expires_at", "expires_in")
-        return {name: getattr(self, name) for name in fields}
+        return {  # written out: every claim comes through here
+            "project": self.project,
+            "user": self.user,
+            "consumer_type": self.consumer_type,
+            "group": self.group,
+            "expires_at": self.expires_at,
+            "expires_in": self.expires_in,
+        }
 
 
 #: The labels of a consumer among the options, and their names in errors.
