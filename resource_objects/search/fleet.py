@@ -8,6 +8,7 @@ resource class, then by provider, so the inventories of one class in one tree ar
 
 from __future__ import annotations
 
+import bisect
 import dataclasses
 import functools
 import itertools
@@ -487,6 +488,11 @@ class Fleet(Shared):
         if self.above and self.within is not None and tree == int(self.tree[self.above[0]]):
             return self.within
         return tree
+
+    def tree_of_host(self, name: str) -> int | None:
+        """Return the tree of a host by its name, None if there is none. Cost: a binary search."""
+        tree = bisect.bisect_left(self.hosts, name)
+        return tree if self.hosts[tree : tree + 1] == (name,) else None
 
     def is_within(self, tree: int) -> bool:
         """Return True if a tree may be searched."""

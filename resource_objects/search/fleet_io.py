@@ -261,20 +261,23 @@ def columns_of(
     """
     spans = _spans(fleet, trees)
     places = [place for first, end in spans for place in range(first, end)]
-    only = None if trees is None else places
+
+    def rows(table: Rows) -> Iterable[tuple[Any, ...]]:
+        if trees is None:
+            return ((place, *row) for place, row in table.all())
+        return table.of(places)
+
     return Columns(
         providers=_providers(fleet, places),
         inventories=InventoryColumns(*_turned(_inventory_rows(fleet, spans), 10)),
         traits=TraitColumns(*_turned(_member_rows(fleet.traits, spans), 2)),
-        allocations=AllocationColumns(
-            *_turned(() if for_views else _rows(fleet.allocations, only), 4)
-        ),
+        allocations=AllocationColumns(*_turned(() if for_views else rows(fleet.allocations), 4)),
         aggregates=AggregateColumns(
             *_turned(() if for_views else _member_rows(fleet.aggregates, spans), 2)
         ),
         shares=ShareColumns(*_turned(_share_rows(fleet, spans), 5)),
         kinds=KindColumns(*_turned(_kind_rows(fleet, spans), 4)),
-        units=UnitColumns(*_turned(_rows(fleet.units, only), 4)),
+        units=UnitColumns(*_turned(rows(fleet.units), 4)),
         now=_now(fleet),
     )
 
@@ -296,12 +299,6 @@ def _spans(fleet: Fleet, trees: Collection[int] | None) -> list[tuple[int, int]]
 def _turned(rows: Iterable[tuple[Any, ...]], count: int) -> list[tuple[Any, ...]]:
     """Return the columns of rows."""
     return list(zip(*rows, strict=True)) or [()] * count
-
-
-def _rows(table: Rows, places: Iterable[int] | None) -> Iterator[tuple[Any, ...]]:
-    if places is None:
-        return ((place, *row) for place, row in table.all())
-    return ((place, *row) for place in places for row in table.of_provider(place))
 
 
 def _providers(fleet: Fleet, places: list[int]) -> ProviderColumns:

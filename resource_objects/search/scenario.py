@@ -10,7 +10,6 @@ Allocations are settled by :mod:`~resource_objects.store.decide`, as in every le
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import datetime
 import itertools
@@ -797,8 +796,8 @@ def _snapshot_of(state: object) -> State:
 def _trees(fleet: Fleet, hosts: Collection[str] | None) -> set[int] | None:
     if hosts is None or fleet.within is not None:
         return None
-    trees = ((bisect.bisect_left(fleet.hosts, host), host) for host in hosts)
-    return {tree for tree, host in trees if fleet.hosts[tree : tree + 1] == (host,)}
+    trees = map(fleet.tree_of_host, hosts)
+    return {tree for tree in trees if tree is not None}
 
 
 def _disabled(columns: Columns) -> dict[str, Disabled]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import dataclasses
 import datetime
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -579,8 +578,7 @@ class Snapshot(Shared):
         """
         fleet, trees = self._fleet, set[int]()
         for name in hosts:
-            tree = bisect.bisect_left(fleet.hosts, name)
-            if tree == len(fleet.hosts) or fleet.hosts[tree] != name:
+            if (tree := fleet.tree_of_host(name)) is None:
                 raise exceptions.NotFound("provider", name)
             trees.add(tree)
         return usage_of(columns_of(fleet, trees if hosts else None))

@@ -8,7 +8,7 @@ definitions. Places and numbers that no longer exist are -1.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -31,8 +31,6 @@ T = TypeVar("T")
 #: ``(start, stop, first, end)``: the old entries from ``start`` to before ``stop`` are replaced by
 #: the new entries from ``first`` to before ``end``.
 Cut: TypeAlias = tuple[int, int, int, int]
-#: Up to this number of cuts, pieces are concatenated one by one; above it, by an array of indices.
-FEW_CUTS = 200
 
 
 class Splice:
@@ -47,7 +45,7 @@ class Splice:
     [[0, -1, -1, 2, 3], [1, 4, 5]]
     """
 
-    __slots__ = ("_count", "_cuts", "_pick")
+    __slots__ = ("_count", "_cuts")
 
     def __init__(self, count: int, cuts: Sequence[Cut]) -> None:
         """:param count: number of the old entries
@@ -56,35 +54,27 @@ class Splice:
         """
         self._count = count
         self._cuts = cuts
-        self._pick: Integers | None = None
-        if len(cuts) > FEW_CUTS:
-            self._pick = self._pieces(np.arange(count), count + np.arange(cuts[-1][3]))
 
     def of(self, old: Any, new: Any) -> Any:
         """Return an array with parts replaced, which cannot be written. Cost: a copy of it."""
-        if self._pick is not None:
-            return frozen(np.concatenate((old, new))[self._pick])
-        return frozen(self._pieces(old, new))
-
-    def _pieces(self, old: Any, new: Any) -> Any:
-        at, pieces = 0, list[Any]()
-        for start, stop, first, end in self._cuts:
-            pieces += (old[at:start], new[first:end])
-            at = stop
-        return np.concatenate((*pieces, old[at:]))
+        return frozen(np.concatenate(list(self._pieces(old, new))))
 
     def listed(self, old: Sequence[T], new: Sequence[T]) -> tuple[T, ...]:
         """Return a sequence with parts replaced. Cost: a copy of it."""
-        differ = [c for c in self._cuts if tuple(old[c[0] : c[1]]) != tuple(new[c[2] : c[3]])]
-        if not differ:
+        if all(tuple(old[a:b]) == tuple(new[c:d]) for a, b, c, d in self._cuts):
             return tuple(old)
-        entries = list(old)
-        if self._pick is not None:
-            entries += new
-            return tuple([entries[place] for place in self._pick.tolist()])
-        for start, stop, first, end in reversed(differ):
-            entries[start:stop] = new[first:end]
+        entries = list[T]()
+        for piece in self._pieces(old, new):
+            entries += piece
         return tuple(entries)
+
+    def _pieces(self, old: Any, new: Any) -> Iterator[Any]:
+        at = 0
+        for start, stop, first, end in self._cuts:
+            yield old[at:start]
+            yield new[first:end]
+            at = stop
+        yield old[at:]
 
     def positions(self) -> tuple[Integers, Integers]:
         """Return the positions of the old entries after the replacement, and of the new ones.

@@ -218,21 +218,16 @@ def test_a_splice_is_what_slices_of_a_list_are(data: st.DataObject) -> None:
     expected = list(old)
     for start, stop, first, end in reversed(cuts):
         expected[start:stop] = new[first:end]
-    for few in (0, 100):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(splice, "FEW_CUTS", few)
-            spliced = splice.Splice(len(old), cuts)
-        assert spliced.of(arrays.integers(old), arrays.integers(new)).tolist() == expected
-        assert spliced.listed(old, new) == tuple(expected)
+    spliced = splice.Splice(len(old), cuts)
+    assert spliced.of(arrays.integers(old), arrays.integers(new)).tolist() == expected
+    assert spliced.listed(old, new) == tuple(expected)
     positions = spliced.positions()
     stays = {now: old[was] for was, now in enumerate(positions[0].tolist()) if now >= 0}
     comes = dict(zip(positions[1].tolist(), new, strict=True))
     assert [({**stays, **comes})[place] for place in range(len(expected))] == expected
 
 
-@pytest.mark.parametrize("few", [0, 1_000], ids=["by one index", "in pieces"])
-def test_many_trees_at_once_are_as_read_anew(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(splice, "FEW_CUTS", few)
+def test_many_trees_at_once_are_as_read_anew() -> None:
     before = lab()
     old = fleet_io.read(before)
     other = changed(before, "traits", lambda rows: rows.clear())

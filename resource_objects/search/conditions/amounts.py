@@ -348,17 +348,34 @@ class ClassCondition(SourceCondition):
         self.find(findings, ~hosts.none())
         return list(findings.by_tree().get(tree, ()))
 
-    def find(self, findings: Findings, hosts: Booleans) -> None:
+    def find(self, findings: Findings, among: Booleans) -> None:
         """Add the reasons of some hosts."""
+        self.find_within(findings, among, *findings.sources[self], self)
+
+    def find_within(
+        self,
+        findings: Findings,
+        hosts: Booleans,
+        sources: Sources,
+        may_provide: Booleans,
+        condition: Condition,
+        group: str | None = None,
+    ) -> None:
+        """Add the reasons of some hosts by which some sources do not provide it.
+
+        :param may_provide: the sources, as flags of the pairs
+        :param condition: by which the hosts fail
+        :param group: the suffixes of named groups; reasons about them name the only provider
+        """
         rows, host_set = self.rows, findings.hosts
         name, amount = self.resource_class, self.amount
-        sources, may_provide = findings.sources[self]
         pairs = sources.pairs
         counted = pairs.where(~rows.is_part[pairs.entry])
         has_allowed = host_set.any(pairs.host[sources.allowed])
         is_lost = has_allowed & ~host_set.any(pairs.host[may_provide])
         is_without = hosts & (is_lost | ~host_set.any(counted.host))
-        findings.add(self, Rule.NO_INVENTORY, np.flatnonzero(is_without), amount, resource=name)
+        at, subject = np.flatnonzero(is_without), {"resource": name, "group": group}
+        findings.add(condition, Rule.NO_INVENTORY, at, amount, **subject)
 
         def allocated_units(host: int) -> list[Reason]:
             numbers = self.of_tree(int(host_set.trees[host])).numbers
@@ -366,13 +383,14 @@ class ClassCondition(SourceCondition):
 
         is_excluded = hosts & ~is_without & ~has_allowed
         findings.add_excluded(
-            self,
+            condition,
             is_excluded,
             counted.host,
             self.requirements,
             [counted.flags(failed) for failed in self.failed],
             amount,
             name,
+            group,
             otherwise=allocated_units,
         )
         is_open = hosts & ~is_without & ~is_excluded
@@ -381,7 +399,13 @@ class ClassCondition(SourceCondition):
         needs_decision = host_set.has_shares
         if self.has_pools:
             needs_decision = needs_decision | host_set.has_pools
-        findings.add_full(self, is_open & is_few & ~needs_decision, able, rows, amount, name)
+        where = None
+        if group is not None:
+            where = host_set.fleet.roots[host_set.trees]
+            is_only = np.bincount(able.host, minlength=len(host_set))[able.host] == 1
+            where[able.host[is_only]] = rows.provider[able.entry[is_only]]
+        is_full = is_open & is_few & ~needs_decision
+        findings.add_full(condition, is_full, able, rows, amount, name, where=where, group=group)
         is_open &= needs_decision | ~is_few
         is_open[able.host[self.provides_all[able.entry]]] = False
         if self.is_split:
@@ -389,9 +413,10 @@ class ClassCondition(SourceCondition):
 
         def decide(host: int) -> list[Reason]:
             able = bits(may_provide[pairs.of_host(host)].tolist())
-            return self._decide(int(host_set.trees[host]), able)
+            reasons = self._decide(int(host_set.trees[host]), able, is_named=group is not None)
+            return [dataclasses.replace(reason, group=group) for reason in reasons]
 
-        findings.add_each(self, is_open, decide)
+        findings.add_each(condition, is_open, decide)
 
     def _add_up(self, hosts: HostSet, sources: Pairs) -> Booleans:
         """Return the hosts whose devices surely provide it together: they provide any part."""
@@ -402,7 +427,7 @@ class ClassCondition(SourceCondition):
         sums = hosts.sum(np.minimum(rows.high[entry], self.amount), host)
         return (sums >= self.amount) & ~hosts.any(host[is_odd])
 
-    def _decide(self, tree: int, sources: int) -> list[Reason]:
+    def _decide(self, tree: int, sources: int, *, is_named: bool) -> list[Reason]:
         """Return the reasons on one tree of some sources, at least one."""
         demand, fleet = self.of_tree(tree), self.fleet
         places = members(demand, sources)
@@ -413,7 +438,8 @@ class ClassCondition(SourceCondition):
             demand.amount,
             [demand.numbers[place] for place in places],
             {demand.numbers[place] for place in places if demand.sources[place].is_device},
-            is_pooled=not demand.own,
+            is_pooled=not (sources & ((1 << demand.own) - 1) if is_named else demand.own),
+            names_provider=is_named,
         )
         if not shortage.is_of_sums:
             if self.can(tree, sources):

@@ -16,12 +16,13 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from resource_objects.reasons import Reason, Rule
+from resource_objects.requests import RequestedCount
 from resource_objects.resources.matching import matching_size
 from resource_objects.search.arrays import Booleans, Integers
-from resource_objects.search.conditions.shortage import Shortage
+from resource_objects.search.conditions.amounts import ClassCondition
 from resource_objects.search.eligibility import (
-    OWN,
     ClassAmount,
+    GroupEligibility,
     GroupKind,
     NamedGroups,
     having,
@@ -175,64 +176,28 @@ class _GroupFindings:
         for requested in kind.amounts:
             lacking |= self._of_class(kind, requested, hosts)
         if not kind.amounts:
-            self._add_excluded(kind, "provider", 1, self._hosts.providers, hosts)
+            providers = self._hosts.providers
+            labels = [(condition.rule, condition.label) for condition in kind.conditions]
+            unmet = [~providers.flags(condition.eligible) for condition in kind.conditions]
+            subject = hosts, providers.host, labels, unmet, 1, "provider", _joined([kind])
+            self._findings.add_excluded(self._groups, *subject)
         else:
             self._one_provider(kind, hosts & ~lacking & ~self._findings.is_open)
 
     def _of_class(self, kind: GroupKind, requested: ClassAmount, hosts: Booleans) -> Booleans:
         """Add why no qualified provider has an amount of a class; return the hosts of these."""
-        group, findings = _joined([kind]), self._findings
-        name, rows, amount = requested
-        pairs, providers = self._of_rows(rows)
-        is_met = providers.flags(kind.eligible)
-        has_class = self._hosts.any(pairs.host)
-        has_met = self._hosts.any(pairs.host[is_met])
-        is_able = self._hosts.any(pairs.host[is_met & requested.sources[pairs.entry]])
-        none = np.flatnonzero(hosts & ~has_class)
-        findings.add(self._groups, Rule.NO_INVENTORY, none, amount, resource=name, group=group)
-        self._add_excluded(kind, name, amount, providers, hosts & has_class & ~has_met)
-        short = hosts & has_met & ~is_able
-        if short.any():
-            self._add_short(name, rows, amount, pairs.where(is_met), short, group)
-        return hosts & ~is_able
-
-    def _add_excluded(
-        self, kind: GroupKind, name: str, amount: int, providers: Pairs, hosts: Booleans
-    ) -> None:
-        """Add the conditions that no provider meets."""
-        labels = [(condition.rule, condition.label) for condition in kind.conditions]
-        unmet = [~providers.flags(condition.eligible) for condition in kind.conditions]
-        self._findings.add_excluded(
-            self._groups, hosts, providers.host, labels, unmet, amount, name, _joined([kind])
-        )
-
-    def _add_short(
-        self, name: str, rows: ClassRows, amount: int, pairs: Pairs, hosts: Booleans, group: str
-    ) -> None:
-        """Add why none of some inventories provides an amount of a class."""
-        findings, fleet = self._findings, self._fleet
-        free = self._hosts.sum(rows.free[pairs.entry].clip(0), pairs.host)
-        few = hosts & (free < amount) & ~self._hosts.has_shares & ~self._hosts.has_pools
-        where = fleet.roots[self._hosts.trees]  # but the only provider of a host, if it is one
-        is_only = np.bincount(pairs.host, minlength=len(self._hosts))[pairs.host] == 1
-        where[pairs.host[is_only]] = rows.provider[pairs.entry[is_only]]
-        findings.add_full(self._groups, few, pairs, rows, amount, name, where=where, group=group)
-
-        def shortage(host: int) -> Iterator[Reason]:
-            here = pairs.of_host(host)
-            shortage = Shortage(
-                fleet,
-                fleet.hosts[int(self._hosts.trees[host])],
-                name,
-                amount,
-                (pairs.entry[here] + rows.first).tolist(),
-                is_pooled=not (pairs.role[here] == OWN).any(),
-                names_provider=True,
-            )
-            for reason in shortage.reasons():
-                yield dataclasses.replace(reason, group=group)
-
-        findings.add_each(self._groups, hosts & ~few, shortage)
+        pairs, providers = self._of_rows(requested.rows)
+        is_able = providers.flags(kind.eligible) & requested.sources[pairs.entry]
+        lacking = hosts & ~self._hosts.any(pairs.host[is_able])
+        if lacking.any():
+            named, count = self._groups.named, RequestedCount(requested.name, requested.amount)
+            conditions = GroupEligibility(kind.conditions, ())
+            condition = ClassCondition.compile(self._fleet, named.rules, count, conditions, ())
+            condition = dataclasses.replace(condition, is_device=np.zeros_like(condition.is_device))
+            sources = condition.sources_on(self._hosts)
+            findings, group = self._findings, _joined([kind])
+            condition.find_within(findings, lacking, sources, sources.allowed, self._groups, group)
+        return lacking
 
     def _one_provider(self, kind: GroupKind, hosts: Booleans) -> None:
         """Add that each class is provided by some provider, and all of them by none."""
