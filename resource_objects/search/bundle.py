@@ -17,7 +17,7 @@ import json
 import types
 import typing
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 from resource_objects import exceptions
 from resource_objects.exceptions import SearchLimitReached
@@ -117,8 +117,8 @@ class Bundle(Generic[S]):
         before, columns = None, self.columns
         while columns != before:  # the last removal may have been the reason for another thing
             before = columns
-            for part in PARTS:
-                columns = _reduced(columns, part, is_enough)
+            for list_all, remove in PARTS:
+                columns = _reduced(columns, list_all, remove, is_enough)
         small = dataclasses.replace(self, columns=columns)
         return small if self.answer is None else small.answered()
 
@@ -212,24 +212,22 @@ def outcome_of(candidates: Candidates) -> Hashable:
 # --- what a smaller bundle lacks ------------------------------------------------------------------
 
 
-class Part(NamedTuple):
-    """A kind of thing in columns that can be removed."""
-
-    list_all: Callable[[Columns], Iterable[Any]]
-    without: Callable[[Columns, Collection[Any]], Columns]
-
-
-def _reduced(columns: Columns, part: Part, is_enough: Callable[[Columns], bool]) -> Columns:
+def _reduced(
+    columns: Columns,
+    list_all: Callable[[Columns], Iterable[Any]],
+    remove: Callable[[Columns, Collection[Any]], Columns],
+    is_enough: Callable[[Columns], bool],
+) -> Columns:
     """Return columns without as many things as possible: halves, then smaller parts, then each.
 
     Delta debugging by complements (Zeller and Hildebrandt, TSE 2002).
     """
-    things = list(part.list_all(columns))
+    things = list(list_all(columns))
     size = max(1, len(things) // 2)
     while things:
         start, is_smaller = 0, False
         while start < len(things):
-            fewer = part.without(columns, things[start : start + size])
+            fewer = remove(columns, things[start : start + size])
             if is_enough(fewer):
                 columns, is_smaller = fewer, True
                 del things[start : start + size]
@@ -293,16 +291,14 @@ def _selected(columns: Columns, is_kept: Callable[[str, tuple[Any, ...]], bool])
 
 
 #: The things that are removed, the largest first.
-PARTS: Sequence[Part] = (
-    Part(lambda columns: dict.fromkeys(columns.providers.root_id), _without_trees),
-    Part(
+PARTS: Sequence[tuple[Callable[..., Iterable[Any]], Callable[..., Columns]]] = (
+    (lambda columns: dict.fromkeys(columns.providers.root_id), _without_trees),
+    (
         lambda columns: sorted(set(columns.allocations.consumer)),
         lambda columns, consumers: without_consumers(columns, *consumers),
     ),
-    Part(
-        lambda columns: columns.providers.provider_id[::-1], _without_providers
-    ),  # the lowest first
-    Part(_rows, _without_rows),
+    (lambda columns: columns.providers.provider_id[::-1], _without_providers),  # lowest first
+    (_rows, _without_rows),
 )
 
 

@@ -208,8 +208,8 @@ class Explanation(Shared):
             nearest.append(self._explained(host.tree, outlook))
             if len(nearest) == count:
                 return tuple(nearest)
-        others = heapq.merge(infeasible, surely_infeasible, key=lambda host: host.rank)
-        for host in itertools.islice(others, count - len(nearest)):
+        remaining = heapq.merge(infeasible, surely_infeasible, key=lambda host: host.rank)
+        for host in itertools.islice(remaining, count - len(nearest)):
             nearest.append(self._explained(host.tree, Outlook.NEVER))
         return tuple(nearest)
 

@@ -434,12 +434,10 @@ class Findings:
 
         def jointly(host: int) -> Iterable[Reason]:
             here = slice(*of_pairs.searchsorted((host, host + 1)).tolist())
-            words = conflict(requirements, [flags[here] for flags in unmet])
-            if not words:
-                return otherwise(host)
             name = self.hosts.fleet.hosts[int(self.hosts.trees[host])]
-            subject: dict[str, Any] = {"unit": words, "group": group}
-            return [Reason(Rule.CONDITIONS, requested, 0, 0, resource, name, **subject)]
+            flags = [flags[here] for flags in unmet]
+            reasons = excluded(requirements, flags, requested, resource, name, group)
+            return reasons or otherwise(host)
 
         self.add_each(condition, hosts & ~is_explained, jointly)
 
@@ -553,18 +551,13 @@ def in_words(conditions: Iterable[tuple[Rule, str]]) -> str:
     return " ".join(filter(None, parts))
 
 
-def unmet(rule: Rule, label: str, amount: int, resource_class: str | None, host: str) -> Reason:
-    """Return the reason that no provider meets a condition."""
-    field: dict[str, Any] = {_label_field(rule): label}
-    return Reason(rule, amount, 0, 0, resource_class, host, **field)
-
-
 def excluded(
     conditions: Sequence[tuple[Rule, str]],
     flags: Sequence[Booleans],
     amount: int,
     resource_class: str,
     host: str,
+    group: str | None = None,
 ) -> list[Reason]:
     """Return the conditions that leave no provider of a class; nothing if they leave one.
 
@@ -575,11 +568,13 @@ def excluded(
     """
     pairs = zip(conditions, flags, strict=True)
     failed = [condition for condition, unmet_by in pairs if unmet_by.all()]
-    if failed:
-        return [unmet(rule, label, amount, resource_class, host) for rule, label in failed]
-    words = conflict(conditions, flags)
-    reason = Reason(Rule.CONDITIONS, amount, 0, 0, resource_class, host, unit=words)
-    return [reason] if words else []
+    if not failed and (words := conflict(conditions, flags)):
+        failed = [(Rule.CONDITIONS, words)]
+    reasons = []
+    for rule, label in failed:
+        field: dict[str, Any] = {_label_field(rule): label, "group": group}
+        reasons.append(Reason(rule, amount, 0, 0, resource_class, host, **field))
+    return reasons
 
 
 def conflict(conditions: Sequence[tuple[Rule, str]], unmet: Sequence[Booleans]) -> str:

@@ -225,7 +225,7 @@ def _classes(devices: _Devices, disabled: Booleans | None) -> dict[int, list[Cla
             if part and not (disabled is not None and disabled[rows.provider[entry]]):
                 parts.setdefault(int(rows.tree[entry]), []).append(part)
         starts = np.flatnonzero(np.diff(tree, prepend=-1))
-        sums = [np.add.reduceat(one, starts) for one in (rows.capacity[entries], used, free)]
+        sums = [np.add.reduceat(column, starts) for column in (rows.capacity[entries], used, free)]
         columns = [column.tolist() for column in (tree[starts], *sums)]
         for number, capacity, n_used, n_free in zip(*columns, strict=True):
             free_parts = tuple(sorted(parts.get(number, ()), reverse=True))

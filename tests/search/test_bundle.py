@@ -77,9 +77,9 @@ def asked(chance, snapshot):
 def check_smallest(bundle):
     """Leave out each thing alone: the answer is another one then, or the picture none."""
     wanted = outcome_of(bundle.ask())
-    for part in PARTS:
-        for one in part.list_all(bundle.columns):
-            fewer = dataclasses.replace(bundle, columns=part.without(bundle.columns, [one]))
+    for list_all, remove in PARTS:
+        for one in list_all(bundle.columns):
+            fewer = dataclasses.replace(bundle, columns=remove(bundle.columns, [one]))
             try:
                 found = outcome_of(fewer.ask())
             except exceptions.ResourceObjectsError:

@@ -39,7 +39,6 @@ from resource_objects.search.findings import (
     Sources,
     excluded,
     in_words,
-    unmet,
 )
 from resource_objects.search.fleet import ClassRows, Fleet
 from resource_objects.search.relations import Link
@@ -374,8 +373,8 @@ class ClassCondition(SourceCondition):
         has_allowed = host_set.any(pairs.host[sources.allowed])
         is_lost = has_allowed & ~host_set.any(pairs.host[may_provide])
         is_without = hosts & (is_lost | ~host_set.any(counted.host))
-        at, subject = np.flatnonzero(is_without), {"resource": name, "group": group}
-        findings.add(condition, Rule.NO_INVENTORY, at, amount, **subject)
+        at = np.flatnonzero(is_without)
+        findings.add(condition, Rule.NO_INVENTORY, at, amount, resource=name, group=group)
 
         def allocated_units(host: int) -> list[Reason]:
             numbers = self.of_tree(int(host_set.trees[host])).numbers
@@ -399,13 +398,13 @@ class ClassCondition(SourceCondition):
         needs_decision = host_set.has_shares
         if self.has_pools:
             needs_decision = needs_decision | host_set.has_pools
-        where = None
+        provider = None
         if group is not None:
-            where = host_set.fleet.roots[host_set.trees]
+            provider = host_set.fleet.roots[host_set.trees]
             is_only = np.bincount(able.host, minlength=len(host_set))[able.host] == 1
-            where[able.host[is_only]] = rows.provider[able.entry[is_only]]
+            provider[able.host[is_only]] = rows.provider[able.entry[is_only]]
         is_full = is_open & is_few & ~needs_decision
-        findings.add_full(condition, is_full, able, rows, amount, name, where=where, group=group)
+        findings.add_full(condition, is_full, able, rows, amount, name, where=provider, group=group)
         is_open &= needs_decision | ~is_few
         is_open[able.host[self.provides_all[able.entry]]] = False
         if self.is_split:
@@ -468,7 +467,7 @@ class ClassCondition(SourceCondition):
         if reasons and (is_allowed or not lacking[0].all()):
             return reasons[0]
         if not is_allowed:
-            return unmet(Rule.TRAIT_MISSING, required[trait], amount, name, host)
+            return Reason(Rule.TRAIT_MISSING, amount, 0, 0, name, host, trait=required[trait])
         numbers = (sources.pairs.entry[sources.allowed] + self.rows.first).tolist()
         holders = self.fleet.holders(numbers)
         words = in_words(conditions)

@@ -54,7 +54,7 @@ class HostCondition(Condition):
     def find(self, findings: Findings, among: Booleans) -> None:
         """Add a reason for each class of the unnamed group; a single one if it is of the root."""
         failing = among & ~self.passing[findings.hosts.trees]
-        requested = [(one.amount, one.resource_class) for one in self.classes]
+        requested = [(condition.amount, condition.resource_class) for condition in self.classes]
         is_of_root = self.rule in (Rule.ROOT_TRAIT_MISSING, Rule.ROOT_TRAIT_FORBIDDEN)
         for amount, name in [(1, None)] if is_of_root else requested:
             findings.add_unmet(self, failing, (self.rule, self.label), amount, name)

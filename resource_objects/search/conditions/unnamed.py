@@ -278,8 +278,8 @@ class HostProvides(Condition):
             of_host = condition.of_tree(host.tree).own
             sources = host.sources(condition) & ((1 << of_host) - 1)
             if not sources:
-                where, name = condition.fleet.hosts[host.tree], condition.resource_class
-                reasons.append(Reason(self.rule, condition.amount, 0, 0, name, where))
+                name, host_name = condition.resource_class, condition.fleet.hosts[host.tree]
+                reasons.append(Reason(self.rule, condition.amount, 0, 0, name, host_name))
                 continue
             short = condition.short(host.tree, sources)
             if not short:
