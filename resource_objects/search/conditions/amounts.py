@@ -440,7 +440,7 @@ class ClassCondition(SourceCondition):
             is_pooled=not (sources & ((1 << demand.own) - 1) if is_named else demand.own),
             names_provider=is_named,
         )
-        if not shortage.is_of_sums:
+        if not (is_named or shortage.is_of_sums):  # one provider of a group has no joint use
             if self.can(tree, sources):
                 return []
             if reasons := overdrawn(fleet, tree, [demand.only(sources)]):
