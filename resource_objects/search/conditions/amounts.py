@@ -409,6 +409,16 @@ class ClassCondition(SourceCondition):
         is_open[able.host[self.provides_all[able.entry]]] = False
         if self.is_split:
             is_open &= needs_decision | ~self._add_up(host_set, able)
+        else:  # enough together, but no source has it: the reason is about that with the most
+            most = able.where(_has_most(able.host, rows.free[able.entry]))
+            is_full = is_open & ~needs_decision
+            is_full[most.host[rows.free[most.entry] >= amount]] = False
+            provider = host_set.fleet.roots[host_set.trees]
+            provider[most.host] = rows.provider[most.entry]
+            findings.add_full(
+                condition, is_full, most, rows, amount, name, where=provider, group=group
+            )
+            is_open &= ~is_full
 
         def decide(host: int) -> list[Reason]:
             able = bits(may_provide[pairs.of_host(host)].tolist())
@@ -472,6 +482,14 @@ class ClassCondition(SourceCondition):
         holders = self.fleet.holders(numbers)
         words = in_words(conditions)
         return Reason(Rule.TRAITS_AT_ONCE, amount, 0, 0, name, host, holders, unit=words)
+
+
+def _has_most(host: Integers, free: Integers) -> Booleans:
+    """Return the first pair of each host that has the most free; pairs are in order of hosts."""
+    order = np.lexsort((-free, host))
+    has_most = np.zeros(len(host), dtype=np.bool_)
+    has_most[order[np.flatnonzero(np.diff(host, prepend=-1))]] = True
+    return has_most
 
 
 def with_free_units(fleet: Fleet, rows: ClassRows, units: Sequence[str]) -> Booleans:
