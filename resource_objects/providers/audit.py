@@ -65,7 +65,11 @@ def audit(
         *_placed_resources(rows),
         *_unshared(rows, searched),
         *_counted_twice(rows),
-        *_expired(records.values(), at),
+        *(
+            Finding(FindingKind.EXPIRED, consumer=name, at=claim.expires_at)
+            for name, claim in records.items()
+            if claim.expires_at is not None and claim.expires_at < at
+        ),
         *(() if older_than is None else _stale_pools(rows, ago("older_than", older_than, at))),
     ]
     order = list(FindingKind)
@@ -376,12 +380,6 @@ def _counted_twice(rows: _Rows) -> Iterator[Finding]:
         for pool in pools_of(rows.roots[key[0]]) if key[0] not in rows.pools else ():
             if (pool, key[1]) in rows.inventories:
                 yield Finding(FindingKind.COUNTED_TWICE, *rows.at(key), other=rows.name(pool))
-
-
-def _expired(claims: Iterable[ConsumerRecord], now: datetime.datetime) -> Iterator[Finding]:
-    for claim in claims:
-        if claim.expires_at is not None and claim.expires_at < now:
-            yield Finding(FindingKind.EXPIRED, consumer=claim.consumer, at=claim.expires_at)
 
 
 def _stale_pools(rows: _Rows, before: datetime.datetime) -> Iterator[Finding]:

@@ -311,10 +311,9 @@ class Backend(abc.ABC):
         """
         return self.read(*trees)
 
+    @abc.abstractmethod
     def uuids(self, names: Collection[str]) -> dict[str, str]:
         """Return ``{name: uuid}`` of the stored providers of some names."""
-        criteria = ProviderFilter(names=frozenset(names))
-        return {row.name: row.uuid for row in self.list_providers(criteria, max(1, len(names)))}
 
     @abc.abstractmethod
     def list_providers(

@@ -271,8 +271,14 @@ def fit_together(
             dataclasses.replace(reason, where=reason.where or host)
             for reason in (*refusal.reasons, *more)
         ) from refusal
-    for name, positions in within.items():
-        _check_within(views[name], assigned[name], positions)
+    for name, positions in within.items():  # the caller may have assigned an amount itself
+        view = views[name]
+        used = {position for position, _ in view.inventory.to_allocations(assigned[name])}
+        if not used.issubset(positions):
+            reason = Reason(
+                Rule.HOST_CELLS, len(used), len(used.intersection(positions)), 0, name, view.host
+            )
+            raise exceptions.CapacityException([reason])
     return {name: assigned[name] for name in amounts}
 
 
@@ -316,16 +322,6 @@ def _affinity_reasons(
         yield from (reason for reason in more.reasons if reason.rule not in of_all)
     except exceptions.SearchLimitReached:
         return
-
-
-def _check_within(view: LocatedView, assigned: Amount, positions: Collection[int]) -> None:
-    """Raise CapacityException if the caller assigned an amount to parts that may not be used."""
-    used = {position for position, _ in view.inventory.to_allocations(assigned)}
-    if not used.issubset(positions):
-        allowed, name = len(used.intersection(positions)), view.shape.resource.name
-        raise exceptions.CapacityException(
-            [Reason(Rule.HOST_CELLS, len(used), allowed, 0, name, view.host)]
-        )
 
 
 def chosen_cells(

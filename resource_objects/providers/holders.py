@@ -255,11 +255,6 @@ def absent(resource_class: str, amount: int, provider: str) -> Reason:
     return Reason(Rule.NO_INVENTORY, amount, 0, 0, resource_class, provider)
 
 
-def not_held(resource_class: str, amount: int, allocated: int, provider: str) -> Reason:
-    """Return the reason that a consumer releases more than is allocated to it."""
-    return Reason(Rule.USED_BELOW_ZERO, amount, 0, allocated, resource_class, provider)
-
-
 def unit_removed(unit: str, provider: str) -> Reason:
     """Return the reason why a unit that was removed from its host is not allocated."""
     return Reason(Rule.DISABLED, 1, 0, 0, where=provider, unit=unit, disabled=REMOVED)

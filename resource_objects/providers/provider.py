@@ -10,7 +10,6 @@ from resource_objects import base, exceptions, fields, names
 from resource_objects.providers.disabled import Disabled, refuse_trait
 from resource_objects.resources import Inventories, InventoriesLike, Inventory, Resource, resource
 from resource_objects.resources.placed import parts_of
-from resource_objects.resources.records import InventoryPart
 from resource_objects.resources.traits import checked_traits
 
 _T = TypeVar("_T")
@@ -180,9 +179,23 @@ class Provider(base.ResourceObject):
         host0/numa1 PCPU uses 1 PCPU of host0 MEMORY_MB uses 1 MEMORY_MB of host0
         """
         kind = resource(key)
-        children = tuple([_part_provider(self, kind, part) for part in parts_of(inventory)])
-        self._append(children)
-        return children
+        children: list[Provider] = []
+        for part in parts_of(inventory):
+            name = f"{self.name}/{part.name}"
+            shares = [
+                Share(resource_class=count, of=self.name, of_class=count)
+                for count in part.host_classes
+                if count in self.inventories
+            ]
+            shares += [
+                Share(resource_class=count, of=name, of_class=other, factor=factor)
+                for count, factor, other in part.uses
+            ]
+            children.append(
+                Provider(name, {kind: part.inventory}, traits=part.traits, shares=shares)
+            )
+        self._append(tuple(children))
+        return tuple(children)
 
     def _append(self, children: tuple[Provider, ...]) -> None:
         # ``update`` would check all children again: a tree of n providers n times
@@ -286,20 +299,6 @@ class Provider(base.ResourceObject):
 
     def __str__(self) -> str:
         return f"{self.name}: {self.inventories}"
-
-
-def _part_provider(host: Provider, kind: Resource, part: InventoryPart) -> Provider:
-    name = f"{host.name}/{part.name}"
-    of_host = [
-        Share(resource_class=count, of=host.name, of_class=count)
-        for count in part.host_classes
-        if count in host.inventories
-    ]
-    within = [
-        Share(resource_class=count, of=name, of_class=other, factor=factor)
-        for count, factor, other in part.uses
-    ]
-    return Provider(name, {kind: part.inventory}, traits=part.traits, shares=[*of_host, *within])
 
 
 def _tuple(values: Iterable[_T]) -> tuple[_T, ...]:

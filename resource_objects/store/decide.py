@@ -45,7 +45,7 @@ from resource_objects.names import natural_order
 from resource_objects.providers.allocation import HELD, RELEASED
 from resource_objects.providers.arguments import later
 from resource_objects.providers.disabled import Disabled, RemovedUnit
-from resource_objects.providers.holders import absent, held_by, not_held, unit_removed
+from resource_objects.providers.holders import absent, held_by, unit_removed
 from resource_objects.providers.orders import (
     UNLIMITED,
     Change,
@@ -466,7 +466,7 @@ def _refusals(
     if name is None:
         raise exceptions.NotFound("provider", uuid)
     if change.after < 0:
-        return [not_held(resource_class, net, change.before, name)]
+        return [Reason(Rule.USED_BELOW_ZERO, net, 0, change.before, resource_class, name)]
     inventory = rows.inventory(change.key)
     if inventory is None:
         return [absent(resource_class, net, name)]
