@@ -317,7 +317,8 @@ class _Sending:
             self.has_reused = True
             if self._reuse_empty_consumers():
                 raise Transient(self._stale(answer))
-        if _is_overtaken(answer):
+        is_conflict = answer.status == 409 and answer.code == "placement.concurrent_update"
+        if is_conflict and not _is_about_consumers(answer):  # Placement gave up
             detail = f"others write the same providers: {answer.detail}"
             busy = exceptions.DatabaseError("busy", client.service, detail)
             # the generation of a provider in a body never becomes right again
@@ -523,9 +524,3 @@ def _is_about_consumers(answer: Answer) -> bool:
     # consumer that Placement deletes between two steps of its own is a 404.
     is_conflict = answer.status == 409 and "consumer generation conflict" in answer.detail
     return is_conflict or (answer.status == 404 and "consumer" in answer.detail)
-
-
-def _is_overtaken(answer: Answer) -> bool:
-    """Return True if Placement gave up because others wrote the same providers."""
-    is_conflict = answer.status == 409 and answer.code == "placement.concurrent_update"
-    return is_conflict and not _is_about_consumers(answer)

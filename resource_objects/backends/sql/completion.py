@@ -52,23 +52,15 @@ def names_beginning(url: str, kind: str, prefix: str) -> list[str]:
     )
     between = {"first": prefix, "last": prefix + _LAST}
     if scheme == "sqlite":
-        return _of_file(url, query, between)
-    if scheme in ("postgresql", "mysql", "mariadb"):
-        return _of_server(url, query, between)
-    return []
-
-
-def _of_file(url: str, query: str, between: dict[str, str]) -> list[str]:
-    path = os.path.abspath(url.partition("?")[0].partition(":///")[2])
-    # without a log the file is complete; opening it would create a log and leave it there
-    options = "mode=ro" if os.path.exists(f"{path}-wal") else "mode=ro&immutable=1"
-    uri = f"file:{urllib.parse.quote(path)}?{options}"
-    opened = sqlite3.connect(uri, uri=True, timeout=_PATIENCE_OF_FILE)
-    with contextlib.closing(opened) as connection:
-        return [name for (name,) in connection.execute(query, between)]
-
-
-def _of_server(url: str, query: str, between: dict[str, str]) -> list[str]:
+        path = os.path.abspath(url.partition("?")[0].partition(":///")[2])
+        # without a log the file is complete; opening it would create a log and leave it there
+        options = "mode=ro" if os.path.exists(f"{path}-wal") else "mode=ro&immutable=1"
+        uri = f"file:{urllib.parse.quote(path)}?{options}"
+        opened = sqlite3.connect(uri, uri=True, timeout=_PATIENCE_OF_FILE)
+        with contextlib.closing(opened) as file:
+            return [name for (name,) in file.execute(query, between)]
+    if scheme not in ("postgresql", "mysql", "mariadb"):
+        return []
     import sqlalchemy as sa
 
     from resource_objects.backends.sql import engine, urls

@@ -245,7 +245,8 @@ def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry
         elif event in named:
             named[event].add(uuid)
         elif event in (_DISABLED, _ENABLED):
-            disabled.append(DisabledChange(uuid, _disabled_of(allocated)))
+            reason = None if allocated is None else Disabled(**json.loads(allocated))
+            disabled.append(DisabledChange(uuid, reason))
         elif uuid is None:
             claims.add(consumer or _FORGOTTEN)
         else:
@@ -269,17 +270,6 @@ def _entry(shard: int, number: int, parts: Sequence[Sequence[Any]]) -> FeedEntry
         tuple(sorted(named[OVERRIDE])),
         tuple(renamed),
     )
-
-
-def _disabled_of(text: str | None) -> Disabled | None:
-    if text is None:
-        return None
-    values = json.loads(text)
-    times = {
-        name: None if values[name] is None else datetime.datetime.fromisoformat(values[name])
-        for name in ("since", "until")
-    }
-    return Disabled(**{**values, **times})
 
 
 def _share_out(waiting: Iterable[int], room: int) -> int:

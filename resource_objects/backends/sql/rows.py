@@ -239,7 +239,11 @@ class TreeRows:
     def _load(self, inventories: Collection[int]) -> None:
         """Load the tables that the write concerns. Cost: nine statements, most of them optional."""
         rows, updates = self._rows, self._changes.updates
-        self._load_removed_disabled()
+        if self._changes.creates or self._changes.removals:
+            roots = {*self._roots.values()}
+            for root, name, *facts in _REMOVED_DISABLED.rows_for(self._connection, roots):
+                key = self._uuids[root], name
+                rows.removed_disabled.put_unjournaled(key, None, disabled_of(facts))
         with_kinds = [u.definition.uuid for u in updates if u.changed or u.kinds_changed]
         kinds = self._rows_of(_KINDS, self._stored(with_kinds))
         shares = self._read_shares()
@@ -288,14 +292,6 @@ class TreeRows:
                 loaded[above] = row_of[above]
                 above = row_of[above][3]
         return list(loaded.values())
-
-    def _load_removed_disabled(self) -> None:
-        """Load the disabled providers that were removed from the trees."""
-        if self._changes.creates or self._changes.removals:
-            roots = set(self._roots.values())
-            for root, name, *facts in _REMOVED_DISABLED.rows_for(self._connection, roots):
-                key = self._uuids[root], name
-                self._rows.removed_disabled.put_unjournaled(key, None, disabled_of(facts))
 
     def _with_inventories(self, shares: Iterable[Sequence[Any]]) -> set[int]:
         """Return the providers whose inventories the rules read."""

@@ -575,8 +575,7 @@ def disabled_of(facts: Sequence[Any], now: datetime.datetime | None = None) -> D
     reason, by, since, until = facts
     if reason is None:
         return None
-    ends = from_moment_or_none(until)
-    disabled = Disabled(reason=reason, by=by, since=from_moment(since), until=ends)
+    disabled = Disabled(reason=reason, by=by, since=since, until=until)  # in each form of a time
     return None if now is not None and disabled.ends_at <= now else disabled
 
 
