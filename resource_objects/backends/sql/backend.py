@@ -394,9 +394,10 @@ def _carry_out_orders(
     connection: Connection, write: Write, number: int, feed_rows: feed.FeedRows
 ) -> tuple[ConsumerRecord, ...]:
     """Carry out the orders of a write; return the record of each consumer."""
-    rows, names = StoredRows(connection, number), [order.consumer for order in write.orders]
+    rows = StoredRows(connection, number)
+    ordered = [order.consumer for order in write.orders]
     if not _is_one_claim(write):
-        orders.read_consumers(connection, names, rows)
+        orders.read_consumers(connection, ordered, rows)
     keys = keys_of(write.orders, rows.records)
     rows.inventories = {key: row for key, row in rows.inventories.items() if key in keys}
     orders.read_locked_inventories(connection, rows, keys)
@@ -408,10 +409,10 @@ def _carry_out_orders(
         # a refusal must be about the present allocations of the consumers
         is_claim = _is_one_claim(write)
         can_have_changed = is_claim or connection.dialect.name != "sqlite"
-        if can_have_changed and not orders.are_unchanged(connection, names, rows):
+        if can_have_changed and not orders.are_unchanged(connection, ordered, rows):
             if is_claim:
-                raise exceptions.AlreadyExists("consumer", names[0]) from None
-            raise orders.changed_since(names[0]) from None
+                raise exceptions.AlreadyExists("consumer", ordered[0]) from None
+            raise orders.changed_since(ordered[0]) from None
         raise
     orders.record_operation(connection, write, number, now)
     if effects.nets:

@@ -384,11 +384,10 @@ def has_standard(connection: Connection) -> bool:
 def ensure_standard(connection: Connection) -> None:
     """Insert the missing standard names; those of a newer library are not deleted.
 
-    Safe with several processes at once. Cost: one query if all exist.
+    Safe with several processes at once.
     """
-    if not has_standard(connection):
-        for kind, names in _standard().items():
-            NameNumbers(kind).ensure(connection, names)
+    for kind, names in _standard().items():
+        NameNumbers(kind).ensure(connection, names)
 
 
 @functools.cache
