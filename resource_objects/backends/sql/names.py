@@ -50,16 +50,6 @@ _TABLES = {
 }
 
 
-def _select_names(table: sa.Table, lock: str = "") -> SQL:
-    columns = ", ".join(table.columns.keys())
-    return SQL(f"SELECT {columns} FROM {table.name} WHERE name IN :names*{lock}")
-
-
-_READ_NAMES = {kind: _select_names(table) for kind, table in _TABLES.items()}
-_LOCK_NAMES = {
-    kind: _select_names(table, " ORDER BY id {server: FOR UPDATE}")
-    for kind, table in _TABLES.items()
-}
 _USERS = {
     # a share counts as an inventory here: a rename concerns both, and it refers to an inventory
     NameKind.RESOURCE_CLASS: SQL("""
@@ -74,12 +64,8 @@ _USERS = {
         SELECT n.aggregate_id, p.id, p.uuid, p.name FROM resource_provider_aggregates n
         JOIN resource_providers p ON p.id = n.provider_id WHERE n.aggregate_id IN :ids*"""),
 }
-#: The fields of a provider with its names of each kind.
-_FIELDS = {
-    NameKind.RESOURCE_CLASS: "classes",
-    NameKind.TRAIT: "traits",
-    NameKind.AGGREGATE: "aggregates",
-}
+#: The field of a provider with its names of each kind.
+_FIELDS = dict(zip(NameKind, ("classes", "traits", "aggregates"), strict=True))
 _STRUCTURES = SQL("""
     SELECT s.name, s.classes, s.body, p.id, p.uuid, p.name FROM structures s
     JOIN resource_providers p ON p.id = s.provider_id""")
@@ -310,8 +296,11 @@ def _load_names(
     locked.difference_update(NAME_RULES[kind].standard())
     unlocked = {name for change in changes for name in (change.name, change.to) if name} - locked
     numbers: dict[int, str] = {}
-    for query, names in ((_LOCK_NAMES[kind], locked), (_READ_NAMES[kind], unlocked)):
-        for number, name, *level in query.rows_for(connection, names):
+    table = _TABLES[kind]
+    select = f"SELECT {', '.join(table.columns.keys())} FROM {table.name} WHERE name IN :names*"
+    lock = f"{select} ORDER BY id {{server: FOR UPDATE}}"
+    for text, names in ((lock, locked), (select, unlocked)):
+        for number, name, *level in SQL(text).rows_for(connection, names):
             rows.names.put_unjournaled((kind, name), None, ListedName(number, name, *level))
             numbers[number] = name
     return {number: name for number, name in numbers.items() if name in locked}
