@@ -1,4 +1,4 @@
-"""What the tests of a host share: generated trees, captured machines."""
+"""Shared by the tests of hosts: generated trees and captured machines."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def captured(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], pathli
 
 @pytest.fixture(scope="session")
 def captured_machine(captured: Callable[[str], pathlib.Path]) -> Callable[..., Machine]:
-    """Return a function: the name of a captured machine to what is read of it, once."""
+    """A function that returns the machine of a captured name, read once."""
 
     @functools.cache
     def machine(name: str, within_cgroup: bool = False) -> Machine:

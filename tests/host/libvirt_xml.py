@@ -15,7 +15,7 @@ from resource_objects.resources.numa.cpuset import CPUSet
 
 
 def told(machine: Machine) -> Machine:
-    """Return what of a machine libvirt can tell."""
+    """Return the facts of a machine that libvirt reports."""
     return dataclasses.replace(
         machine,
         memory_bytes=sum(cell.memory_bytes for cell in machine.cells),
@@ -246,7 +246,7 @@ class NodeDevice:
 
 @dataclasses.dataclass
 class Connection:
-    """A ``virConnect`` to a machine; ``broken`` is what asking for its capabilities raises."""
+    """A ``virConnect`` to a machine; ``broken`` is an error that its capabilities raise."""
 
     machine: Machine
     broken: Exception | None = None

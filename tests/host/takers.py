@@ -28,9 +28,9 @@ def take(url: str, request: str, consumer: str | None, most: int) -> list[ro.Amo
 def taken_by(
     url: str, request: str, consumers: Sequence[str | None], most_named: int = 99
 ) -> list[list[ro.Amounts]]:
-    """Return what processes took at the same time, one for each consumer.
+    """Return the amounts that processes consumed at the same time, one for each consumer.
 
-    :param most_named: how often one takes that has a name; one without takes all it can get
+    :param most_named: the maximum number for a named consumer; one without a name takes all it can
     """
     with ProcessPoolExecutor(len(consumers), processes()) as pool:
         begun = [

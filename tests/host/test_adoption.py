@@ -140,7 +140,7 @@ def test_cpus_that_consumers_hold_by_name_are_not_adopted(connect) -> None:
     node.update_inventories({"NUMA_TOPOLOGY": used_cells})
     ComputeNode.from_row(node).bind(ledger).save()
     nobody = ledger.get_claim(NOBODY)
-    assert str(nobody.amounts) == "VCPU=1,PCPU=1"  # of the vCPU nobody knows that it is the CPU's
+    assert str(nobody.amounts) == "VCPU=1,PCPU=1"  # the vCPU is not known to be the one of the CPU
     theirs = {
         unit for allocation in ledger.get_claim("vm-1").allocations for unit in allocation.units
     }
@@ -161,7 +161,7 @@ def test_above_capacity_it_is_accepted_and_listed(connect) -> None:
     assert node.vcpus_used == 11
 
 
-def test_what_the_record_takes_besides_goes_to_its_own_consumer(connect) -> None:
+def test_what_the_record_takes_in_addition_goes_to_its_own_consumer(connect) -> None:
     ledger = connect()
     node = row(vcpus_used=5)
     node.inventories.consume("VCPU=2")
@@ -173,7 +173,7 @@ def test_what_the_record_takes_besides_goes_to_its_own_consumer(connect) -> None
     assert str(result.claim.amounts) == "VCPU=2" and node.vcpus_used == 7
 
 
-def test_pending_that_does_not_fit_beside_what_is_adopted_is_refused(connect) -> None:
+def test_pending_that_does_not_fit_with_what_is_adopted_is_refused(connect) -> None:
     ledger = connect()
     node = row(vcpus_used=5)
     node.inventories.consume("VCPU=3")

@@ -1,4 +1,4 @@
-"""A captured machine lies here, and what is captured is read as the machine itself is."""
+"""A captured machine of this checkout; its capture is read as the machine itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who holds what of the cells of a host, as a ledger keeps it."""
+"""The consumers of the cells of a host, as a ledger stores them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def view_of(ledger: ro.Ledger) -> LocatedView:
 
 
 def take(ledger: ro.Ledger, consumer: str, requested: NUMATopologyAmount) -> NUMATopologyAmount:
-    """Claim a topology for a consumer, and keep what it asked for; return where it is."""
+    """Claim a topology for a consumer with its request; return it assigned."""
     view = view_of(ledger)
     taken = view.inventory.fit(requested)
     request = StoredRequest(ro.Request({NUMA: requested}))
@@ -77,7 +77,7 @@ def test_what_each_consumer_holds_of_a_cell(lab):
     assert result.outside_cells == ()
 
 
-def test_a_cpu_left_empty_on_purpose_is_told_from_one_that_runs_something(lab):
+def test_a_cpu_left_empty_on_purpose_differs_from_one_that_runs_something(lab):
     take(lab, "job-1", numa(dedicated=2, thread_policy="isolate"))
     (holder,) = read_cells(lab, "host0").holders[0]
     assert (holder.cpus, holder.idle) == ((1, 2), (5, 6))
@@ -92,7 +92,7 @@ def test_the_emulators_cpu_runs_something(lab):
     assert holder.idle == taken.placed[0].idle
 
 
-def test_without_what_was_asked_every_cpu_counts_as_running_something(lab):
+def test_without_what_was_requested_every_cpu_counts_as_running_something(lab):
     view = view_of(lab)
     taken = view.inventory.fit(numa(dedicated=1, thread_policy="isolate"))
     lab.claim("job-1", view.allocations(taken))
@@ -100,7 +100,7 @@ def test_without_what_was_asked_every_cpu_counts_as_running_something(lab):
     assert (holder.cpus, holder.idle) == ((1, 5), ())
 
 
-def test_a_request_that_does_not_explain_what_is_held_explains_nothing(lab):
+def test_a_request_that_does_not_explain_what_is_allocated_explains_nothing(lab):
     view = view_of(lab)
     deltas = view.deltas(view.inventory.fit(numa(dedicated=2, thread_policy="isolate")))
     request = StoredRequest(ro.Request({NUMA: numa(dedicated=3)}))
@@ -115,7 +115,7 @@ def test_cpus_taken_by_number_are_loose(lab):
     assert read_cells(lab, "host0").holders[0] == (CellUser("job-1", loose=2),)
 
 
-def test_what_is_held_of_the_host_in_no_cell_is_elsewhere(lab):
+def test_what_is_allocated_of_the_host_in_no_cell_is_elsewhere(lab):
     lab.claim("job-1", {"host0": "VCPU=1,MEMORY_MB=100,DISK_GB=5"})
     lab.claim("job-2", {"host0": "DISK_GB=5"})
     result = read_cells(lab, "host0")
@@ -129,13 +129,13 @@ def test_any_provider_of_the_tree_names_the_host(lab, name):
     assert read_cells(lab, lab.provider(name).uuid).host == "host0"
 
 
-def test_a_host_without_cells_has_none_and_one_that_is_not_kept_is_refused(lab):
+def test_a_host_without_cells_has_none_and_one_that_is_not_stored_is_refused(lab):
     assert read_cells(lab, "plain") is None
     with raises_code("ProviderNotFound", match="nobody"):
         read_cells(lab, "nobody")
 
 
-def test_cells_that_nobody_holds_anything_of():
+def test_cells_that_no_consumer_holds_anything_of():
     inventory = NUMATopologyInventory([HostCell(0, memory_mb=1), HostCell(1, memory_mb=1)])
     assert HostCells.unused("box", inventory).holders == ((), ())
 

@@ -139,7 +139,7 @@ def test_live_inventories_equal_plain_ones_and_become_plain_when_copied():
     assert type(item) is ro.IntegerInventory and item == live["VCPU"]
 
 
-def test_a_copied_inventory_counts_for_nobody():
+def test_a_copied_inventory_counts_for_no_consumer():
     compute_node = node()
     copy.deepcopy(compute_node.inventories).consume("VCPU=1")
     copy.copy(compute_node.inventories["VCPU"]).consume(ro.IntegerAmount(1))
@@ -165,7 +165,7 @@ def test_a_refused_figure_changes_neither_inventory_nor_column():
         with pytest.raises(exceptions.InvalidInput):
             cpus.update(**wrong)
     assert cpus == node().inventories["VCPU"] and compute_node.changes() == {}
-    cpus.update(used=2**63 - 1, reserved=1)  # one column says both
+    cpus.update(used=2**63 - 1, reserved=1)  # one column is the sum of both
     with pytest.raises(exceptions.InvalidInventory, match="with the reserved at most"):
         compute_node.changes()
 
@@ -214,7 +214,7 @@ def test_an_inventory_in_hand_shows_an_update():
     assert cpus.consume(ro.IntegerAmount(1)) and compute_node.vcpus_used == 5
 
 
-def test_resources_that_are_not_named_stay():
+def test_resources_that_are_not_named_remain():
     compute_node = node()
     compute_node.update_inventories({"DISK_GB": ro.IntegerInventory(50)})
     assert (compute_node.vcpus, compute_node.local_gb, compute_node.free_disk_gb) == (8, 50, 50)
@@ -228,19 +228,19 @@ def test_none_says_that_there_is_none_any_more():
     assert not disk.can_provide(ro.IntegerAmount(1))
     with pytest.raises(ro.CapacityException):
         disk.consume(ro.IntegerAmount(1))
-    disk.consume(-ro.IntegerAmount(1))  # gives back to nobody
+    disk.consume(-ro.IntegerAmount(1))  # releases an amount without a consumer
     assert compute_node.local_gb_used == 10
     assert compute_node.update_inventories({"DISK_GB": None}) is False
 
 
-def test_a_total_of_0_says_the_same_as_none():
+def test_a_total_of_0_is_equal_as_none():
     compute_node = node()
     assert compute_node.update_inventories({"DISK_GB": ro.IntegerInventory(0)}) is True
     assert compute_node.local_gb == 0 and "DISK_GB" not in compute_node.inventories
     assert compute_node.update_inventories({"DISK_GB": ro.IntegerInventory(0)}) is False
 
 
-def test_what_was_none_can_come_back():
+def test_what_was_none_can_return():
     compute_node = node(local_gb=0, local_gb_used=0)
     assert "DISK_GB" not in compute_node.inventories
     compute_node.update_inventories({"DISK_GB": ro.IntegerInventory(50, reserved=5)})
@@ -391,7 +391,7 @@ def test_a_node_that_was_made_writes_all_it_has():
 
 def test_write_to_takes_whatever_takes_items():
     class Model:
-        """What oslo.db's models look like."""
+        """An object like a model of oslo.db."""
 
         def __setitem__(self, name, value):
             setattr(self, name, value)
@@ -461,7 +461,7 @@ def changed_node() -> ComputeNode:
         lambda made: ComputeNode.obj_from_primitive(made.obj_to_primitive("1.0")),
     ],
 )
-def test_a_copy_says_the_same_and_is_its_own(there_and_back):
+def test_a_copy_is_equal_and_is_its_own(there_and_back):
     compute_node = changed_node()
     twin = there_and_back(compute_node)
     assert twin == compute_node and twin.changes() == compute_node.changes()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import json
 import pickle
-from collections.abc import Callable
 
 import pytest
 
@@ -14,7 +13,7 @@ from resource_objects import exceptions
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.reasons import Rule
 from resource_objects.testing.refusals import raises_code
-from tests.host.views import held, used
+from tests.host.views import before_next, held, used
 
 # --- saving the definition ----------------------------------------------------------------------
 
@@ -129,7 +128,7 @@ def test_the_same_change_by_two_views_is_none(connect, ledger):
         other.save()
 
 
-def test_a_class_that_somebody_took_away_does_not_come_back(connect, ledger):
+def test_a_class_that_another_consumer_took_away_does_not_return(connect, ledger):
     node = ComputeNode.load(ledger, "host0")
     host = connect().provider("host0")
     del host.inventories["MEMORY_MB"]
@@ -139,29 +138,16 @@ def test_a_class_that_somebody_took_away_does_not_come_back(connect, ledger):
         node.save()
 
 
-def interleave(monkeypatch, target: object, name: str, meanwhile: Callable[[], object]) -> None:
-    """Let something happen once, just before a method of an object runs."""
-    method = getattr(target, name)
-    remaining = [meanwhile]
-
-    def delayed(*args, **kwargs):
-        if remaining:
-            remaining.pop()()
-        return method(*args, **kwargs)
-
-    monkeypatch.setattr(target, name, delayed)
-
-
-def test_a_child_that_appears_meanwhile_stays(connect, ledger, monkeypatch):
+def test_a_child_that_appears_meanwhile_remains(connect, ledger, monkeypatch):
     node = ComputeNode.load(ledger, "host0")
     node.inventories["VCPU"].total = 16
 
-    def somebody_adds_a_child():
+    def add_a_child():
         host = connect().provider("host0")
         host.add("host0/gpu1", "PGPU=1")
         connect().sync(host)
 
-    interleave(monkeypatch, ledger.backend, "commit", somebody_adds_a_child)
+    before_next(monkeypatch, ledger.backend, "commit", add_a_child)
     node.save()
     provider = ledger.provider("host0")
     assert [child.name for child in provider.children] == ["host0/gpu0", "host0/gpu1"]
@@ -173,13 +159,7 @@ def test_a_lost_race_for_the_definition_is_merged_again(connect, ledger, monkeyp
     other = ComputeNode.load(connect(), "host0")
     other.inventories["MEMORY_MB"].total = 1024
     node.inventories["VCPU"].total = 16
-    monkeypatched = pytest.MonkeyPatch()
-
-    def somebody_saves():
-        monkeypatched.undo()
-        other.save()
-
-    interleave(monkeypatched, ledger.backend, "commit", somebody_saves)
+    before_next(monkeypatch, ledger.backend, "commit", other.save)
     node.save()
     inventories = ledger.provider("host0").inventories
     assert (inventories["VCPU"].total, inventories["MEMORY_MB"].total, node.memory_mb) == (
@@ -227,7 +207,7 @@ def test_usage_that_will_not_fit_leaves_the_definition_alone_too(connect, ledger
     assert ledger.provider("host0") == before_ledger and node == before_view
 
 
-def test_giving_back_too_much_leaves_the_definition_alone_too(ledger):
+def test_releasing_too_much_leaves_the_definition_alone_too(ledger):
     ledger.claim("job-1", {"host0": "VCPU=12"})
     node = ComputeNode.load(ledger, "host0")
     node.inventories["VCPU"].total = 10
@@ -253,12 +233,11 @@ def test_a_claim_before_the_write_keeps_capacity_and_definition(connect, ledger,
     node.inventories.consume("VCPU=9")
     other = connect()
 
-    def somebody_claims():
-        monkeypatch.undo()
+    def claim():
         other.claim("job-1", {"host0": "VCPU=8"})
         other.claim("job-2", {"host0": "VCPU=8"})
 
-    interleave(monkeypatch, ledger.backend, "commit", somebody_claims)
+    before_next(monkeypatch, ledger.backend, "commit", claim)
     with pytest.raises(ro.CapacityException, match="requested 9, free 4 of 20"):
         node.save()
     assert ledger.provider("host0").inventories["VCPU"].total == 8
@@ -315,7 +294,7 @@ def test_bind_keeps_what_the_node_states_and_takes_the_rest(ledger):
     unused = {**ROW, "vcpus_used": 1, "memory_mb_used": 512}
     ledger.claim("job-1", {"host0": "VCPU=1"})
     node = ComputeNode.from_row(unused).bind(ledger)
-    # no reserved was given and no ratio of VCPU stated: they are the ledger's
+    # reserved and the ratio of VCPU are absent: those of the ledger are used
     assert node.reserved == ro.Amounts(MEMORY_MB=512)
     assert node.inventories["VCPU"].allocation_ratio == 2
     assert node.cpu_allocation_ratio is None and "cpu_allocation_ratio" not in node.changes()
@@ -372,13 +351,9 @@ def test_a_host_made_by_two_at_once_is_made_once(connect, monkeypatch):
     item.inventories.consume("VCPU=1")
     other.inventories.consume("VCPU=2")
 
-    def somebody_makes_it():
-        monkeypatch.undo()
-        other.save()
-
-    interleave(monkeypatch, ledger.backend, "commit", somebody_makes_it)
+    before_next(monkeypatch, ledger.backend, "commit", other.save)
     item.save()
-    assert used(ledger) == 5 + 3 and item.local_gb == 9  # what both records say is adopted once
+    assert used(ledger) == 5 + 3 and item.local_gb == 9  # the usage of both records is adopted once
 
 
 def test_a_host_is_known_by_its_uuid_too(ledger):
@@ -405,7 +380,7 @@ def test_names_that_cannot_be_are_refused(ledger):
     assert ComputeNode(host="other").bind(ledger, provider="host0").vcpus == 8
 
 
-def test_what_is_pending_to_be_given_back_has_to_be_there(ledger):
+def test_what_is_pending_to_be_released_has_to_be_there(ledger):
     with ro.connect("memory://") as other:
         uuid = ledger.provider("host0").uuid
         ComputeNode.from_row({**ROW, "uuid": uuid}).bind(other).save()

@@ -41,7 +41,7 @@ names_of_columns = st.sampled_from([*COLUMNS, *DERIVED]) | st.text(
     string.ascii_lowercase + "_", min_size=1
 )
 texts = st.none() | st.text(string.printable)
-#: What a healthy Nova has in some columns: cells and devices are tested where they are tested.
+#: Values of a healthy Nova; cells and devices have tests of their own.
 VALUES = {
     **dict.fromkeys(("uuid", "host", "hypervisor_hostname"), texts),
     "numa_topology": st.sampled_from([None, "", '{"cells": []}']),
@@ -219,7 +219,7 @@ units = st.integers(-6, 9)
 
 
 class Views(RuleBasedStateMachine):
-    """Views of one host and plain claims, in any order: the ledger is the sum of what was done."""
+    """Views of one host and plain claims, in any order: the ledger has the sum of all changes."""
 
     url = "memory://"
     views = Bundle("views")

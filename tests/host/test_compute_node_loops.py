@@ -1,4 +1,4 @@
-"""The loop of the specification on random rows: figures and rows move by what was asked."""
+"""The loop of the specification on random rows: figures and rows move by the request."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def request(chance: random.Random) -> tuple[str, int, int]:
 
 
 @pytest.mark.parametrize("seed", range(150))
-def test_a_loop_moves_the_row_by_what_was_asked_and_back(seed: int) -> None:
+def test_a_loop_moves_the_row_by_what_was_requested_and_back(seed: int) -> None:
     chance = random.Random(seed)
     node = ComputeNode.from_row(row(chance))
     first, free = node.to_row(), node.get_inventories()

@@ -1,4 +1,4 @@
-"""The compute node and its cells: the column, what is taken of it, and the other columns beside."""
+"""The compute node and its cells: the column, the allocations and the other columns."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def loop(compute_node: ComputeNode, request: object) -> dict:
 
 
 def usage(compute_node: ComputeNode) -> tuple[CellUsage, ...]:
-    """Return what the column says is used."""
+    """Return the usage that the column reports."""
     return load_host_numa_topology(compute_node.numa_topology).usage
 
 
@@ -276,7 +276,9 @@ def test_idle_cpus_have_to_be_there_too() -> None:
     assert not compute_node.inventories[NUMA].can_provide(amounts[ro.resource(NUMA)])
     compute_node.inventories["PCPU"].consume(ro.IntegerAmount(-1))
     assert compute_node.inventories[NUMA].can_provide(amounts[ro.resource(NUMA)])
-    assert not compute_node.inventories[NUMA].can_provide(isolated)  # by itself it takes four
+    assert not compute_node.inventories[NUMA].can_provide(
+        isolated
+    )  # without its counts it takes four
 
 
 def test_a_cpu_is_never_given_twice() -> None:
@@ -289,7 +291,7 @@ def test_a_cpu_is_never_given_twice() -> None:
         compute_node.inventories[NUMA].consume(taken[0])
 
 
-def test_a_row_that_contradicts_itself_does_not_keep_anybody_from_giving_back() -> None:
+def test_a_row_that_contradicts_itself_does_not_keep_any_consumer_from_releasing() -> None:
     taken = loop(first := node(), {NUMA: numa(dedicated=2, memory_mb=512, page_size="2MB")})
     assert len(taken) == 2
     contradicting = node(numa_topology=first.numa_topology, vcpus_used=1)
@@ -297,7 +299,7 @@ def test_a_row_that_contradicts_itself_does_not_keep_anybody_from_giving_back() 
     assert contradicting.vcpus_used == 0 and usage(contradicting) == usage(node())
 
 
-def test_idle_cpus_that_were_given_back_already_are_not_given_back_again() -> None:
+def test_idle_cpus_that_were_released_already_are_not_released_again() -> None:
     compute_node = node(vcpus_used=4)
     taken = loop(compute_node, {NUMA: numa(dedicated=2, thread_policy="isolate")})
     compute_node.inventories["PCPU"].consume(ro.IntegerAmount(-4))  # as many as there were
@@ -339,7 +341,7 @@ def test_limits_per_cell_bind() -> None:
     assert compute_node.inventories.can_provide({NUMA: numa(shared=1)}, {NUMA: limit})
 
 
-def test_orders_and_cells_can_be_said_of_the_live_inventory() -> None:
+def test_orders_and_cells_can_be_specified_of_the_live_inventory() -> None:
     compute_node = node()
     loop(compute_node, {NUMA: numa(shared=1)})
     live = compute_node.inventories[NUMA]
@@ -348,7 +350,7 @@ def test_orders_and_cells_can_be_said_of_the_live_inventory() -> None:
     assert live.consume(numa(shared=1), context=Context(allowed=[0])).memory_nodes == "0"
 
 
-def test_page_memory_serves_nobody_who_did_not_ask_for_it() -> None:
+def test_page_memory_serves_no_consumer_who_did_not_request_it() -> None:
     compute_node = node()
     memory = compute_node.inventories["MEMORY_MB"]
     assert (memory.reserved, memory.used) == (512 + 4096, 0) and compute_node.limits == ro.Limits()
@@ -440,7 +442,7 @@ def test_a_version_from_before_pinning_is_read_and_pinned() -> None:
     assert usage(compute_node)[0].pinned == (0, 1)
 
 
-def test_distances_stay_with_the_node() -> None:
+def test_distances_remain_with_the_node() -> None:
     near = NUMATopologyInventory([cell(n, distances={0: 10, 1: 20}) for n in (0, 1)])
     compute_node = node()
     compute_node.update_inventories({NUMA: near})

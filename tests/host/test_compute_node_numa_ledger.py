@@ -1,4 +1,4 @@
-"""The cells of a compute node as a view of a ledger: what it reads, what a save writes."""
+"""The cells of a compute node as a view of a ledger: loads and saves."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def place(node: ComputeNode, **request: object) -> ro.NUMATopologyAmount:
 
 
 def used_of(ledger: ro.Ledger, host: str) -> dict[str, int]:
-    """Return what is used of a host itself."""
+    """Return the used counts of the host itself, without its parts."""
     return {use.resource_class: use.used for use in ledger.usage() if use.provider == host}
 
 
@@ -126,7 +126,7 @@ def test_a_consumer_with_a_name_has_one_topology(host) -> None:
     assert node == view and used(host)["PCPU"] == 1
 
 
-def test_what_is_given_back_and_taken_by_another_name_is_nothing_to_send(host) -> None:
+def test_what_is_released_and_taken_by_another_name_is_nothing_to_send(host) -> None:
     node = ComputeNode.load(host, "host0")
     node.inventories.consume({NUMA: numa(dedicated=1)})
     (first,) = pending_topologies(node)
@@ -138,7 +138,7 @@ def test_what_is_given_back_and_taken_by_another_name_is_nothing_to_send(host) -
     assert not node.save() and not pending_topologies(node) and used(host)["PCPU"] == 1
 
 
-def test_a_topology_of_a_request_locates_what_is_held_of_the_host(host) -> None:
+def test_a_topology_of_a_request_locates_what_is_allocated_of_the_host(host) -> None:
     node = ComputeNode.load(host, "host0", "job-1")
     node.inventories.consume("PCPU=2,MEMORY_MB=512")
     node.save()
@@ -153,7 +153,7 @@ def test_a_topology_of_a_request_locates_what_is_held_of_the_host(host) -> None:
 
 @pytest.mark.parametrize("consumer", [None, "job-1"])
 def test_a_topology_alone_takes_the_counts_that_go_with_it(host, consumer) -> None:
-    """As a claim of the ledger does: counts that nobody said are implied."""
+    """As in a claim of the ledger, absent counts are implied."""
     node = ComputeNode.load(host, "host0", consumer)
     empty = node.to_row()
     taken = node.inventories[NUMA].consume(numa(2, dedicated=4, shared=2, memory_mb=512))
@@ -193,7 +193,9 @@ def test_what_is_promised_to_others_is_not_located_for_a_topology_alone(host) ->
         with pytest.raises(ro.CapacityException, match="PCPU requested 3, free 2"):
             node.inventories[NUMA].consume(numa(dedicated=3))
     holder = ComputeNode.load(host, "host0", "batch")
-    assert not holder.inventories[NUMA].can_provide(numa(dedicated=4))  # by itself it takes four
+    assert not holder.inventories[NUMA].can_provide(
+        numa(dedicated=4)
+    )  # without its counts it takes four
     amounts = ro.Request({NUMA: numa(dedicated=4)}).resources
     assert holder.inventories[NUMA].can_provide(amounts[ro.resource(NUMA)])  # of the six it holds
 
@@ -202,7 +204,7 @@ def test_what_many_hold_by_number_is_promised_too(host) -> None:
     node = ComputeNode.load(host, "host0")
     node.inventories.consume("PCPU=6")
     amounts = ro.Request({NUMA: numa(dedicated=4)}).resources
-    assert node.inventories[NUMA].can_provide(amounts[ro.resource(NUMA)])  # whose counts these are
+    assert node.inventories[NUMA].can_provide(amounts[ro.resource(NUMA)])  # the counts are its own
     for _ in range(2):
         assert not node.inventories[NUMA].can_provide(numa(dedicated=4))
         node.save()
@@ -216,7 +218,7 @@ def test_cells_are_made_with_a_host_that_is_not_there(connect) -> None:
     node = record(local_gb=0, local_gb_used=0)
     taken = place(node, dedicated=2, memory_mb=64)
     node.bind(ledger)
-    assert node.reserved == ro.Amounts(MEMORY_MB=512)  # huge pages are set aside besides
+    assert node.reserved == ro.Amounts(MEMORY_MB=512)  # huge pages are reserved in addition
     assert node.inventories["MEMORY_MB"].reserved == 512 + 4096
     assert (node.vcpus_used, node.memory_mb_used) == (2, 512 + 64)
     before = node.to_row()
@@ -236,7 +238,7 @@ def test_cells_are_made_with_a_host_that_is_not_there(connect) -> None:
     assert not pending_topologies(node) and not node.save()
 
 
-def test_cpus_that_serve_either_way_are_kept_by_no_ledger(connect) -> None:
+def test_cpus_that_serve_either_way_are_stored_by_no_ledger(connect) -> None:
     either = NUMATopologyInventory([HostCell(0, shared=[0, 1], dedicated=[0, 1], memory_mb=64)])
     ledger = connect()
     node = record(numa_topology=ComputeNode(numa_topology=either).numa_topology).bind(ledger)
@@ -246,7 +248,7 @@ def test_cpus_that_serve_either_way_are_kept_by_no_ledger(connect) -> None:
         ledger.provider("host1")
 
 
-def test_what_is_held_back_in_pages_is_not_lost_by_a_definition(host) -> None:
+def test_what_is_allocated_back_in_pages_is_not_lost_by_a_definition(host) -> None:
     node = ComputeNode.load(host, "host0")
     node.inventories["MEMORY_MB"].update(total=20480)
     place(node, memory_mb=2048, page_size="2MB")

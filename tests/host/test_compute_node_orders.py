@@ -121,7 +121,7 @@ def test_every_order_of_a_request_s_resources_has_one_result(
         assert figures(back) == empty and not back.pending and not back.pending_placed
 
 
-def test_counts_before_a_bare_topology_are_somebody_else_s() -> None:
+def test_counts_before_a_bare_topology_are_another_consumer_s() -> None:
     spread = [HostCell(k, shared=range(4 * k, 4 * k + 4), memory_mb=8192) for k in (0, 1)]
     figures = {"vcpus": 8, "vcpus_used": 0, "memory_mb": 16384, "memory_mb_used": 0}
     node = ComputeNode(
@@ -209,7 +209,7 @@ class SeatsColumn(Column):
 
 
 class MbitColumn(CountColumn):
-    """A count that a site has besides those of Nova."""
+    """A count of a site in addition to those of Nova."""
 
     resource = "CUSTOM_MBIT"
     total, used, ratio = names = ("mbit", "mbit_used", "mbit_ratio")
@@ -226,7 +226,7 @@ def mbit(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("mbit")
-def test_a_count_of_a_plug_in_is_kept_in_a_ledger_as_others_are(ledger: ro.Ledger) -> None:
+def test_a_count_of_a_plug_in_is_stored_in_a_ledger_as_others_are(ledger: ro.Ledger) -> None:
     assert list(registry.COUNTS) == ["VCPU", "MEMORY_MB", "DISK_GB", "CUSTOM_MBIT"]
     row = {"vcpus": 8, "vcpus_used": 0, "mbit": 1000, "mbit_used": 100, "mbit_ratio": 1.5}
     node = ComputeNode.read(row, reserved="CUSTOM_MBIT=50").bind(ledger, provider="edge")

@@ -77,7 +77,7 @@ def test_a_row_s_counts_are_carried_and_make_no_inventory(text: object) -> None:
 
 @pytest.mark.law(1)
 def test_devices_add_nothing_to_counts() -> None:
-    """D1: of ``PGPU=2`` and a request of two such devices, two are asked for."""
+    """D1: ``PGPU=2`` and a request of two such devices come to two devices."""
     together, single = agent(), agent()
     together.inventories.consume({"PGPU": 2, PCI: devices("PGPU", 2)})
     single.inventories.consume({PCI: devices("PGPU", 2)})
@@ -113,7 +113,7 @@ def test_a_function_and_those_split_off_it_exclude_each_other() -> None:
     assert ("1572", None) not in pools_of(compute_node)
 
 
-def test_claimed_devices_are_said_to_be_in_use() -> None:
+def test_claimed_devices_are_reported_as_in_use() -> None:
     compute_node = agent()
     live = live_of(compute_node)
     taken = compute_node.inventories.consume({PCI: devices("8086:154c")})[PCI]
@@ -132,7 +132,7 @@ def test_a_required_affinity_chooses_the_cells() -> None:
     far = PCIInventory([gpu("5e", 1), gpu("5f", 1)])
     compute_node = agent(far)
     live = compute_node.inventories
-    assert live.fit({NUMA: numa(dedicated=2)})[NUMA].host_cells == {0}  # left to who wants devices
+    assert live.fit({NUMA: numa(dedicated=2)})[NUMA].host_cells == {0}  # the other cell has devices
     near = {NUMA: numa(dedicated=4), PCI: devices("PGPU", affinity="required")}
     taken = live.consume(near)
     assert taken[NUMA].host_cells == {1} and addresses(taken) == ("0000:5e:00.0",)
@@ -144,8 +144,8 @@ def test_a_required_affinity_chooses_the_cells() -> None:
     assert live.consume(near)[NUMA].host_cells == {1}
 
 
-def test_asked_one_by_one_of_a_record_nothing_is_near() -> None:
-    """A record does not know for whom something was taken: what is to be near is asked together."""
+def test_requested_one_by_one_of_a_record_nothing_is_near() -> None:
+    """A record has no consumers: affinity needs one request for cells and devices."""
     compute_node = agent(
         PCIInventory([gpu("5e", 1)]),
         numa_topology=ComputeNode(numa_topology=cells()).numa_topology,
@@ -175,7 +175,7 @@ def test_the_column_is_written_in_the_newest_version_whichever_it_came_in(old: A
 
 
 @pytest.mark.parametrize("form", [str, str.encode], ids=["text", "bytes"])
-def test_what_nobody_changed_comes_back_byte_by_byte(form: Callable[[str], object]) -> None:
+def test_what_no_consumer_changed_returns_byte_by_byte(form: Callable[[str], object]) -> None:
     raw = form(json.dumps(json.loads(TEXT), indent=3))
     compute_node = record(pci_stats=raw)
     assert compute_node.to_row()["pci_stats"] is raw and compute_node.changes() == {}
@@ -185,7 +185,7 @@ def test_what_nobody_changed_comes_back_byte_by_byte(form: Callable[[str], objec
     assert compute_node.pci_stats == raw and compute_node.changes() == {}
 
 
-def test_what_says_the_same_in_other_words_is_no_change() -> None:
+def test_what_is_equal_in_other_words_is_no_change() -> None:
     """A compute agent states its devices each minute: the column changes when the counts do."""
     stated = PCIInventory([gpu("3b", 0, resource_class=None), gpu("5e", 0, resource_class=None)])
     raw = json.dumps(json.loads(dump_pci_pools(device_pools(stated, per_device=True))), indent=3)
@@ -259,8 +259,8 @@ def test_stated_on_the_live_inventory_it_counts_too() -> None:
     assert not live.can_provide(GPU) and compute_node.changes()["pci_stats"] != TEXT
 
 
-def test_devices_that_change_while_they_are_held() -> None:
-    """c.2: gone and changed devices stay until they are released and discovered again."""
+def test_devices_that_change_while_they_are_allocated() -> None:
+    """c.2: removed and changed devices remain until they are released and discovered again."""
     compute_node = agent()
     live = live_of(compute_node)
     taken = compute_node.inventories.consume({PCI: devices("PGPU", 2)})
@@ -280,10 +280,10 @@ def test_devices_that_change_while_they_are_held() -> None:
 
 
 @pytest.mark.law(2)
-def test_when_something_else_fails_devices_stay_as_they_were(
+def test_when_something_else_fails_devices_do_not_change(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """What was held, waits or is spent is not told apart by giving it back and taking it again."""
+    """An undo restores allocated, waiting and spent devices, not the sum of two consumptions."""
     compute_node = agent(PCIInventory([gpu("3b", one_time_use=True), gpu("5e")]))
     live = live_of(compute_node)
     taken = compute_node.inventories.consume({PCI: devices("PGPU", 2), "VCPU": 1})
@@ -310,8 +310,8 @@ def given_amount(amount: ro.Amount) -> PCIAmount:
 
 @pytest.mark.law(3)
 @pytest.mark.parametrize("seed", some(range(20), 5))
-def test_what_is_pending_is_what_was_taken_less_what_was_given_back(seed: int) -> None:
-    """Taken in some amounts and given back in others: it comes to the same devices."""
+def test_what_is_pending_is_what_was_taken_less_what_was_released(seed: int) -> None:
+    """Consumed in some amounts and released in others: the same devices are pending."""
     chance = random.Random(seed)
     compute_node = agent(PCIInventory([gpu(f"{bus:02x}") for bus in range(8)]))
     live, taken = live_of(compute_node), set[str]()
@@ -333,7 +333,7 @@ def test_what_is_pending_is_what_was_taken_less_what_was_given_back(seed: int) -
 
 
 def live_amount(addresses: Collection[str]) -> PCIAmount:
-    """Return an amount that has these devices, as somebody else would put it."""
+    """Return an amount with these devices that another process assigned."""
     placed = [PlacedDevice(0, address, "PGPU") for address in addresses]
     return PCIAmount(devices("PGPU", len(placed)).requests, placed=placed)
 
@@ -342,7 +342,7 @@ def live_amount(addresses: Collection[str]) -> PCIAmount:
 
 
 def outcome(inventories: ro.Inventories, amounts: dict[str, Any]) -> object:
-    """Return what was assigned, or why nothing was."""
+    """Return the assigned amounts, or the reasons of the refusal."""
     try:
         return inventories.consume(amounts)
     except ro.CapacityException as refusal:
@@ -352,7 +352,7 @@ def outcome(inventories: ro.Inventories, amounts: dict[str, Any]) -> object:
 
 
 def located(result: object) -> object:
-    """Return what says where something is: the counts are the node's own (`_compute_live`)."""
+    """Return the placed amounts: counts differ, for the node adds its own (`_compute_live`)."""
     if not isinstance(result, ro.Amounts):
         return result
     return {name: amount for name, amount in result.by_name() if name in (NUMA, PCI)}

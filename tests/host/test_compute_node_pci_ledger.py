@@ -1,4 +1,4 @@
-"""The devices of a compute node as a view of a ledger: what it reads, what a save writes."""
+"""The devices of a compute node as a view of a ledger: loads and saves."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def give_back(node: ComputeNode, taken: PCIAmount) -> None:
 
 
 def used(ledger: ro.Ledger) -> dict[str, int]:
-    """Return what is used of which class, over the tree, by allocations of it."""
+    """Return the used counts of each class, over the tree."""
     result: dict[str, int] = {}
     for use in ledger.usage():
         result[use.resource_class] = result.get(use.resource_class, 0) + use.used
@@ -114,8 +114,8 @@ def test_devices_taken_one_by_one_are_one_claim(host: ro.Ledger) -> None:
         assert not owners(host)
 
 
-def test_a_consumer_with_a_name_is_told_one_amount(host: ro.Ledger) -> None:
-    """What it took bit by bit the ledger can tell again, and claim again elsewhere."""
+def test_a_consumer_with_a_name_is_reported_one_amount(host: ro.Ledger) -> None:
+    """The ledger merges amounts that a consumer took one by one."""
     node = ComputeNode.load(host, "host0", "job-1")
     take(node, devices("PGPU", alias="a"))
     take(node, VF)
@@ -131,7 +131,7 @@ def test_a_consumer_with_a_name_is_told_one_amount(host: ro.Ledger) -> None:
     assert node == view
 
 
-def test_what_is_taken_and_given_back_is_nothing_to_save(host: ro.Ledger) -> None:
+def test_what_is_taken_and_released_is_nothing_to_save(host: ro.Ledger) -> None:
     for consumer in (None, "job-1"):
         node = ComputeNode.load(host, "host0", consumer)
         give_back(node, take(node, devices("PGPU", 2)))
@@ -141,7 +141,7 @@ def test_what_is_taken_and_given_back_is_nothing_to_save(host: ro.Ledger) -> Non
         give_back(node, taken)
         again = take(node, devices("PGPU", alias="again"))
         assert again.addresses == taken.addresses and pending_devices(node)
-        if consumer is None:  # it is the same device, and nobody is told what it was asked for
+        if consumer is None:  # the same device again; the unattributed consumer has no request
             assert not node.save() and not pending_devices(node)
         else:
             node.save()
@@ -157,10 +157,10 @@ def test_what_is_taken_and_given_back_is_nothing_to_save(host: ro.Ledger) -> Non
 
 @pytest.mark.law(2)
 @pytest.mark.parametrize("mine", [PF, VF], ids=["whole", "piece"])
-def test_what_somebody_took_of_the_same_card_refuses(
+def test_what_another_consumer_took_of_the_same_card_refuses(
     connect: Callable[[], ro.Ledger], host: ro.Ledger, mine: PCIAmount
 ) -> None:
-    """A physical function and those split off it exclude each other, whoever was first."""
+    """A physical function and its virtual functions exclude each other, in any order."""
     theirs = VF if mine is PF else PF
     for consumer in (None, "job-1"):
         node = ComputeNode.load(host, "host0", consumer)
@@ -178,7 +178,7 @@ def test_what_somebody_took_of_the_same_card_refuses(
 # --- moving -------------------------------------------------------------------------------------
 
 
-def test_only_some_of_what_was_taken_is_given_back(host: ro.Ledger) -> None:
+def test_only_some_of_what_was_taken_is_released(host: ro.Ledger) -> None:
     for consumer in (None, "job-1"):
         node = ComputeNode.load(host, "host0", consumer)
         two = take(node, devices("PGPU", 2))
@@ -216,10 +216,10 @@ def test_a_required_affinity_chooses_the_cells(near: ro.Ledger, consumer: str | 
 
 
 def test_a_save_refuses_devices_that_are_not_near_the_cells(near: ro.Ledger) -> None:
-    """One by one, nobody sees what belongs together; through the inventories it is decided."""
+    """Consumed one by one, affinity is not checked; consumed through the inventories, it is."""
     far = devices("PGPU", affinity="required")
     node = ComputeNode.load(near, "host0", "job-1")
-    node.inventories[NUMA].consume(numa(dedicated=2))  # on cell 0: nobody spoke of devices
+    node.inventories[NUMA].consume(numa(dedicated=2))  # on cell 0: no devices were requested
     node.check_save()
     node.inventories[PCI].consume(far)
     before = node.pending, node.pending_placed, node.to_row()
@@ -233,7 +233,7 @@ def test_a_save_refuses_devices_that_are_not_near_the_cells(near: ro.Ledger) -> 
     assert node.save()
     many = ComputeNode.load(near, "host0")
     many.inventories[NUMA].consume(numa(dedicated=2))
-    many.inventories[PCI].consume(far)  # perhaps for somebody else
+    many.inventories[PCI].consume(far)  # possibly for different consumers
     many.check_save()
 
 
@@ -249,7 +249,7 @@ def test_devices_taken_later_are_near_the_cells_that_a_consumer_has(near: ro.Led
                 refused()
         view.reload()
     with pytest.raises(ro.CapacityException, match="near"):
-        near.adjust("job-1", {"host0": {PCI: far}})  # which the ledger says too
+        near.adjust("job-1", {"host0": {PCI: far}})  # the ledger refuses it too
     assert ComputeNode.load(near, "host0", "job-2").inventories.can_provide({PCI: far})
     node.inventories.consume(-taken)
     assert node.inventories[PCI].can_provide(far)
@@ -280,7 +280,7 @@ def test_devices_are_made_with_a_host_that_is_not_there(connect: Callable[[], ro
 def test_what_a_record_says_is_taken_of_devices_is_adopted(
     connect: Callable[[], ro.Ledger],
 ) -> None:
-    """Who holds some has a claim, or nothing; what is spent or gone is so whoever has it."""
+    """An allocated device has a consumer; a spent or removed one remains so."""
     stated = PCIInventory(
         [gpu("3b"), gpu("5e"), gpu("5f", one_time_use=True), gpu("60")],
         usage=[
@@ -304,7 +304,7 @@ def test_what_a_record_says_is_taken_of_devices_is_adopted(
 
 
 def test_pools_make_no_devices(connect: Callable[[], ro.Ledger]) -> None:
-    """Of a ledger, devices are known: what a record counts is no device that could be taken."""
+    """The pools of a record are counts, not devices that can be allocated."""
     ledger = connect()
     node = record()
     text = node.pci_stats
@@ -321,7 +321,7 @@ def test_pools_make_no_devices(connect: Callable[[], ro.Ledger]) -> None:
 def test_what_is_pending_is_laid_over_what_the_ledger_has(
     connect: Callable[[], ro.Ledger], host: ro.Ledger
 ) -> None:
-    """Bound with devices pending: they are taken there, or it says why they cannot be."""
+    """Pending devices of a record are consumed in the ledger, or the bind is refused."""
     agent = record(hypervisor_hostname="host0")
     agent.update_inventories({PCI: lab()})
     take(agent, devices("PGPU"))
@@ -336,13 +336,15 @@ def test_what_is_pending_is_laid_over_what_the_ledger_has(
 def test_an_unreadable_column_is_the_record_s_affair(
     connect: Callable[[], ro.Ledger], host: ro.Ledger
 ) -> None:
-    """A view of a ledger does not read what the record counts; it says what the ledger has."""
+    """A view of a ledger ignores the pools of the record and reports those of the ledger."""
     node = record(hypervisor_hostname="host0", pci_stats="nothing").bind(host)
     assert live_of(node) == lab()
     assert load_pci_pools(node.pci_stats) == device_pools(lab(), per_device=True)
 
 
-def test_a_column_nobody_can_read_stays_where_the_ledger_has_no_devices(ledger: ro.Ledger) -> None:
+def test_a_column_that_is_unreadable_remains_without_devices(
+    ledger: ro.Ledger,
+) -> None:
     node = record(hypervisor_hostname="host0", pci_stats="nothing").bind(ledger)
     node.inventories.consume("VCPU=1")
     assert node.save() and node.to_row()["pci_stats"] == "nothing"
@@ -356,14 +358,16 @@ def test_a_column_nobody_can_read_stays_where_the_ledger_has_no_devices(ledger: 
 @settings(deadline=None, max_examples=examples(60))
 @given(joint_questions(), st.sampled_from([None, "job-1"]))
 def test_what_a_view_decides_can_be_saved(question: JointQuestion, consumer: str | None) -> None:
-    """It decides as its inventories do; what it takes the ledger takes, and gives back again."""
+    """A view decides as its inventories, and the ledger accepts and releases its amounts."""
     stated = PCIInventory(question.devices)
     node = of_record(stated, NUMATopologyInventory(question.cells.cells))
     with ro.connect("memory://") as ledger:
         try:
             node.bind(ledger).save()
         except exceptions.InvalidInventory:
-            assume(False)  # CPUs of two sorts, or a card of the class of its pieces: kept by nobody
+            assume(
+                False
+            )  # CPUs of both sorts, or a card in the class of its functions: no ledger stores them
         view = ComputeNode.load(ledger, "host0", consumer)
         assert live_of(view).devices == live_of(node).devices
         before, stored = view.to_row(), ledger.provider("host0")

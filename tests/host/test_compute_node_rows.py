@@ -1,4 +1,4 @@
-"""The compute node reads rows: what is refused, reserved, which ratio counts, the disk report."""
+"""The compute node reads rows: refused values, reserved amounts, ratios and the disk report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_row_to_node_to_row_is_identical():
     assert same(node().to_row(), ROW)
 
 
-def test_columns_nobody_knew_pass_through():
+def test_columns_no_consumer_knew_pass_through():
     other_items = {"novel": "é\n", "blob": b"\x00\xff", "price": Decimal("1.10"), "none": None}
     compute_node = node(**other_items)
     assert compute_node.other_columns == other_items
@@ -305,7 +305,7 @@ def test_the_report_bounds_the_sum_of_several_claims():
     compute_node.inventories.consume("DISK_GB=6")
 
 
-def test_a_limit_that_is_passed_binds_besides_the_report():
+def test_a_limit_that_is_passed_binds_in_addition_the_report():
     disk = node(disk_available_least=20).inventories["DISK_GB"]
     assert not disk.can_provide(ro.IntegerAmount(20), ro.IntegerAmount(29))
     assert not disk.can_provide(ro.IntegerAmount(21), ro.IntegerAmount(90))

@@ -1,4 +1,4 @@
-"""From facts and rules to the devices that can be taken, and to what is skipped."""
+"""Devices that facts and rules make, and those that are skipped."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_without_a_class_a_device_is_one_of_its_own():
     assert found(["10de:*="], GPU).devices[0].resource_class == "CUSTOM_PCI_10DE_2330"
 
 
-def test_facts_that_last_are_kept_and_the_driver_is_not():
+def test_facts_that_last_are_stored_and_the_driver_is_not():
     card = dataclasses.replace(
         PF,
         driver="i40e",
@@ -101,7 +101,7 @@ def test_facts_that_last_are_kept_and_the_driver_is_not():
 
 
 def test_a_card_and_its_functions_are_all_taken_where_rules_match_all():
-    """Rows a.3 and c.1: both can be had and exclude each other; Nova has one or the other."""
+    """Rows a.3 and c.1: both are available and exclude each other; Nova offers one of them."""
     taken = found(["8086:154c=SRIOV_NET_VF", "8086:37d2=CUSTOM_NIC"], PF, *VFS)
     assert [(device.address, device.type, device.parent) for device in taken.devices] == [
         ("0000:60:00.0", "type-PF", None),
@@ -169,7 +169,7 @@ def test_a_physical_function_is_not_managed_by_another_machine():
     assert reasons(taken) == {PF.address: "no other machine manages a physical function"}
 
 
-def test_a_card_of_the_class_of_its_own_functions_is_skipped_and_they_stay():
+def test_a_card_of_the_class_of_its_own_functions_is_skipped_and_they_remain():
     taken = found(["8086:*=SRIOV_NET_VF"], PF, *VFS)
     assert [device.address for device in taken.devices] == [device.address for device in VFS]
     assert reasons(taken) == {PF.address: "its virtual functions are offered as SRIOV_NET_VF too"}

@@ -1,4 +1,4 @@
-"""Devices that go or change while somebody holds them: what is synced, and what is said (c.2)."""
+"""Devices that are removed or changed while they are allocated: syncs and reports (c.2)."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def said(done: HostSync) -> list[str]:
 
 
 @pytest.mark.law(4)
-def test_a_device_that_is_gone_stays_with_who_holds_it_and_is_given_to_nobody_after(connect):
-    """Row c.2 (gone device): in use it is kept, remembered, and removed when it is freed."""
+def test_a_device_that_is_gone_remains_with_its_consumer_and_is_given_to_no_consumer_after(connect):
+    """Row c.2 (gone device): stored while it is allocated, and removed after its release."""
     sync_host(connect(), tree(GPU, OTHER))
     assert claim(connect(), "job-1", f"DEVICES=PGPU&address={GPU.address}") == (GPU.address,)
     done = sync_host(connect(), tree(OTHER))
@@ -106,7 +106,7 @@ def test_a_sync_that_keeps_a_device_syncs_everything_else():
         assert str(sync_host(ledger, machine_of_more).result) == "nothing changed"
 
 
-def test_a_device_that_comes_back_while_it_is_held_is_as_it_was():
+def test_a_device_that_returns_while_it_is_allocated_is_as_it_was():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU))
         claim(ledger, "job-1", "DEVICES=PGPU")
@@ -116,7 +116,7 @@ def test_a_device_that_comes_back_while_it_is_held_is_as_it_was():
         assert states(ledger) == {GPU.address: "available"}
 
 
-def test_a_device_that_comes_back_after_it_was_given_back_can_be_had():
+def test_a_device_that_returns_after_it_was_released_can_be_had():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU))
         claim(ledger, "job-1", "DEVICES=PGPU")
@@ -135,11 +135,11 @@ def test_a_device_that_no_rule_is_about_any_more_is_as_one_that_is_gone():
         assert said(done) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
 
 
-def test_a_device_that_somebody_took_by_count_stays_too():
+def test_a_device_that_another_consumer_took_by_count_remains_too():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU))
         ledger.claim("job-1", {f"box/{GPU.address}": "PGPU=1"})
-        for _ in range(2):  # what is kept of it now has no unit, and is told from counts
+        for _ in range(2):  # its stored counts have no unit now
             done = sync_host(ledger, tree())
             assert said(done) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
         ledger.release("job-1")
@@ -147,7 +147,7 @@ def test_a_device_that_somebody_took_by_count_stays_too():
         assert states(ledger) == {}
 
 
-def test_what_nobody_holds_goes():
+def test_what_no_consumer_holds_goes():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU, PF, *VFS))
         claim(ledger, "job-1", "VCPU=1")
@@ -158,7 +158,7 @@ def test_what_nobody_holds_goes():
 # --- a device that is another now ---------------------------------------------------------------
 
 
-def test_a_device_that_changed_stays_as_it_was_until_it_is_given_back(connect):
+def test_a_device_that_changed_does_not_change_until_it_is_released(connect):
     """Row c.2 (changed device in use): the new properties are applied on free."""
     now = dataclasses.replace(GPU, numa_node=1)
     sync_host(connect(), tree(GPU))
@@ -173,7 +173,7 @@ def test_a_device_that_changed_stays_as_it_was_until_it_is_given_back(connect):
     assert stored.device.traits == {"CUSTOM_H100"}
 
 
-def test_facts_that_no_request_asks_for_are_no_change():
+def test_facts_that_no_request_requests_are_no_change():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU))
         claim(ledger, "job-1", "DEVICES=PGPU")
@@ -196,8 +196,8 @@ def test_a_free_device_is_changed_at_once():
 # --- cards and their functions ------------------------------------------------------------------
 
 
-def test_the_functions_of_a_held_card_stay_with_it():
-    """Given to a guest, a card shows its virtual functions there and not at the host."""
+def test_the_functions_of_an_allocated_card_remain_with_it():
+    """A card of a guest shows its virtual functions in the guest, not at the host."""
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(PF, *VFS))
         assert claim(ledger, "job-1", "DEVICES=CUSTOM_NIC")[0] == PF.address
@@ -212,7 +212,7 @@ def test_the_functions_of_a_held_card_stay_with_it():
         assert states(ledger) == {PF.address: "available", VFS[0].address: "available"}
 
 
-def test_new_functions_of_a_held_card_wait():
+def test_new_functions_of_an_allocated_card_wait():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(PF))
         claim(ledger, "job-1", "DEVICES=CUSTOM_NIC")
@@ -224,7 +224,7 @@ def test_new_functions_of_a_held_card_wait():
         assert len(states(ledger)) == 4
 
 
-def test_a_held_function_stays_and_its_free_siblings_go():
+def test_an_allocated_function_remains_and_its_free_siblings_go():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(PF, *VFS))
         claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[1].address}")
@@ -239,7 +239,7 @@ def test_a_held_function_stays_and_its_free_siblings_go():
         assert states(ledger) == {}
 
 
-def test_a_card_that_would_be_of_the_class_of_a_held_function_stays_as_it_was():
+def test_a_card_that_would_be_of_the_class_of_an_allocated_function_does_not_change():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(PF, *VFS))
         claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[0].address}")
@@ -254,7 +254,7 @@ def test_a_card_that_would_be_of_the_class_of_a_held_function_stays_as_it_was():
         assert stored[VFS[1].address] == "CUSTOM_VF"
 
 
-def test_a_card_that_was_not_kept_waits_for_a_held_function_of_its_class():
+def test_a_card_that_was_not_stored_waits_for_an_allocated_function_of_its_class():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(PF, *VFS, rules=["8086:154c=SRIOV_NET_VF"]))
         claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[0].address}")
@@ -267,8 +267,8 @@ def test_a_card_that_was_not_kept_waits_for_a_held_function_of_its_class():
         assert set(states(ledger)) == {VFS[0].address}
 
 
-def test_a_device_that_is_split_while_it_is_held_stays_whole():
-    """Row c.2 (changed type): the functions wait for who holds the card as it was."""
+def test_a_device_that_is_split_while_it_is_allocated_remains_whole():
+    """Row c.2 (changed type): the functions wait until the card is released."""
     full = dataclasses.replace(PF, kind=DeviceKind.PCI, sriov_totalvfs=None)
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(full))
@@ -281,7 +281,7 @@ def test_a_device_that_is_split_while_it_is_held_stays_whole():
         assert len(states(ledger)) == 4
 
 
-def test_a_card_that_lost_its_functions_stays_one_for_who_holds_a_function():
+def test_a_card_that_lost_its_functions_remains_one_for_who_holds_a_function():
     """Row c.2 (changed type): a physical function that lost SR-IOV."""
     full = dataclasses.replace(PF, kind=DeviceKind.PCI, sriov_totalvfs=None)
     with ro.connect("memory://") as ledger:
@@ -305,7 +305,7 @@ ONCE = ("10de:*=PGPU;one_time_use",)
 SPENT = "retained: used once, reserved until it is reset"
 
 
-def test_a_device_for_one_use_is_spent_when_it_is_given_back_and_stays_so(connect):
+def test_a_device_for_one_use_is_spent_when_it_is_released_and_remains_so(connect):
     """Row c.5 (one_time_use): once allocated it is reserved; Nova never resets it, we can."""
     sync_host(connect(), tree(GPU, rules=ONCE))
     claim(connect(), "job-1", "DEVICES=PGPU")
@@ -354,7 +354,7 @@ def test_uses_before_a_device_was_for_one_use_do_not_count():
         assert states(ledger) == {GPU.address: "spent"}
 
 
-def test_a_spent_device_that_is_gone_stays_spent_until_it_is_reset():
+def test_a_spent_device_that_is_gone_remains_spent_until_it_is_reset():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU, rules=ONCE))
         claim(ledger, "job-1", "DEVICES=PGPU")
@@ -414,7 +414,7 @@ def test_what_cannot_be_reset_is_refused_and_nothing_changes(address, error, mes
 # --- the rest -----------------------------------------------------------------------------------
 
 
-def test_what_else_is_held_is_refused_as_ever():
+def test_what_else_is_allocated_is_refused_as_ever():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU))
         claim(ledger, "job-1", "MEMORY_MB=10")
@@ -439,13 +439,13 @@ def test_who_takes_a_device_while_the_host_is_synced_keeps_it(monkeypatch):
         assert said(sync_host(ledger, tree())) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
 
 
-def test_a_host_that_is_not_kept_yet_is_kept_as_it_is():
+def test_a_host_that_is_not_stored_yet_is_stored_as_it_is():
     with ro.connect("memory://") as ledger:
         done = sync_host(ledger, tree(GPU))
         assert str(done) == f"+ box\n+ box/{GPU.address}"
 
 
-def test_a_tree_is_not_changed_by_looking_what_is_held():
+def test_a_tree_is_not_changed_by_looking_what_is_allocated():
     result = tree(GPU, PF, *VFS)
     before = tree(GPU, PF, *VFS)
     stored = HostDevices("box")
@@ -455,7 +455,7 @@ def test_a_tree_is_not_changed_by_looking_what_is_held():
 
 
 def split_tree(*devices: PCIDevice, rules: Iterable[str] = RULES) -> ro.Provider:
-    """A host whose first GPU can be had by fractions too, and has what else one may add to it."""
+    """A host whose first GPU has fractions and every other extension."""
     result = tree(*devices, rules=rules)
     gpu = result.find(f"box/{GPU.address}")
     thousandths(gpu, device_class=next(iter(stored_classes(gpu.inventories))))
@@ -464,7 +464,7 @@ def split_tree(*devices: PCIDevice, rules: Iterable[str] = RULES) -> ro.Provider
     return result
 
 
-def test_what_was_added_to_a_device_that_was_found_is_kept():
+def test_what_was_added_to_a_device_that_was_found_is_stored():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, split_tree(GPU, OTHER))
         stored = {provider.name: provider for provider in ledger.providers()}[f"box/{GPU.address}"]
@@ -504,7 +504,7 @@ def test_a_rule_splits_a_device_and_a_sync_keeps_it(word, part):
         assert ledger.snapshot().candidates("PGPU=2") and ledger.snapshot().candidates(part)
 
 
-def test_a_half_that_is_held_does_not_keep_the_host_from_being_kept():
+def test_a_half_that_is_allocated_does_not_keep_the_host_from_being_stored():
     with ro.connect("memory://") as ledger:
         sync_host(ledger, tree(GPU, rules=["10de:*=PGPU;halves"]))
         claim(ledger, "job-1", "CUSTOM_PGPU_HALF=1")
@@ -562,7 +562,7 @@ def test_what_was_added_to_a_device_waits_while_that_is_of_another_class():
         assert ledger.snapshot().candidates("CUSTOM_PGPU_THOUSANDTHS=1000")
 
 
-def test_holders_are_told_by_name():
+def test_holders_are_identified_by_name():
     gpu = ro.Device(GPU.address, "10de", "2330", resource_class="PGPU")
     item = DeviceStatus(
         "box", f"box/{GPU.address}", gpu, "unavailable", ("a", "b"), is_allocated=True
@@ -575,8 +575,8 @@ def test_holders_are_told_by_name():
     )
 
 
-def test_devices_that_were_kept_as_plain_counts_become_devices_while_they_are_held():
-    """As an older release kept them: one provider for each device, virtual functions too."""
+def test_devices_that_were_stored_as_plain_counts_become_devices_while_they_are_allocated():
+    """The form of an older release: one provider for each device, virtual functions too."""
     old = ro.Provider("box", "VCPU=2")
     old.add(f"box/{GPU.address}", "PGPU=1")
     old.add(f"box/{VFS[0].address}", "SRIOV_NET_VF=1")
@@ -595,13 +595,13 @@ def test_devices_that_were_kept_as_plain_counts_become_devices_while_they_are_he
 
 
 def functions(count: int) -> tuple[PCIDevice, ...]:
-    """Return a card and so many virtual functions of it."""
+    """Return a card and ``count`` virtual functions of it."""
     of_card = (dataclasses.replace(VFS[0], address=f"0000:60:02.{n}") for n in range(count))
     return (PF, *of_card)
 
 
 def free_functions(ledger: ro.Ledger) -> int:
-    """Return how many functions can be allocated, by every figure and request that says so."""
+    """Return the number of functions that can be allocated, by every figure and request."""
     snapshot = ledger.snapshot()
     free = snapshot.free("SRIOV_NET_VF")
     for request in ("SRIOV_NET_VF={}", "DEVICES={}*SRIOV_NET_VF"):
@@ -615,7 +615,7 @@ def free_functions(ledger: ro.Ledger) -> int:
 
 
 def test_functions_that_were_removed_do_not_hide_those_that_are_free(connect):
-    """A removed function that is allocated counts as used: it is not reserved besides."""
+    """A removed function that is allocated counts as used, and not as reserved."""
     ledger = connect()
     sync_host(ledger, tree(*functions(8)))
     for number in range(6):
@@ -677,7 +677,7 @@ def test_a_removed_function_that_is_released_is_not_allocated_by_any_claim(conne
     assert claim(ledger, "w", "SRIOV_NET_VF=1") == ("0000:60:02.0",)
 
 
-def test_functions_that_come_back_while_they_are_allocated_are_as_before(connect):
+def test_functions_that_return_while_they_are_allocated_are_as_before(connect):
     ledger = connect()
     sync_host(ledger, tree(*functions(8)))
     for number in range(6):

@@ -1,4 +1,4 @@
-"""Any order of looking at a host, taking devices of it and giving them back, whatever it shows."""
+"""Syncs, claims and releases of the devices of a host, in any order."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ VFS = tuple(
     for index in range(3)
 )
 WHOLE = dataclasses.replace(PF, kind=DeviceKind.PCI, sriov_totalvfs=None)
-#: What the slots of a host may show.
+#: The possible content of the slots of a host.
 SHOWN = st.tuples(
     st.sampled_from([(), GPUS[:1], GPUS]),
     st.sampled_from([(), (PF,), (WHOLE,), (PF, *VFS[:1]), (PF, *VFS)]),
@@ -52,7 +52,7 @@ CLASSES = ("PGPU", "CUSTOM_GPU", "CUSTOM_NIC", "SRIOV_NET_VF")
 
 
 class Host(RuleBasedStateMachine):
-    """A host that is synced again and again, while jobs come and go."""
+    """A host that is synced repeatedly while jobs claim and release its devices."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -87,7 +87,7 @@ class Host(RuleBasedStateMachine):
         done = sync_host(self.ledger, provider_tree(self.machine, HostSettings(device_rules=rules)))
         result = {device.address for device in machine_devices(self.machine, rules).devices}
         stays = {finding.subject for finding in done.findings}
-        assert set(self.kept) - result <= stays  # what is kept beside what there is, is told
+        assert set(self.kept) - result <= stays  # stored devices that were removed are reported
         assert result - set(self.kept) <= stays
         self.offered = frozenset(result)
 
@@ -106,7 +106,7 @@ class Host(RuleBasedStateMachine):
             for u in allocation.units
         ]
         assert set(units) <= free
-        assert set(units) <= self.offered  # nobody gets what is not there
+        assert set(units) <= self.offered  # a removed device is not allocated
         self.jobs[name] = tuple(units)
 
     @rule(data=st.data())
@@ -142,7 +142,7 @@ class Host(RuleBasedStateMachine):
         stored = self.kept
         for name, mine in self.jobs.items():
             for unit in mine:
-                assert unit in stored  # what is held is kept
+                assert unit in stored  # allocated devices are stored
                 assert stored[unit].holders in ((name,), ())
                 assert not stored[unit].is_free
 
@@ -157,7 +157,7 @@ class Host(RuleBasedStateMachine):
 
     @invariant()
     def the_ledger_is_sound(self) -> None:
-        """What is held and is not to be given again is over its capacity, and nothing else is."""
+        """Only removed devices that are allocated are over their capacity."""
         results = [
             item for item in self.ledger.audit() if item.kind is not FindingKind.OVER_CAPACITY
         ]

@@ -79,7 +79,7 @@ def installed(tmp_path, monkeypatch):
         f"[{discovery.NAMESPACE}]\nlab = lab_hosts:read\nbroken = lab_hosts:missing\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
-    # stevedore keeps what it finds in the user's cache folder: not what this test makes up.
+    # stevedore caches its results in the home folder of the user: not those of this test
     stored = _cache.Cache(cache_dir=str(tmp_path / "cache"))
     monkeypatch.setattr(_cache, "get_group_all", stored.get_group_all)
     monkeypatch.setattr(stevedore.ExtensionManager, "ENTRY_POINT_CACHE", {})

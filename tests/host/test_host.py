@@ -19,7 +19,7 @@ def test_every_name_resolves_to_the_one_of_its_module(name):
     assert getattr(sys.modules[result.__module__], name) is result
 
 
-def test_what_is_no_name_of_it_says_so():
+def test_what_is_no_name_of_it_is_reported():
     with pytest.raises(AttributeError, match=r"'resource_objects\.host' has no attribute 'Host'"):
         host.Host  # noqa: B018
 

@@ -1,4 +1,4 @@
-"""A machine read from the XML of libvirt: what it tells, what is left out, what is refused."""
+"""A machine read from the XML of libvirt: its facts, omissions and refusals."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_libvirt_tells_of_any_machine_is_read_back(shape: trees.Shape) -> N
     assert result == libvirt_xml.told(machine)
 
 
-def test_a_connection_is_asked_for_all_of_it() -> None:
+def test_a_connection_is_requested_all_of_it() -> None:
     assert discover("libvirt", connection=Connection(HOST)) == HOST
     assert read_machine(Connection(HOST), hostname="other").hostname == "other"
     disk = read_machine(Connection(HOST), disk_path="/").disk
@@ -147,7 +147,7 @@ def test_pages_of_a_cell_without_memory_are_left_out() -> None:
     assert len(machine.findings) == 2
 
 
-# --- what is left out, and told ---
+# --- omitted and reported facts ---
 
 
 def nodes(*changed: tuple[str, str]) -> list[str]:
@@ -178,7 +178,7 @@ LEFT_OUT = {
 
 
 @pytest.mark.parametrize("case", LEFT_OUT)
-def test_a_device_that_does_not_say_what_it_is_is_left_out_and_told(case: str) -> None:
+def test_a_device_that_does_not_say_what_it_is_is_left_out_and_reported(case: str) -> None:
     change, values = LEFT_OUT[case]
     texts = [text for text in nodes(change) if "pci_10000" in text]
     result = parse_machine(capabilities(HOST), [*nodes()[:3], *texts])
@@ -187,7 +187,7 @@ def test_a_device_that_does_not_say_what_it_is_is_left_out_and_told(case: str) -
     assert NIC.address in {device.address for device in result.devices}
 
 
-def test_a_device_that_went_away_meanwhile_is_told_by_its_name() -> None:
+def test_a_device_that_went_away_meanwhile_is_identified_by_its_name() -> None:
     error = RuntimeError("Node device not found")
     machine = read_machine(Connection(HOST, more=(error,)))
     assert list(map(str, machine.findings)) == [
@@ -236,7 +236,7 @@ TOLD = {
 
 
 @pytest.mark.parametrize("case", TOLD)
-def test_a_fact_of_a_cell_that_cannot_be_is_left_out_and_told(case: str) -> None:
+def test_a_fact_of_a_cell_that_cannot_be_is_left_out_and_reported(case: str) -> None:
     (old, new), values = TOLD[case]
     result = parse_machine(capabilities(HOST).replace(old, new, 1))
     assert result.cpus == HOST.cpus
@@ -304,7 +304,7 @@ def test_what_is_no_connection_is_refused() -> None:
         read_machine("qemu:///system")  # type: ignore[arg-type]
 
 
-#: What may come to stand anywhere in a text.
+#: Text that may occur anywhere in a document.
 BITS = [
     "",
     "<",

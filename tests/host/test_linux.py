@@ -180,7 +180,7 @@ def test_restricting_twice_is_restricting_to_both(data, trees):
 
 # --- this machine -------------------------------------------------------------------------------
 
-# what these hold is also held on generated trees, above, which are always there
+# generated trees, above, have these properties too and are always present
 live = pytest.mark.skipif(
     not pathlib.Path("/sys/devices/system/cpu").is_dir(),
     reason="this machine does not show its CPUs in /sys",
@@ -206,7 +206,7 @@ def test_this_machine_within_its_cgroup_has_the_cpus_this_process_runs_on():
     assert os.sched_getaffinity(0) <= set(machine.cpus) <= set(read_machine().cpus)
 
 
-def test_a_capture_has_no_disk_unless_told_where(tree, tmp_path):
+def test_a_capture_has_no_disk_unless_reported_where(tree, tmp_path):
     assert read_machine(tmp_path).disk is None
     result = read_machine(tmp_path, disk_path=tmp_path).disk
     assert result.path == str(tmp_path) and 0 <= result.free_bytes <= result.total_bytes

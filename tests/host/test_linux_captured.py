@@ -1,8 +1,7 @@
-"""Reading captured machines.
+"""Captured machines.
 
-They are real machines which others describe (hwloc's counts, ghw's snapshots); these tests skip
-where the data is absent. Every rule they hold is also held on generated trees, which are always
-there.
+They are real machines that other programs describe (hwloc's counts, ghw's snapshots); these tests
+skip where the data is absent. ``test_linux.py`` tests every rule on generated trees too.
 """
 
 from __future__ import annotations
@@ -99,7 +98,7 @@ def test_memory_only_nodes_have_no_cpus_and_hwloc_gives_them_those_of_their_init
 ):
     nodes = {node["os_index"]: node for node in hwloc_counts[HETEROGENEOUS]["numa"]}
     with_cpus = {cell.id for cell in machine.cells if cell.cpus}
-    assert with_cpus == {0, 1, 2}  # what has_cpu says; hwloc gives all seven CPUs
+    assert with_cpus == {0, 1, 2}  # the value of has_cpu; hwloc reports all seven CPUs
     for cell in machine.cells:
         nearest = [cpu for initiator in cell.initiators for cpu in machine.cell(initiator).cpus]
         assert tuple(nearest) == ids(nodes[cell.id]["cpus"])
@@ -130,10 +129,10 @@ def test_a_captured_machine_with_accelerators_and_sriov(machine):
     assert machine.huge_pages == (Pages(2 * MIB, 4096, 4096), Pages(1024 * MIB, 0, 0))
 
 
-def test_a_cgroup_restricts_only_when_asked(captured_machine):
+def test_a_cgroup_restricts_only_when_requested(captured_machine):
     full = captured_machine(RESTRICTED)
     assert (full.packages, len(full.cells), len(full.cpus)) == (4, 8, 32)
-    assert full.huge_pages == (Pages(2 * MIB, 513, 513),)  # on which nodes is not said
+    assert full.huge_pages == (Pages(2 * MIB, 513, 513),)  # the nodes are not reported
     allowed = captured_machine(RESTRICTED, within_cgroup=True)
     assert [cell.id for cell in allowed.cells] == [0, 1, 2, 3, 4, 5]
     assert allowed.cpus == (0, 1, 2, 3, 4, 5)

@@ -52,7 +52,7 @@ def test_what_must_be_there_is_named_when_missing(path, tree, tmp_path):
 
 def test_a_node_without_cpus_listed_is_refused(tree, tmp_path):
     (tmp_path / NODE / "node1/cpulist").unlink()
-    read_machine(tmp_path)  # the mask says the same
+    read_machine(tmp_path)  # by the mask
     (tmp_path / NODE / "node1/cpumap").unlink()
     with pytest.raises(DiscoveryError, match="node1/cpulist"):
         read_machine(tmp_path, strict=True)
@@ -248,7 +248,7 @@ def test_a_node_without_memory_said_has_none(tree, trees, tmp_path):
     (tmp_path / NODE / "node1/meminfo").unlink()
     machine, full = read_machine(tmp_path), trees.expected(tree)
     assert machine.cell(1).memory_bytes == 0 and machine.cell(0) == full.cell(0)
-    assert machine.memory_bytes == full.memory_bytes  # /proc/meminfo says it
+    assert machine.memory_bytes == full.memory_bytes  # by /proc/meminfo
     assert "node1/meminfo" in machine.findings[0].subject
 
 

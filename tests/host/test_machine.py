@@ -1,4 +1,4 @@
-"""Facts of a machine: what contradicts itself is refused."""
+"""Facts of a machine: contradictions are refused."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def test_cores_of_one_machine_may_have_different_numbers_of_threads():
     assert taken.cpuset == "0-1"
 
 
-def test_an_offline_cpu_is_not_there_and_its_sibling_is_a_core_by_itself():
+def test_an_offline_cpu_is_not_there_and_its_sibling_is_a_core_individually():
     machine = box(
         cpus=(0, 1, 4),
         offline_cpus=(5,),
@@ -204,7 +204,7 @@ def test_base_pages_of_any_size_are_ordinary_memory(base):
     assert cell.huge_pages == (PagePool(size_kib=2048, total=512),)
 
 
-def test_the_base_pages_of_a_captured_machine_are_those_that_are_said(tmp_path, trees):
+def test_the_base_pages_of_a_captured_machine_are_those_that_are_specified(tmp_path, trees):
     trees.write(tmp_path, trees.Shape(memory_kib=(1 << 20,), huge=({2048: 16},)))
     machine = read_machine(tmp_path, page_size_bytes=65536)
     cell = only(machine)
@@ -212,7 +212,7 @@ def test_the_base_pages_of_a_captured_machine_are_those_that_are_said(tmp_path, 
     assert cell.ordinary_mb == 1024
 
 
-def test_pages_of_several_sizes_with_some_kept_for_the_host():
+def test_pages_of_several_sizes_with_some_stored_for_the_host():
     pages = (Pages(4096, 262144), Pages(2 * MIB, 512), Pages(GIB, 2))
     machine = box(cells=(NUMACell(0, (), 4 * GIB, pages),))
     cell = only(machine, reserved_pages={0: {"2MB": 64, 1048576: 1, 4: 25600}})

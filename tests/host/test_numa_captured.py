@@ -1,4 +1,4 @@
-"""The cells of captured machines, and of this one: found, kept, read back, claimed.
+"""The cells of captured machines, and of this one: discovered, stored, read back and claimed.
 
 One of the machines was captured by this project's own command and is in every checkout. The others
 are skipped where their data is absent; ``test_numa.py`` and ``test_tree_numa.py`` test the same on
@@ -56,7 +56,7 @@ every_machine = pytest.mark.parametrize(
 
 
 def kept(machine: Machine, **settings) -> LocatedView:
-    """The inventory of the cells of a machine, after a ledger has kept them."""
+    """The inventory of the cells of a machine, read from a ledger."""
     with ro.connect("memory://") as ledger:
         tree = configured(provider_tree, machine, name="captured", numa=True, **settings)
         ledger.sync(tree)
@@ -123,7 +123,7 @@ def test_memory_behind_other_memory_is_in_the_socket_of_the_cpus_next_to_it(capt
 
 def test_a_core_of_a_hybrid_machine_has_one_thread_or_two(captured_machine):
     (cell,) = captured_inventory(captured_machine, "20em64t-hybrid-1p6c2t+2ca4co1t").cells
-    assert [len(core) for core in cell.siblings] == [2] * 6  # the others are cores by themselves
+    assert [len(core) for core in cell.siblings] == [2] * 6  # the others are cores of one thread
     assert len(cell.cpus) == 20
 
 
@@ -156,6 +156,6 @@ def test_kernels_that_count_less_for_the_machine_than_for_its_cells_bind_everyon
     not pathlib.Path("/sys/devices/system/cpu").is_dir(),
     reason="this machine does not show its CPUs in /sys",
 )
-def test_the_cells_of_this_machine_are_kept_as_they_are_found():
+def test_the_cells_of_this_machine_are_stored_as_they_are_found():
     machine = discover()
     assert without_room(kept(machine)) == numa_inventory(machine)

@@ -1,4 +1,4 @@
-"""Devices that are had whole or in parts: what inventories and shares the builders give them."""
+"""Devices that are allocated whole or in parts: their inventories and shares."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def totals(provider: Provider) -> dict[str, int]:
 
 
 def used_by(provider: Provider) -> dict[str, dict[str, int]]:
-    """Return what each class uses of which others of the same provider."""
+    """Return the classes of the same provider that each class uses, with their amounts."""
     result: dict[str, dict[str, int]] = {}
     for share in provider.shares:
         assert share.of == provider.name
@@ -43,7 +43,7 @@ def used_by(provider: Provider) -> dict[str, dict[str, int]]:
     return result
 
 
-# --- what a device is given ---
+# --- the inventories of a device ---
 
 
 def test_a_split_device_has_its_slices_its_partitions_and_itself() -> None:
@@ -54,7 +54,7 @@ def test_a_split_device_has_its_slices_its_partitions_and_itself() -> None:
     diff(None, device)
 
 
-def test_a_device_that_counts_itself_already_stays_as_it_is() -> None:
+def test_a_device_that_counts_itself_already_remains_as_it_is() -> None:
     device = Provider(
         "host0/gpu0", "PGPU=1:max_unit=1,CUSTOM_POWER=300", traits=["CUSTOM_H100"], uuid=UUID
     )
@@ -67,13 +67,13 @@ def test_a_device_that_counts_itself_already_stays_as_it_is() -> None:
 UUID = "1fa4cd25-8a38-4bb3-8a37-7b5d4a6f6f33"
 
 
-def test_a_device_that_nobody_may_have_whole() -> None:
+def test_a_device_that_no_consumer_may_have_whole() -> None:
     device = split(gpu(""), None, SLICES, PARTITIONS)
     assert totals(device) == {**SLICES, SMALL: 7, LARGE: 2}
     assert used_by(device) == PARTITIONS
 
 
-def test_shares_that_are_there_stay() -> None:
+def test_shares_that_are_there_remain() -> None:
     """
     host0           CUSTOM_POWER=2000
     +- host0/gpu0   PGPU=1, which uses 700 of it
@@ -105,7 +105,7 @@ def test_of_a_partition_there_are_as_many_as_could_exist_at_most(
     assert totals(split(gpu(), "PGPU", SLICES, {SMALL: uses}))[SMALL] == most
 
 
-def test_slices_alone_may_be_asked_for_by_their_number() -> None:
+def test_slices_alone_may_be_requested_by_their_number() -> None:
     device = split(gpu(""), "PGPU", {"CUSTOM_GPU_MEMORY_MB": 81_920})
     assert used_by(device) == {"PGPU": {"CUSTOM_GPU_MEMORY_MB": 81_920}}
 
@@ -176,7 +176,7 @@ def test_one_type_needs_no_measure() -> None:
     ],
     ids=str,
 )
-def test_types_are_kept_apart_or_refused(types: dict[str, int], are_apart: bool) -> None:
+def test_types_are_stored_apart_or_refused(types: dict[str, int], are_apart: bool) -> None:
     if not are_apart:
         with pytest.raises(exceptions.InvalidInventory, match="shares cannot keep others apart"):
             mediated(gpu(""), types)
@@ -189,10 +189,10 @@ def test_types_are_kept_apart_or_refused(types: dict[str, int], are_apart: bool)
 
 @pytest.mark.parametrize(("a", "b"), [(a, b) for a in range(1, 7) for b in range(1, 7)])
 def test_shares_keep_types_apart_only_if_there_is_one_of_either(a: int, b: int) -> None:
-    """All linear rules with small factors: which allow a of A and b of B and nothing of both?
+    """All linear rules with small factors: those that allow a of A and b of B, but not one of each.
 
-    A rule that allows the first two and not one of each exists exactly where one is single, which
-    is what the text of the module proves of all of them.
+    A rule that allows the first two and not one of each exists exactly if a or b is 1, which the
+    module proves for all rules.
     """
     bounds = range(1, a * b + 1)
     rules = [
@@ -392,7 +392,7 @@ def test_only_providers_are_split(subject: Any) -> None:
         add_partition(subject, "part", "PGPU", {SLICE: 1})
 
 
-# --- what is said is what is kept ---
+# --- stored shares ---
 
 _counts: st.SearchStrategy[Mapping[str, int]] = st.dictionaries(
     st.sampled_from(["CUSTOM_S1", "CUSTOM_S2", "CUSTOM_S3"]), st.integers(1, 9), min_size=1

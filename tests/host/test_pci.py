@@ -99,7 +99,7 @@ def test_what_is_no_vdpa_device_of_a_function_is_left_out(card):
 # --- interfaces ---------------------------------------------------------------------------------
 
 
-def test_the_interfaces_of_a_function_are_told_by_name_with_their_addresses(card):
+def test_the_interfaces_of_a_function_are_identified_by_name_with_their_addresses(card):
     assert devices(card)[PF].interfaces == (NetworkInterface("enp96s0", "3c:ec:ef:01:02:03"),)
     other = card / DEVICES / PF / "net/enp96s0d1"
     other.mkdir()
@@ -139,7 +139,7 @@ def gpu(tmp_path, trees) -> pathlib.Path:
     return tmp_path / DEVICES / "0000:3b:00.0/mdev_supported_types"
 
 
-def test_the_types_of_mediated_devices_are_told_with_how_many_there_could_be(gpu, tmp_path):
+def test_the_types_of_mediated_devices_are_reported_with_how_many_there_could_be(gpu, tmp_path):
     (result,) = devices(tmp_path).values()
     assert result.mediated_types == (
         MediatedType("nvidia-256", "GRID RTX6000-1Q", 24, "vfio-pci", "num_heads=4"),
@@ -153,7 +153,7 @@ def test_what_a_driver_does_not_say_of_a_type_is_not_known(gpu, tmp_path):
     assert result.mediated_types == (MediatedType("nvidia-256"),)
 
 
-def test_a_description_of_several_lines_is_told_on_one(gpu, tmp_path):
+def test_a_description_of_several_lines_is_reported_on_one(gpu, tmp_path):
     (gpu / "nvidia-256/description").write_text("num_heads=4,\n max_instance=24\n")
     (result,) = devices(tmp_path).values()
     assert result.mediated_types[0].description == "num_heads=4, max_instance=24"
@@ -181,7 +181,7 @@ def test_a_gpu_is_known_by_its_uuid(trees, tmp_path):
 
 
 @pytest.mark.parametrize("message", [UUID.replace("8", "?"), "GPU-8d1f", "", f"{UUID}0", "MIG-1"])
-def test_a_uuid_that_is_not_told_is_not_known(trees, tmp_path, message):
+def test_a_uuid_that_is_not_reported_is_not_known(trees, tmp_path, message):
     function = trees.Function(bus=0x3B, vendor="10de", uuid=UUID)
     trees.write(tmp_path, trees.Shape(functions=(function,)))
     path = tmp_path / "proc/driver/nvidia/gpus/0000:3b:00.0/information"
@@ -285,7 +285,7 @@ def test_a_captured_machine_shows_its_interfaces(captured):
 def test_a_capture_without_links_to_physical_functions_has_no_virtual_ones(captured):
     machine = read_machine(captured("linux-amd64-8581cf3a529e5d8b97ea876eade2f60d"))
     drivers = {device.kind for device in machine.devices if device.driver == "igbvf"}
-    assert drivers == {DeviceKind.PCI}  # nothing in it says what they are
+    assert drivers == {DeviceKind.PCI}  # nothing in it identifies them
 
 
 @pytest.mark.skipif(

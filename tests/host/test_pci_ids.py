@@ -1,4 +1,4 @@
-"""Names of PCI devices: what a file of them says, and files that are damaged."""
+"""Names of PCI devices: a file of them, and damaged files."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_without_a_file_nothing_has_a_name(tmp_path, monkeypatch):
     assert system_names() is None
 
 
-def test_a_file_is_read_when_a_name_is_asked_for_and_only_once(tmp_path):
+def test_a_file_is_read_when_a_name_is_requested_and_only_once(tmp_path):
     names = PCINames(tmp_path / "later")
     (tmp_path / "later").write_text("10de  NVIDIA\n")
     assert names.vendor("10de") == "NVIDIA"

@@ -1,4 +1,4 @@
-"""What cannot be is refused in the library's own words: what it was for, the value, what fits."""
+"""Wrong input is refused with its subject, the value and what is allowed."""
 
 from __future__ import annotations
 

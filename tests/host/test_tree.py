@@ -64,7 +64,7 @@ def said(tree: ro.Provider) -> list[str]:
 
 
 def counts(provider: ro.Provider) -> str:
-    """What a provider has; of devices how many there are of each class."""
+    """The inventories of a provider; devices are counted by class."""
     devices = provider.inventories.get(ro.DEVICES)
     if devices is None:
         return str(provider.inventories)
@@ -195,7 +195,7 @@ def test_less_than_one_unit_is_left_out():
     assert said(tree) == ["box: VCPU=2"]
 
 
-def test_huge_pages_are_reserved_beside_what_is_asked_to_be():
+def test_huge_pages_are_reserved_with_what_is_requested_to_be():
     machine = box(huge_pages=(Pages(2 * MIB, 512, 100), Pages(GIB, 1, 0)))
     assert said(provider_tree(machine)) == ["box: VCPU=2,MEMORY_MB=4096:reserved=2048"]
     tree = provider_tree(machine, HostSettings(reserved="MEMORY_MB=512,VCPU=1"))
@@ -274,7 +274,7 @@ def test_a_machine_without_a_name_needs_one():
     [
         ("x86_64", {"HW_ARCH_X86_64"}),
         ("aarch64", {"HW_ARCH_AARCH64"}),
-        ("armv7l", set()),  # no trait says exactly that
+        ("armv7l", set()),  # no trait is exactly this
         (None, set()),
     ],
 )
@@ -289,7 +289,7 @@ def test_smt_counts_only_where_it_is_on():
     assert SMT not in provider_tree(off).traits
 
 
-def test_numa_cells_stay_facts():
+def test_numa_cells_remain_facts():
     cells = (NUMACell(0, (0,), 2 * GIB), NUMACell(1, (1,), 2 * GIB))
     assert provider_tree(box(cells=cells)) == provider_tree(box())
 
@@ -297,7 +297,7 @@ def test_numa_cells_stay_facts():
 # --- devices ------------------------------------------------------------------------------------
 
 
-def test_a_device_that_no_rule_takes_stays_a_fact():
+def test_a_device_that_no_rule_takes_remains_a_fact():
     assert provider_tree(box(devices=(GPU, AUDIO))) == provider_tree(box())
 
 
@@ -326,7 +326,7 @@ def test_a_card_and_its_virtual_functions_are_one_child_with_two_counts():
     ]
 
 
-def test_whoever_has_a_virtual_function_keeps_others_from_the_card_and_the_other_way_round():
+def test_any_consumer_has_a_virtual_function_keeps_others_from_the_card_and_the_other_way_round():
     machine = box(devices=(PF, *VFS))
     rules = ["8086:154c=SRIOV_NET_VF", "8086:37d2=CUSTOM_NIC"]
     with ro.connect("memory://") as ledger:
@@ -374,7 +374,7 @@ def test_a_device_can_be_claimed_with_its_host():
     assert str(claim) == "job-1 holds VCPU=2 of box, PGPU=1 of box/0000:3b:00.0"
 
 
-def test_a_device_that_is_gone_goes_and_one_that_is_held_stays_with_everything_else():
+def test_a_device_that_is_gone_goes_and_one_that_is_allocated_remains_with_everything_else():
     with_gpu = provider_tree(box(devices=(GPU,)), HostSettings(device_rules=["10de:*=PGPU"]))
     without = provider_tree(box(memory_bytes=2 * GIB))
     with ro.connect("memory://") as ledger:

@@ -1,4 +1,4 @@
-"""From facts to a tree with cells: what the host offers, what its cells do, and who fits where."""
+"""Facts as a tree with cells: the offer of the host, the use of its cells, and fitting requests."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def said(tree: ro.Provider) -> list[str]:
 
 
 def view_of(ledger: ro.Ledger, host: str = "box") -> LocatedView:
-    """The inventory of the cells of a host, as it is kept."""
+    """The inventory of the cells of a host, as a ledger stores it."""
     columns = ledger.backend.read(host)
     return LocatedViews(columns).of_tree(columns.providers.root_id[0], NUMA)
 
@@ -89,7 +89,7 @@ def test_dedicated_cpus_are_pcpus_of_the_host_with_and_without_cells():
     assert said(provider_tree(box(), HostSettings(shared="0-1")))[0].startswith("box: VCPU=2,")
 
 
-def test_without_being_asked_for_cells_stay_facts():
+def test_without_being_requested_cells_remain_facts():
     assert provider_tree(box()) == provider_tree(box(), numa=False)
     assert provider_tree(box()).children == ()
 
@@ -115,7 +115,7 @@ def test_ratios_are_those_of_the_cells_too():
     assert (cell.free_shared, cell.free_memory_mb) == (16, 1536)
 
 
-def test_pages_that_are_kept_are_reserved_of_the_host_as_well():
+def test_pages_that_are_stored_are_reserved_of_the_host_as_well():
     tree = provider_tree(box(), HostSettings(reserved_pages={0: {2048: 12, 4: 25600}}), numa=True)
     # huge pages are reserved of the host anyway; 25600 pages of 4 KiB are 100 MiB
     assert tree.inventories["MEMORY_MB"].reserved == 2048 + 100
@@ -171,11 +171,11 @@ def test_what_cannot_be_is_refused_by_name(arguments, error, message):
     assert message in str(refused.value)
 
 
-# --- kept and read back -------------------------------------------------------------------------
+# --- stored and read back ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("url", ["memory://", "sqlite://"])
-def test_what_is_kept_is_what_was_synced(url, tmp_path):
+def test_what_is_stored_is_what_was_synced(url, tmp_path):
     at = url if url == "memory://" else f"sqlite:///{tmp_path}/lab.db"
     value = {"shared": "0,4", "dedicated": "1-3,5-7", "reserved_pages": "0:2MB=12"}
     with ro.connect(at) as ledger:
@@ -190,7 +190,7 @@ def test_what_is_kept_is_what_was_synced(url, tmp_path):
     assert [part.name for part in view.parts] == ["box/numa0", "box/numa3"]
 
 
-def test_a_cell_with_nothing_to_offer_is_kept_with_its_distances():
+def test_a_cell_with_nothing_to_offer_is_stored_with_its_distances():
     cells = (
         NUMACell(0, tuple(range(8)), 4 * GIB, distances=(10, 14)),
         NUMACell(1, (), 0, distances=(14, 10)),
@@ -200,7 +200,7 @@ def test_a_cell_with_nothing_to_offer_is_kept_with_its_distances():
         assert kept(view_of(ledger)) == numa_inventory(box(cells=cells))
 
 
-def test_cells_come_and_go_with_what_is_asked_for():
+def test_cells_come_and_go_with_what_is_requested():
     with ro.connect("memory://") as ledger:
         ledger.sync(provider_tree(box()))
         assert ledger.sync(provider_tree(box(), numa=True)).created == 2
@@ -209,7 +209,7 @@ def test_cells_come_and_go_with_what_is_asked_for():
 
 @settings(max_examples=examples(25), deadline=None)
 @given(data=st.data())
-def test_any_machine_is_kept_and_read_back_as_it_is(data, trees):
+def test_any_machine_is_stored_and_read_back_as_it_is(data, trees):
     machine = trees.expected(data.draw(trees.shapes()))
     dedicated = data.draw(st.frozensets(st.sampled_from(machine.cpus))) or None
     tree = provider_tree(machine, HostSettings(dedicated=dedicated), numa=True, name="gen")
@@ -224,7 +224,7 @@ def test_any_machine_is_kept_and_read_back_as_it_is(data, trees):
 # --- the host as a whole ------------------------------------------------------------------------
 
 
-def test_who_asks_for_no_topology_fits_exactly_when_the_host_as_a_whole_has_enough():
+def test_requests_for_no_topology_fits_exactly_when_the_host_as_a_whole_has_enough():
     with ro.connect("memory://") as ledger:
         ledger.sync(
             provider_tree(box(), HostSettings(shared="0,4", dedicated="1-3,5-7"), numa=True)
@@ -237,19 +237,19 @@ def test_who_asks_for_no_topology_fits_exactly_when_the_host_as_a_whole_has_enou
         assert holds(ledger, "PCPU=2,MEMORY_MB=1024")
         assert not holds(ledger, "PCPU=3")
         assert not holds(ledger, "MEMORY_MB=1025")
-        # and the other way round: what is taken of the host, the cells do not have
+        # and in the other direction: allocations of the host reduce the cells
         ledger.claim("job-2", {"box": "MEMORY_MB=1000"})
         assert view_of(ledger).inventory.free_memory_mb == 24
 
 
-def test_memory_in_huge_pages_never_serves_who_asked_for_none():
+def test_memory_in_huge_pages_never_serves_who_requested_none():
     with ro.connect("memory://") as ledger:
         ledger.sync(provider_tree(box(), HostSettings(dedicated="0-7"), numa=True))
         view = view_of(ledger)
         assert not view.inventory.can_provide(numa(memory_mb=1025))
         taken = view.inventory.fit(numa(dedicated=1, memory_mb=1024, page_size="2MB"))
         ledger.claim("job-1", view.allocations(taken))
-        assert holds(ledger, "MEMORY_MB=2048")  # pages are counted by themselves
+        assert holds(ledger, "MEMORY_MB=2048")  # pages are counted separately
 
 
 def test_where_the_cells_have_more_memory_than_the_host_the_host_binds():
@@ -264,7 +264,7 @@ def test_where_the_cells_have_more_memory_than_the_host_the_host_binds():
         assert not holds(ledger, "MEMORY_MB=1025")
 
 
-def test_where_the_cells_have_less_the_rest_serves_who_asks_for_no_topology():
+def test_where_the_cells_have_less_the_rest_serves_requests_for_no_topology():
     more = box(memory_bytes=5 * GIB)
     with ro.connect("memory://") as ledger:
         ledger.sync(provider_tree(more, numa=True))
@@ -288,7 +288,7 @@ def test_where_huge_pages_are_is_not_known_the_host_keeps_ordinary_memory_apart(
 
 @settings(max_examples=examples(25), deadline=None)
 @given(data=st.data(), skew=st.integers(-(1 << 30), 1 << 30))
-def test_no_topology_takes_what_the_host_has_not_and_the_host_serves_all_it_has(data, skew, trees):
+def test_no_topology_takes_more_than_the_host_has(data, skew, trees):
     result = trees.expected(data.draw(trees.shapes()))
     # the kernel's figure for the machine need not be the sum over its cells
     machine = Machine(

@@ -1,7 +1,7 @@
 """Generated machines: a shape, the /proc and /sys a kernel would show of it, and its facts.
 
-:func:`write` and :func:`expected` go from the same shape by different ways: the first writes files,
-the second builds the :class:`Machine` without knowing any.
+:func:`write` and :func:`expected` use the same shape independently: the first writes files, the
+second builds the :class:`Machine` without any.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Shape:
 
 
 def expected(shape: Shape) -> Machine:
-    """Return what should be read of the shape."""
+    """Return the machine of the shape."""
     cores = sorted(
         (core for core in range(shape.cores) if shape.cpus(core)), key=lambda core: shape.cpus(core)
     )
@@ -351,7 +351,7 @@ def _node_files(shape: Shape) -> dict[str, str]:
             f"Node {node} MemFree: {total // 2} kB"
         )
         files[f"{path}/distance"] = " ".join(str(shape.distance(node, other)) for other in ids)
-        # Old kernels kept the CPUs that went offline in the mask of their node.
+        # Old kernels left CPUs that went offline in the mask of their node.
         full = dataclasses.replace(shape, offline=frozenset()) if shape.old else shape
         files |= _ids_files(shape, path, ("cpumap", "cpulist"), full.node_cpus(position))
         files |= _huge_files(f"{path}/hugepages", shape.huge[position])
@@ -395,7 +395,7 @@ def _write_device(root: pathlib.Path, shape: Shape, device: PCIDevice) -> None:
 
 
 def _made_files(device: PCIDevice) -> dict[str, str]:
-    """Return the files of what the kernel made of a function."""
+    """Return the files that the kernel makes of a function."""
     files = {
         f"net/{interface.name}/address": interface.mac or "" for interface in device.interfaces
     }

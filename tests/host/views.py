@@ -1,4 +1,4 @@
-"""What the tests of a compute node as a view of a ledger share."""
+"""Shared by the tests of a compute node as a view of a ledger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Older versions: said where they can be said, refused where not, read with defaults."""
+"""Older versions: written where they can express the value, else refused; read with defaults."""
 
 from __future__ import annotations
 
@@ -230,13 +230,13 @@ def test_an_older_primitive_is_read_as_the_present_version_with_defaults() -> No
     assert data_of(disk.obj_to_primitive()) == {"size_gb": 4, "rpm": None, "encrypted": False}
 
 
-def test_an_older_primitive_is_read_by_the_class_of_its_version_where_that_is_kept() -> None:
+def test_an_older_primitive_is_read_by_the_class_of_its_version_where_that_is_stored() -> None:
     primitive = Disk(size_mb=4096, rpm=5).obj_to_primitive("1.1")
     assert read(primitive) == V11.Disk(size_gb=4, rpm=5)
 
 
 @given(st.integers(1, 5), st.none() | st.integers(0, 9), st.booleans())
-def test_an_old_process_reads_what_is_said_in_its_version(
+def test_an_old_process_reads_what_is_specified_in_its_version(
     size: int, rpm: int | None, encrypted: bool
 ) -> None:
     disk = Disk(size_mb=size * 1024, rpm=rpm, encrypted=encrypted)

@@ -1,4 +1,4 @@
-"""How often Python looks for garbage is a matter of the whole process: it is given back."""
+"""The thresholds of Python's garbage collector belong to the process: they are restored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def usual() -> Iterator[None]:
 def thresholds(
     usual: None, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What Python says of its thresholds: 3.14 has no third one, and says 0 for it."""
+    """The thresholds of Python: 3.14 has no third one and reports 0 for it."""
     if request.param == "as Python 3.14 does":
         as_it_is = gc.get_threshold
         monkeypatch.setattr(gc, "get_threshold", lambda: (*as_it_is()[:2], 0))
@@ -57,7 +57,7 @@ def test_the_last_one_to_leave_sets_what_the_first_one_found() -> None:
     assert found() == USUAL
 
 
-def test_it_is_given_back_after_an_error() -> None:
+def test_it_is_released_after_an_error() -> None:
     with pytest.raises(KeyError), collector.fewer_collections():
         raise KeyError
     assert found() == USUAL
@@ -71,7 +71,7 @@ def test_who_looks_as_seldom_already_goes_on(own_part: tuple[int, int]) -> None:
     assert found() == own_part
 
 
-def test_what_is_set_meanwhile_stays() -> None:
+def test_what_is_set_meanwhile_remains() -> None:
     with collector.fewer_collections():
         gc.set_threshold(1234, 5, 6)
     assert found() == (1234, 5)

@@ -179,7 +179,7 @@ def test_an_update_happens_whole_or_not_at_all(
     figures = {name: getattr(inventory, name) for name in inventory.fields}
     stated = dict(figures)
     total = changes.get("total")
-    if type(total) is int and total > 0:  # who may take all of it still may
+    if type(total) is int and total > 0:  # all of it may still be allocated
         stated["max_unit"] = follow_total(inventory.max_unit, inventory.total, total)
     try:
         expected = IntegerInventory(**{**stated, **changes})
@@ -210,7 +210,7 @@ def test_a_read_only_field_is_written_once() -> None:
 # --- what is not set ---
 
 
-def test_a_field_that_is_not_set_says_so() -> None:
+def test_a_field_that_is_not_set_is_reported() -> None:
     sparse = Sparse(a=1)
     assert not hasattr(sparse, "c")
     assert not sparse.obj_attr_is_set("c")

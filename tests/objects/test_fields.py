@@ -1,4 +1,4 @@
-"""Fields: what each takes, what it refuses, and the form it keeps and sends."""
+"""Fields: accepted and refused values, and the stored and sent forms."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ choice = fields.choice("prefer", "require")
 counts = fields.counts()
 
 TAKEN: list[tuple[Any, Any, Any, Any]] = [
-    # field, given, kept, sent
+    # field, argument, stored, sent
     (integer, -2, -2, -2),
     (integer, 9, 9, 9),
     (resource_class, "CUSTOM_A", "CUSTOM_A", "CUSTOM_A"),
@@ -164,7 +164,7 @@ REFUSED: list[tuple[Any, list[Any]]] = [
 
 
 class Holder(base.ResourceObject):
-    """Bears whatever field is being tried."""
+    """An object with the field under test."""
 
 
 @pytest.mark.parametrize(("field", "argument", "stored", "sent"), TAKEN)
@@ -198,14 +198,14 @@ def test_what_a_field_refuses_is_one_clear_error(field: Any, bad: Any) -> None:
     assert caught.value.expected
 
 
-def test_a_kept_name_is_plain_text() -> None:
+def test_a_stored_name_is_plain_text() -> None:
     for field in (resource_class, name, text):
         stored = field.coerce(Holder(), "field", Upper("VCPU"))
         assert type(stored) is str
         assert stored == "VCPU"
 
 
-def test_nullable_is_said_in_words() -> None:
+def test_nullable_is_specified_in_words() -> None:
     assert fields.integer(0, 3).describe() == "an integer from 0 to 3"
     assert fields.integer(0, 3, nullable=True).describe() == "an integer from 0 to 3 or None"
     assert row.describe() == "a list, each a Medium"
@@ -245,7 +245,7 @@ def test_a_derived_class_fits_where_its_base_is_named() -> None:
 
 
 @given(st.datetimes(timezones=st.timezones() | st.none()))
-def test_a_moment_is_kept_to_the_microsecond(given_moment: datetime.datetime) -> None:
+def test_a_moment_is_stored_to_the_microsecond(given_moment: datetime.datetime) -> None:
     try:
         stored = moment.coerce(Holder(), "field", given_moment)
     except OverflowError:

@@ -1,11 +1,11 @@
 """No object changes its wire form without a new version.
 
 ``PINNED`` holds a fingerprint of every class: its version, then a digest of its fields. When the
-test fails, the form of an object has changed. If that was meant: raise ``VERSION``, say above it
-what changed, teach ``obj_make_compatible`` to say the older form, pin the older form in
+test fails, the form of an object has changed. If the change is intended: raise ``VERSION``,
+describe the change above it, teach ``obj_make_compatible`` the older form, pin the older form in
 ``test_primitives.py``, and put the fingerprint that the failure shows here. Until 0.1.0 is tagged
-nothing was ever released: the fingerprint alone changes. What is said in older versions is proven
-with objects of the tests (``versions.py``).
+nothing was ever released: the fingerprint alone changes. Older versions are proven with objects of
+the tests (``versions.py``).
 
 The library's own fingerprint is blind to what ``extra`` adds: the name of a nested object, the
 type of elements, read-only, bounds and patterns.
@@ -28,7 +28,7 @@ from resource_objects._ovo import fields as ovo_fields
 
 pytestmark = pytest.mark.law(10)
 
-#: Imported late: by itself it would import the library before our silencer of its warnings has.
+#: Imported late: it would import the library before our silencer of its warnings.
 fixture: Any = importlib.import_module("oslo_versionedobjects.fixture")
 
 PINNED: dict[str, str] = {
@@ -78,8 +78,10 @@ PACKAGE = Path(resource_objects.__file__).parent
 
 
 def describe(thing: Any) -> Any:
-    """Return what a field, field type or default says, so that it reads the same everywhere."""
-    if isinstance(thing, ovo_fields.Field):  # what its constructor takes is no matter of the wire
+    """Return a field, field type or default as text that is the same everywhere."""
+    if isinstance(
+        thing, ovo_fields.Field
+    ):  # the arguments of its constructor do not affect the wire
         return describe(thing._type), thing.nullable, describe(thing.default), thing.read_only
     if isinstance(thing, ovo_fields.FieldType):
         own_part = sorted((key.lstrip("_"), describe(value)) for key, value in vars(thing).items())
@@ -92,7 +94,7 @@ def describe(thing: Any) -> Any:
 
 
 def extra(cls: type[Any]) -> tuple[Any, ...]:
-    """Return what the library's fingerprint leaves out."""
+    """Return the facts that the library's fingerprint omits."""
     return (
         cls.obj_name(),
         [(name, describe(field)) for name, field in sorted(cls.fields.items())],
@@ -108,7 +110,7 @@ def fingerprints(classes: dict[str, Any]) -> dict[str, str]:
 
 @functools.cache
 def modules_with_objects() -> dict[str, list[str]]:
-    """Return ``{module: names of the classes it registers}``, as the source says."""
+    """Return ``{module: names of the classes it registers}``, read from the source."""
     result: dict[str, list[str]] = {}
     for path in sorted(PACKAGE.rglob("*.py")):
         classes = [

@@ -1,6 +1,6 @@
-"""What a ledger keeps, on the wire: the forms of 1.0, which are read for ever.
+"""Objects of a ledger on the wire: the forms of 1.0, which remain readable.
 
-What libraries before 0.1.0 wrote, whose versions began at 1.0 too, is refused by name.
+Forms of libraries before 0.1.0, whose versions began at 1.0 too, are refused by name.
 """
 
 from __future__ import annotations
@@ -175,7 +175,9 @@ each_pinned = pytest.mark.parametrize(
 
 
 @each_pinned
-def test_the_first_form_is_said_and_read(ours: base.ResourceObject, pinned: dict[str, Any]) -> None:
+def test_the_first_form_is_specified_and_read(
+    ours: base.ResourceObject, pinned: dict[str, Any]
+) -> None:
     assert ours.obj_to_primitive("1.0") == ours.obj_to_primitive() == pinned
     again = base.ResourceObject.obj_from_primitive(copy.deepcopy(pinned))
     assert again == ours

@@ -1,4 +1,4 @@
-"""Primitives: the exact wire form, and what comes of one that is malformed."""
+"""Primitives: the exact wire form, and malformed ones."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def described(name: str, **differing: str) -> dict[str, Any]:
     return {"name": name, "type": "", "units": "", "description": "", **differing}
 
 
-#: What 1.0 says, for ever: a later version must still read it, and say it when asked for 1.0.
+#: The form of 1.0: a later version still reads it, and writes it for 1.0.
 PINNED: list[tuple[base.ResourceObject, dict[str, Any]]] = [
     (IntegerAmount(-3), wire("IntegerAmount", {"value": -3})),
     (
@@ -146,7 +146,7 @@ def test_a_wire_form_with_changes_is_read() -> None:
 
 
 @given(strategies.inventories())
-def test_inventories_come_back_with_every_figure(inventories: Inventories) -> None:
+def test_inventories_return_with_every_figure(inventories: Inventories) -> None:
     again = Inventories.obj_from_primitive(json.loads(json.dumps(inventories.obj_to_primitive())))
     assert again == inventories
     assert str(again) == str(inventories)

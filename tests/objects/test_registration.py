@@ -1,4 +1,4 @@
-"""Registration: whose name is whose, and what is refused before it does harm."""
+"""Registration: owners of names, and refusals before any harm."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_field_names_come_in_one_order() -> None:
     ]
 
 
-def test_a_method_that_a_class_brings_itself_is_kept() -> None:
+def test_a_method_that_a_class_brings_itself_is_stored() -> None:
     counter = itertools.count()
 
     @base.register

@@ -1,8 +1,8 @@
 """The string field of resource classes speaks the wire of the enum that it replaces.
 
-Nova and others have kept resource classes as an enum of oslo.versionedobjects, where each new
-class of a newer release is an object that older processes cannot read. Ours is a string. The two
-meet on the wire in both directions.
+Nova and others have resource classes as an enum of oslo.versionedobjects, where each new class of
+a newer release is an object that older processes cannot read. Ours is a string. The two meet on
+the wire in both directions.
 """
 
 from __future__ import annotations

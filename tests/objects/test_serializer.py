@@ -1,4 +1,4 @@
-"""The serializer of message buses: anything nested there and back, older forms when asked."""
+"""The serializer of message buses: nested objects both ways, older forms on request."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ nested = st.recursive(
 
 
 @given(nested)
-def test_whatever_is_nested_comes_back_equal(entity: Any) -> None:
+def test_whatever_is_nested_returns_equal(entity: Any) -> None:
     assert over_the_wire(entity) == entity
 
 
-def test_mixed_kinds_in_one_mapping_and_one_list_come_back() -> None:
+def test_mixed_kinds_in_one_mapping_and_one_list_return() -> None:
     disk = Disk(size_mb=1)
     entity = {
         "list": [IntegerAmount(1), Amounts("VCPU=2"), {"deep": (disk,)}],
@@ -89,7 +89,7 @@ def test_a_third_number_of_a_version_changes_nothing() -> None:
 
 
 class Conductor(ovo.VersionedObjectIndirectionAPI):
-    """Somebody newer, whom an older process asks to say it in older words."""
+    """A newer process that answers an older one in its version."""
 
     def __init__(self, *, knows_manifests: bool = True) -> None:
         self.knows_manifests = knows_manifests
@@ -142,7 +142,7 @@ def newer_shelf() -> Any:
     ).obj_to_primitive()
 
 
-def test_a_newer_object_is_asked_for_in_older_words_of_every_kind(conductor: Conductor) -> None:
+def test_a_newer_object_is_requested_in_older_words_of_every_kind(conductor: Conductor) -> None:
     primitive = newer_shelf()
     with process_that_knows(Medium, V12.Disk, Tape, OlderShelf.Shelf, V10Label.Label):
         shelf = SERIALIZER.deserialize_entity("context", primitive)
@@ -157,7 +157,7 @@ def test_a_newer_object_is_asked_for_in_older_words_of_every_kind(conductor: Con
     assert type(shelf.labels[0]) is V10Label.Label
 
 
-def test_a_newer_child_of_a_known_parent_is_asked_for_too(conductor: Conductor) -> None:
+def test_a_newer_child_of_a_known_parent_is_requested_too(conductor: Conductor) -> None:
     primitive = newer_shelf()
     with process_that_knows(Medium, V12.Disk, Tape, Shelf, Label):
         shelf = SERIALIZER.deserialize_entity("context", [primitive])[0]
@@ -180,7 +180,7 @@ def test_without_a_conductor_a_newer_object_is_refused() -> None:
         SERIALIZER.deserialize_entity(None, primitive)
 
 
-def test_what_cannot_be_said_in_older_words_is_refused_by_the_conductor(
+def test_what_cannot_be_specified_in_older_words_is_refused_by_the_conductor(
     conductor: Conductor,
 ) -> None:
     primitive = Disk(size_mb=1).obj_to_primitive()

@@ -168,7 +168,7 @@ def test_what_an_iterator_yields_is_refused_although_it_is_then_used_up(
         make()
 
 
-def test_the_constructor_takes_the_fields_and_says_so() -> None:
+def test_the_constructor_takes_the_fields_and_is_reported() -> None:
     assert str(inspect.signature(PlacedCell)) == (
         "(cell, *, pins=(), idle=(), shared=(), page_size_kib=None)"
     )

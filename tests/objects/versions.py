@@ -6,15 +6,15 @@ object can hold others: alone, in our frozen map and tuple, in the library's own
 ========  ==========================================================================================
 Disk 1.0  ``size_gb``
 Disk 1.1  adds ``rpm``, which is only information: older versions drop it
-Disk 1.2  adds ``encrypted``, which older versions cannot say
-Disk 2.0  says ``size_mb`` instead of ``size_gb``
+Disk 1.2  adds ``encrypted``, which older versions cannot express
+Disk 2.0  has ``size_mb`` instead of ``size_gb``
 Tape 1.0  ``length``
 Tape 1.1  adds ``label``, which is only information
 Shelf     1.0 carried disks 1.0 and no tapes, 1.1 disks 1.2 and tapes 1.0, 1.2 disks 2.0 and
           tapes 1.1
 ========  ==========================================================================================
 
-The class of an older version stands in a holder named after it, so that it may bear the same name.
+The class of an older version is in a holder named after it, so that it may bear the same name.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ def below(target_version: str, version: str) -> bool:
 
 @base.register
 class Medium(base.ResourceObject, frozen=True):
-    """What disks and tapes have in common."""
+    """The common fields of disks and tapes."""
 
     WIRE_PREFIX = PREFIX
     VERSION = "1.0"
 
 
 class V10:
-    """Objects as version 1.0 had them."""
+    """Objects of version 1.0."""
 
     @base.register
     class Disk(Medium):
@@ -61,7 +61,7 @@ class V10:
 
 
 class V11:
-    """Objects as version 1.1 had them."""
+    """Objects of version 1.1."""
 
     @base.register
     class Disk(Medium):
@@ -73,7 +73,7 @@ class V11:
 
 
 class V12:
-    """Objects as version 1.2 had them."""
+    """Objects of version 1.2."""
 
     @base.register
     class Disk(Medium):
@@ -176,7 +176,7 @@ class Shelf(base.ResourceObject):
 
 
 class V10Label:
-    """The label as version 1.0 had it."""
+    """The label of version 1.0."""
 
     @base.register
     class Label(base.ResourceObject):
@@ -209,7 +209,7 @@ class Label(base.ResourceObject):
 
 @contextlib.contextmanager
 def process_that_knows(*classes: type[ovo.VersionedObject]) -> Iterator[None]:
-    """Be, as far as the wire goes, a process in which only these test-only classes exist."""
+    """Act on the wire as a process in which only these test-only classes exist."""
     registered = ovo.VersionedObjectRegistry.obj_classes()
     before = dict(registered)
     for name in [name for name in registered if name.startswith(f"{PREFIX}.")]:
@@ -224,7 +224,7 @@ def process_that_knows(*classes: type[ovo.VersionedObject]) -> Iterator[None]:
 
 
 def read(primitive: Any) -> Any:
-    """Return the object of a primitive, of whatever kind."""
+    """Return the object of a primitive, of any kind."""
     return base.ResourceObject.obj_from_primitive(primitive)
 
 

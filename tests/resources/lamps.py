@@ -28,7 +28,7 @@ NUMA = "NUMA_TOPOLOGY"
 
 @base.register
 class LampAmount(Amount):
-    """So many lamps: next to the chosen host cells, or anywhere; assigned, also where they are."""
+    """A number of lamps: next to the chosen host cells, or anywhere; assigned with their cells."""
 
     WIRE_PREFIX = "test_lamps"
     # Version 1.0: Initial version
@@ -72,7 +72,7 @@ class LampAmount(Amount):
 
 
 class LampsNear:
-    """What lamps need of host cells: as many next to these as are wanted."""
+    """The condition of lamps on host cells: a number of them next to these."""
 
     def __init__(self, free: Mapping[int, int], amount: LampAmount) -> None:
         self.counts = dict(amount.placed) if amount.is_assigned else dict(free)
@@ -114,7 +114,7 @@ class LampInventory(HasAffinity, Inventory):
     fields = {"free": fields.integer_pairs(default=())}
     free: tuple[tuple[int, int], ...]
 
-    #: What knows what lamps need.
+    #: The constraint of lamps.
     near_kind: type[LampsNear] = LampsNear
 
     def __init__(self, free: Mapping[int, int], **figures: Any) -> None:
@@ -175,7 +175,7 @@ class LampInventory(HasAffinity, Inventory):
 
 
 class CountedLampInventory(LampInventory):
-    """Free lamps by host cell; what they need knows how many host cells it takes."""
+    """Free lamps by host cell; their condition computes the number of host cells that it takes."""
 
     near_kind = CountedLamps
 
@@ -185,7 +185,7 @@ class CountedLampInventory(LampInventory):
 
 
 class Anywhere:
-    """What is near to all cells, and draws to those where there is some."""
+    """A constraint that every cell meets, and that prefers some cells."""
 
     def __init__(self, counts: Mapping[int, int]) -> None:
         self.counts = counts
@@ -201,7 +201,7 @@ class Anywhere:
 
 
 class Scattered:
-    """So many colours, of which each cell has some: a cover, which is hard in general."""
+    """A number of colours, of which each cell has some: a cover, which is hard in general."""
 
     counts: Mapping[int, int] = {}
 
@@ -244,7 +244,7 @@ def decide(
     lamps: LampAmount | None,
     **how: Any,
 ) -> dict[str, Amount]:
-    """Return where both would go; nothing that is asked changes."""
+    """Return the cells and lamps of both; the request does not change."""
     existing = free if isinstance(free, LampInventory) else LampInventory(free)
     request = {NUMA: topology, **({} if lamps is None else {LAMP: lamps})}
     before = copy.deepcopy((cells, existing, request))
@@ -262,7 +262,7 @@ def cells_of(result: Mapping[str, Amount]) -> list[int]:
 
 
 def lamps_of(result: Mapping[str, Amount]) -> dict[int, int]:
-    """Return how many lamps of which host cell."""
+    """Return the number of lamps by host cell."""
     lamps = result[LAMP]
     assert isinstance(lamps, LampAmount)
     return dict(lamps.placed)

@@ -264,7 +264,7 @@ def test_it_is_a_mapping_whose_keys_may_be_resources_or_names(amounts: Amounts) 
     assert list(amounts.names()) == [key.name for key in amounts]
 
 
-def test_what_is_not_there_is_a_key_error_and_what_is_no_key_says_so() -> None:
+def test_what_is_not_there_is_a_key_error_and_what_is_no_key_is_reported() -> None:
     amounts = Amounts(VCPU=2)
     for key in ("DISK_GB", resource("DISK_GB"), "NOPE", ""):
         assert key not in amounts

@@ -1,7 +1,7 @@
-"""Whatever is handed to the algebra, it is a valid object or one clear error, and nothing half.
+"""Any input of the algebra is a valid object or one clear error, and nothing half.
 
 Hypothesis makes values of every type it knows. An error of ours names the value and what was
-expected; any other exception fails the test. After an error, what was there is as it was.
+expected; any other exception fails the test. After an error, nothing has changed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ keys = anything.filter(hashes)
 
 
 def made_or_refused(make: Callable[[], Any]) -> Any:
-    """Return what was made, None where it was refused by a clear error."""
+    """Return the object, None if a clear error refused it."""
     try:
         created = make()
     except exceptions.InvalidInput as error:
@@ -168,7 +168,7 @@ def test_a_comparison_is_an_answer_and_never_an_error(item: Any, other: Any) -> 
 
 
 @pytest.mark.parametrize("digits", [str(2**64), f"-{2**64}", "9" * 5000, "0" * 5000])
-def test_too_large_a_number_is_told_its_bound(digits: str) -> None:
+def test_too_large_a_number_is_reported_its_bound(digits: str) -> None:
     for text in (f"VCPU={digits}", f"VCPU=8:reserved={digits}"):
         with raises_code("InvalidText", match=f"a whole number within ±{2**63 - 1}"):
             Inventories(text)

@@ -1,4 +1,4 @@
-"""What a topology takes of the counts of a host, its amount says: one result in any order (D1)."""
+"""The counts of a topology on its host follow its amount: one result in any order (D1)."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_the_loop_has_one_result_in_any_order(text: str) -> None:
 
 @pytest.mark.law(3)
 @pytest.mark.parametrize("text", ASKED)
-def test_what_was_taken_is_given_back_either_way(text: str) -> None:
+def test_what_was_taken_is_released_either_way(text: str) -> None:
     at_once, one_by_one, single = host(), host(), host()
     at_once.consume(-at_once.consume(text))
     for resource, amount in one_by_one.consume(text).items():
@@ -100,7 +100,7 @@ def test_what_was_taken_is_given_back_either_way(text: str) -> None:
     assert at_once == one_by_one == single == host()
 
 
-def test_counts_taken_by_somebody_else_are_not_those_of_a_topology() -> None:
+def test_counts_taken_by_another_consumer_else_are_not_those_of_a_topology() -> None:
     inventories = host()
     inventories["VCPU"].consume(ro.IntegerAmount(4))
     before = copy.deepcopy(inventories)
@@ -111,7 +111,7 @@ def test_counts_taken_by_somebody_else_are_not_those_of_a_topology() -> None:
 
 
 @pytest.mark.law(1)
-def test_a_topology_is_not_given_back_where_its_counts_were_not_taken() -> None:
+def test_a_topology_is_not_released_where_its_counts_were_not_taken() -> None:
     inventories, other = host(), host()
     taken = other[TOPOLOGY].consume(ro.numa(cells=2, shared=4))
     inventories.consume(ro.Amounts("NUMA_TOPOLOGY=2:shared=4"))
@@ -122,7 +122,7 @@ def test_a_topology_is_not_given_back_where_its_counts_were_not_taken() -> None:
     assert inventories == before
 
 
-def test_who_counts_beside_a_topology_is_told_by_counted_alone() -> None:
+def test_who_counts_with_a_topology_is_identified_by_counted_alone() -> None:
     text = "NUMA_TOPOLOGY=1:shared=1:dedicated=2:memory=512:thread_policy=isolate"
     bare = ro.Amounts(text)
     counted = bare.with_implied_counts()
@@ -182,7 +182,7 @@ def test_a_copy_draws_on_the_counts_of_its_own_place() -> None:
 
 
 def place_of(seed: int) -> tuple[ro.Inventories, ro.Amounts]:
-    """Return a random host with counts that are tight or not, and what is asked of it."""
+    """Return a random host with tight or loose counts, and a request."""
     question = numa_strategies.question_of(seed, max_cells=4, max_guests=3)
     chance = random.Random(seed)
     cells = question.inventory.obj_clone()
@@ -203,10 +203,10 @@ def place_of(seed: int) -> tuple[ro.Inventories, ro.Amounts]:
 @settings(max_examples=examples(1000))
 @given(st.integers(0, 2**32))
 def test_what_fits_whole_has_one_result_in_any_order_on_any_host(seed: int) -> None:
-    """What does not fit whole may be refused at different members, and is not looked at here."""
+    """An amount that does not fit may be refused at different members; it is skipped here."""
     try:
         inventories, request = place_of(seed)
-    except InvalidInput as error:  # what was drawn contradicts itself
+    except InvalidInput as error:  # the drawn figures contradict each other
         if not error.is_about("amount"):
             raise
         assume(False)

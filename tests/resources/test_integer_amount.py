@@ -69,7 +69,7 @@ def test_addition_is_a_commutative_group(
 
 @pytest.mark.law(7)
 @given(anything, anything)
-def test_arithmetic_stays_in_range_or_refuses(a: IntegerAmount, b: IntegerAmount) -> None:
+def test_arithmetic_remains_in_range_or_refuses(a: IntegerAmount, b: IntegerAmount) -> None:
     for operate in (operator.add, operator.sub):
         exact = operate(a.value, b.value)
         if abs(exact) <= MAX_AMOUNT:
@@ -79,7 +79,7 @@ def test_arithmetic_stays_in_range_or_refuses(a: IntegerAmount, b: IntegerAmount
                 operate(a, b)
 
 
-def test_the_range_is_symmetric_so_that_every_amount_can_be_given_back() -> None:
+def test_the_range_is_symmetric_so_that_every_amount_can_be_released() -> None:
     largest = IntegerAmount(MAX_AMOUNT)
     smallest = -largest
     assert -smallest == largest
@@ -134,5 +134,5 @@ def test_the_kind_is_final_so_that_two_kinds_are_never_one() -> None:
         type("PagesAmount", (IntegerAmount,), {})
 
 
-def test_it_is_kept_as_one_count() -> None:
+def test_it_is_stored_as_one_count() -> None:
     assert IntegerAmount(3).to_records("VCPU") == (AmountRecord("VCPU", 3),)

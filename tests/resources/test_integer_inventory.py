@@ -25,7 +25,7 @@ from tests.support import strategies
 
 @dataclasses.dataclass
 class Reference:
-    """The rules as one says them, in fractions, without a thought of speed."""
+    """The rules as in the documentation, in fractions, without regard to speed."""
 
     inventory: IntegerInventory
 
@@ -35,7 +35,7 @@ class Reference:
         return math.floor(Fraction(i.total - i.reserved) * Fraction(i.allocation_ratio))
 
     def broken(self, amount: int, limit: int | None = None) -> set[Rule]:
-        """Return every rule that stands against taking ``amount``."""
+        """Return every rule that refuses ``amount``."""
         i = self.inventory
         after = i.used + amount
         if amount <= 0:
@@ -121,7 +121,7 @@ def test_can_provide_fit_and_consume_agree_and_the_first_two_change_nothing(
 
 @pytest.mark.law(3)
 @given(small, near, limits)
-def test_consume_and_give_back_restores(
+def test_consume_and_release_restores(
     inventory: IntegerInventory, amount: int, limit: int | None
 ) -> None:
     before = figures(inventory)
@@ -155,7 +155,7 @@ def test_no_sequence_of_claims_goes_above_what_was_there(
 
 
 @given(small, st.integers(1, 24))
-def test_shrinking_below_use_takes_nothing_and_then_only_giving_back_passes(
+def test_shrinking_below_use_takes_nothing_and_then_only_releasing_passes(
     inventory: IntegerInventory, total: int
 ) -> None:
     used = inventory.used
@@ -250,7 +250,7 @@ class Life(RuleBasedStateMachine):
 TestLife = Life.TestCase
 
 
-def test_a_reason_names_what_is_asked_the_bound_and_what_is_used() -> None:
+def test_a_reason_names_what_is_requested_the_bound_and_what_is_used() -> None:
     inventory = IntegerInventory(8, allocation_ratio=2, used=13, resource_class="VCPU")
     with pytest.raises(CapacityException) as caught:
         inventory.consume(IntegerAmount(4))

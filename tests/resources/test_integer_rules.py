@@ -100,7 +100,7 @@ def test_used_and_amount_add_up_exactly_beyond_the_precision_of_floats() -> None
         ({"min_unit": 3, "max_unit": 4, "step_size": 3, "used": 8}, -8, None),
     ],
 )
-def test_unit_rules_bind_what_is_asked_and_not_what_is_given_back(
+def test_unit_rules_bind_what_is_requested_and_not_what_is_released(
     figures: dict[str, Any], amount: int, broken: tuple[Rule, int] | None
 ) -> None:
     inventory = IntegerInventory(16, resource_class="VCPU", **figures)
@@ -123,7 +123,7 @@ def test_no_max_unit_is_no_bound_of_its_own() -> None:
 @pytest.mark.parametrize(
     ("used", "amount", "fitting"), [(3, -3, True), (3, -4, False), (0, -1, False)]
 )
-def test_more_than_is_used_cannot_be_given_back(used: int, amount: int, fitting: bool) -> None:
+def test_more_than_is_used_cannot_be_released(used: int, amount: int, fitting: bool) -> None:
     inventory = IntegerInventory(8, used=used)
     assert fits(inventory, amount) is fitting
     if not fitting:
@@ -145,7 +145,7 @@ def test_zero_is_always_possible_and_changes_nothing() -> None:
     assert full.used == 99
 
 
-# --- over-full: what does not make it worse is accepted ---
+# --- over-full inventories: changes that do not make it worse are accepted ---
 
 
 def test_what_increases_use_of_an_over_full_inventory_is_refused() -> None:
@@ -155,7 +155,7 @@ def test_what_increases_use_of_an_over_full_inventory_is_refused() -> None:
         over.consume(IntegerAmount(1))
 
 
-def test_what_decreases_use_of_an_over_full_inventory_is_accepted_though_it_stays_over_full() -> (
+def test_what_decreases_use_of_an_over_full_inventory_is_accepted_though_it_remains_over_full() -> (
     None
 ):
     over = IntegerInventory(8, min_unit=4, step_size=4, used=12)
@@ -205,13 +205,13 @@ def test_shrinking_below_use_is_allowed_and_takes_nothing_away(change: dict[str,
         (0, 9, 99, False),
     ],
 )
-def test_a_limit_is_a_total_beside_the_capacity(
+def test_a_limit_is_a_total_with_the_capacity(
     used: int, amount: int, limit: int | None, fitting: bool
 ) -> None:
     assert fits(IntegerInventory(8, used=used), amount, limit) is fitting
 
 
-def test_a_refusal_by_limit_says_so() -> None:
+def test_a_refusal_by_limit_is_reported() -> None:
     with pytest.raises(CapacityException) as caught:
         IntegerInventory(8, used=3).fit(IntegerAmount(2), IntegerAmount(4))
     assert caught.value.reasons == (Reason(Rule.LIMIT, 2, 4, 3),)

@@ -100,7 +100,7 @@ def test_can_provide_is_whether_there_is_no_reason(
 
 @pytest.mark.law(3)
 @given(places, by_class(st.integers(0, 6)).map(Amounts))
-def test_consume_and_give_back_restores(place: Inventories, amounts: Amounts) -> None:
+def test_consume_and_release_restores(place: Inventories, amounts: Amounts) -> None:
     before = copy.deepcopy(place)
     try:
         assigned = place.consume(amounts)
@@ -153,12 +153,12 @@ def test_a_move_between_resources_is_one_change() -> None:
     assert str(place) == "VCPU=8:used=4,PCPU=8:used=4"
 
 
-def test_asking_for_less_than_nothing_is_an_error() -> None:
+def test_requesting_less_than_nothing_is_an_error() -> None:
     with raises_code("NegativeAmount", match="VCPU"):
         Inventories("VCPU=8:used=3").can_provide("VCPU=-1")
 
 
-def test_a_limit_for_what_is_not_asked_is_no_matter() -> None:
+def test_a_limit_for_what_is_not_requested_is_no_matter() -> None:
     place = Inventories("VCPU=8:used=8,DISK_GB=9")
     assert place.can_provide("DISK_GB=1", "VCPU=0")
 
@@ -373,7 +373,7 @@ def test_a_plain_number_is_what_the_resource_makes_of_it() -> None:
 
 @pytest.mark.parametrize("name", ["CUSTOM_FPGA", "DISK_GB", "NUMA_TOPOLOGY", "DEVICES"])
 def test_what_is_not_there_is_an_empty_inventory(name: str) -> None:
-    """An absent amount is zero: the loop says no, and nothing else shows what is not there."""
+    """An absent amount is zero: the loop is refused, and nothing else shows an absent class."""
     place = Inventories("VCPU=8")
     request = {"NUMA_TOPOLOGY": numa(shared=1), "DEVICES": devices("PGPU")}
     amount = request.get(name, IntegerAmount(1))

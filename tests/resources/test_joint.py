@@ -1,4 +1,4 @@
-"""How counts and a topology of one request go together (D1), through the loop and together."""
+"""Counts and a topology of one request (D1), through the loop and together."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_huge_pages_are_not_taken_of_memory() -> None:
     assert joint == inventories
 
 
-def test_memory_set_aside_in_huge_pages_never_serves_who_did_not_ask_for_it() -> None:
+def test_memory_set_aside_in_huge_pages_never_serves_who_did_not_request_it() -> None:
     inventories = host(huge=True)
     assert inventories.can_provide("MEMORY_MB=8192")
     assert not inventories.can_provide("MEMORY_MB=8193")
@@ -181,7 +181,7 @@ counts = st.fixed_dictionaries(
 
 
 @given(counts, st.integers(0, 8), st.booleans())
-def test_taking_and_giving_back_restores_everything(
+def test_taking_and_releasing_restores_everything(
     item: Mapping[str, int], floating: int, smt: bool
 ) -> None:
     if not (item["shared"] or item["dedicated"] or item["memory_mb"]):
@@ -224,7 +224,7 @@ def test_rules_of_one_claim_on_the_host_do_not_bind_what_is_taken_of_a_cell() ->
 
 
 def test_the_loop_counts_threads_left_empty_too() -> None:
-    """The count says what was asked; the topology itself draws the CPUs it leaves empty."""
+    """The count is the requested one; the topology draws the idle CPUs itself."""
     inventories = host(smt=True)
     through_the_loop(ro.Request("NUMA_TOPOLOGY=1:dedicated=2:thread_policy=isolate"), inventories)
     assert used(inventories) == {"PCPU": 4}

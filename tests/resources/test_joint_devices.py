@@ -1,4 +1,4 @@
-"""Topologies, devices and counts of one place, asked together: every row of Nova's affinity.
+"""Topologies, devices and counts of one place, requested together: every row of Nova's affinity.
 
 Source: nova.md b.8 (``hw:pci_numa_affinity_policy``) and f.2 (the search over permutations).
 """
@@ -54,7 +54,7 @@ def place(
 
 
 def ask(affinity: str, count: int = 1, guests: int = 1, **facts: Any) -> dict[str, Any]:
-    """Return a topology of so many cells, and so many GPUs of such an affinity."""
+    """Return a topology of ``cells`` cells, and GPUs of an affinity."""
     return {
         NUMA: ro.numa(guests, dedicated=guests, **facts),
         PCI: devices("PGPU", count, affinity=affinity),
@@ -90,11 +90,13 @@ def refused(inventories: ro.Inventories, amounts: Any) -> list[str]:
     return [str(reason) for reason in refusal.value.reasons]
 
 
-# --- b.8: what is near ----------------------------------------------------------------------------
+# --- b.8: affinity --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("affinity", ["required", "legacy", "preferred", "socket"])
-def test_b8_every_policy_takes_the_device_and_the_cell_next_to_each_other(affinity: str) -> None:
+def test_b8_every_policy_takes_the_device_and_the_cell_next_to_each_other(
+    affinity: str,
+) -> None:
     assert where(place([None, 2, 3, 3]).fit(ask(affinity))) == ([3], [3])
     assert where(place([0, 2]).fit(ask(affinity, 2, guests=2))) == ([0, 2], [0, 2])
 
@@ -153,7 +155,7 @@ def test_b8_socket_is_in_the_cells_alone_where_a_socket_is_not_known(sockets: An
     ]
 
 
-def test_b8_socket_leads_to_a_cell_beside_the_devices() -> None:
+def test_b8_socket_leads_to_a_cell_with_the_devices() -> None:
     """The CPUs of cells 2 and 0 are taken: cell 3 shares a socket with the device of cell 2."""
     inventories = place([2])
     for cell in (0, 2):
@@ -165,7 +167,7 @@ def test_b8_socket_leads_to_a_cell_beside_the_devices() -> None:
 
 
 @pytest.mark.parametrize("affinity", ["required", "legacy", "preferred", "socket"])
-def test_b8_who_asks_for_no_cells_has_any_device(affinity: str) -> None:
+def test_b8_requests_for_no_cells_has_any_device(affinity: str) -> None:
     """The list of cells is empty then, and no policy means anything."""
     inventories = place([None, 1, 3], sockets=UNKNOWN)
     assigned = inventories.consume({PCI: devices("PGPU", 3, affinity=affinity)})
@@ -176,7 +178,7 @@ def test_b8_who_asks_for_no_cells_has_any_device(affinity: str) -> None:
 
 
 def test_b8_the_stricter_set_is_used_request_by_request() -> None:
-    """One request is at home, another of the same amount goes where the firmware does not say."""
+    """One request is near its cells, another of the same amount uses devices without a cell."""
     inventories = place([None, 2])
     request = {
         NUMA: ro.numa(dedicated=1),
@@ -206,7 +208,7 @@ def test_cells_follow_devices_and_devices_follow_cells() -> None:
     assert where(inventories.fit(ask("required"))) == ([3], [3])
 
 
-def test_who_asks_for_no_devices_keeps_away_from_them() -> None:
+def test_requests_for_no_devices_keeps_away_from_them() -> None:
     inventories = place([0, 1, 2])
     assert inventories.fit({NUMA: ro.numa(dedicated=1)})[NUMA].host_cells == {3}
     inventories.consume({PCI: devices("PGPU", address="0000:02:00.0")})
@@ -229,7 +231,7 @@ def test_a_device_and_its_parts_are_near_to_one_cell() -> None:
 def test_cells_whose_devices_exclude_others_elsewhere_do_not_stand_for_each_other(
     near: tuple[int, int],
 ) -> None:
-    """Each of the first two cells has a function; whose card is at which other cell decides.
+    """Each of the first two cells has a function; the cell of its card decides.
 
     The cell of one card has no CPU, so the other card is taken, which excludes its own function.
     """
@@ -285,7 +287,7 @@ def test_counts_bind_both_and_are_taken_once() -> None:
         inventories.fit({**request, "PGPU": 3})
 
 
-def test_the_text_form_asks_for_both() -> None:
+def test_the_text_form_requests_both() -> None:
     inventories = place([1, 3])
     request = "PGPU=1,NUMA_TOPOLOGY=1:dedicated=2,DEVICES=1*PGPU@required"
     assigned = inventories.consume(request)
@@ -316,7 +318,7 @@ def test_assigned_devices_choose_the_cells(affinity: str) -> None:
     ]
 
 
-def test_both_assigned_are_checked_as_they_are_and_given_back() -> None:
+def test_both_assigned_are_checked_as_they_are_and_released() -> None:
     inventories = place([0, 3])
     assigned = inventories.fit(ask("required"))
     assert inventories.consume(assigned) == assigned
@@ -415,7 +417,7 @@ def test_f2_a_device_condition_that_never_holds_is_found_out_in_a_few_steps(
 
 
 def fitted(request: JointQuestion) -> dict[str, Any]:
-    """Return where both would go."""
+    """Return the cells and devices of both."""
     return placed.fit_together(
         {NUMA: request.topology, PCI: request.amount},
         {NUMA: request.cells, PCI: request.inventory()},
@@ -434,7 +436,7 @@ def test_both_fit_exactly_if_there_is_any_way(request: JointQuestion) -> None:
         return
     topology = result[NUMA]
     assert not joint_faults(request.cells, topology, request.devices, request.usage, result[PCI])
-    # what is assigned can be had as it is, both or either
+    # an assigned amount fits unchanged, both or either
     existing = {NUMA: request.cells, PCI: request.inventory()}
     assert placed.fit_together(result, existing) == result
     assert placed.fit_together({**result, PCI: request.amount}, existing)[NUMA] == topology

@@ -1,4 +1,4 @@
-"""Matching groups to providers of their own: held to trying every choice."""
+"""Matching groups to separate providers, against trying every choice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ questions = st.lists(st.tuples(st.integers(0, 3), st.integers(0, 31)), max_size=
 
 
 def most(groups: list[tuple[int, int]]) -> int:
-    """Return how many of some groups can have a provider of their own, by trying everything."""
+    """Return the maximum number of groups with separate providers, by trying everything."""
     masks = [mask for count, mask in groups for _ in range(count)]
     choices = [[None, *(bit for bit in range(5) if mask >> bit & 1)] for mask in masks]
     result = (
@@ -31,14 +31,14 @@ def test_as_many_are_matched_as_trying_everything_matches(groups):
 
 
 @given(st.lists(questions, max_size=8))
-def test_what_is_kept_from_one_question_does_not_change_the_answer_to_the_next(request):
+def test_what_is_stored_from_one_question_does_not_change_the_answer_to_the_next(request):
     available = Matching()
     for groups in request:
         assert available.can_match(groups) is can_match(groups)
 
 
 def test_a_long_chain_is_moved_along():
-    """Group n may have provider n or n + 1; then somebody wants the first, which moves them all."""
+    """Group n may have provider n or n + 1; one more group needs the first, which moves all."""
     chain = [(1, 0b11 << number) for number in range(2000)]
     available = Matching()
     assert available.can_match(chain)

@@ -39,7 +39,7 @@ def loaded():
 
 @pytest.fixture
 def run(run_with_plugins: Run) -> Run:
-    """A function that runs a program beside the plug-in and returns what it says as JSON."""
+    """A function that runs a program next to the plug-in and returns its JSON."""
     return lambda program, **how: run_with_plugins(PREAMBLE + textwrap.dedent(program), **how)
 
 
@@ -125,7 +125,7 @@ def test_a_plug_in_that_cannot_be_used_is_named_with_its_reason_and_stops_no_oth
     assert values == [["PluginError", expected]] * 3 + ["CUSTOM_SITE_LICENCE=1"]
 
 
-def test_a_kind_of_its_own_assigns_consumes_and_gives_back(run: Run) -> None:
+def test_a_kind_of_its_own_assigns_consumes_and_releases(run: Run) -> None:
     values = run("""
         host = ro.Inventories("VCPU=8,CUSTOM_SITE_PORTS=8000-8003")
         before = str(host), host["CUSTOM_SITE_PORTS"].taken

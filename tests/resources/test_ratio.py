@@ -1,4 +1,4 @@
-"""Allocation ratios: exact, whatever they are said in, and whatever the thread's precision."""
+"""Allocation ratios: exact in every form, and for any precision of the thread."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_ratio_is_the_same_in_every_form(ratio: Decimal) -> None:
 
 
 @given(strategies.ratios())
-def test_a_ratio_is_kept_in_one_way(ratio: Decimal) -> None:
+def test_a_ratio_is_stored_in_one_way(ratio: Decimal) -> None:
     stored = to_ratio(f"{ratio:f}")
     assert str(stored) == f"{stored:f}" == str(to_ratio(Decimal(f"{ratio:f}")))
     assert "." not in str(stored) or not str(stored).endswith("0")

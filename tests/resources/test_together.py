@@ -1,7 +1,7 @@
-"""Host cells, and what has to be near them, decided at once (D13): for kinds that nobody named.
+"""Host cells and constraints on them, decided at once (D13), for kinds without a name.
 
 Devices are lamps here (:mod:`tests.resources.lamps`), which the library does not know, so that none
-of it can be about PCI. What is about PCI is in ``test_joint_devices.py``.
+of it can be about PCI. ``test_joint_devices.py`` has the tests of PCI.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ def test_devices_follow_host_cells() -> None:
 
 
 def test_cells_with_the_most_devices_that_would_do_come_first() -> None:
-    """Source: Nova's order of host cells, where devices are asked for."""
+    """Source: Nova's order of host cells, for requests with devices."""
     result = decide(two_cpu_cells(4), numa(dedicated=1), {1: 1, 3: 2}, LampAmount(1))
     assert cells_of(result) == [3]
     anywhere = LampAmount(1, is_near=False)
     assert cells_of(decide(two_cpu_cells(4), numa(dedicated=1), {1: 1, 3: 2}, anywhere)) == [3]
 
 
-def test_cells_with_devices_are_left_to_others_where_none_are_asked_for() -> None:
-    """Source: Nova's order of host cells, where devices are not asked for."""
+def test_cells_with_devices_are_left_to_others_where_none_are_requested() -> None:
+    """Source: Nova's order of host cells, for requests without devices."""
     cells = two_cpu_cells(3)
     assert cells_of(decide(cells, numa(dedicated=1), {0: 2, 1: 1}, None)) == [2]
     assert cells_of(decide(cells, numa(2, dedicated=2), {0: 2, 1: 1}, None)) == [1, 2]
@@ -68,7 +68,7 @@ def test_cells_with_devices_are_left_to_others_where_none_are_asked_for() -> Non
 
 
 def test_one_guest_cell_with_a_device_is_enough() -> None:
-    """The others go where they would."""
+    """The others are placed as before."""
     cells = host(plain(0, range(2)), plain(1, range(2, 6)), plain(2, range(6, 9)))
     result = decide(cells, numa(2, dedicated=2), {0: 1}, LampAmount(1))
     assert cells_of(result) == [0, 1]
@@ -115,7 +115,7 @@ def test_limits_narrow_the_cells_that_devices_may_be_near_to() -> None:
     assert reasons(cells, *request, LampAmount(2), limits=limits)[0].rule is Rule.AFFINITY
 
 
-# --- networks, sockets and room beside devices ----------------------------------------------------
+# --- networks, sockets and free counts with devices -----------------------------------------------
 
 
 def test_networks_and_devices_are_decided_together() -> None:
@@ -152,13 +152,13 @@ def test_one_socket_and_devices_are_decided_together() -> None:
 
 
 def test_cores_left_empty_and_devices_and_what_the_host_has_left_are_decided_together() -> None:
-    """Isolated vCPUs take four CPUs of cell 0, whose siblings stay empty, and two of the others."""
+    """Isolated vCPUs take four CPUs of cell 0, whose siblings are idle, and two of the others."""
     cells = host(
         cored(0, (0, 1), (2, 3)), cored(1, (4,), (5,)), cored(2, (6,), (7,)), cored(3, (8,))
     )
     request = numa(dedicated=2, thread_policy="isolate")
     free = {0: 3, 2: 1, 3: 1}
-    for room in ({}, {"PCPU": 3}):  # what draws less comes first, whatever the host has left
+    for room in ({}, {"PCPU": 3}):  # the smaller draw comes first, for any free counts of the host
         assert cells_of(decide(cells, request, free, LampAmount(1), room=room)) == [2]
     assert cells_of(decide(cells, request, {0: 3}, LampAmount(1))) == [0]
     assert reasons(cells, request, {0: 3}, LampAmount(1), room={"PCPU": 3})[0].rule is Rule.AFFINITY
@@ -214,7 +214,7 @@ def test_both_assigned_are_checked_as_they_are() -> None:
         decide(cells, foreign, {1: 1}, lamps)
 
 
-def test_what_is_given_back_is_near_to_nothing() -> None:
+def test_what_is_released_is_near_to_nothing() -> None:
     cells, lamps = two_cpu_cells(2), LampAmount(1, placed=((0, 1),), gives_back=True)
     topology = cells.consume(numa(dedicated=1), context=Context(allowed=[1]))
     assert decide(cells, -topology, {0: 0}, lamps) == {NUMA: -topology, LAMP: lamps}
@@ -288,7 +288,7 @@ def test_what_is_absent_is_named_and_the_rest_is_tried_alone() -> None:
 
 
 def test_a_kind_that_refuses_the_cells_it_was_given_is_believed() -> None:
-    """What it needs and what it decides should agree; its decision counts."""
+    """The constraint and the decision of a kind should agree; the decision counts."""
 
     class Moody(LampInventory):
         @classmethod

@@ -1,4 +1,4 @@
-"""A site in a file: what an export writes makes the same again, and faults are named by line."""
+"""A site in a file: an export makes the same site again, and faults are named by line."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_every_way_to_split_is_written_as_its_word(ledger, split):
 
 @st.composite
 def trees(draw, names, depth=0):
-    """Trees with any figures, and shares of what is above in some."""
+    """Trees with any figures, and shares of the inventories above in some."""
     created = Provider(
         names.pop(),
         draw(inventories(100, max_size=2)),
@@ -340,7 +340,7 @@ def test_prune_by_a_file_without_machines_is_refused(ledger, text):
         with raises_code("InvalidSite", match=r"lab\.yaml, machines: got 0, expected 1"):
             do(ledger, site, prune=True)
     assert export_site(ledger) == before
-    apply_site(ledger, site)  # what is not named is left alone
+    apply_site(ledger, site)  # the absent providers do not change
     assert export_site(ledger).machines == before.machines
 
 
@@ -375,7 +375,7 @@ def test_child_goes_below_another_parent(ledger):
     assert str(child.children[0].inventories) == "PGPU=1"
 
 
-def test_what_is_held_stays_held(ledger):
+def test_what_is_allocated_remains_allocated(ledger):
     apply_site(ledger, Site.parse(LAB))
     ledger.claim("job-1", ledger.snapshot().candidates("PGPU=8"))
     place = ledger.get_claim("job-1").allocations[0].provider.partition("/")[0]
@@ -398,7 +398,7 @@ def test_batches_before_an_error_are_done(ledger):
 
 
 def test_equal_machines_are_what_each_would_be_alone(ledger):
-    """Those after the first of an entry are named, not worked out."""
+    """Providers after the first of an entry are named, not computed."""
     text = """machines:
   lab-[0-2]:
     inventories: VCPU=8
@@ -425,7 +425,7 @@ def test_equal_machines_are_what_each_would_be_alone(ledger):
 
 @st.composite
 def entries(draw, kinds=(None, "VCPU=8", "VCPU=9,MEMORY_MB=4"), depth=0):
-    """What a file may say of a machine, or of what is below it; much of it left unsaid."""
+    """The possible content of a file about a machine or its parts; much of it is absent."""
     values = {
         "inventories": draw(st.sampled_from(kinds)),
         "traits": draw(st.sampled_from([None, [], ["CUSTOM_A"], ["CUSTOM_A", "CUSTOM_B"]])),
@@ -454,7 +454,7 @@ def _of_plan(definitions):
 
 @hypothesis.settings(max_examples=examples(200), deadline=None)
 @hypothesis.given(entries(), entries(), st.sampled_from(["machines", "pools"]), st.booleans())
-def test_machine_beside_what_is_kept_is_what_its_tree_would_be(previous, target, word, prune):
+def test_machine_with_what_is_stored_is_what_its_tree_would_be(previous, target, word, prune):
     """Compared by records, as by trees of objects."""
     previous.get("children", {}).pop("x", None)  # of one machine alone
     with ro.connect("memory://") as ledger:
@@ -650,7 +650,7 @@ def test_fault_is_named_by_line(text, line, values):
     assert values in str(caught.value)
 
 
-def test_fault_beside_what_is_kept_is_named_by_line(ledger):
+def test_fault_with_what_is_stored_is_named_by_line(ledger):
     ledger.sync(Provider("lab-0", "VCPU=1"))
     values = "machines:\n  lab-0:\n    shares: [VCPU uses 1 PCPU of /]"
     with raises_code("InvalidSite", match="line 2"):

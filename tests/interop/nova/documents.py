@@ -11,7 +11,7 @@ UUID = "7f5c3b7e-3a4b-4c59-9d0e-0d6f1a2b3c4d"
 
 
 def nova(name: str, version: str, /, **data: Any) -> dict[str, Any]:
-    """Return the wire form of one of Nova's objects, with what changed, as Nova writes it."""
+    """Return the wire form of an object of Nova, with its changed fields."""
     return {
         "nova_object.name": name,
         "nova_object.namespace": "nova",
@@ -58,7 +58,7 @@ def sayable(cell: HostCell) -> HostCell:
     return cell.replace(distances=(), siblings=sorted([*cell.siblings, *((n,) for n in single)]))
 
 
-# --- one host, as each version of Nova would have kept it -----------------------------------------
+# --- one host in each version of Nova ------------------------------------------------------------
 
 _FIRST = {"id": 0, "cpuset": [0, 1, 2, 3], "memory": 4096, "cpu_usage": 2, "memory_usage": 1024}
 _PINS = {**_FIRST, "pinned_cpus": [2, 3], "siblings": [[0, 1], [2, 3]], "cpu_usage": 4}

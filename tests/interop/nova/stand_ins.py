@@ -1,7 +1,7 @@
-"""Objects as Nova has them, without Nova: versioned objects of its names, versions and namespaces.
+"""Stand-ins for Nova's objects: versioned objects of its names, versions and namespaces.
 
-:func:`made` makes the object of a primitive, class by class. They are in no registry, so nothing
-that is loaded beside them notices.
+:func:`made` makes the object of a primitive, class by class. They are in no registry, so no other
+test notices them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MANY = fields.ListOfObjectsField
 
 
 class NovaObject(base.VersionedObject):
-    """What all of Nova's objects have."""
+    """The base of Nova's objects."""
 
     OBJ_SERIAL_NAMESPACE = "nova_object"
     OBJ_PROJECT_NAMESPACE = "nova"
@@ -217,7 +217,7 @@ def made(primitive: Mapping[str, Any]) -> NovaObject:
 
 
 def _value(field: Any, value: Any) -> Any:
-    """Return what a field takes for what a primitive has of it."""
+    """Return the value of a field for its form in a primitive."""
     if value is None:
         return None
     if isinstance(field, fields.DateTimeField):

@@ -25,7 +25,7 @@ def asked(
     memory_mb: int = 2048,
     **sizes: Any,
 ) -> Request:
-    """Return what a flavor of 4 vCPUs and 2048 MiB asks, unless something else is said."""
+    """Return the request of a flavor, by default of 4 vCPUs and 2048 MiB."""
     return flavor_request(vcpus, memory_mb, extra_specs=specs or {}, image=image or {}, **sizes)
 
 
@@ -40,7 +40,7 @@ GPU = RequestGroup("PGPU=1", suffix="1")
 # --- the flavor's own amounts -------------------------------------------------------------------
 
 
-def test_a_flavor_asks_for_its_vcpus_memory_and_disks() -> None:
+def test_a_flavor_requests_its_vcpus_memory_and_disks() -> None:
     assert asked() == request(OWN)
     assert asked(root_gb=20, ephemeral_gb=5, swap_mb=1025) == request(f"{OWN},DISK_GB=27")
 
@@ -74,8 +74,8 @@ def test_an_extra_spec_is_instead_of_what_the_flavor_has(
     assert asked(specs) == request(amounts)
 
 
-def test_what_a_named_group_asks_for_the_group_without_a_name_does_not() -> None:
-    """``VCPU`` and ``PCPU`` count as one in this, and an amount of 0 as one that is said."""
+def test_what_a_named_group_requests_the_group_without_a_name_does_not() -> None:
+    """``VCPU`` and ``PCPU`` count as one here, and an amount of 0 as a specified one."""
     for name in ("VCPU", "PCPU"):
         group = RequestGroup(f"{name}=4", suffix="_C")
         assert asked({f"resources_C:{name}": "4"}) == request("MEMORY_MB=2048", group)
@@ -114,7 +114,7 @@ def test_groups_stand_in_the_order_of_the_extra_specs() -> None:
 
 
 @pytest.mark.parametrize("policy", ["none", "isolate"])
-def test_a_policy_may_be_said_of_one_group_or_of_none(policy: str) -> None:
+def test_a_policy_may_be_specified_of_one_group_or_of_none(policy: str) -> None:
     assert asked({"group_policy": policy}) == request(OWN, group_policy=policy)
     assert asked({"group_policy": policy, "resources1:PGPU": "1"}) == request(
         OWN, GPU, group_policy=policy
@@ -125,7 +125,7 @@ def test_a_group_of_nothing_but_zeros_is_none() -> None:
     assert asked({"resources1:PGPU": "1", "resources2:PGPU": "0"}) == request(OWN, GPU)
 
 
-def test_all_may_be_asked_in_named_groups() -> None:
+def test_all_may_be_requested_in_named_groups() -> None:
     specs = {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources1:PGPU": "1"}
     assert asked(specs) == request("", GPU)
 
@@ -357,7 +357,7 @@ def test_any_extra_specs_are_read_or_refused_with_an_error_of_words(specs: dict[
         assert result.resources
 
 
-# --- beside a topology --------------------------------------------------------------------------
+# --- with a topology -----------------------------------------------------------------------------
 
 
 def located(specs: dict[str, str], vcpus: int = 4) -> Request:
@@ -376,12 +376,12 @@ def test_a_topology_says_cpus_and_memory_in_place_of_the_flavor() -> None:
     assert counts == {"PCPU": "4", "MEMORY_MB": "2048", "DISK_GB": "5", "PGPU": "1"}
 
 
-def test_a_flavor_without_a_topology_is_the_same_with_what_says_so() -> None:
+def test_a_flavor_without_a_topology_is_the_same_with_what_is_reported() -> None:
     for specs in ({}, {"resources:VCPU": "4", "hw:cpu_policy": ""}, {"resources:CUSTOM_X": "1"}):
         assert located(specs) == flavor_request(4, 2048, root_gb=5, extra_specs=specs)
 
 
-def test_cpus_said_in_both_words_are_asked_once() -> None:
+def test_cpus_said_in_both_words_are_requested_once() -> None:
     assert located({"resources:PCPU": "4"}) == located({"hw:cpu_policy": "dedicated"})
 
 

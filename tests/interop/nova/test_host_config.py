@@ -69,12 +69,12 @@ def test_the_pin_set_serves_either_way() -> None:
     assert served(vcpu_pin_set="1-2,5") == [((1, 2), (1, 2)), ((5,), (5,))]
 
 
-def test_the_pin_set_stands_beside_no_dedicated_set() -> None:
+def test_the_pin_set_stands_with_no_dedicated_set() -> None:
     with breaks(NovaRule.PIN_SET_CONFLICT):
         host_settings(vcpu_pin_set="1-2", cpu_dedicated_set="3")
 
 
-def test_beside_the_pin_set_the_shared_set_has_no_say() -> None:
+def test_with_the_pin_set_the_shared_set_has_no_say() -> None:
     pinned = host_settings(vcpu_pin_set="1-2", cpu_shared_set="0-7")
     assert pinned == host_settings(vcpu_pin_set="1-2")
 
@@ -102,7 +102,7 @@ def test_a_set_names_cpus_of_the_host(option: str) -> None:
         configured_cells(host(), host_settings(**{option: "7-9"}))
 
 
-def test_cores_stay_as_they_are() -> None:
+def test_cores_remain_as_they_are() -> None:
     cells = configured_cells(host(), host_settings(cpu_dedicated_set="2"))
     assert [cell.siblings for cell in cells] == [cell.siblings for cell in host()]
 
@@ -178,7 +178,7 @@ def test_the_same_pages_are_not_reserved_twice() -> None:
         reserved_pages(["node:0,size:2048,count:64", "node:0,size:2MB,count:1"])
 
 
-def test_reserved_pages_are_kept_in_the_cell() -> None:
+def test_reserved_pages_are_stored_in_the_cell() -> None:
     first, second = configured_cells(
         host(), host_settings(reserved_huge_pages=["node:1,size:2MB,count:500"])
     )
@@ -186,7 +186,7 @@ def test_reserved_pages_are_kept_in_the_cell() -> None:
     assert [pool.reserved for pool in second.pages] == [0, 500, 0]
 
 
-def test_pages_that_are_not_named_stay_reserved_as_they_are() -> None:
+def test_pages_that_are_not_named_remain_reserved_as_they_are() -> None:
     (cell,) = configured_cells(
         [HostCell(0, memory_mb=64, pages=[PagePool(size_kib=4, total=16384, reserved=7)])],
         host_settings(reserved_huge_pages=[]),

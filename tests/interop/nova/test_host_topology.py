@@ -161,7 +161,7 @@ def test_cores_come_in_one_order_whichever_they_were_in(kind: Callable[[Any], An
     )
 
 
-def test_memory_that_is_neither_ordinary_nor_huge_serves_nobody():
+def test_memory_that_is_neither_ordinary_nor_huge_serves_no_consumer():
     pages = [documents.pages(4, 1024, reserved=256), documents.pages(2048, 3)]
     data = {"cpu_usage": 0, "memory_usage": 0, "mempages": pages}
     for memory, ordinary in ((4096, 3), (8, 2)):
@@ -170,7 +170,7 @@ def test_memory_that_is_neither_ordinary_nor_huge_serves_nobody():
         assert again(host) == host
 
 
-def test_what_is_used_of_the_smallest_pages_is_told_by_the_memory():
+def test_what_is_used_of_the_smallest_pages_is_identified_by_the_memory():
     mempages = [documents.pages(4, 1024, 77)]
     assert load_host_numa_topology(changed("1.2", mempages=mempages)).usage[0].memory_mb == 1024
 
@@ -202,7 +202,7 @@ def test_a_cell_without_shared_cpus_tells_that_the_pinned_are_counted():
     assert load_host_numa_topology(document).usage[0].shared == 0
 
 
-def test_where_it_cannot_be_told_the_parameter_is_demanded():
+def test_where_it_cannot_be_reported_the_parameter_is_demanded():
     with raises_code("InvalidPrimitive", match=r"cells\[0\].cpu_usage: got 3, .*counts_pinned="):
         load_host_numa_topology(changed("1.4", cpu_usage=3))
 
@@ -377,7 +377,7 @@ def again(inventory: NUMATopologyInventory, **more: Any) -> NUMATopologyInventor
 
 
 @given(numa_inventories())
-def test_what_nova_can_say_comes_back_the_same(inventory: NUMATopologyInventory):
+def test_what_nova_can_say_returns_the_same(inventory: NUMATopologyInventory):
     inventory = sayable(inventory)
     result = again(inventory)
     assert result == inventory

@@ -328,8 +328,8 @@ def test_shared_vcpus_are_on_no_host_cell_without_cpus_for_them():
         load_instance_numa_topology(guest(shared(1, 1), shared(3, 0)), host=host)
 
 
-def test_shared_vcpus_run_on_the_cpus_that_nobody_has_dedicated():
-    """Where CPUs serve either way: Nova lets them run on all."""
+def test_shared_vcpus_run_on_the_cpus_that_no_consumer_has_dedicated():
+    """Nova lets shared vCPUs run on all CPUs that serve either way."""
     cell = HostCell(0, shared=range(4), dedicated=range(4), memory_mb=1024)
     host = NUMATopologyInventory([cell], usage=[CellUsage(0, shared=1, pinned=[0, 2])])
     amount = load_instance_numa_topology(guest(shared(0, 0)), host=host, assigned=True)
@@ -395,7 +395,7 @@ def test_64_kib_are_ordinary_or_huge_as_the_host_has_them(base: int, huge: int |
         ((None, None), "small", False),
     ],
 )
-def test_the_caller_says_which_page_size_was_asked(
+def test_the_caller_says_which_page_size_was_requested(
     result: tuple[int | None, ...], requested: str | int, is_possible: bool
 ):
     document = guest(
@@ -409,7 +409,7 @@ def test_the_caller_says_which_page_size_was_asked(
     assert amount.page_size == {"2MB": "2048"}.get(str(requested), requested)
 
 
-def test_sizes_that_differ_need_it_said_which_was_asked():
+def test_sizes_that_differ_need_it_said_which_was_requested():
     document = guest(pinned(0, {"0": 2}, pagesize=4), pinned(1, {"1": 10}, pagesize=2048))
     with raises_code("InvalidPrimitive", match=r"cells: got \['4', '2048'\], .*page_size="):
         load_instance_numa_topology(document)
@@ -462,14 +462,14 @@ def test_what_is_written_is_what_nova_writes():
 
 
 @given(numa_amounts())
-def test_what_is_asked_comes_back_the_same(amount: NUMATopologyAmount):
+def test_what_is_requested_returns_the_same(amount: NUMATopologyAmount):
     amount = sayable(amount)
     text = dump_instance_numa_topology(amount)
     assert load_instance_numa_topology(text, assigned=False) == amount
 
 
 def assigned_of(question: NUMAQuestion) -> NUMATopologyAmount:
-    """Return where the amount of a question would go."""
+    """Return the assigned amount of a question."""
     try:
         return sayable(question.inventory.fit(question.amount))
     except (CapacityException, SearchLimitReached):
@@ -479,7 +479,7 @@ def assigned_of(question: NUMAQuestion) -> NUMATopologyAmount:
 
 @settings(suppress_health_check=[HealthCheck.filter_too_much])  # most questions do not fit
 @given(numa_questions())
-def test_what_is_assigned_comes_back_the_same(question: NUMAQuestion):
+def test_what_is_assigned_returns_the_same(question: NUMAQuestion):
     host, amount = question.inventory, assigned_of(question)
     text = dump_instance_numa_topology(amount, host=host)
     result = load_instance_numa_topology(text, host=host, assigned=True, page_size=amount.page_size)
@@ -512,7 +512,7 @@ def test_only_that_may_be_left_out():
         dump_instance_numa_topology(numa(dedicated=1), leave_out=["thread_policy"])
 
 
-def test_what_is_given_back_is_not_written():
+def test_what_is_released_is_not_written():
     with pytest.raises(CannotDowngrade, match="it is released"):
         dump_instance_numa_topology(-HOST.fit(numa(dedicated=1)))
 
@@ -554,7 +554,7 @@ def test_the_size_of_ordinary_pages_is_the_hosts_to_say():
         dump_instance_numa_topology(amount, host=NUMATopologyInventory([HostCell(7)]))
 
 
-def test_only_an_amount_is_written_and_only_a_uuid_beside_it():
+def test_only_an_amount_is_written_and_only_a_uuid_with_it():
     with raises_code("WrongAmountKind"):
         dump_instance_numa_topology(IntegerAmount(1))  # type: ignore[arg-type]
     with raises_code("InvalidName"):

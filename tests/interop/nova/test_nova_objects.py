@@ -59,7 +59,7 @@ def flavor(**changed: Any) -> dict[str, Any]:
 
 
 def properties(**changed: Any) -> dict[str, Any]:
-    """Return what Nova makes of the properties of an image."""
+    """Return the properties of an image as Nova's object."""
     data = {
         "hw_mem_page_size": "2MB",
         "hw_numa_nodes": 2,
@@ -181,7 +181,7 @@ def test_several_objects_are_read_as_the_list_of_them() -> None:
     assert words.load_pci_requests(stand_ins.made(sent).requests) == words.load_pci_requests(sent)
 
 
-def test_an_image_comes_back_as_the_keys_that_it_was_made_of() -> None:
+def test_an_image_returns_as_the_keys_that_it_was_made_of() -> None:
     assert words.image_properties(stand_ins.made(image())) == KEYS
 
 
@@ -216,7 +216,7 @@ def test_a_compute_node_of_the_wire_is_that_of_its_row() -> None:
 
 
 class Unwritable:
-    """An object that fails when it is asked for its primitive."""
+    """An object whose primitive cannot be made."""
 
     def obj_to_primitive(self) -> Any:
         """Fail in its own way."""
@@ -243,7 +243,7 @@ def test_another_object_is_refused_by_readers_of_json(read: Any, other: Any) -> 
             read([other])
 
 
-def test_what_fails_in_an_object_is_told() -> None:
+def test_what_fails_in_an_object_is_reported() -> None:
     with raises_code("InvalidPrimitive", match=r"numa_topology: .*with a primitive: no host_ip"):
         words.load_host_numa_topology(Unwritable())
     with raises_code("InvalidPrimitive", match=r"pci_stats\[0\]: .*with a primitive: no host_ip"):

@@ -197,7 +197,7 @@ def test_one_alias_may_be_named_twice() -> None:
     assert [request.count for request in alias_requests("qat:1,qat:2", ALIASES).requests] == [1, 2]
 
 
-def test_each_request_has_an_id_of_its_own_if_somebody_makes_them() -> None:
+def test_each_request_has_an_id_of_its_own_if_another_consumer_makes_them() -> None:
     ids = iter(["a", "b"])
     result = alias_requests("qat:1,gpu:1", ALIASES, request_id=lambda: next(ids))
     assert [request.request_id for request in result.requests] == ["a", "b"]
@@ -243,7 +243,7 @@ def test_what_is_no_list_of_names_and_counts_is_refused(text: Any) -> None:
 
 
 def affinities(result: PCIAmount | None) -> list[str]:
-    """Return how near the devices of each request have to be."""
+    """Return the affinity of each request."""
     assert result is not None
     return [request.affinity for request in result.requests]
 
@@ -272,7 +272,7 @@ def test_a_policy_that_there_is_not_is_refused(place: str) -> None:
         alias_requests("qat:1", ALIASES, affinity="near")
 
 
-def test_nothing_said_is_nothing_asked() -> None:
+def test_nothing_specified_is_nothing_requested() -> None:
     assert pci_affinity() is None
     assert pci_affinity({f"hw:{POLICY}": ""}, {f"hw_{POLICY}": None}) is None
     assert flavor_devices(ALIASES, {"pci_passthrough:alias": ""}) is None

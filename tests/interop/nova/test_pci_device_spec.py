@@ -194,7 +194,7 @@ def test_c5_an_interface_that_there_is_not_is_no_device() -> None:
     assert tagged_device(PF, specs, ifname="enp10s0") is None
 
 
-def test_c5_devname_is_not_beside_an_address() -> None:
+def test_c5_devname_is_not_with_an_address() -> None:
     refused(NovaRule.ADDRESS_AND_DEVNAME, {**ENTRY, "address": "*:0a:00.*"})
     assert parse_device_spec({"devname": "", "address": "0a:00.0"})[0].devname is None
 

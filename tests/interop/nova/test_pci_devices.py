@@ -36,12 +36,12 @@ def card(pf: str, vf0: str, vf1: str) -> list[dict[str, Any]]:
 
 
 def states(result: NovaDevices) -> list[str]:
-    """Return what this library says the states are, by address."""
+    """Return the states that this library computes, by address."""
     inventory = PCIInventory(result.devices, usage=result.usage)
     return list(inventory.states().values())
 
 
-# --- what a row says ------------------------------------------------------------------------------
+# --- the fields of a row --------------------------------------------------------------------------
 
 
 def test_a_row_says_what_a_device_is() -> None:
@@ -69,19 +69,19 @@ def test_a_row_says_what_a_device_is() -> None:
     assert (result.usage, result.consumers, result.skipped, result.findings) == ((), {}, (), ())
 
 
-def test_who_has_a_device_is_beside_it() -> None:
+def test_who_has_a_device_is_with_it() -> None:
     result = load_pci_devices([row(GPU, "allocated"), row("0000:3c:00.0", "claimed")])
     assert result.usage == (DeviceUse(GPU, "allocated"), DeviceUse("0000:3c:00.0", "claimed"))
     assert result.consumers[GPU] == DeviceConsumer(INSTANCE, REQUEST)
     assert result.consumers.keys() == {GPU, "0000:3c:00.0"}
 
 
-def test_what_only_a_row_has_is_kept_apart() -> None:
+def test_what_only_a_row_has_is_stored_apart() -> None:
     stored = load_pci_devices([row(GPU)]).rows[GPU]
     assert {stored["id"], stored["label"], stored["compute_node_id"]} == {7, "label_10de_2330", 1}
 
 
-def test_digits_of_ids_and_addresses_are_kept_in_lower_case() -> None:
+def test_digits_of_ids_and_addresses_are_stored_in_lower_case() -> None:
     (result,) = load_pci_devices([row("0000:3B:00.0", vendor_id="10DE")]).devices
     assert (result.address, result.vendor_id) == (GPU, "10de")
 
@@ -127,7 +127,7 @@ def test_states_of_relatives_follow_from_who_has_which(values: tuple[str, str, s
     assert [item["status"] for item in dump_pci_devices(result)] == list(values)
 
 
-def test_a_function_stays_unavailable_after_the_part_that_made_it_so_was_freed() -> None:
+def test_a_function_remains_unavailable_after_the_part_that_made_it_so_was_freed() -> None:
     """Nova does not look again which of the two it is; that is no contradiction."""
     result = load_pci_devices(card("unavailable", "claimed", "available"))
     assert states(result)[0] == "unclaimable"
@@ -147,7 +147,7 @@ def test_a_function_stays_unavailable_after_the_part_that_made_it_so_was_freed()
     ],
     ids=lambda value: "-".join(value) if isinstance(value[0], str) else "",
 )
-def test_a_state_that_does_not_follow_is_told_and_not_believed(
+def test_a_state_that_does_not_follow_is_reported_and_not_believed(
     values: tuple[str, str, str], findings: list[tuple[str, str, str]]
 ) -> None:
     result = load_pci_devices(card(*values))
@@ -163,7 +163,7 @@ def test_a_state_that_does_not_follow_is_told_and_not_believed(
     assert states(result) == expected
 
 
-def test_a_function_and_a_part_of_it_that_are_both_held_are_told() -> None:
+def test_a_function_and_a_part_of_it_that_are_both_allocated_are_reported() -> None:
     result = load_pci_devices(card("allocated", "allocated", "unavailable"))
     assert [(finding.subject, finding.detail) for finding in result.findings] == [
         (PF, f"allocated, expected not: {VF0} is allocated too"),
@@ -172,7 +172,7 @@ def test_a_function_and_a_part_of_it_that_are_both_held_are_told() -> None:
     assert len(result.usage) == 2
 
 
-def test_held_by_nobody_and_free_with_an_owner_are_told() -> None:
+def test_allocated_by_no_consumer_and_free_with_an_owner_are_reported() -> None:
     rows = [row(GPU, "claimed", instance_uuid=None), row(VF0, instance_uuid=INSTANCE)]
     result = load_pci_devices(rows)
     assert [finding.detail for finding in result.findings] == [
@@ -183,14 +183,14 @@ def test_held_by_nobody_and_free_with_an_owner_are_told() -> None:
 
 
 @pytest.mark.parametrize("state", ["removed", "deleted"])
-def test_what_was_removed_is_left_out_and_told(state: str) -> None:
+def test_what_was_removed_is_left_out_and_reported(state: str) -> None:
     result = load_pci_devices([row(GPU, state), row(VF0)])
     assert [device.address for device in result.devices] == [VF0]
     assert result.skipped == (Finding(GPU, "skipped", "removed"),)
 
 
 @pytest.mark.parametrize("deleted", [7, True])
-def test_a_row_that_is_deleted_is_left_out_and_told(deleted: Any) -> None:
+def test_a_row_that_is_deleted_is_left_out_and_reported(deleted: Any) -> None:
     result = load_pci_devices([row(GPU, deleted=deleted), row(GPU)])
     assert (len(result.devices), result.skipped) == (1, (Finding(GPU, "skipped", "deleted"),))
 
@@ -210,7 +210,7 @@ def test_so_does_an_address_of_its_parent() -> None:
     assert [skipped.subject for skipped in result.skipped] == [VF0]
 
 
-def test_a_part_of_what_cannot_be_split_any_more_is_left_out_unless_it_is_held() -> None:
+def test_a_part_of_what_cannot_be_split_any_more_is_left_out_unless_it_is_allocated() -> None:
     """c.2, changed type: a function that lost SR-IOV."""
     rows = card("available", "allocated", "available")
     result = load_pci_devices([{**rows[0], "dev_type": "type-PCI"}, *rows[1:]])
@@ -241,7 +241,7 @@ def test_c3_a_free_device_that_no_entry_is_about_is_left_out() -> None:
     assert result.skipped == (Finding(VF0, "skipped", "no entry of device_spec matches it"),)
 
 
-def test_c2_a_held_device_that_no_entry_is_about_is_gone_when_it_is_free() -> None:
+def test_c2_an_allocated_device_that_no_entry_is_about_is_gone_when_it_is_free() -> None:
     """c.2, gone device: if in use, remembered and removed when freed."""
     result = load_pci_devices([row(GPU, "allocated"), row(VF0)], specs=())
     assert result.usage == (DeviceUse(GPU, "allocated", gone=True),)
@@ -271,7 +271,7 @@ def test_an_inventory_can_be_made_and_taken_from_and_written_again() -> None:
 
 
 def read(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return rows with what they hold in JSON as what that is."""
+    """Return rows with their JSON parsed."""
     return [{**item, "extra_info": json.loads(item["extra_info"])} for item in rows]
 
 
@@ -352,7 +352,7 @@ def test_whatever_states_rows_are_in_none_is_lost(values: list[str]) -> None:
         PCIInventory(result.devices, usage=result.usage)
 
 
-# --- what cannot be said --------------------------------------------------------------------------
+# --- values without a form in Nova ----------------------------------------------------------------
 
 
 def test_a_device_that_is_spent_has_no_word_in_nova() -> None:
@@ -403,7 +403,7 @@ def test_wrong_arguments_are_refused() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_wrong_is_told_with_its_place(source: Any, place: str) -> None:
+def test_what_is_wrong_is_reported_with_its_place(source: Any, place: str) -> None:
     with raises_code("InvalidPrimitive") as caught:
         load_pci_devices(source)
     assert str(caught.value).startswith(place)

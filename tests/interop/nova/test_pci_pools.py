@@ -28,7 +28,7 @@ def tags_of(text: str) -> list[dict[str, Any]]:
 
 
 def unchanged(document: Any) -> Any:
-    """Return a document without what changed, which is not kept."""
+    """Return a document without its changed fields, which are not written."""
     if isinstance(document, list):
         return [unchanged(item) for item in document]
     if not isinstance(document, dict):
@@ -76,7 +76,7 @@ def test_a_key_that_is_unknown_is_a_tag() -> None:
     assert loaded(colour="Blue").tags["colour"] == "Blue"
 
 
-def test_a_tag_that_is_null_is_not_there_and_comes_back() -> None:
+def test_a_tag_that_is_null_is_not_there_and_returns() -> None:
     """A tunneled network is ``physical_network: null`` in ``device_spec``."""
     result = loaded(physical_network=None)
     assert "physical_network" not in result.tags
@@ -116,7 +116,7 @@ def test_whether_devices_can_migrate_is_a_field(values: Any, value: bool | None)
 
 
 @pytest.mark.parametrize("name", ["live_migratable", "one_time_use"])
-def test_a_word_that_no_request_of_novas_asks_for_is_a_tag(name: str) -> None:
+def test_a_word_that_no_request_of_novas_requests_is_a_tag(name: str) -> None:
     result = loaded(**{name: "perhaps"})
     assert (result.tags[name], result.live_migratable is None) == ("perhaps", name[0] == "l")
 
@@ -176,7 +176,7 @@ def test_a_list_of_dicts_is_written_in_the_same_words(dropped: tuple[str, ...]) 
     assert written(result) == [{"numa_node": None, **values}, {**values, "numa_node": None}]
 
 
-def test_a_dict_by_itself_is_a_list_of_one() -> None:
+def test_a_dict_individually_is_a_list_of_one() -> None:
     assert load_pci_pools(plain(pool())) == load_pci_pools([plain(pool())])
 
 
@@ -244,7 +244,7 @@ def test_facts_that_are_not_true_any_more_are_not_written() -> None:
     assert tags_of(dump_pci_pools([wrong]))[0]["address"] == "0000:04:00.0"
 
 
-# --- what cannot be said --------------------------------------------------------------------------
+# --- values without a form in Nova ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,7 @@ def test_facts_that_are_not_true_any_more_are_not_written() -> None:
     ],
     ids=["class code", "facts"],
 )
-def test_what_there_is_no_word_for_is_refused_or_left_out_when_told(
+def test_what_there_is_no_word_for_is_refused_or_left_out_when_reported(
     value: DevicePool, name: str
 ) -> None:
     with pytest.raises(CannotDowngrade, match="PciDevicePool cannot be expressed in version 1"):
@@ -307,7 +307,7 @@ GOOD = {"vendor_id": "10de", "product_id": "2330", "count": 1}
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_wrong_is_told_with_its_place(source: Any, place: str) -> None:
+def test_what_is_wrong_is_reported_with_its_place(source: Any, place: str) -> None:
     with raises_code("InvalidPrimitive") as caught:
         load_pci_pools(source)
     assert str(caught.value).startswith(place)

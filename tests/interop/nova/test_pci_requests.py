@@ -1,4 +1,4 @@
-"""``instance_extra.pci_requests``: what Nova leaves to its pools is said, and back again."""
+"""``instance_extra.pci_requests``: the rules that Nova applies to pools are explicit, both ways."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ IDS = {"vendor_id": "8086", "product_id": "154c"}
 
 
 def loaded(*value: dict[str, Any], placement: bool = False) -> tuple[DeviceRequest, ...]:
-    """Return the requests that a column says."""
+    """Return the requests of a column."""
     result = load_pci_requests(json.dumps(value), placement=placement)
     assert result is not None
     return result.requests
@@ -124,26 +124,26 @@ def test_c3_filter_1_what_placement_matches_pools_do_not(name: str) -> None:
     assert json.loads(dump_pci_requests(load_pci_requests([value]))) == [value]
 
 
-def test_c3_filter_3_physical_functions_are_for_who_asks_for_them() -> None:
+def test_c3_filter_3_physical_functions_are_for_requests_for_them() -> None:
     function = {"dev_type": "type-PF"}
     assert not is_met(request(IDS), function)
     assert is_met(request({**IDS, "dev_type": "type-PF"}), function)
     assert specs(IDS)[0].types == ("type-PCI", "type-VF")
 
 
-def test_c3_filter_3_one_spec_that_asks_for_them_asks_for_all() -> None:
+def test_c3_filter_3_one_spec_that_requests_them_requests_all() -> None:
     requested = request({"vendor_id": "10de", "dev_type": "type-PF"}, IDS)
     assert is_met(requested, {"dev_type": "type-PF"})
     assert loaded(requested)[0].specs[1].types == ("type-PCI", "type-PF", "type-VF")
 
 
-def test_c3_filter_4_vdpa_devices_are_for_who_asks_for_them() -> None:
+def test_c3_filter_4_vdpa_devices_are_for_requests_for_them() -> None:
     assert not is_met(request(IDS), {"dev_type": "vdpa"})
     assert is_met(request({"dev_type": "vdpa"}), {"dev_type": "vdpa"})
     assert specs({"dev_type": "vdpa"}, IDS)[1].types == ("type-PCI", "type-VF", "vdpa")
 
 
-def test_c3_filter_5_what_others_manage_is_for_who_asks_for_it() -> None:
+def test_c3_filter_5_what_others_manage_is_for_requests_for_it() -> None:
     remote = {"dev_type": "type-VF", "remote_managed": "true"}
     assert not is_met(request(IDS), remote)
     assert not is_met(port({**IDS, "remote_managed": "False"}), remote)
@@ -151,7 +151,7 @@ def test_c3_filter_5_what_others_manage_is_for_who_asks_for_it() -> None:
     assert not is_met(port({**IDS, "remote_managed": "True"}), {"dev_type": "type-VF"})
 
 
-def test_c3_filter_5_one_spec_that_asks_for_it_asks_for_all() -> None:
+def test_c3_filter_5_one_spec_that_requests_it_requests_all() -> None:
     requested = request({"vendor_id": "10de", "remote_managed": "True"}, IDS)
     for values in ("true", "false"):
         assert is_met(requested, {"dev_type": "type-VF", "remote_managed": values})
@@ -165,7 +165,7 @@ def test_c3_filter_5_said_to_be_no_it_is_not_for_what_has_no_such_tag() -> None:
     assert not is_met(requested, {"dev_type": "type-PCI"})
 
 
-def test_c3_filter_6_who_was_given_providers_has_devices_of_these() -> None:
+def test_c3_filter_6_requests_with_providers_has_devices_of_these() -> None:
     """rp_uuids of spec[0], joined by commas."""
     other = PROVIDER.replace("5", "6")
     requested = request({**IDS, "rp_uuids": f"{PROVIDER},{other}"}, count=2)
@@ -194,7 +194,7 @@ def test_c3_filter_6_ports_never_have_providers() -> None:
         ("perhaps", "true", False),
     ],
 )
-def test_c3_filter_7_only_devices_of_which_it_is_said_can_be_asked_for_so(
+def test_c3_filter_7_only_devices_of_which_it_is_specified_can_be_requested_so(
     requested: str | None, has: str | None, is_so: bool
 ) -> None:
     """live_migratable: "false" is only what is explicitly so; unset, there is no filtering."""
@@ -275,7 +275,7 @@ def test_an_object_of_any_version_is_read_and_written_in_the_newest(version: str
 
 
 @pytest.mark.parametrize("nothing", [None, "[]", "null", [], sent("1.4")], ids=repr)
-def test_who_asks_for_nothing_asks_for_nothing(nothing: Any) -> None:
+def test_a_request_for_nothing_requests_nothing(nothing: Any) -> None:
     assert load_pci_requests(nothing) is None
 
 
@@ -312,7 +312,7 @@ def test_any_spec_is_written_as_it_was(
     assert load_pci_requests([again], placement=placement) == result
 
 
-#: A device of each kind that requests can tell apart here.
+#: One device of each kind that requests distinguish here.
 EACH = [
     Device(
         "0000:04:00.0",
@@ -358,7 +358,7 @@ def test_what_is_written_means_the_same_when_it_is_read(value: list[DeviceSpec])
     )
 
 
-def test_an_amount_that_is_assigned_is_written_as_what_was_asked() -> None:
+def test_an_amount_that_is_assigned_is_written_as_what_was_requested() -> None:
     host = PCIInventory([Device("0000:3b:00.0", "10de", "2330")])
     requested = devices("10de:2330", alias="gpu", types=["type-PCI"])
     assert dump_pci_requests(host.fit(requested)) == dump_pci_requests(requested)
@@ -372,7 +372,7 @@ def test_facts_that_are_not_true_any_more_are_not_written() -> None:
     assert again["spec"] == [{"vendor_id": "8086", "dev_type": "type-PF"}]
 
 
-# --- what cannot be said --------------------------------------------------------------------------
+# --- values without a form in Nova ----------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -383,7 +383,7 @@ def test_facts_that_are_not_true_any_more_are_not_written() -> None:
     ],
     ids=["class code", "facts"],
 )
-def test_what_there_is_no_word_for_is_refused_or_left_out_when_told(
+def test_what_there_is_no_word_for_is_refused_or_left_out_when_reported(
     requested: PCIAmount, name: str
 ) -> None:
     with pytest.raises(CannotDowngrade, match="InstancePCIRequest cannot be expressed"):
@@ -443,7 +443,7 @@ def test_wrong_arguments_are_refused() -> None:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_wrong_is_told_with_its_place(source: Any, place: str) -> None:
+def test_what_is_wrong_is_reported_with_its_place(source: Any, place: str) -> None:
     with raises_code("InvalidPrimitive") as caught:
         load_pci_requests(source)
     assert str(caught.value).startswith(place)

@@ -23,7 +23,7 @@ TWO_CELLS = {
 
 
 def asked(specs: dict[str, Any], image: dict[str, Any] | None = None, **values: Any) -> Any:
-    """Return what a flavor of 2 vCPUs and 1 GiB asks."""
+    """Return the request of a flavor of 2 vCPUs and 1 GiB."""
     return nova.request(Flavor(2, 1024, extra_specs=specs), image or {}, **values)
 
 
@@ -33,13 +33,13 @@ def amounts(specs: dict[str, Any], image: dict[str, Any] | None = None, **values
     return result
 
 
-def test_dedicated_cpus_are_asked_for_as_such() -> None:
+def test_dedicated_cpus_are_requested_as_such() -> None:
     result = amounts({"hw:cpu_policy": "dedicated"})
     parsed = Amounts.parse("MEMORY_MB=1024,PCPU=2,NUMA_TOPOLOGY=1:dedicated=2:memory=1024")
     assert result == parsed.with_implied_counts()
 
 
-def test_a_plain_flavor_asks_for_its_counts() -> None:
+def test_a_plain_flavor_requests_its_counts() -> None:
     result = nova.request(Flavor(4, 2048, 20, 1, 512))
     assert result.request.resources == Amounts.parse("VCPU=4,MEMORY_MB=2048,DISK_GB=22")
     assert (result.ignored_keys, result.topology.amount) == ((), None)
@@ -108,7 +108,7 @@ def test_a_property_that_chooses_a_host_is_refused_or_named(key: str) -> None:
     assert asked({}, {key: "1"}, refuse_ignored=False).ignored_keys == (f"{key} of the image",)
 
 
-def test_the_configuration_of_a_guest_asks_for_nothing() -> None:
+def test_the_configuration_of_a_guest_requests_nothing() -> None:
     of_flavor = ("quota:cpu_shares", "hw_rng:allowed", "hw_video:ram_max_mb", "hw:cpu_sockets")
     of_image = ("hw_disk_bus", "os_distro", "img_config_drive", "hw_vif_model", "owner")
     result = asked(dict.fromkeys(of_flavor, "1"), dict.fromkeys(of_image, "1"))
@@ -120,7 +120,7 @@ def test_a_key_that_says_nothing_is_no_matter(nothing: Any) -> None:
     assert asked({"hw:tpm_version": nothing}, {"hw_vm_mode": nothing}).ignored_keys == ()
 
 
-def test_what_is_said_of_cells_that_there_are_not_is_named() -> None:
+def test_what_is_specified_of_cells_that_there_are_not_is_named() -> None:
     assert asked(TWO_CELLS).ignored_keys == ()
     after_a_gap = TWO_CELLS | {"hw:numa_cpus.3": "0", "hw:numa_mem.3": "1"}
     assert asked(after_a_gap, refuse_ignored=False).ignored_keys == (
@@ -191,7 +191,7 @@ def test_only_a_flavor_is_read() -> None:
     )
 )
 def test_every_key_has_a_meaning_or_is_named(specs: dict[str, str]) -> None:
-    """What was named can be left out, and nothing else of the answer changes."""
+    """Ignored keys can be omitted without another change of the answer."""
     try:
         result = asked(specs, refuse_ignored=False)
     except InvalidNovaInput:

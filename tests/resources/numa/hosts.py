@@ -45,7 +45,7 @@ def paged(cell_id: int, ordinary_mb: int, *huge: tuple[int, ...], **facts: Any) 
 
 
 def cored(cell_id: int, *cores: Sequence[int], **facts: Any) -> HostCell:
-    """Return a cell of cores, all their CPUs dedicated unless told otherwise."""
+    """Return a cell of cores, all their CPUs dedicated by default."""
     facts.setdefault("dedicated", [cpu for core in cores for cpu in core])
     facts.setdefault("memory_mb", 1024)
     return HostCell(cell_id, siblings=[core for core in cores if len(core) > 1], **facts)
@@ -62,7 +62,7 @@ def host(*cells: HostCell, **figures: Any) -> NUMATopologyInventory:
 
 
 def uneven(*sizes: int, memory_mb: Sequence[int] = (), **request: Any) -> NUMATopologyAmount:
-    """Return an amount with so many dedicated vCPUs in each guest cell."""
+    """Return an amount with ``sizes`` dedicated vCPUs in its guest cells."""
     cells, first = [], 0
     for number, size in enumerate(sizes):
         memory = memory_mb[number] if memory_mb else 0
@@ -99,9 +99,9 @@ def on(assigned: NUMATopologyAmount) -> list[int]:
 
 
 def located(text: str) -> Amounts:
-    """Return amounts of which the topology says where it is: ``...:on=CELL;VCPU>CPU+.../...``.
+    """Return amounts whose topology is assigned: ``...:on=CELL;VCPU>CPU+.../...``.
 
-    Each cell may also say ``idle>CPUS``, ``shared>CPUS`` and ``pages>KIB``.
+    Each cell may have ``idle>CPUS``, ``shared>CPUS`` and ``pages>KIB`` too.
     """
     result: dict[str, Any] = {}
     for item in text.split(","):

@@ -1,4 +1,4 @@
-"""What a topology amount says: plain words, what it stands for, and where it is."""
+"""A topology amount: its text, its counts, and its place."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_counts_are_split_evenly_over_guest_cells() -> None:
     )
 
 
-def test_guest_cells_may_be_said_one_by_one() -> None:
+def test_guest_cells_may_be_specified_one_by_one() -> None:
     cells = [GuestCell(dedicated=[1, 2], memory_mb=64), GuestCell(dedicated=[0])]
     assert numa(cells, thread_policy="isolate") == NUMATopologyAmount(
         cells, thread_policy="isolate"
@@ -64,7 +64,9 @@ def test_memory_alone_is_an_amount_too() -> None:
     ],
     ids=repr,
 )
-def test_page_sizes_are_said_in_many_ways_and_kept_in_one(values: str | int, stored: str) -> None:
+def test_page_sizes_are_specified_in_many_ways_and_stored_in_one(
+    values: str | int, stored: str
+) -> None:
     assert numa(memory_mb=1024, page_size=values).page_size == stored
     assert numa(memory_mb=1024, page_size=values) == numa(memory_mb=1024, page_size=stored)
 
@@ -75,13 +77,13 @@ def test_the_resource_makes_the_same_amounts() -> None:
     assert Amounts(NUMA_TOPOLOGY=numa(shared=1))["NUMA_TOPOLOGY"] == numa(shared=1)
 
 
-def test_what_is_asked_is_kept_in_one_order() -> None:
+def test_what_is_requested_is_stored_in_one_order() -> None:
     assert GuestCell(shared=[2, 0, 1]) == GuestCell(shared=range(3))
     assert hash(GuestCell(shared=[2, 0, 1])) == hash(GuestCell(shared=range(3)))
     assert numa(shared=1, physnets=["b", "a"]) == numa(shared=1, physnets=("a", "b"))
 
 
-# --- what it stands for (D1) ----------------------------------------------------------------------
+# --- its counts (D1) ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -151,7 +153,7 @@ def test_records_are_plain_counts() -> None:
 # --- being an amount ------------------------------------------------------------------------------
 
 
-def test_what_is_given_back_is_the_negative_of_what_is_assigned() -> None:
+def test_what_is_released_is_the_negative_of_what_is_assigned() -> None:
     assert (-PINNED).is_negative and not PINNED.is_negative
     back = -PINNED
     assert -back == PINNED != back
@@ -162,7 +164,7 @@ def test_what_is_given_back_is_the_negative_of_what_is_assigned() -> None:
 
 @pytest.mark.law(10)
 @given(numa_amounts())
-def test_amounts_come_back_from_the_wire_and_from_pickle(amount: NUMATopologyAmount) -> None:
+def test_amounts_return_from_the_wire_and_from_pickle(amount: NUMATopologyAmount) -> None:
     for again in (
         NUMATopologyAmount.obj_from_primitive(amount.obj_to_primitive()),
         pickle.loads(pickle.dumps(amount)),
@@ -171,7 +173,7 @@ def test_amounts_come_back_from_the_wire_and_from_pickle(amount: NUMATopologyAmo
         assert again == amount and hash(again) == hash(amount)
 
 
-def test_assigned_amounts_come_back_from_the_wire() -> None:
+def test_assigned_amounts_return_from_the_wire() -> None:
     for amount in (PINNED, -PINNED):
         assert NUMATopologyAmount.obj_from_primitive(amount.obj_to_primitive()) == amount
 

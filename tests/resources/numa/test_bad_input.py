@@ -1,4 +1,4 @@
-"""Whatever is handed over, it is valid or one clear error, and nothing changed."""
+"""Any input is valid or one clear error, and nothing changes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.law(8)
 
 
 def case(error: type[InvalidInput], make: Callable[[], object], text: str, name: str) -> Any:
-    """Return a case: what makes ``error``, whose message is ``text``."""
+    """Return a case: a constructor that raises ``error`` with ``text``."""
     return pytest.param(error, make, text, id=name)
 
 
@@ -349,7 +349,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(("error", "make", "text"), [*HOSTS, *AMOUNTS, *PLACED, *OTHERS])
-def test_what_cannot_be_is_refused_by_an_error_that_says_why(
+def test_what_cannot_be_is_refused_by_an_error_that_has_a_reason(
     error: type[InvalidInput], make: Callable[[], object], text: str
 ) -> None:
     with raises_code(error) as refusal:
@@ -370,7 +370,7 @@ HOST = host(
 def unchanged(
     error: type[Exception] | str, text: str, ask: Callable[[NUMATopologyInventory], object]
 ) -> None:
-    """Check that asking raises an error that says why, and that nothing changed."""
+    """Check that a question raises an error with its cause, and that nothing changed."""
     request = copy.deepcopy(HOST)
     with raises_code(error) as refusal:
         ask(request)
@@ -459,7 +459,7 @@ def test_an_assigned_amount_of_another_host_is_foreign(
     unchanged((ForeignAmount, CapacityException), "got", lambda it: it.consume(-foreign))
 
 
-def test_an_amount_given_back_is_not_asked_for() -> None:
+def test_an_amount_released_is_not_requested() -> None:
     unchanged("NegativeAmount", "a requested one", lambda it: it.can_provide(-PINNED))
     unchanged(CapacityException, "releases", lambda it: it.consume(-PINNED))
     unchanged("NotAssigned", "an assigned one", lambda it: it.to_allocations(numa(shared=1)))

@@ -69,6 +69,6 @@ class _Undecided:
         return cell
 
 
-def test_a_placement_stays_if_the_search_for_a_closer_one_is_cut_short() -> None:
+def test_a_placement_remains_if_the_search_for_a_closer_one_is_cut_short() -> None:
     context = Context(near=(_Undecided(),))
     assert cells(PAIRS).fit(numa(2, shared=6), None, context).host_cells == {0, 1}

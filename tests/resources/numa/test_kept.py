@@ -1,4 +1,4 @@
-"""How cells are kept, each by a provider of its own, and gathered again to the same answers."""
+"""Cells stored by one provider each, and gathered to the same answers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ questions = numa_questions(has_room=False, serves_either_way=False)
 
 
 class Books:
-    """What a ledger keeps of an inventory: definitions, counts, units."""
+    """The stored form of an inventory: definitions, counts and units."""
 
     def __init__(self, inventory: NUMATopologyInventory) -> None:
         self.parts = inventory.parts()
@@ -80,7 +80,7 @@ class Books:
 
 
 def answer(inventory: NUMATopologyInventory, question: NUMAQuestion) -> object:
-    """Return the assigned amount, or what was said against it."""
+    """Return the assigned amount, or the reasons of the refusal."""
     try:
         return inventory.fit(question.amount, question.limit)
     except exceptions.CapacityException as refusal:
@@ -89,7 +89,7 @@ def answer(inventory: NUMATopologyInventory, question: NUMAQuestion) -> object:
 
 @pytest.mark.law(1, 5)
 @given(questions)
-def test_what_is_gathered_is_what_was_kept(question: NUMAQuestion) -> None:
+def test_what_is_gathered_is_what_was_stored(question: NUMAQuestion) -> None:
     inventory = question.inventory
     gathered = Books(inventory).read()
     assert gathered.cells == inventory.cells
@@ -100,7 +100,7 @@ def test_what_is_gathered_is_what_was_kept(question: NUMAQuestion) -> None:
 @pytest.mark.law(1, 3)
 @rarely_fits
 @given(questions)
-def test_what_is_taken_is_kept_and_gathered_as_taken(question: NUMAQuestion) -> None:
+def test_what_is_taken_is_stored_and_gathered_as_taken(question: NUMAQuestion) -> None:
     inventory = question.inventory
     books = Books(inventory)
     assigned = answer(inventory, question)
@@ -118,7 +118,7 @@ def test_what_is_taken_is_kept_and_gathered_as_taken(question: NUMAQuestion) -> 
 @pytest.mark.law(3)
 @rarely_fits
 @given(questions)
-def test_what_was_taken_is_known_from_what_is_kept(question: NUMAQuestion) -> None:
+def test_what_was_taken_is_known_from_what_is_stored(question: NUMAQuestion) -> None:
     inventory = question.inventory
     assigned = answer(inventory, question)
     assume(isinstance(assigned, NUMATopologyAmount))
@@ -164,7 +164,7 @@ def test_what_it_needs_at_least_is_what_the_host_cells_have(question: NUMAQuesti
 # --- the figures ----------------------------------------------------------------------------------
 
 
-def test_a_cell_is_kept_as_plain_figures() -> None:
+def test_a_cell_is_stored_as_plain_figures() -> None:
     cell = paged(0, 100, (KIB_2M, 8, 3), (KIB_1G, 0), shared=[0, 1], dedicated=[2, 3, 4])
     (part,) = host(cell, cpu_ratio=4, memory_ratio="1.5").parts()
     assert (part.name, part.host_classes) == ("numa0", ("VCPU", "PCPU", "MEMORY_MB"))
@@ -187,7 +187,7 @@ def test_what_is_used_is_no_part_of_what_is_declared() -> None:
     assert used == {"PCPU": 1, "MEMORY_MB": 5}
 
 
-def test_what_a_cell_has_not_is_not_kept() -> None:
+def test_what_a_cell_has_not_is_not_stored() -> None:
     parts = host(HostCell(3, memory_mb=64), HostCell(5, dedicated=[1])).parts()
     assert [(part.name, part.host_classes) for part in parts] == [
         ("numa3", ("MEMORY_MB",)),
@@ -222,7 +222,7 @@ def test_huge_pages_are_a_class_of_their_own() -> None:
 
 
 def test_cpus_taken_without_units_are_loose() -> None:
-    """Somebody counted two CPUs of the cell and named none, or one that is a CPU no more."""
+    """Two CPUs of the cell were allocated by number, or one that does not exist any more."""
     (part,) = host(plain(0, range(4))).parts()
     records = tuple(dataclasses.replace(r, used=3) for r in part.inventory.to_records()[:1])
     stored = StoredPart(records, part.inventory.describe(), {"PCPU": ("cpu1", "cpu77", "gpu2")})
@@ -237,24 +237,24 @@ def test_a_view_over_the_whole_host_knows_what_the_host_has_left() -> None:
     assert not view.can_provide(numa(2, dedicated=2)) and view.can_provide(numa(dedicated=1))
 
 
-# --- what cannot be kept, or was not kept by us ---------------------------------------------------
+# --- forms that cannot be stored, or that others stored ------------------------------------------
 
 
 @pytest.mark.law(8)
-def test_cpus_that_serve_either_way_are_not_kept() -> None:
+def test_cpus_that_serve_either_way_are_not_stored() -> None:
     """Units of two classes would be one CPU twice."""
     with pytest.raises(exceptions.InvalidInventory, match="each shared or dedicated"):
         host(HostCell(0, shared=[0], dedicated=[0])).parts()
 
 
 @pytest.mark.law(8)
-def test_several_cells_are_not_kept_by_one_provider() -> None:
+def test_several_cells_are_not_stored_by_one_provider() -> None:
     with pytest.raises(exceptions.InvalidInventory, match="one: each cell has a provider"):
         host(plain(0, [0]), plain(1, [1])).to_records()
 
 
 def kept(cell: HostCell, **figures: object) -> StoredPart:
-    """Return a cell as it is kept."""
+    """Return the stored form of a cell."""
     (part,) = host(cell, **figures).parts()
     return StoredPart(part.inventory.to_records(), part.inventory.describe())
 
@@ -310,7 +310,7 @@ def test_a_damaged_description_is_read_or_refused(
     assert len(gathered.cells) == 1
 
 
-def test_a_description_says_the_same_for_the_same() -> None:
+def test_a_description_is_equal_for_the_same() -> None:
     item = host(plain(0, [1, 0], physnets=["b", "a"]))
     other = host(plain(0, [0, 1], physnets=["a", "b"]))
     assert item.describe() == other.describe()
@@ -318,7 +318,7 @@ def test_a_description_says_the_same_for_the_same() -> None:
     assert used.describe() == item.describe(), "what is used is rows"
 
 
-# --- what is held and does not go with the amount -------------------------------------------------
+# --- allocations that contradict the amount -------------------------------------------------------
 
 TWO = host(plain(0, range(4)), plain(1, range(4, 8)))
 
@@ -337,12 +337,14 @@ TWO = host(plain(0, range(4)), plain(1, range(4, 8)))
         pytest.param({i: [AmountRecord("MEMORY_MB", 1)] for i in range(2)}, id="something else"),
     ],
 )
-def test_what_is_held_has_to_be_what_was_asked(allocated: dict[int, list[AmountRecord]]) -> None:
+def test_what_is_allocated_has_to_be_what_was_requested(
+    allocated: dict[int, list[AmountRecord]],
+) -> None:
     with pytest.raises(exceptions.ForeignAmount, match="allocations of the cells"):
         TWO.from_allocations(numa(2, dedicated=2), allocated)
 
 
-def test_more_may_be_held_beside_it() -> None:
+def test_more_may_be_allocated_with_it() -> None:
     request = numa(2, dedicated=2)
     assigned = TWO.fit(request)
     more = [AmountRecord("MEMORY_MB", 1)]
@@ -361,7 +363,7 @@ def test_more_may_be_held_beside_it() -> None:
         pytest.param(NUMATopologyAmount.parse("0@0/1-2@0"), (2, 3), id="which guest cell"),
     ],
 )
-def test_what_can_be_read_in_two_ways_is_not_told(
+def test_what_can_be_read_in_two_ways_is_not_reported(
     requested: NUMATopologyAmount, counts: tuple[int, ...]
 ) -> None:
     three = host(*(HostCell(n, shared=range(4 * n, 4 * n + 4)) for n in range(3)))
@@ -382,7 +384,7 @@ def test_which_guest_cell_holds_what_is_found_whatever_the_order() -> None:
         assert on(assigned) == [size - 1 for size in sizes]
 
 
-def test_a_cpu_of_the_emulator_is_told_from_one_of_a_vcpu() -> None:
+def test_a_cpu_of_the_emulator_differs_from_one_of_a_vcpu() -> None:
     """Guest cell 0 with its emulator takes as many CPUs as guest cell 1: there is one reading."""
     inventory = host(
         cored(0, (0, 1), (2, 3)),

@@ -54,7 +54,7 @@ def fitted(question: NUMAQuestion) -> NUMATopologyAmount:
 
 
 def added(usage: CellUsage, assigned: NUMATopologyAmount) -> CellUsage:
-    """Return what is used of a cell with an assigned amount, counted by hand."""
+    """Return the usage of a cell with an assigned amount, counted by hand."""
     shared, pinned = usage.shared, set(usage.pinned)
     memory_mb, pages = usage.memory_mb, Counter(dict(usage.pages))
     for number, (guest, placed) in enumerate(zip(assigned.cells, assigned.placed, strict=True)):
@@ -121,7 +121,7 @@ def test_a_refusal_changes_nothing(question: NUMAQuestion, context: Context) -> 
 @pytest.mark.law(3)
 @rarely_fits
 @given(numa_questions())
-def test_giving_back_what_was_taken_restores_the_inventory(question: NUMAQuestion) -> None:
+def test_releasing_what_was_taken_restores_the_inventory(question: NUMAQuestion) -> None:
     before = copy.deepcopy(question.inventory)
     assigned = fitted(question)
     question.inventory.consume(assigned)
@@ -134,8 +134,8 @@ def test_giving_back_what_was_taken_restores_the_inventory(question: NUMAQuestio
 @pytest.mark.law(3)
 @rarely_fits
 @given(numa_questions())
-def test_what_was_given_back_cannot_be_given_back_again(question: NUMAQuestion) -> None:
-    """Unless somebody else uses as much: counts have no names, so only named CPUs can tell."""
+def test_what_was_released_cannot_be_released_again(question: NUMAQuestion) -> None:
+    """Another consumer of the same counts hides it: only named CPUs can be distinguished."""
     assigned = fitted(question)
     question.inventory.update(usage=[])
     (reasons,) = {
@@ -165,7 +165,7 @@ def test_no_more_is_taken_than_there_is(
 def assert_no_cell_is_fuller_than_it_was(
     before: NUMATopologyInventory, after: NUMATopologyInventory
 ) -> None:
-    """Check that what is used is within what there is, or was more before anybody asked."""
+    """Check that usage is within the capacity, or was above it before."""
     for cell, was, used in zip(after.cells, before.usage, after.usage, strict=True):
         assert set(used.pinned) <= set(cell.dedicated)
         if used.pinned != was.pinned:
@@ -212,9 +212,9 @@ OTHERS = [numa(dedicated=1), numa(shared=1), numa(memory_mb=64), numa(memory_mb=
 def test_what_is_assigned_is_judged_by_the_same_rules_later(
     question: NUMAQuestion, other_items: list[tuple[NUMATopologyAmount, int]]
 ) -> None:
-    """Somebody else was faster: what was decided still holds, or is refused by the rule it breaks.
+    """Another consumer came first: the decision still fits, or is refused by the rule it breaks.
 
-    That threads are siblings is a rule of choosing, and is not asked again.
+    Threads are siblings only by choice, so this rule is not checked again.
     """
     inventory, _, limit = question
     assigned = fitted(question)
@@ -387,7 +387,7 @@ def test_the_answer_is_the_same_however_the_cells_are_listed(
 
 
 @pytest.mark.law(9)
-def test_a_search_that_would_take_too_long_is_cut_short_and_says_so() -> None:
+def test_a_search_that_would_take_too_long_is_cut_short_and_is_reported() -> None:
     """Networks that several cells are next to are a cover: forty of them, by eleven of 64 cells."""
     chance = random.Random(0)
     names = [f"net{number}" for number in range(40)]
@@ -409,7 +409,7 @@ def test_what_no_permutation_fits_is_refused_at_once(guests: int) -> None:
 
 
 class Users(RuleBasedStateMachine):
-    """Anybody takes and gives back, in any order; a list of who has what knows what is used."""
+    """Consumers allocate and release in any order; the usage is the sum of their allocations."""
 
     held = Bundle("held")
 
@@ -435,7 +435,7 @@ class Users(RuleBasedStateMachine):
 
     @rule(assigned=held)
     def take_again(self, assigned: NUMATopologyAmount) -> None:
-        """What names CPUs that somebody has is refused, always."""
+        """An amount with allocated CPUs is always refused."""
         if any(placed.pinned for placed in assigned.placed):
             assert not self.inventory.can_provide(assigned)
 
@@ -455,7 +455,7 @@ class Users(RuleBasedStateMachine):
 
     @invariant()
     def it_is_as_one_made_anew(self) -> None:
-        """What it works with never differs from what it says."""
+        """The working form never differs from the fields."""
         if not hasattr(self, "first"):
             return
         anew = NUMATopologyInventory.obj_from_primitive(self.inventory.obj_to_primitive())

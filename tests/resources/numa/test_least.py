@@ -1,4 +1,4 @@
-"""What a topology needs at least, every host cell that it is put on has."""
+"""Every host cell of a topology has the minimum that the topology needs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.numa_strategies import numa_questions
 
 
 def left(inventory, place):
-    """Return what a cell has left, by the classes it is kept as."""
+    """Return the free amounts of a cell, by its stored classes."""
     part = inventory.parts()[place].inventory
     used = inventory.usage[place]
     taken = {
@@ -66,7 +66,7 @@ def test_memory_is_needed_in_pages_where_it_is_known_in_which(page_size, classes
     assert NUMA_TOPOLOGY.lower_bounds(request, ["MEMORY_MB", *classes]) == ({"VCPU": 1, **memory},)
 
 
-def test_the_emulator_is_needed_beside_the_first_guest_cell():
+def test_the_emulator_is_needed_with_the_first_guest_cell():
     request = numa(2, dedicated=4, emulator_policy="isolate")
     assert NUMA_TOPOLOGY.lower_bounds(request, []) == ({"PCPU": 3}, {"PCPU": 2})
 

@@ -1,6 +1,6 @@
-"""The search for host cells that others have to be near to: in few steps, complete, repeatable.
+"""The search for host cells with constraints: few steps, complete and repeatable.
 
-What has to be near is of kinds that the library does not know (:mod:`tests.resources.lamps`).
+The constraints are of kinds that the library does not know (:mod:`tests.resources.lamps`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.support.lengths import some
 def fit_near_to(
     cells: NUMATopologyInventory, request: NUMATopologyAmount, *nears: AffinityConstraint
 ) -> NUMATopologyAmount:
-    """Return where a topology goes that has to be near."""
+    """Return the host cells of a topology with constraints."""
     return cells.fit(request, None, Context(near=nears))
 
 
@@ -120,7 +120,7 @@ def test_cells_of_few_kinds_take_as_many_steps_as_there_are_ways_to_count_them(
     assert len(steps) <= 165 + 1
 
 
-def test_cells_are_told_apart_by_what_they_hold_and_are_next_to(steps: list[int]) -> None:
+def test_cells_are_distinguished_by_what_they_hold_and_are_next_to(steps: list[int]) -> None:
     """Equal lamps, but only cell 5 has a network and only cells 6 and 7 hold the large guest."""
     cells = host(
         *(plain(i, [4 * i], physnets=["red"] if i == 5 else []) for i in range(6)),
@@ -137,7 +137,7 @@ def test_cells_are_told_apart_by_what_they_hold_and_are_next_to(steps: list[int]
 
 
 class Alone(NamedTuple):
-    """Lamps near, all of whose cells are told apart."""
+    """A constraint of lamps under which all cells differ."""
 
     near: Scattered | Any
 
@@ -159,7 +159,7 @@ class Alone(NamedTuple):
 def nears_of(
     chance: random.Random, cells: NUMATopologyInventory, guests: int
 ) -> list[AffinityConstraint]:
-    """Return what has to be near some of the cells, mostly just so."""
+    """Return constraints on some of the cells, most of them tight."""
     ids = [cell.id for cell in cells.cells]
     result: list[AffinityConstraint] = []
     for _ in range(chance.choice([1, 1, 2])):
@@ -242,7 +242,7 @@ def test_the_same_question_has_the_same_answer_however_cells_are_listed(
 
 @pytest.mark.law(9)
 @pytest.mark.parametrize("steps", some([1_000, DECISION]))
-def test_a_search_that_would_take_too_long_is_cut_short_and_says_so(
+def test_a_search_that_would_take_too_long_is_cut_short_and_is_reported(
     steps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("resource_objects.resources.numa.placement.DECISION", steps)

@@ -1,7 +1,7 @@
-"""The decision against a naive matcher that tries everything: it says yes exactly where it should.
+"""The decision against a naive matcher that tries everything: both accept the same amounts.
 
-What the matcher says of a few cases is checked by hand first: an oracle that is wrong in the same
-way would prove nothing.
+The matcher is checked by hand on a few cases first: an oracle with the same error would prove
+nothing.
 """
 
 from __future__ import annotations
@@ -270,7 +270,7 @@ def test_where_the_room_of_the_host_decides_cells_and_pages_together() -> None:
         assert not short.can_provide(request)
 
 
-def test_a_limit_is_asked_of_the_matcher_too() -> None:
+def test_a_limit_is_requested_of_the_matcher_too() -> None:
     inventory = host(HostCell(0, shared=range(4)), usage=[CellUsage(0, shared=1)])
     request = numa(shared=2)
     for bound, expected in [(3, True), (2, False)]:

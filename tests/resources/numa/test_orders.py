@@ -1,4 +1,4 @@
-"""Which host cells are taken first: by what is free, and by devices."""
+"""The preferred host cells: by free counts, and by devices."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SPREAD, PACK = ANYWHERE, Context(pack=True)
 # --- devices --------------------------------------------------------------------------------------
 
 
-def test_cells_with_devices_come_first_for_who_asks_for_devices() -> None:
+def test_cells_with_devices_come_first_for_requests_for_devices() -> None:
     inventory = four(0, 0, 2, 3)
     context = Context(near=(Anywhere({2: 1, 3: 4}),))
     assert on(inventory.fit(numa(dedicated=1), context=context)) == [3]
@@ -36,7 +36,7 @@ def test_cells_with_devices_come_first_for_who_asks_for_devices() -> None:
     assert on(inventory.fit(numa(dedicated=4), context=context)) == [0]
 
 
-def test_cells_with_devices_come_last_for_everybody_else() -> None:
+def test_cells_with_devices_come_last_for_all_others() -> None:
     inventory = four(0, 0, 2, 3)
     context = Context(spare={0: 2, 1: 1})
     assert on(inventory.fit(numa(dedicated=1), context=context)) == [2]

@@ -1,4 +1,4 @@
-"""The text forms of topologies: short to write, and read back as what they were."""
+"""The text forms of topologies: short to write, and read back unchanged."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_every_amount_is_read_back(amount: NUMATopologyAmount) -> None:
 
 
 def test_where_an_assigned_amount_is_is_for_people() -> None:
-    """It is told, and is no text form: what is assigned is handed on as an object."""
+    """For people, and no text form: an assigned amount is passed as an object."""
     request = numa(2, dedicated=2, emulator_policy="isolate")
     placed = [PlacedCell(3, pins={0: 4}), PlacedCell(1, pins={1: 12}, idle=[13])]
     amount = request.replace(placed=placed, emulator_cpu=5)

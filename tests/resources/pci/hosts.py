@@ -42,7 +42,7 @@ def whole(*, bus: int = 0x3B, **facts: Any) -> Device:
 
 
 def nic(parts: int = 3, *, bus: int = 0x3B, **facts: Any) -> list[Device]:
-    """Return a NIC: a physical function and so many virtual ones."""
+    """Return a NIC: a physical function and ``count`` virtual ones."""
     return [whole(bus=bus, **facts), *(part(n, bus=bus, **facts) for n in range(parts))]
 
 
@@ -70,12 +70,12 @@ def cells(sockets: Mapping[int, int | None] | int = 2) -> CellMap:
 
 
 def on_cells(existing: CellMap, chosen: Iterable[int]) -> Context:
-    """Return the context of who has chosen some host cells."""
+    """Return the context with some chosen host cells."""
     return Context(chosen=ChosenCells(existing, chosen))
 
 
 def how(question: PCIQuestion, **more: Any) -> dict[str, Context]:
-    """Return how the inventory is asked a question: near to which host cells."""
+    """Return the context of a question: near to these host cells."""
     if question.chosen is None:
         return {"context": Context(**more)}
     chosen = ChosenCells(cells(question.sockets), question.chosen)

@@ -1,4 +1,4 @@
-"""Whatever is handed over, it is valid or one clear error, and nothing changed."""
+"""Any input is valid or one clear error, and nothing changes."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ FORM = "expected DOMAIN:BUS:SLOT.FUNCTION, such as 0000:3b:00.0"
 def case(
     error: type[InvalidInput], make: Callable[[], object], text: str, name: str | None = None
 ) -> Any:
-    """Return a case: what makes ``error``, whose message is ``text``."""
+    """Return a case: a constructor that raises ``error`` with ``text``."""
     return pytest.param(error, make, text, id=name)
 
 
 def at(address: object) -> Callable[[], Device]:
-    """Return what makes a device at an address."""
+    """Return a constructor of a device at an address."""
     return lambda: Device(address, "10de", "2330")  # type: ignore[arg-type]
 
 
 def like(**facts: Any) -> Callable[[], Device]:
-    """Return what makes a plain device that is so."""
+    """Return a constructor of a plain device with changed fields."""
     return lambda: Device(**{"address": GPU, "vendor_id": "10de", "product_id": "2330", **facts})
 
 
@@ -381,7 +381,7 @@ INVENTORIES = [
     ("error", "make", "text"),
     [*ADDRESSES, *BAD_DEVICES, *USAGE, *SPECS, *AMOUNTS, *PLACED, *INVENTORIES],
 )
-def test_what_cannot_be_is_refused_by_an_error_that_says_why(
+def test_what_cannot_be_is_refused_by_an_error_that_has_a_reason(
     error: type[InvalidInput], make: Callable[[], object], text: str
 ) -> None:
     with raises_code(error) as refusal:
@@ -391,7 +391,7 @@ def test_what_cannot_be_is_refused_by_an_error_that_says_why(
 
 
 def test_a_vf_whose_pf_is_not_offered_can_be_had() -> None:
-    """Somebody keeps the PF; what is not listed cannot be taken whole."""
+    """The PF has another owner: without it the card cannot be allocated whole."""
     inventory = host(part(0), part(1))
     assert inventory.consume(devices("8086:154c", 2)).addresses == VFS[:2]
     with raises_code("InvalidDevice", match=PF):

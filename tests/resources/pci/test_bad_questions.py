@@ -1,4 +1,4 @@
-"""Whatever an inventory of devices is asked, it answers or says what is wrong; nothing changed."""
+"""Any question to an inventory of devices has an answer or an error; nothing changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ HOST = host(nic(3), gpu(numa_node=0), usage=used(vf2="allocated"))
 
 
 def ask_by(method: str, *args: Any, **how: Any) -> Callable[[PCIInventory], object]:
-    """Return what asks an inventory in one of its ways."""
+    """Return a function that asks an inventory in one of its ways."""
     return lambda inventory: getattr(inventory, method)(*args, **how)
 
 
@@ -54,7 +54,7 @@ def unchanged(
     text: str,
     ask: Callable[[PCIInventory], object],
 ) -> None:
-    """Check that asking raises an error that says why, and that nothing changed."""
+    """Check that a question raises an error with its cause, and that nothing changed."""
     request = copy.deepcopy(HOST)
     with raises_code(error) as refusal:
         ask(request)
@@ -99,7 +99,7 @@ def test_inventories_of_several_resources_refuse_another_kind_at_the_door() -> N
         pytest.param(lambda: ChosenCells(cells(2), "0"), "chosen: got '0'", id="chosen text"),  # type: ignore[arg-type]
     ],
 )
-def test_where_somebody_is_has_to_be_said_so_that_it_has_a_meaning(
+def test_where_another_consumer_is_has_to_be_specified_so_that_it_has_a_meaning(
     make: Callable[[], object], text: str
 ) -> None:
     with pytest.raises(InvalidInput, match=re.escape(text)):
@@ -142,7 +142,7 @@ ONE_GPU = devices("PGPU", affinity="required")
     ],
 )
 def test_an_assigned_amount_of_another_host_is_foreign(foreign: PCIAmount, text: str) -> None:
-    """Whether it is taken or given back, and wherever who asks is."""
+    """For allocations and releases, with and without chosen cells."""
     for method in ("fit", "consume"):
         unchanged(ForeignAmount, text, ask_by(method, foreign))
         unchanged(
@@ -153,8 +153,8 @@ def test_an_assigned_amount_of_another_host_is_foreign(foreign: PCIAmount, text:
     unchanged((ForeignAmount, CapacityException), "", lambda it: it.consume(-foreign))
 
 
-def test_what_is_given_back_is_what_was_taken() -> None:
-    """Somebody has the device; but what comes back is not what he has."""
+def test_what_is_released_is_what_was_taken() -> None:
+    """The device is allocated; but the released amount is not the allocated one."""
     inventory = host(gpu())
     taken = inventory.consume(devices("PGPU"))
     before = copy.deepcopy(inventory)
@@ -164,8 +164,8 @@ def test_what_is_given_back_is_what_was_taken() -> None:
         assert inventory == before
 
 
-def test_a_pf_is_given_back_whatever_became_of_its_vfs() -> None:
-    """Who has a PF may remove its VFs, or make others: what is taken back is what is there."""
+def test_a_pf_is_released_whatever_became_of_its_vfs() -> None:
+    """The consumer of a PF may change its VFs: the release restores the present ones."""
     inventory = host(nic(3))
     taken = inventory.consume(devices("8086:1572", types=["type-PF"]))
     inventory.update(devices=(whole(), part(1), part(2)))
@@ -173,19 +173,19 @@ def test_a_pf_is_given_back_whatever_became_of_its_vfs() -> None:
     assert inventory == host(whole(), part(1), part(2))
 
 
-def test_an_amount_given_back_is_not_asked_for() -> None:
+def test_an_amount_released_is_not_requested() -> None:
     mine = HOST.fit(ANY_VF)
     unchanged("NegativeAmount", "release by consume", lambda it: it.can_provide(-mine))
     unchanged(CapacityException, "releases", lambda it: it.consume(-mine))
     unchanged(CapacityException, "releases", lambda it: it.fit(-mine))
 
 
-def test_what_is_not_assigned_is_not_given_back() -> None:
+def test_what_is_not_assigned_is_not_released() -> None:
     unchanged("NotAssigned", "assigned ones", lambda it: it.consume(-ANY_VF))
     unchanged("NotAssigned", "", lambda it: it.to_allocations(ANY_VF))
 
 
-def test_giving_back_devices_of_which_one_is_not_held_gives_back_none() -> None:
+def test_releasing_devices_of_which_one_is_not_allocated_releases_none() -> None:
     inventory = host(nic(3))
     taken = inventory.consume(devices("8086:154c", 2))
     other = host(nic(3), usage=used(vf0="claimed")).fit(devices("8086:154c", 2))
@@ -212,7 +212,7 @@ def test_a_device_that_is_not_there_is_named(
     unchanged(error, text, ask_by(method, address))
 
 
-def test_addresses_are_asked_for_in_any_form() -> None:
+def test_addresses_are_requested_in_any_form() -> None:
     assert HOST.state("0:3B:0.0") == "unavailable"
     assert HOST.device("0:1:0.0") == gpu(numa_node=0)
 
@@ -235,7 +235,7 @@ def test_an_update_that_contradicts_itself_changes_nothing(
 
 
 def endless() -> Iterator[Any]:
-    """Yield more than any machine has, as what never ends would."""
+    """Yield more devices than any machine has, for an input without end."""
     yield from itertools.repeat(GPU, 200_000)
     raise AssertionError("it would be gone through for ever")
 
@@ -276,7 +276,7 @@ def test_what_never_ends_is_refused(make: Callable[[], object]) -> None:
         make()
 
 
-#: Values of every type, and those that are nearly right; what never ends has a test of its own.
+#: Values of every type, and those that are nearly right; input without end has its own test.
 anything: st.SearchStrategy[Any] = st.one_of(
     st.from_type(type)
     .flatmap(st.from_type)
@@ -320,7 +320,7 @@ def test_anything_else_makes_a_valid_object_or_a_clear_error(
 
 
 @given(anything, anything, anything | st.just(cells(2)))
-def test_anything_else_is_asked_in_vain_or_answered(
+def test_anything_else_is_requested_in_vain_or_answered(
     within: Any, chosen: Any, existing: Any
 ) -> None:
     request = copy.deepcopy(HOST)

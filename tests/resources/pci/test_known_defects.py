@@ -23,7 +23,7 @@ from tests.support.pci_reference import faults
 
 ANY_VF = devices("8086:154c")
 ANY_PF = devices("8086:1572", types=["type-PF"])
-#: A PF with three VFs, of which the PF and a VF are asked for.
+#: A PF with three VFs; the request needs the PF and a VF.
 BOTH = ANY_PF + ANY_VF
 
 
@@ -57,7 +57,7 @@ def test_8_nor_do_devices_when_what_is_assigned_is_taken_by_then() -> None:
 
 @pytest.mark.parametrize("requested", [BOTH, ANY_VF + ANY_PF], ids=["PF first", "VF first"])
 def test_9_the_question_and_the_claim_have_one_answer(requested: PCIAmount) -> None:
-    """``support_requests`` said yes, ``consume_requests`` raised."""
+    """``support_requests`` accepted a request that ``consume_requests`` refused."""
     inventory = host(nic(3))
     assert not inventory.can_provide(requested)
     assert inventory.can_provide(ANY_PF) and inventory.can_provide(ANY_VF)
@@ -73,7 +73,7 @@ THERE = [
 
 @pytest.mark.parametrize("existing", [THERE, THERE[::-1]], ids=["in order", "the other way round"])
 @pytest.mark.parametrize("is_swapped", [False, True], ids=["any first", "any last"])
-def test_10_what_can_be_met_is_met_in_whatever_order_it_is_asked(
+def test_10_what_can_be_met_is_met_in_whatever_order_it_is_requested(
     existing: list[Device], is_swapped: bool
 ) -> None:
     """Any 10de, and three 10de:0443, of one 1db4 and three 0443: the first took a 0443."""

@@ -49,7 +49,7 @@ def fitted(question: PCIQuestion, inventory: PCIInventory) -> PCIAmount:
 
 
 def held(inventory: PCIInventory) -> dict[str, str]:
-    """Return what is taken, by address."""
+    """Return the consumers by address."""
     return {use.address: use.state for use in inventory.usage}
 
 
@@ -112,14 +112,14 @@ def test_of_what_is_assigned_one_device_that_is_taken_refuses_all(
 
 
 def is_for_one_use(inventory: PCIInventory, assigned: PCIAmount) -> bool:
-    """Return whether some of what is assigned is spent when it is given back."""
+    """Return True if the release spends some of the assigned devices."""
     return any(inventory.device(address).one_time_use for address in assigned.addresses)
 
 
 @pytest.mark.law(3)
 @rarely_fits
 @given(pci_questions(), st.booleans())
-def test_giving_back_what_was_taken_restores_the_inventory(
+def test_releasing_what_was_taken_restores_the_inventory(
     question: PCIQuestion, is_allocated: bool
 ) -> None:
     inventory = question.inventory()
@@ -139,7 +139,7 @@ def test_giving_back_what_was_taken_restores_the_inventory(
 @rarely_fits
 @given(pci_questions())
 def test_what_is_for_one_use_is_spent_until_it_is_reset(question: PCIQuestion) -> None:
-    """The named exception: with it, too, nothing else changes."""
+    """The named exception: nothing else changes."""
     existing = [device.replace(one_time_use=not device.is_part) for device in question.devices]
     inventory = PCIInventory(existing, usage=question.usage)
     before = copy.deepcopy(inventory)
@@ -157,7 +157,7 @@ def test_what_is_for_one_use_is_spent_until_it_is_reset(question: PCIQuestion) -
 @pytest.mark.law(3)
 @rarely_fits
 @given(pci_questions())
-def test_what_was_given_back_cannot_be_given_back_again(question: PCIQuestion) -> None:
+def test_what_was_released_cannot_be_released_again(question: PCIQuestion) -> None:
     inventory = question.inventory()
     assigned = inventory.consume(fitted(question, inventory))
     inventory.consume(-assigned)
@@ -181,7 +181,7 @@ def test_no_device_is_given_twice(
 
 
 def _all_of(inventory: PCIInventory, use: DeviceUse) -> Iterator[str]:
-    """Yield what is nobody else's while a device is taken."""
+    """Yield the devices that are not available while a device is allocated."""
     yield use.address
     if use.state != "unavailable":
         yield from (d.address for d in inventory.devices if d.parent == use.address)
@@ -210,7 +210,7 @@ def test_asking_fitting_and_taking_are_one_decision(question: PCIQuestion) -> No
 def test_what_is_assigned_is_judged_by_the_same_rules_later(
     question: PCIQuestion, other_items: list[PCIAmount]
 ) -> None:
-    """Somebody else was faster: what was decided still holds, or is refused."""
+    """Another consumer came first: the decision still fits, or is refused."""
     inventory, place = question.inventory(), how(question)
     assigned = fitted(question, inventory)
     for other in other_items:
@@ -262,7 +262,7 @@ def test_every_refusal_says_which_rule_failed_with_its_figures(question: PCIQues
 @rarely_fits
 @given(pci_questions(max_requests=3))
 def test_a_request_that_cannot_be_met_alone_is_refused_for_itself(question: PCIQuestion) -> None:
-    """One reason for each request that stands alone against it, none for the others."""
+    """One reason for each request that fails individually, none for the others."""
     amount = question.amount
     assume(not any(request.providers for request in amount.requests))
     inventory = question.inventory()
@@ -374,7 +374,7 @@ def test_whether_it_fits_does_not_depend_on_the_order_of_requests(
 @settings(max_examples=examples(50))
 @given(st.integers(0, 10**6))
 def test_what_was_decided_before_does_not_change_what_is_decided(seed: int) -> None:
-    """An inventory remembers which devices serve which requests, never what it said."""
+    """An inventory caches the devices of requests, never the answer."""
     question = question_of(seed)
     used, fresh = question.inventory(), question.inventory()
     for other in range(seed, seed + 5):
@@ -395,7 +395,7 @@ def test_what_was_decided_before_does_not_change_what_is_decided(seed: int) -> N
 
 
 @pytest.mark.law(9)
-def test_a_search_that_would_take_too_long_is_cut_short_and_says_so() -> None:
+def test_a_search_that_would_take_too_long_is_cut_short_and_is_reported() -> None:
     """Which NICs are broken is a cover: thirty kinds of VFs, of at most ten of 64 NICs."""
     chance = random.Random(0)
     kinds = [f"CUSTOM_{number}" for number in range(30)]

@@ -1,4 +1,4 @@
-"""What a decision makes is not checked again; it is what checking would have made."""
+"""The values of a decision are not checked again; they equal checked ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.pci_strategies import question_of
 
 
 def checked(value: base.ResourceObject) -> base.ResourceObject:
-    """Return the same value, made the checked way."""
+    """Return the same value, made with checks."""
     return value.replace()
 
 

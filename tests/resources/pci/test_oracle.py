@@ -1,7 +1,7 @@
-"""The decision against a naive matcher that tries everything: it says yes exactly where it should.
+"""The decision against a naive matcher that tries everything: both accept the same amounts.
 
-What the matcher says of a few cases is checked by hand first: an oracle that is wrong in the same
-way would prove nothing.
+The matcher is checked by hand on a few cases first: an oracle with the same error would prove
+nothing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LOTS, LOT = 10, 500
 
 
 def naive(question: PCIQuestion) -> bool:
-    """Return what the matcher says."""
+    """Return the answer of the matcher."""
     existing, usage, amount, chosen, sockets = question
     return has_assignment(existing, usage, amount, chosen, sockets)
 
@@ -214,7 +214,7 @@ def test_the_decision_agrees_with_the_matcher_on_small_examples(question: PCIQue
 @pytest.mark.law(5)
 @pytest.mark.parametrize("lot", some(range(2)))
 def test_within_some_devices_it_agrees_with_the_matcher(lot: int) -> None:
-    """What may not be used still excludes: a PF goes with its VFs, wherever these may be used."""
+    """Devices that may not be used still exclude: a PF excludes its VFs."""
     for seed in range(lot * LOT, (lot + 1) * LOT):
         question = question_of(seed)
         inventory = question.inventory()
@@ -236,7 +236,7 @@ def test_within_some_devices_it_agrees_with_the_matcher(lot: int) -> None:
 
 
 def about(question: PCIQuestion, reason: Reason) -> list[PCIAmount]:
-    """Return the requests that a reason may be about, each by itself."""
+    """Return the requests that a reason may be about, individually."""
     all_items = [PCIAmount([request]) for request in question.amount.requests]
     return [
         item for item in all_items if item.requests[0].resource_class in (reason.resource, None)
@@ -244,9 +244,9 @@ def about(question: PCIQuestion, reason: Reason) -> list[PCIAmount]:
 
 
 def bound_of(question: PCIQuestion, requested: PCIAmount, rule: Rule) -> tuple[int, int]:
-    """Return what a rule compares the devices of a request with: all there are, and those used.
+    """Return the compared figures of a request: all devices of it, and the used ones.
 
-    A device that is spent, or is excluded by one that is, is there for nobody.
+    A spent device, or one that a spent device excludes, is available to no consumer.
     """
     (request,) = requested.requests
     spent = [use for use in question.usage if use.state == "spent"]
@@ -270,7 +270,7 @@ def bound_of(question: PCIQuestion, requested: PCIAmount, rule: Rule) -> tuple[i
 
 @pytest.mark.law(6)
 @pytest.mark.parametrize("lot", some(range(4)))
-def test_every_refusal_says_how_many_there_are_of_what_was_asked(lot: int) -> None:
+def test_every_refusal_says_how_many_there_are_of_what_was_requested(lot: int) -> None:
     """Which request, how many, and what there is: counted again, naively."""
     seen: Counter[Rule] = Counter()
     for seed in range(lot * LOT, (lot + 1) * LOT):

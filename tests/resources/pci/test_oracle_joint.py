@@ -1,6 +1,6 @@
 """Cells and devices together against a naive decision that tries every set of host cells.
 
-What it says of a few cases is checked by hand first.
+A few cases are checked by hand first.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ LOTS, LOT = 4, 400
 
 
 def fits_together(question: JointQuestion) -> bool:
-    """Return what the naive decision says."""
+    """Return the answer of the naive decision."""
     cells, topology, existing, usage, amount = question
     return pci_reference_fits_together(cells, topology, existing, usage, amount)
 
 
 def judge(question: JointQuestion) -> bool:
-    """Return whether both fit; the decision agrees with the naive one, and what it makes is right.
+    """Return True if both fit; the decision agrees with the naive one and its result is valid.
 
-    What fits is taken, and given back.
+    A result is allocated and released.
     """
     cells, topology, existing, usage, amount = question
     host = Inventories({"NUMA_TOPOLOGY": cells, "DEVICES": question.inventory()})

@@ -68,7 +68,7 @@ def test_cells_whose_devices_exclude_what_is_elsewhere_are_all_tried() -> None:
 
 @pytest.mark.law(2)
 @pytest.mark.parametrize("now", [[], [gpu(numa_node=1)]], ids=["gone", "changed"])
-def test_giving_back_that_fails_half_way_takes_nothing_back(
+def test_releasing_that_fails_half_way_takes_nothing_back(
     now: list[Device], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = Inventories({"DEVICES": host(gpu()), "VCPU": 4})
@@ -92,7 +92,9 @@ def test_giving_back_that_fails_half_way_takes_nothing_back(
 # --- a look at the devices ------------------------------------------------------------------------
 
 
-def test_what_is_held_and_contradicts_what_is_there_stays_valid_whenever_it_is_freed() -> None:
+def test_what_is_allocated_and_contradicts_what_is_there_remains_valid_whenever_it_is_freed() -> (
+    None
+):
     inventory = host(nic(1))
     taken = inventory.consume(ANY_VF)
     inventory.rediscover([PLAIN])
@@ -101,14 +103,14 @@ def test_what_is_held_and_contradicts_what_is_there_stays_valid_whenever_it_is_f
     assert PCIInventory.obj_from_primitive(inventory.obj_to_primitive()) == host(PLAIN)
 
 
-def test_a_part_of_a_plain_device_waits_only_if_it_is_said_for_what() -> None:
+def test_a_part_of_a_plain_device_waits_only_if_it_is_specified_for_what() -> None:
     with pytest.raises(InvalidInput, match="expected type-PF"):
         host(PLAIN, part(0), usage=used(vf0="claimed"))
     assert host(PLAIN, part(0), usage=[DeviceUse(VFS[0], "claimed", gone=True)]).free == 0
 
 
-def test_a_part_that_waits_takes_nothing_from_others_where_it_is_kept() -> None:
-    """It is used, and not withheld beside that: the other VF is free."""
+def test_a_part_that_waits_takes_nothing_from_others_where_it_is_stored() -> None:
+    """It is used, and not reserved in addition: the other VF is free."""
     use = DeviceUse(VFS[0], "allocated", gone=True)
     (stored,) = host(nic(2), usage=[use]).parts()
     records = stored.inventory.to_records()
@@ -167,7 +169,7 @@ def test_inventories_and_assigned_devices_have_no_text_form() -> None:
         PCIAmount.parse(str(assigned))
 
 
-def test_a_wrong_word_beside_a_kind_is_named_itself() -> None:
+def test_a_wrong_word_with_a_kind_is_named_itself() -> None:
     with pytest.raises(InvalidInput, match="types: got"):
         devices("10de:2330", types=["pf"])
 

@@ -1,7 +1,7 @@
-"""How near devices have to be to the host cells of who asks for them.
+"""The affinity of devices to the host cells of their consumer.
 
-Source: Nova's ``hw:pci_numa_affinity_policy``. The table is said three times: here in words, by the
-naive matcher and by the decision; all of them agree.
+Source: Nova's ``hw:pci_numa_affinity_policy``. The table is given here, by the naive matcher and by
+the decision; all of them agree.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def ask(
     sockets: dict[int, int | None] | None = None,
     count: int = 1,
 ) -> tuple[str, ...] | None:
-    """Return the devices for who has chosen these host cells, None if they are too few."""
+    """Return the devices for chosen host cells, None if they are too few."""
     request = devices("PGPU", count, affinity=affinity)
     place = {} if chosen is None else {"context": on_cells(cells(sockets or TWO_SOCKETS), chosen)}
     try:
@@ -134,7 +134,7 @@ def test_a_pf_is_as_near_as_it_says_itself_wherever_its_vfs_are() -> None:
     assert rules(refused(inventory, request, context=on_cells(cells(2), [1]))) == ["affinity"]
 
 
-def test_what_is_assigned_is_held_to_its_policy_too() -> None:
+def test_what_is_assigned_is_allocated_to_its_policy_too() -> None:
     inventory = host(gpu(0, numa_node=0))
     assigned = inventory.fit(devices("PGPU", affinity="required"), context=on_cells(cells(2), [0]))
     assert inventory.fit(assigned, context=on_cells(cells(2), [0])) == assigned
@@ -156,7 +156,7 @@ def test_more_cells_never_take_a_device_away(
     several: set[int],
     other_items: set[int],
 ) -> None:
-    """The joint search leans on it: what is near to some cells is near to more of them."""
+    """The joint search relies on it: more cells never have fewer devices near to them."""
     table = dict(enumerate(sockets))
     inventory = host(gpu(numa_node=node))
     near = ask(inventory, affinity, tuple(several), table) is not None
@@ -165,15 +165,15 @@ def test_more_cells_never_take_a_device_away(
         assert ask(inventory, affinity, tuple(several | other_items), table) is not None
 
 
-def test_no_cells_chosen_is_not_the_same_as_nobody_asks() -> None:
+def test_no_cells_chosen_is_not_the_same_as_no_consumer_asks() -> None:
     inventory = host(gpu(numa_node=0))
     request: PCIAmount = devices("PGPU", affinity="required")
     assert inventory.can_provide(request)
     assert rules(refused(inventory, request, context=on_cells(cells(1), []))) == ["affinity"]
 
 
-def test_what_is_assigned_may_be_kept_within_some_devices() -> None:
-    """Each device outside is told; those inside are taken as they are."""
+def test_what_is_assigned_may_be_stored_within_some_devices() -> None:
+    """Each device outside is named in the error; those inside are allocated."""
     inventory = PCIInventory([gpu(0), gpu(1)])
     first, second = inventory.part_ids()
     assigned = inventory.fit(devices("PGPU"), context=Context(allowed=[second]))

@@ -80,7 +80,7 @@ def test_parts_of_one_physical_device_are_a_pool_of_their_own() -> None:
     ],
     ids=str,
 )
-def test_what_a_request_may_ask_for_tells_pools_apart(other: dict[str, object]) -> None:
+def test_what_a_request_may_request_tells_pools_apart(other: dict[str, object]) -> None:
     """pool key: tags, remote_managed; and what else a request may say of devices."""
     assert len(device_pools(host(gpu(), gpu(1, **other)))) == 2
 
@@ -150,7 +150,7 @@ EVERY = [
         ),
     ],
 )
-def test_a_device_is_of_a_kind_if_all_that_is_said_holds(
+def test_a_device_is_of_a_kind_if_all_that_is_specified_holds(
     requested: DeviceSpec, expected: list[str]
 ) -> None:
     """filters 1 and 3 to 7: spec, PFs, vDPA, remote_managed, live_migratable; unset: any."""
@@ -173,8 +173,8 @@ def test_alternatives_may_be_mixed() -> None:
     assert rules(refused(inventory, devices(["PGPU", "VGPU"], 3))) == ["capacity"]
 
 
-def test_one_alternative_that_asks_for_pfs_does_not_open_them_to_another() -> None:
-    """filter 3: there PFs are let in once *some* spec asks for one; ours is each for itself."""
+def test_one_alternative_that_requests_pfs_does_not_open_them_to_another() -> None:
+    """filter 3: Nova admits PFs if *some* alternative requests one; ours decides for each."""
     inventory = host(whole(), whole(bus=0x5E, tags={"net": "red"}))
     request = [DeviceSpec(vendor_id="8086"), DeviceSpec(types=["type-PF"], tags={"net": "red"})]
     assert inventory.fit(devices(request)).addresses == ("0000:5e:00.0",)
@@ -212,7 +212,7 @@ def test_plain_devices_go_before_those_with_tags() -> None:
 
 
 def test_lower_addresses_go_first_however_devices_are_listed() -> None:
-    """consumption: Nova takes the end of its list; ours is told by the addresses alone."""
+    """consumption: Nova takes the end of its list; ours depends on the addresses alone."""
     for order in ([0, 1, 2], [2, 0, 1]):
         inventory = host(*(gpu(number) for number in order))
         assert inventory.fit(devices("PGPU", 2)).addresses == ("0000:01:00.0", "0000:02:00.0")

@@ -1,6 +1,6 @@
-"""Devices that come, go and change while somebody has some of them.
+"""Devices that are added, removed and changed while some are allocated.
 
-Source: the duties of Nova's ``PciDevTracker``; each test names the one it is about.
+Source: the duties of Nova's ``PciDevTracker``; each test names its duty.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def known(inventory: PCIInventory) -> list[str]:
 
 
 def test_what_is_new_is_added() -> None:
-    """discovery: a device that was not there can be had from now on."""
+    """discovery: a new device is available from now on."""
     inventory = host(gpu())
     values = inventory.rediscover([gpu(1), gpu()])
     assert values.added == ("0000:02:00.0",) and not (
@@ -64,8 +64,8 @@ def test_what_is_gone_and_free_is_removed() -> None:
 
 
 @pytest.mark.parametrize("state", ["claimed", "allocated"])
-def test_what_is_gone_and_in_use_stays_until_it_is_freed(state: str) -> None:
-    """gone device: if in use kept, and removed by the next discovery after it is freed."""
+def test_what_is_gone_and_in_use_remains_until_it_is_freed(state: str) -> None:
+    """gone device: stored while allocated, and removed by the next discovery after its release."""
     inventory = host(gpu(), gpu(1))
     taken = inventory.consume(devices("PGPU", address=GPU))
     put_in_state(inventory, taken, state)
@@ -102,7 +102,7 @@ def test_what_is_for_one_use_and_is_gone_leaves_nothing_when_it_is_freed() -> No
     assert PCIInventory.obj_from_primitive(inventory.obj_to_primitive()) == inventory
 
 
-def test_what_is_spent_stays_so_until_it_is_gone() -> None:
+def test_what_is_spent_remains_so_until_it_is_gone() -> None:
     inventory = host(gpu(one_time_use=True), usage=[DeviceUse(GPU, "spent")])
     changed = gpu(one_time_use=True, numa_node=1)
     assert inventory.rediscover([changed]).changed == (GPU,)
@@ -112,8 +112,8 @@ def test_what_is_spent_stays_so_until_it_is_gone() -> None:
 
 
 @pytest.mark.parametrize("state", ["claimed", "allocated"])
-def test_a_pf_that_is_gone_leaves_a_vf_that_somebody_has(state: str) -> None:
-    """gone device: the PF is removed, for nobody has it; its VF is kept."""
+def test_a_pf_that_is_gone_leaves_a_vf_that_another_consumer_has(state: str) -> None:
+    """gone device: the PF is removed, for it is free; its VF is stored."""
     inventory = host(nic(2), usage=used(vf0=state))
     values = inventory.rediscover([])
     assert (values.removed, values.retained) == ((PF, VFS[1]), (VFS[0],))
@@ -123,7 +123,7 @@ def test_a_pf_that_is_gone_leaves_a_vf_that_somebody_has(state: str) -> None:
     assert inventory.states() == {PF: expected, VFS[0]: state, VFS[1]: "available"}
 
 
-def test_vfs_that_are_gone_stay_with_a_pf_that_somebody_has() -> None:
+def test_vfs_that_are_gone_remain_with_a_pf_that_another_consumer_has() -> None:
     """They went with the card: its allocation names them."""
     inventory = host(nic(2))
     taken = inventory.consume(devices("8086:*", types=["type-PF"]))
@@ -135,7 +135,7 @@ def test_vfs_that_are_gone_stay_with_a_pf_that_somebody_has() -> None:
     assert inventory == host(whole())
 
 
-def test_vfs_that_are_new_wait_while_somebody_has_the_pf() -> None:
+def test_vfs_that_are_new_wait_while_another_consumer_has_the_pf() -> None:
     inventory = host(whole())
     taken = inventory.consume(devices("8086:*", types=["type-PF"]))
     values = inventory.rediscover(nic(2))
@@ -158,7 +158,7 @@ def test_what_changed_and_is_free_is_as_it_is_now() -> None:
 
 
 @pytest.mark.parametrize("state", ["claimed", "allocated"])
-def test_what_changed_and_is_in_use_stays_as_it_was_until_it_is_freed(state: str) -> None:
+def test_what_changed_and_is_in_use_does_not_change_until_it_is_freed(state: str) -> None:
     """changed device in use: the next discovery after it is freed changes it."""
     inventory = host(gpu())
     taken = inventory.consume(devices("PGPU"))
@@ -216,8 +216,8 @@ def test_a_device_that_is_split_now_is_counted_with_its_vfs() -> None:
 
 
 @pytest.mark.parametrize("state", ["claimed", "allocated"])
-def test_a_pf_that_lost_a_vf_somebody_has_waits_for_it(state: str) -> None:
-    """changed type: a discovery is never refused for what there is."""
+def test_a_pf_that_lost_a_vf_another_consumer_has_waits_for_it(state: str) -> None:
+    """changed type: a discovery is never refused for its content."""
     inventory = host(nic(2), usage=used(vf0=state))
     assigned = host(nic(2)).fit(devices("8086:154c", address=VFS[0]))
     assert inventory.rediscover([PLAIN]).retained == (PF, VFS[0])
@@ -230,7 +230,7 @@ def test_a_pf_that_lost_a_vf_somebody_has_waits_for_it(state: str) -> None:
     assert inventory == host(PLAIN)
 
 
-def test_a_pf_that_somebody_has_and_that_lost_its_vfs_is_plain_when_it_is_freed() -> None:
+def test_a_pf_that_another_consumer_has_and_that_lost_its_vfs_is_plain_when_it_is_freed() -> None:
     inventory = host(nic(2))
     taken = inventory.consume(devices("8086:*", types=["type-PF"]))
     inventory.rediscover([PLAIN])
@@ -240,8 +240,8 @@ def test_a_pf_that_somebody_has_and_that_lost_its_vfs_is_plain_when_it_is_freed(
     assert inventory == host(PLAIN)
 
 
-def test_a_plain_device_that_somebody_has_is_split_when_it_is_freed() -> None:
-    """changed type: as long as it is held it is what it was, and its new VFs wait."""
+def test_a_plain_device_that_another_consumer_has_is_split_when_it_is_freed() -> None:
+    """changed type: an allocated device does not change, and its new VFs wait."""
     inventory = host(PLAIN)
     taken = inventory.consume(devices("8086:1572"))
     inventory.rediscover(nic(2))

@@ -38,7 +38,7 @@ def this(address: str) -> PCIAmount:
 
 
 def test_available_to_claimed_a_plain_device() -> None:
-    """available → claimed: nobody else is concerned."""
+    """available → claimed: no other device changes."""
     inventory = host(gpu(), gpu(1))
     inventory.consume(devices("PGPU"))
     assert states(inventory) == ("claimed", "available")
@@ -62,7 +62,7 @@ def test_a_pf_is_not_to_be_had_unless_every_vf_is_available(state: str) -> None:
 
 
 def test_available_to_claimed_a_vf_makes_its_pf_unclaimable() -> None:
-    """available → claimed, VF: an available parent becomes unclaimable; siblings stay."""
+    """available → claimed, VF: an available parent becomes unclaimable; siblings do not change."""
     inventory = host(nic(2))
     inventory.consume(this(VFS[1]))
     assert states(inventory) == ("unclaimable", "available", "claimed")
@@ -90,7 +90,9 @@ def test_a_vf_is_to_be_had_whatever_others_made_of_the_pf(
     ("state", "other_items"),
     [("claimed", "unclaimable"), ("allocated", "unavailable"), ("spent", "unavailable")],
 )
-def test_a_vf_is_not_to_be_had_while_somebody_has_the_pf(state: str, other_items: str) -> None:
+def test_a_vf_is_not_to_be_had_while_another_consumer_has_the_pf(
+    state: str, other_items: str
+) -> None:
     """available → claimed, VF: not while the parent is claimed or allocated."""
     inventory = host(nic(2, one_time_use=False), usage=used(pf=state))
     assert states(inventory) == (state, other_items, other_items)
@@ -130,7 +132,7 @@ def test_claimed_to_allocated_a_vf_makes_its_pf_unavailable() -> None:
     assert states(inventory) == ("unavailable", "allocated", "available")
 
 
-def test_what_somebody_claimed_and_another_allocated_is_unavailable() -> None:
+def test_what_another_consumer_claimed_and_another_allocated_is_unavailable() -> None:
     inventory = host(nic(3))
     inventory.consume(this(VFS[0]))
     put_in_state(inventory, inventory.consume(this(VFS[1])), "allocated")
@@ -168,8 +170,8 @@ def test_to_available_a_vf_frees_its_pf_once_no_other_is_taken(is_allocated: boo
     assert states(inventory) == ("available",) * 3
 
 
-def test_what_is_for_one_use_is_spent_when_it_is_given_back() -> None:
-    """The named exception of law 3: it is available again once somebody resets it."""
+def test_what_is_for_one_use_is_spent_when_it_is_released() -> None:
+    """The named exception of law 3: it is available again after a reset."""
     inventory = host(gpu(one_time_use=True))
     taken = inventory.consume(devices("PGPU"))
     put_in_state(inventory, taken, "allocated")

@@ -1,7 +1,7 @@
-"""Devices over their lives, in any order: claimed, allocated, freed, found anew, reset.
+"""Devices over their lives, in any order: claimed, allocated, freed, rediscovered, reset.
 
-A list of who holds what, and a naive account of what waits until somebody lets go, know in which
-state each device is; the inventory never differs.
+A list of consumers and a naive account of waiting changes know the state of each device; the
+inventory never differs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tests.support.pci_devices import put_in_state
 from tests.support.pci_reference import has_assignment, states
 from tests.support.pci_strategies import pci_amounts, pci_devices
 
-#: What most amounts are asked from: kinds that many of the devices are.
+#: The kinds of most requests: many of the devices match them.
 KINDS = ["10de:*", "8086:*", "15b3:*", "*:*"]
 
 chances = st.randoms(use_true_random=False)
@@ -41,7 +41,7 @@ def plainly(device: Device) -> Device:
 
 
 class Lives(RuleBasedStateMachine):
-    """A host whose devices come and go while they are held."""
+    """A host whose devices are added and removed while they are allocated."""
 
     claims = Bundle("claims")
     allocations = Bundle("allocations")
@@ -59,13 +59,13 @@ class Lives(RuleBasedStateMachine):
         return address in self.uses and self.uses[address].state in ("claimed", "allocated")
 
     def let_go(self, address: str) -> None:
-        """What was removed, or was for one use, is not given out again."""
+        """A removed or spent device is not allocated again."""
         use = self.uses.pop(address)
         if use.gone or self.there[address].one_time_use:
             self.uses[address] = DeviceUse(address, "spent")
 
     def look(self, now: dict[str, Device]) -> None:
-        """What is held stays as it was; all else is as it is now, unless the two contradict."""
+        """An allocated device does not change; others are discovered anew, unless they clash."""
         allocated = {address for address in self.there if self.is_held(address)}
         cards = {address for address in allocated if self.there[address].type == "type-PF"}
         stored = {a for a, device in self.there.items() if a in allocated or device.parent in cards}
@@ -146,7 +146,7 @@ class Lives(RuleBasedStateMachine):
 
     @rule(assigned=st.one_of(claims, allocations))
     def take_again(self, assigned: PCIAmount) -> None:
-        """It is somebody's; and a PF may have got other VFs since."""
+        """It is allocated; and the PF may have other VFs now."""
         with pytest.raises((CapacityException, ForeignAmount)):
             self.inventory.fit(assigned)
 
@@ -202,7 +202,7 @@ class Lives(RuleBasedStateMachine):
 
     @invariant()
     def it_is_as_one_made_anew(self) -> None:
-        """What it works with never differs from what it says."""
+        """The working form never differs from the fields."""
         if not hasattr(self, "inventory"):
             return
         anew = PCIInventory.obj_from_primitive(self.inventory.obj_to_primitive())

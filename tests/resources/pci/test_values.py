@@ -1,4 +1,4 @@
-"""What devices, requests and amounts say: plain words, what they stand for, wire forms."""
+"""Devices, requests and amounts: their text, their counts and their wire forms."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ from tests.support.pci_strategies import (
         ("0000ab:1:2.3", "00ab:01:02.3"),
     ],
 )
-def test_addresses_are_said_in_many_ways_and_kept_in_one(values: str, stored: str) -> None:
+def test_addresses_are_specified_in_many_ways_and_stored_in_one(values: str, stored: str) -> None:
     assert Device(values, "10de", "2330").address == stored
 
 
-def test_a_device_is_plain_and_of_its_own_class_unless_told_otherwise() -> None:
+def test_a_device_is_plain_and_of_its_own_class_unless_reported_otherwise() -> None:
     device = Device("0000:3b:00.0", "10DE", "1Db4")
     assert (device.vendor_id, device.product_id) == ("10de", "1db4")
     assert (device.type, device.resource_class) == ("type-PCI", "CUSTOM_PCI_10DE_1DB4")
@@ -82,7 +82,7 @@ def test_facts_are_carried_and_tell_devices_apart() -> None:
     assert plain != gpu() and plain.replace(facts={}) == gpu()
 
 
-def test_usage_is_held_by_somebody_or_used_up() -> None:
+def test_usage_is_allocated_by_another_consumer_or_used_up() -> None:
     allocated = {
         state: DeviceUse(PF, state).is_held
         for state in ("claimed", "allocated", "spent", "unavailable")
@@ -111,11 +111,11 @@ def test_usage_is_held_by_somebody_or_used_up() -> None:
     ],
     ids=str,
 )
-def test_a_kind_is_said_in_plain_words(amount: PCIAmount, spec: DeviceSpec) -> None:
+def test_a_kind_is_specified_in_plain_words(amount: PCIAmount, spec: DeviceSpec) -> None:
     assert amount == PCIAmount([DeviceRequest([spec])])
 
 
-def test_alternatives_count_and_names_are_said_too() -> None:
+def test_alternatives_count_and_names_are_specified_too() -> None:
     amount = devices(
         ["PGPU", "10de:*"], 3, affinity="required", requester="r", alias="a", request_id="i"
     )
@@ -126,7 +126,7 @@ def test_alternatives_count_and_names_are_said_too() -> None:
     assert devices(iter(["PGPU", "PGPU"])).requests[0].resource_class == "PGPU"
 
 
-def test_legacy_is_how_near_devices_are_unless_told_otherwise() -> None:
+def test_legacy_is_how_near_devices_are_unless_reported_otherwise() -> None:
     assert devices("PGPU").requests[0].affinity == "legacy"
 
 
@@ -149,7 +149,7 @@ def test_the_resource_makes_inventories() -> None:
     assert PCIResource.make_inventory(nic()) == PCIInventory(nic())
 
 
-# --- what it stands for (D1) ----------------------------------------------------------------------
+# --- their counts (D1) ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_the_resource_makes_inventories() -> None:
     ],
     ids=str,
 )
-def test_what_is_located_is_counts_of_classes_that_are_said(
+def test_what_is_located_is_counts_of_classes_that_are_specified(
     requested: PCIAmount, located: dict[str, int]
 ) -> None:
     assert requested.placed_counts == located
@@ -213,7 +213,7 @@ ASSIGNED = PCIAmount(
 )
 
 
-def test_devices_are_told_by_request_and_by_address() -> None:
+def test_devices_are_identified_by_request_and_by_address() -> None:
     assert ASSIGNED.addresses == ("0000:01:00.0", "0000:02:00.0", PF)
     assert ASSIGNED.of(0) == ASSIGNED.of("flavor") == ASSIGNED.of("gpu")
     assert ASSIGNED.of(0) == ("0000:01:00.0", "0000:02:00.0")
@@ -225,7 +225,7 @@ def test_a_function_that_can_be_split_takes_its_parts() -> None:
     assert ASSIGNED.placed[0].units == ("0000:01:00.0",)
 
 
-def test_what_is_given_back_is_the_negative_of_what_is_assigned() -> None:
+def test_what_is_released_is_the_negative_of_what_is_assigned() -> None:
     back = -ASSIGNED
     assert back.is_negative and not ASSIGNED.is_negative
     assert -back == ASSIGNED != back and hash(-back) == hash(ASSIGNED)
@@ -249,7 +249,7 @@ def comes_back(value: base.ResourceObject) -> None:
 
 @pytest.mark.law(10)
 @given(pci_amounts())
-def test_amounts_come_back_from_the_wire_and_from_pickle(amount: PCIAmount) -> None:
+def test_amounts_return_from_the_wire_and_from_pickle(amount: PCIAmount) -> None:
     comes_back(amount)
     for request in amount.requests:
         comes_back(request)
@@ -257,7 +257,7 @@ def test_amounts_come_back_from_the_wire_and_from_pickle(amount: PCIAmount) -> N
 
 @pytest.mark.law(10)
 @given(pci_devices())
-def test_devices_and_pools_come_back_from_the_wire_and_from_pickle(
+def test_devices_and_pools_return_from_the_wire_and_from_pickle(
     given_devices: tuple[Device, ...],
 ) -> None:
     for device in given_devices:
@@ -268,7 +268,7 @@ def test_devices_and_pools_come_back_from_the_wire_and_from_pickle(
 
 @pytest.mark.law(10)
 @given(pci_questions())
-def test_assigned_amounts_come_back_from_the_wire_and_from_pickle(question: PCIQuestion) -> None:
+def test_assigned_amounts_return_from_the_wire_and_from_pickle(question: PCIQuestion) -> None:
     try:
         assigned = question.inventory().fit(question.amount, **how(question))
     except exceptions.CapacityException:
@@ -279,7 +279,7 @@ def test_assigned_amounts_come_back_from_the_wire_and_from_pickle(question: PCIQ
 
 @pytest.mark.law(10)
 @given(pci_usages())
-def test_inventories_come_back_from_the_wire_and_from_pickle(
+def test_inventories_return_from_the_wire_and_from_pickle(
     given_both: tuple[tuple[Device, ...], tuple[DeviceUse, ...]],
 ) -> None:
     inventory = PCIInventory(given_both[0], usage=given_both[1])
