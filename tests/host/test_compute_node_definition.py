@@ -169,19 +169,6 @@ def test_a_lost_race_for_the_definition_is_merged_again(connect, ledger, monkeyp
     )
 
 
-def test_races_lost_for_ever_end(ledger, monkeypatch):
-    node = ComputeNode.load(ledger, "host0")
-    node.inventories["VCPU"].total = 16
-
-    def always_stale(*_args):
-        raise exceptions.Stale("provider", "host0")
-
-    monkeypatch.setattr(ledger.backend, "commit", always_stale)
-    with raises_code("StaleDefinition"):
-        node.save()
-    assert node.vcpus == 16
-
-
 # --- both at once -------------------------------------------------------------------------------
 
 

@@ -311,20 +311,6 @@ def test_reload_shows_what_others_defined(connect, ledger):
     assert not node.save()
 
 
-def test_a_host_that_is_gone_is_reported_as(ledger):
-    node = ComputeNode.load(ledger, "host0")
-    node.inventories.consume("VCPU=1")
-    ledger.remove("host0")
-    with raises_code("ProviderNotFound"):
-        node.save()
-    with raises_code("ProviderNotFound"):
-        node.reload()
-    assert node.pending == ro.Amounts(VCPU=1)
-    node.inventories["VCPU"].total = 9
-    with raises_code("ProviderNotFound"):
-        node.save()
-
-
 def test_carried_columns_and_reports_of_disk_write_nothing_to_the_ledger(ledger):
     node = ComputeNode.load(ledger, "host0")
     before = ledger.provider("host0")

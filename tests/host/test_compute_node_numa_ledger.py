@@ -45,7 +45,7 @@ def used(ledger: ro.Ledger) -> dict[str, int]:
     return used_of(ledger, "host0")
 
 
-def said(node: ComputeNode) -> tuple[CellUsage, ...]:
+def usage_of(node: ComputeNode) -> tuple[CellUsage, ...]:
     return load_host_numa_topology(node.numa_topology).usage
 
 
@@ -64,7 +64,7 @@ def test_load_of_a_host_with_cells_gives_the_view(host) -> None:
         ("MEMORY_MB", 768),
         ("PCPU", 2),
     ]
-    assert said(node) == inventories[NUMA].usage
+    assert usage_of(node) == inventories[NUMA].usage
     row = node.to_row()
     # 1 by number, 1 and 2 of topologies; 512 the host's own, 768 ordinary, 1024 in pages
     assert (row["vcpus"], row["vcpus_used"]) == (4, 4)
@@ -142,7 +142,10 @@ def test_a_topology_of_a_request_locates_what_is_allocated_of_the_host(host) -> 
     node = ComputeNode.load(host, "host0", "job-1")
     node.inventories.consume("PCPU=2,MEMORY_MB=512")
     node.save()
-    assert node.inventories["PCPU"].used == 2 and said(node) == (CellUsage(0), CellUsage(1))
+    assert node.inventories["PCPU"].used == 2 and usage_of(node) == (
+        CellUsage(0),
+        CellUsage(1),
+    )
     amounts = ro.Request({NUMA: numa(dedicated=2, memory_mb=512)}).resources
     node.inventories[NUMA].consume(amounts[ro.resource(NUMA)])
     before = node.to_row()
@@ -234,7 +237,7 @@ def test_cells_are_made_with_a_host_that_is_not_there(connect) -> None:
     assert used_of(ledger, "host1") == {"VCPU": 0, "PCPU": 2, "MEMORY_MB": 64}
     view = ComputeNode.load(ledger, "host1")
     assert view.inventories[NUMA].cells == cells().cells
-    assert {cpu for item in said(view) for cpu in item.pinned} == set(taken.placed[0].pinned)
+    assert {cpu for item in usage_of(view) for cpu in item.pinned} == set(taken.placed[0].pinned)
     assert not pending_topologies(node) and not node.save()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -22,7 +21,7 @@ from resource_objects.host.columns import (
 )
 from resource_objects.host.compute_node import ComputeNode
 from resource_objects.resources import Inventory
-from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool, numa
+from resource_objects.resources.numa import HostCell, NUMATopologyInventory, PagePool
 from resource_objects.resources.pci import Device, PCIInventory
 from tests.support.lengths import examples
 
@@ -119,52 +118,6 @@ def test_every_order_of_a_request_s_resources_has_one_result(
         for resource, amount in taken.items():
             back.inventories[resource].consume(-amount)
         assert figures(back) == empty and not back.pending and not back.pending_placed
-
-
-def test_counts_before_a_bare_topology_are_another_consumer_s() -> None:
-    spread = [HostCell(k, shared=range(4 * k, 4 * k + 4), memory_mb=8192) for k in (0, 1)]
-    figures = {"vcpus": 8, "vcpus_used": 0, "memory_mb": 16384, "memory_mb_used": 0}
-    node = ComputeNode(
-        **figures, cpu_allocation_ratio=1.0, numa_topology=NUMATopologyInventory(spread)
-    )
-    node.inventories["VCPU"].consume(ro.IntegerAmount(8))
-    before = copy.deepcopy(node)
-    with pytest.raises(ro.CapacityException, match="VCPU requested 8, free 0"):
-        node.inventories[NUMA].consume(ro.numa(cells=2, shared=8))
-    assert node == before and node.vcpus_used == 8
-
-
-@pytest.mark.parametrize("make", [record, view], ids=["record", "view"])
-def test_a_bare_topology_takes_its_counts_too(make: Any) -> None:
-    node = make()
-    before = figures(node)
-    taken = node.inventories[NUMA].consume(numa(cells=2, shared=4, memory_mb=1024))
-    assert (node.vcpus_used, node.memory_mb_used) == (4, 1024)
-    assert node.pending == ro.Amounts(VCPU=4, MEMORY_MB=1024)
-    node.inventories["VCPU"].consume(ro.IntegerAmount(4))
-    assert node.vcpus_used == 8
-    assert not node.inventories[NUMA].can_provide(numa(shared=1))
-    node.inventories["VCPU"].consume(ro.IntegerAmount(-4))
-    node.inventories[NUMA].consume(-taken)
-    assert figures(node) == before and not node.pending and not node.pending_placed
-
-
-def test_a_refused_save_leaves_both_sides_as_they_were() -> None:
-    node = view()
-    ledger = node._context
-    amounts = ro.Request(REQUESTS["dedicated"]).resources
-    for resource, amount in amounts.items():
-        node.inventories[resource].consume(amount)
-    ledger.claim("other", {"host0": {NUMA: numa(cells=2, dedicated=8)}})
-    before = figures(node), node.pending, node.pending_placed, ledger.usage()
-    for refused in (node.check_save, node.save, node.save):
-        with pytest.raises(ro.CapacityException):
-            refused()
-        now = figures(node), node.pending, node.pending_placed, ledger.usage()
-        assert now == before
-    ledger.release("other")
-    node.check_save()
-    assert node.save() and not node.pending and figures(node)["row"] == before[0]["row"]
 
 
 def test_the_loop_says_no_to_what_a_host_lacks() -> None:

@@ -99,21 +99,6 @@ def test_load_of_a_host_with_devices_gives_the_view(host: ro.Ledger) -> None:
 # --- saving -------------------------------------------------------------------------------------
 
 
-def test_devices_taken_one_by_one_are_one_claim(host: ro.Ledger) -> None:
-    for consumer in (None, "job-1"):
-        node = ComputeNode.load(host, "host0", consumer)
-        first, second = take(node, devices("PGPU")), take(node, devices("PGPU"))
-        assert pending_devices(node) == (first, second)
-        before = node.to_row()
-        claim = node.save().claim
-        assert claim is not None and node.to_row() == before
-        assert owners(host) == dict.fromkeys(["0000:3b:00.0", "0000:5e:00.0"], node.consumer)
-        for taken in (first, second):
-            give_back(node, taken)
-        node.save()
-        assert not owners(host)
-
-
 def test_a_consumer_with_a_name_is_reported_one_amount(host: ro.Ledger) -> None:
     """The ledger merges amounts that a consumer took one by one."""
     node = ComputeNode.load(host, "host0", "job-1")

@@ -69,7 +69,7 @@ def claim(ledger: ro.Ledger, consumer: str, amounts: str) -> tuple[str, ...]:
     )
 
 
-def said(done: HostSync) -> list[str]:
+def notes(done: HostSync) -> list[str]:
     return [str(finding) for finding in done.findings]
 
 
@@ -82,7 +82,7 @@ def test_a_device_that_is_gone_remains_with_its_consumer_and_is_given_to_no_cons
     sync_host(connect(), tree(GPU, OTHER))
     assert claim(connect(), "job-1", f"DEVICES=PGPU&address={GPU.address}") == (GPU.address,)
     done = sync_host(connect(), tree(OTHER))
-    assert said(done) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
+    assert notes(done) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
     assert states(connect()) == {GPU.address: "allocated", OTHER.address: "available"}
     assert connect().get_claim("job-1").allocations[0].units == (GPU.address,)
     connect().release("job-1")
@@ -90,7 +90,7 @@ def test_a_device_that_is_gone_remains_with_its_consumer_and_is_given_to_no_cons
     assert not connect().snapshot().candidates("PGPU=2")
     assert not connect().snapshot().candidates("DEVICES=2*PGPU")
     done = sync_host(connect(), tree(OTHER))
-    assert (str(done.result), said(done)) == (f"- box/{GPU.address}", [])
+    assert (str(done.result), notes(done)) == (f"- box/{GPU.address}", [])
 
 
 def test_a_sync_that_keeps_a_device_syncs_everything_else():
@@ -111,7 +111,7 @@ def test_a_device_that_returns_while_it_is_allocated_is_as_it_was():
         sync_host(ledger, tree(GPU))
         claim(ledger, "job-1", "DEVICES=PGPU")
         sync_host(ledger, tree())
-        assert said(sync_host(ledger, tree(GPU))) == []
+        assert notes(sync_host(ledger, tree(GPU))) == []
         ledger.release("job-1")
         assert states(ledger) == {GPU.address: "available"}
 
@@ -123,7 +123,7 @@ def test_a_device_that_returns_after_it_was_released_can_be_had():
         sync_host(ledger, tree())
         ledger.release("job-1")
         assert states(ledger) == {GPU.address: "removed"}
-        assert said(sync_host(ledger, tree(GPU))) == []
+        assert notes(sync_host(ledger, tree(GPU))) == []
         assert states(ledger) == {GPU.address: "available"}
 
 
@@ -132,7 +132,7 @@ def test_a_device_that_no_rule_is_about_any_more_is_as_one_that_is_gone():
         sync_host(ledger, tree(GPU))
         claim(ledger, "job-1", "DEVICES=PGPU")
         done = sync_host(ledger, tree(GPU, rules=[]))
-        assert said(done) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
+        assert notes(done) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
 
 
 def test_a_device_that_another_consumer_took_by_count_remains_too():
@@ -141,7 +141,7 @@ def test_a_device_that_another_consumer_took_by_count_remains_too():
         ledger.claim("job-1", {f"box/{GPU.address}": "PGPU=1"})
         for _ in range(2):  # its stored counts have no unit now
             done = sync_host(ledger, tree())
-            assert said(done) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
+            assert notes(done) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
         ledger.release("job-1")
         sync_host(ledger, tree())
         assert states(ledger) == {}
@@ -152,7 +152,7 @@ def test_what_no_consumer_holds_goes():
         sync_host(ledger, tree(GPU, PF, *VFS))
         claim(ledger, "job-1", "VCPU=1")
         done = sync_host(ledger, tree())
-        assert (done.result.removed, said(done)) == (2, [])
+        assert (done.result.removed, notes(done)) == (2, [])
 
 
 # --- a device that is another now ---------------------------------------------------------------
@@ -164,7 +164,7 @@ def test_a_device_that_changed_does_not_change_until_it_is_released(connect):
     sync_host(connect(), tree(GPU))
     claim(connect(), "job-1", "DEVICES=PGPU")
     done = sync_host(connect(), tree(now, rules=["10de:*=CUSTOM_GPU+CUSTOM_H100"]))
-    assert said(done) == [f"{GPU.address}: {CHANGED}"]
+    assert notes(done) == [f"{GPU.address}: {CHANGED}"]
     assert str(done.result) == "nothing changed"
     connect().release("job-1")
     sync_host(connect(), tree(now, rules=["10de:*=CUSTOM_GPU+CUSTOM_H100"]))
@@ -178,7 +178,7 @@ def test_facts_that_no_request_requests_are_no_change():
         sync_host(ledger, tree(GPU))
         claim(ledger, "job-1", "DEVICES=PGPU")
         done = sync_host(ledger, tree(dataclasses.replace(GPU, revision="a2")))
-        assert (str(done.result), said(done)) == ("nothing changed", [])
+        assert (str(done.result), notes(done)) == ("nothing changed", [])
         ledger.release("job-1")
         sync_host(ledger, tree(dataclasses.replace(GPU, revision="a2")))
         (stored,) = read_devices(ledger, "box")[0].devices
@@ -218,9 +218,9 @@ def test_new_functions_of_an_allocated_card_wait():
         claim(ledger, "job-1", "DEVICES=CUSTOM_NIC")
         done = sync_host(ledger, tree(PF, *VFS))
         waits = f"waiting: left out until the release of {PF.address}"
-        assert said(done) == [f"{item.address}: {waits}" for item in VFS]
+        assert notes(done) == [f"{item.address}: {waits}" for item in VFS]
         ledger.release("job-1")
-        assert said(sync_host(ledger, tree(PF, *VFS))) == []
+        assert notes(sync_host(ledger, tree(PF, *VFS))) == []
         assert len(states(ledger)) == 4
 
 
@@ -229,7 +229,7 @@ def test_an_allocated_function_remains_and_its_free_siblings_go():
         sync_host(ledger, tree(PF, *VFS))
         claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[1].address}")
         done = sync_host(ledger, tree(PF))
-        assert said(done) == [f"{VFS[1].address}: {NOT_OFFERED.format('job-1')}"]
+        assert notes(done) == [f"{VFS[1].address}: {NOT_OFFERED.format('job-1')}"]
         assert states(ledger) == {PF.address: "unavailable", VFS[1].address: "allocated"}
         assert not ledger.snapshot().candidates("CUSTOM_NIC=1")
         sync_host(ledger, tree())  # the card is pulled out
@@ -245,7 +245,7 @@ def test_a_card_that_would_be_of_the_class_of_an_allocated_function_does_not_cha
         claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[0].address}")
         rules = ["8086:37d2=SRIOV_NET_VF", "8086:154c=CUSTOM_VF"]
         done = sync_host(ledger, tree(PF, *VFS, rules=rules))
-        assert said(done) == [
+        assert notes(done) == [
             f"{PF.address}: retained: {UNTIL} {VFS[0].address}",
             f"{VFS[0].address}: {CHANGED}",
         ]
@@ -261,7 +261,7 @@ def test_a_card_that_was_not_stored_waits_for_an_allocated_function_of_its_class
         rules = ["8086:37d2=SRIOV_NET_VF"]
         done = sync_host(ledger, tree(PF, *VFS, rules=rules))
         assert (
-            said(done)[0]
+            notes(done)[0]
             == f"{PF.address}: waiting: left out until the release of {VFS[0].address}"
         )
         assert set(states(ledger)) == {VFS[0].address}
@@ -288,7 +288,7 @@ def test_a_card_that_lost_its_functions_remains_one_for_who_holds_a_function():
         sync_host(ledger, tree(PF, *VFS))
         claim(ledger, "job-1", f"DEVICES=SRIOV_NET_VF&address={VFS[2].address}")
         done = sync_host(ledger, tree(full))
-        assert said(done)[0] == f"{PF.address}: retained: {UNTIL} {VFS[2].address}"
+        assert notes(done)[0] == f"{PF.address}: retained: {UNTIL} {VFS[2].address}"
         assert states(ledger) == {PF.address: "unavailable", VFS[2].address: "allocated"}
         ledger.release("job-1")
         sync_host(ledger, tree(full))
@@ -309,14 +309,14 @@ def test_a_device_for_one_use_is_spent_when_it_is_released_and_remains_so(connec
     """Row c.5 (one_time_use): once allocated it is reserved; Nova never resets it, we can."""
     sync_host(connect(), tree(GPU, rules=ONCE))
     claim(connect(), "job-1", "DEVICES=PGPU")
-    assert said(sync_host(connect(), tree(GPU, rules=ONCE))) == []
+    assert notes(sync_host(connect(), tree(GPU, rules=ONCE))) == []
     connect().release("job-1")
     assert states(connect()) == {GPU.address: "spent"}
     for _ in range(2):
-        assert said(sync_host(connect(), tree(GPU, rules=ONCE))) == [f"{GPU.address}: {SPENT}"]
+        assert notes(sync_host(connect(), tree(GPU, rules=ONCE))) == [f"{GPU.address}: {SPENT}"]
     assert not connect().snapshot().candidates("PGPU=1")
     done = sync_host(connect(), tree(GPU, rules=ONCE), reset=[GPU.address])
-    assert said(done) == []
+    assert notes(done) == []
     assert states(connect()) == {GPU.address: "available"}
     for _ in range(2):
         assert str(sync_host(connect(), tree(GPU, rules=ONCE))) == "nothing changed"
@@ -327,7 +327,7 @@ def test_a_device_for_one_use_that_was_used_between_two_syncs_is_spent(connect):
         sync_host(connect(), tree(GPU, rules=ONCE), reset=spent(connect()))
         claim(connect(), "job-1", "DEVICES=PGPU")
         connect().release("job-1")
-        assert said(sync_host(connect(), tree(GPU, rules=ONCE))) == [f"{GPU.address}: {SPENT}"]
+        assert notes(sync_host(connect(), tree(GPU, rules=ONCE))) == [f"{GPU.address}: {SPENT}"]
         assert states(connect()) == {GPU.address: "spent"}
 
 
@@ -361,7 +361,9 @@ def test_a_spent_device_that_is_gone_remains_spent_until_it_is_reset():
         sync_host(ledger, tree(rules=ONCE))
         ledger.release("job-1")
         for result in ([], [GPU], []):
-            assert said(sync_host(ledger, tree(*result, rules=ONCE))) == [f"{GPU.address}: {SPENT}"]
+            assert notes(sync_host(ledger, tree(*result, rules=ONCE))) == [
+                f"{GPU.address}: {SPENT}"
+            ]
             assert states(ledger) == {GPU.address: "spent"}
         sync_host(ledger, tree(rules=ONCE), reset=[GPU.address])
         assert states(ledger) == {}
@@ -373,7 +375,7 @@ def test_a_spent_device_that_is_not_for_one_use_any_more_can_be_had():
         claim(ledger, "job-1", "DEVICES=PGPU")
         ledger.release("job-1")
         sync_host(ledger, tree(GPU, rules=ONCE))
-        assert said(sync_host(ledger, tree(GPU))) == []
+        assert notes(sync_host(ledger, tree(GPU))) == []
         assert states(ledger) == {GPU.address: "available"}
 
 
@@ -436,7 +438,7 @@ def test_who_takes_a_device_while_the_host_is_synced_keeps_it(monkeypatch):
             return difference
 
         monkeypatch.setattr(ledger.definitions, "compare", slower)
-        assert said(sync_host(ledger, tree())) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
+        assert notes(sync_host(ledger, tree())) == [f"{GPU.address}: {NOT_OFFERED.format('job-1')}"]
 
 
 def test_a_host_that_is_not_stored_yet_is_stored_as_it_is():
@@ -510,11 +512,11 @@ def test_a_half_that_is_allocated_does_not_keep_the_host_from_being_stored():
         claim(ledger, "job-1", "CUSTOM_PGPU_HALF=1")
         for rules in (["10de:*=PGPU"], ["10de:*=PGPU;thousandths"]):
             done = sync_host(ledger, tree(GPU, OTHER, rules=rules))
-            assert said(done) == [
+            assert notes(done) == [
                 f"{GPU.address}: retained: stays partitioned as it was; allocated to job-1"
             ]
             assert ledger.snapshot().candidates("CUSTOM_PGPU_HALF=1")
-        assert said(sync_host(ledger, tree(OTHER))) == [
+        assert notes(sync_host(ledger, tree(OTHER))) == [
             f"{GPU.address}: {NOT_OFFERED.format('job-1')}"
         ]
         ledger.release("job-1")
@@ -555,7 +557,7 @@ def test_what_was_added_to_a_device_waits_while_that_is_of_another_class():
         sync_host(ledger, tree(GPU))
         claim(ledger, "job-1", "DEVICES=PGPU")
         done = sync_host(ledger, changed)
-        assert said(done) == [f"{GPU.address}: {CHANGED}"]
+        assert notes(done) == [f"{GPU.address}: {CHANGED}"]
         assert not ledger.snapshot().candidates("CUSTOM_PGPU_THOUSANDTHS=1")
         ledger.release("job-1")
         sync_host(ledger, changed)
@@ -583,7 +585,7 @@ def test_devices_that_were_stored_as_plain_counts_become_devices_while_they_are_
     with ro.connect("memory://") as ledger:
         ledger.sync(old)
         ledger.claim("job-1", {f"box/{GPU.address}": "PGPU=1"})
-        assert said(sync_host(ledger, tree(GPU, PF, *VFS))) == []
+        assert notes(sync_host(ledger, tree(GPU, PF, *VFS))) == []
         assert states(ledger)[GPU.address] == "unavailable"
         assert not ledger.snapshot().candidates("PGPU=1")
         ledger.release("job-1")
@@ -621,7 +623,7 @@ def test_functions_that_were_removed_do_not_hide_those_that_are_free(connect):
     for number in range(6):
         assert claim(ledger, f"v{number}", "DEVICES=SRIOV_NET_VF") == (f"0000:60:02.{number}",)
     fewer = tree(*functions(4))
-    assert said(sync_host(ledger, fewer)) == [
+    assert notes(sync_host(ledger, fewer)) == [
         f"0000:60:02.{n}: {NOT_OFFERED.format(f'v{n}')}" for n in (4, 5)
     ]
     assert free_functions(ledger) == 0
@@ -685,7 +687,7 @@ def test_functions_that_return_while_they_are_allocated_are_as_before(connect):
     sync_host(ledger, tree(*functions(2)))
     ledger.release("v1")
     assert free_functions(ledger) == 1
-    assert said(sync_host(ledger, tree(*functions(7)))) == []
+    assert notes(sync_host(ledger, tree(*functions(7)))) == []
     assert free_functions(ledger) == 2
     ledger.release("v5")
     assert free_functions(ledger) == 3

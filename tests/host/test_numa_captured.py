@@ -55,7 +55,7 @@ every_machine = pytest.mark.parametrize(
 )
 
 
-def kept(machine: Machine, **settings) -> LocatedView:
+def stored_inventory(machine: Machine, **settings) -> LocatedView:
     """The inventory of the cells of a machine, read from a ledger."""
     with ro.connect("memory://") as ledger:
         tree = configured(provider_tree, machine, name="captured", numa=True, **settings)
@@ -94,14 +94,14 @@ def test_the_cells_are_those_of_the_kernel(machine, name):
 @pytest.mark.parametrize("dedicated", [False, True], ids=["shared", "dedicated"])
 def test_what_a_ledger_keeps_of_it_is_what_was_found(machine, name, dedicated):
     settings = {"dedicated": machine.cpus[1:]} if dedicated else {}
-    assert without_room(kept(machine, **settings)) == configured(
+    assert without_room(stored_inventory(machine, **settings)) == configured(
         numa_inventory, machine, **settings
     )
 
 
 @every_machine
 def test_every_cell_can_be_filled(machine, name):
-    view = kept(machine, dedicated=machine.cpus)
+    view = stored_inventory(machine, dedicated=machine.cpus)
     counts = {cell.id: len(cell.dedicated) for cell in view.inventory.cells}
     for cell, count in counts.items():
         request = numa(dedicated=count, memory_mb=1) if count else numa(memory_mb=1)
@@ -146,7 +146,7 @@ def test_huge_pages_are_those_of_their_cell(captured_machine):
 
 def test_kernels_that_count_less_for_the_machine_than_for_its_cells_bind_everyone(captured_machine):
     machine = captured_machine("256ppc-8n8s4t")
-    view = kept(machine)
+    view = stored_inventory(machine)
     in_cells = sum(cell.ordinary_mb for cell in view.inventory.cells)
     assert (machine.memory_mb, in_cells) == (502263, 504320)
     assert view.inventory.free_memory_mb == 502263
@@ -158,4 +158,4 @@ def test_kernels_that_count_less_for_the_machine_than_for_its_cells_bind_everyon
 )
 def test_the_cells_of_this_machine_are_stored_as_they_are_found():
     machine = discover()
-    assert without_room(kept(machine)) == numa_inventory(machine)
+    assert without_room(stored_inventory(machine)) == numa_inventory(machine)

@@ -59,7 +59,7 @@ def box(**facts) -> Machine:
     return Machine(**(value | facts))
 
 
-def said(tree: ro.Provider) -> list[str]:
+def lines(tree: ro.Provider) -> list[str]:
     return [f"{provider.name}: {counts(provider)}" for provider in tree.walk()]
 
 
@@ -186,20 +186,20 @@ def test_this_machine_can_be_modelled():
 def test_figures_are_rounded_down_to_whole_units():
     disk = Disk("/", total_bytes=3 * GIB - 1, free_bytes=0)
     tree = provider_tree(box(memory_bytes=4 * GIB - 1, disk=disk))
-    assert said(tree) == ["box: VCPU=2,MEMORY_MB=4095,DISK_GB=2"]
+    assert lines(tree) == ["box: VCPU=2,MEMORY_MB=4095,DISK_GB=2"]
 
 
 def test_less_than_one_unit_is_left_out():
     disk = Disk("/", total_bytes=GIB - 1, free_bytes=0)
     tree = provider_tree(box(memory_bytes=MIB - 1, disk=disk))
-    assert said(tree) == ["box: VCPU=2"]
+    assert lines(tree) == ["box: VCPU=2"]
 
 
 def test_huge_pages_are_reserved_with_what_is_requested_to_be():
     machine = box(huge_pages=(Pages(2 * MIB, 512, 100), Pages(GIB, 1, 0)))
-    assert said(provider_tree(machine)) == ["box: VCPU=2,MEMORY_MB=4096:reserved=2048"]
+    assert lines(provider_tree(machine)) == ["box: VCPU=2,MEMORY_MB=4096:reserved=2048"]
     tree = provider_tree(machine, HostSettings(reserved="MEMORY_MB=512,VCPU=1"))
-    assert said(tree) == ["box: VCPU=2:reserved=1,MEMORY_MB=4096:reserved=2560"]
+    assert lines(tree) == ["box: VCPU=2:reserved=1,MEMORY_MB=4096:reserved=2560"]
 
 
 def test_part_of_a_mebibyte_in_a_huge_page_is_reserved_whole():
@@ -217,7 +217,7 @@ def test_reserved_and_ratios_are_taken_as_text_mappings_or_amounts():
     mappings = provider_tree(
         box(), HostSettings(reserved=ro.Amounts(VCPU=1), ratios={ro.resource("VCPU"): "1.50"})
     )
-    assert said(texts) == ["box: VCPU=2:reserved=1:max_unit=2:allocation_ratio=1.5,MEMORY_MB=4096"]
+    assert lines(texts) == ["box: VCPU=2:reserved=1:max_unit=2:allocation_ratio=1.5,MEMORY_MB=4096"]
     assert texts == mappings
 
 
@@ -304,7 +304,7 @@ def test_a_device_that_no_rule_takes_remains_a_fact():
 def test_a_device_that_a_rule_takes_is_a_child_with_one_unit_and_the_traits_of_the_rule():
     rule = DeviceRule.parse("10de:*/03=PGPU+CUSTOM_H100+HW_GPU_API_VULKAN")
     tree = provider_tree(box(devices=(GPU, AUDIO)), HostSettings(device_rules=[rule]))
-    assert said(tree)[1:] == ["box/0000:3b:00.0: PGPU=1"]
+    assert lines(tree)[1:] == ["box/0000:3b:00.0: PGPU=1"]
     assert tree.children[0].traits == {"CUSTOM_H100", "HW_GPU_API_VULKAN"}
 
 
@@ -312,16 +312,16 @@ def test_a_card_and_its_virtual_functions_are_one_child_with_two_counts():
     machine = box(devices=(PF, *VFS))
     rules = ["8086:154c=SRIOV_NET_VF+CUSTOM_FAST", "8086:37d2=CUSTOM_NIC"]
     tree = provider_tree(machine, HostSettings(device_rules=rules))
-    assert said(tree)[1:] == ["box/0000:60:00.0: CUSTOM_NIC=1,SRIOV_NET_VF=2"]
+    assert lines(tree)[1:] == ["box/0000:60:00.0: CUSTOM_NIC=1,SRIOV_NET_VF=2"]
     (card,) = tree.children
     assert [str(share) for share in card.shares] == [
         "CUSTOM_NIC uses 2 SRIOV_NET_VF of box/0000:60:00.0"
     ]
     assert card.traits == {"CUSTOM_FAST"}
-    assert said(provider_tree(machine, HostSettings(device_rules=rules[:1])))[1:] == [
+    assert lines(provider_tree(machine, HostSettings(device_rules=rules[:1])))[1:] == [
         "box/0000:60:00.0: SRIOV_NET_VF=2"
     ]
-    assert said(provider_tree(machine, HostSettings(device_rules=rules[1:])))[1:] == [
+    assert lines(provider_tree(machine, HostSettings(device_rules=rules[1:])))[1:] == [
         "box/0000:60:00.0: CUSTOM_NIC=1"
     ]
 
@@ -341,7 +341,7 @@ def test_any_consumer_has_a_virtual_function_keeps_others_from_the_card_and_the_
 def test_what_cannot_be_taken_costs_that_device_only():
     vmd = dataclasses.replace(GPU, address="10000:3b:00.0")
     tree = provider_tree(box(devices=(GPU, vmd)), HostSettings(device_rules=["10de:*=PGPU"]))
-    assert said(tree)[1:] == ["box/0000:3b:00.0: PGPU=1"]
+    assert lines(tree)[1:] == ["box/0000:3b:00.0: PGPU=1"]
 
 
 def test_many_devices_are_checked_once_and_not_once_per_device(monkeypatch):
@@ -393,7 +393,7 @@ def test_a_device_that_is_gone_goes_and_one_that_is_allocated_remains_with_every
 def test_the_tree_of_a_captured_directory_needs_no_more_than_its_files(tmp_path, trees):
     trees.write(tmp_path, trees.Shape(hostname="gen"))
     machine = read_machine(pathlib.Path(tmp_path))
-    assert said(provider_tree(machine)) == ["gen: VCPU=2,MEMORY_MB=1024"]
-    assert said(provider_tree(dataclasses.replace(machine, hostname="x"))) == [
+    assert lines(provider_tree(machine)) == ["gen: VCPU=2,MEMORY_MB=1024"]
+    assert lines(provider_tree(dataclasses.replace(machine, hostname="x"))) == [
         "x: VCPU=2,MEMORY_MB=1024"
     ]

@@ -38,7 +38,7 @@ def box(**facts) -> Machine:
     return Machine(**(value | facts))
 
 
-def said(tree: ro.Provider) -> list[str]:
+def described(tree: ro.Provider) -> list[str]:
     return [str(provider) for provider in tree.walk()]
 
 
@@ -48,7 +48,7 @@ def view_of(ledger: ro.Ledger, host: str = "box") -> LocatedView:
     return LocatedViews(columns).of_tree(columns.providers.root_id[0], NUMA)
 
 
-def kept(view: LocatedView) -> NUMATopologyInventory:
+def stored_inventory(view: LocatedView) -> NUMATopologyInventory:
     """The inventory of a view, without what the host as a whole has left."""
     result = view.inventory
     return NUMATopologyInventory(
@@ -69,7 +69,7 @@ def holds(ledger: ro.Ledger, request: str) -> bool:
 
 def test_cells_are_children_that_share_what_is_the_hosts():
     tree = provider_tree(box(), HostSettings(shared="0,4", dedicated="1-3,5-7"), numa=True)
-    assert said(tree)[0] == "box: VCPU=2,MEMORY_MB=4096:reserved=2048,PCPU=6"
+    assert described(tree)[0] == "box: VCPU=2,MEMORY_MB=4096:reserved=2048,PCPU=6"
     assert [child.name for child in tree.children] == ["box/numa0", "box/numa3"]
     assert [[*map(str, child.shares)] for child in tree.children] == [
         [
@@ -85,8 +85,8 @@ def test_cells_are_children_that_share_what_is_the_hosts():
 def test_dedicated_cpus_are_pcpus_of_the_host_with_and_without_cells():
     for numa_too in (False, True):
         tree = provider_tree(box(), HostSettings(dedicated="1-3"), numa=numa_too)
-        assert said(tree)[0] == "box: MEMORY_MB=4096:reserved=2048,PCPU=3"
-    assert said(provider_tree(box(), HostSettings(shared="0-1")))[0].startswith("box: VCPU=2,")
+        assert described(tree)[0] == "box: MEMORY_MB=4096:reserved=2048,PCPU=3"
+    assert described(provider_tree(box(), HostSettings(shared="0-1")))[0].startswith("box: VCPU=2,")
 
 
 def test_without_being_requested_cells_remain_facts():
@@ -107,7 +107,7 @@ def test_cells_and_devices_are_children_side_by_side():
 def test_ratios_are_those_of_the_cells_too():
     tree = provider_tree(box(), HostSettings(ratios="VCPU=4,MEMORY_MB=1.5"), numa=True)
     assert (
-        said(tree)[0] == "box: VCPU=8:max_unit=8:allocation_ratio=4,"
+        described(tree)[0] == "box: VCPU=8:max_unit=8:allocation_ratio=4,"
         "MEMORY_MB=4096:reserved=2048:max_unit=4096:allocation_ratio=1.5"
     )
     (cell,) = tree.children[0].inventories.values()
@@ -185,7 +185,7 @@ def test_what_is_stored_is_what_was_synced(url, tmp_path):
             == "nothing changed"
         )
         view = view_of(ledger)
-    assert kept(view) == configured(numa_inventory, box(), **value)
+    assert stored_inventory(view) == configured(numa_inventory, box(), **value)
     assert view.inventory.room == {"VCPU": 2, "PCPU": 6, "MEMORY_MB": 2048}
     assert [part.name for part in view.parts] == ["box/numa0", "box/numa3"]
 
@@ -197,7 +197,7 @@ def test_a_cell_with_nothing_to_offer_is_stored_with_its_distances():
     )
     with ro.connect("memory://") as ledger:
         ledger.sync(provider_tree(box(cells=cells), numa=True))
-        assert kept(view_of(ledger)) == numa_inventory(box(cells=cells))
+        assert stored_inventory(view_of(ledger)) == numa_inventory(box(cells=cells))
 
 
 def test_cells_come_and_go_with_what_is_requested():
@@ -216,7 +216,7 @@ def test_any_machine_is_stored_and_read_back_as_it_is(data, trees):
     with ro.connect("memory://") as ledger:
         ledger.sync(tree)
         assert str(ledger.sync(tree)) == "nothing changed"
-        assert kept(view_of(ledger, "gen")) == numa_inventory(
+        assert stored_inventory(view_of(ledger, "gen")) == numa_inventory(
             machine, HostSettings(dedicated=dedicated)
         )
 

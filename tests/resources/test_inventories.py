@@ -35,7 +35,7 @@ def by_class(values: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]
 
 
 places = by_class(ro_st.integer_inventories(max_total=12)).map(Inventories)
-asked = by_class(st.integers(-14, 14)).map(Amounts)
+requested_amounts = by_class(st.integers(-14, 14)).map(Amounts)
 bounds = st.none() | by_class(st.integers(0, 14)).map(Limits)
 
 
@@ -47,7 +47,7 @@ def state(place: Inventories) -> Any:
 
 
 @pytest.mark.law(2, 5)
-@given(places, asked, bounds)
+@given(places, requested_amounts, bounds)
 def test_several_resources_happen_whole_or_not_at_all(
     place: Inventories, amounts: Amounts, limits: Limits | None
 ) -> None:
@@ -71,7 +71,7 @@ def test_several_resources_happen_whole_or_not_at_all(
 
 
 @pytest.mark.law(6)
-@given(places, asked, bounds)
+@given(places, requested_amounts, bounds)
 def test_there_is_one_reason_for_each_resource_that_refuses(
     place: Inventories, amounts: Amounts, limits: Limits | None
 ) -> None:

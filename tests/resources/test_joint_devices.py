@@ -75,7 +75,7 @@ def nodes_of(assigned: ro.Amounts) -> list[int | None]:
     return [device.numa_node for device in result.placed]
 
 
-def where(assigned: ro.Amounts) -> tuple[list[int], list[int | None]]:
+def places(assigned: ro.Amounts) -> tuple[list[int], list[int | None]]:
     """Return the host cells, and the nodes of the devices."""
     return sorted(assigned[NUMA].host_cells), nodes_of(assigned)
 
@@ -97,13 +97,13 @@ def refused(inventories: ro.Inventories, amounts: Any) -> list[str]:
 def test_b8_every_policy_takes_the_device_and_the_cell_next_to_each_other(
     affinity: str,
 ) -> None:
-    assert where(place([None, 2, 3, 3]).fit(ask(affinity))) == ([3], [3])
-    assert where(place([0, 2]).fit(ask(affinity, 2, guests=2))) == ([0, 2], [0, 2])
+    assert places(place([None, 2, 3, 3]).fit(ask(affinity))) == ([3], [3])
+    assert places(place([0, 2]).fit(ask(affinity, 2, guests=2))) == ([0, 2], [0, 2])
 
 
 def test_b8_required_is_in_the_cells_alone() -> None:
     """Row *required*: numa_node in cells."""
-    assert where(place([None, 1, 0]).fit(ask("required", 2, guests=2))) == ([0, 1], [1, 0])
+    assert places(place([None, 1, 0]).fit(ask("required", 2, guests=2))) == ([0, 1], [1, 0])
     assert refused(place([None, 1, 0]), ask("required", 2)) == [
         "PGPU requested 2, at most 1 near its host cells"
     ]
@@ -114,8 +114,8 @@ def test_b8_required_is_in_the_cells_alone() -> None:
 
 def test_b8_legacy_is_in_the_cells_or_where_the_firmware_does_not_say() -> None:
     """Row *legacy*, the default: numa_node in cells, else also None."""
-    assert where(place([None, 1]).fit(ask("legacy", 2))) == ([1], [None, 1])
-    assert where(place([None, None]).fit(ask("legacy", 2))) == ([0], [None, None])
+    assert places(place([None, 1]).fit(ask("legacy", 2))) == ([1], [None, 1])
+    assert places(place([None, None]).fit(ask("legacy", 2))) == ([0], [None, None])
     assert refused(place([None, 1, 2]), ask("legacy", 3)) == [
         "PGPU requested 3, at most 2 near its host cells"
     ]
@@ -127,29 +127,29 @@ def test_b8_legacy_is_in_the_cells_or_where_the_firmware_does_not_say() -> None:
 
 def test_b8_preferred_is_anywhere_the_nearest_first() -> None:
     """Row *preferred*: stricter sets first; then any, those in cells or None first."""
-    assert where(place([None, 1, 2]).fit(ask("preferred"))) == ([1], [1])
-    assert where(place([None, 1, 2]).fit(ask("preferred", 2))) == ([1], [None, 1])
-    assert where(place([None, 1, 2]).fit(ask("preferred", 3))) == ([1], [None, 1, 2])
-    assert where(place([7]).fit(ask("preferred"))) == ([0], [7])
+    assert places(place([None, 1, 2]).fit(ask("preferred"))) == ([1], [1])
+    assert places(place([None, 1, 2]).fit(ask("preferred", 2))) == ([1], [None, 1])
+    assert places(place([None, 1, 2]).fit(ask("preferred", 3))) == ([1], [None, 1, 2])
+    assert places(place([7]).fit(ask("preferred"))) == ([0], [7])
 
 
 def test_b8_socket_is_in_the_cells_else_in_their_sockets() -> None:
     """Row *socket*: numa_node in cells if that suffices; else any node in the sockets; not None."""
-    assert where(place([0, 0, 1]).fit(ask("socket", 2))) == ([0], [0, 0])
-    assert where(place([0, 0, 1]).fit(ask("socket", 3))) == ([0], [0, 0, 1])
+    assert places(place([0, 0, 1]).fit(ask("socket", 2))) == ([0], [0, 0])
+    assert places(place([0, 0, 1]).fit(ask("socket", 3))) == ([0], [0, 0, 1])
     assert refused(place([0, 1, 2]), ask("socket", 3)) == [
         "PGPU requested 3, at most 2 near its host cells"
     ]
     assert refused(place([0, None]), ask("socket", 2)) == [
         "PGPU requested 2, at most 1 near its host cells"
     ]
-    assert where(place([0, 1, 2, 3]).fit(ask("socket", 4, guests=2))) == ([0, 2], [0, 1, 2, 3])
+    assert places(place([0, 1, 2, 3]).fit(ask("socket", 4, guests=2))) == ([0, 2], [0, 1, 2, 3])
 
 
 @pytest.mark.parametrize("sockets", [UNKNOWN, (0, 0, 1, None)], ids=["none", "all but one"])
 def test_b8_socket_is_in_the_cells_alone_where_a_socket_is_not_known(sockets: Any) -> None:
     """Row *socket*: if any host cell has socket None, only the local ones."""
-    assert where(place([0, 0], sockets=sockets).fit(ask("socket", 2))) == ([0], [0, 0])
+    assert places(place([0, 0], sockets=sockets).fit(ask("socket", 2))) == ([0], [0, 0])
     assert refused(place([0, 1], sockets=sockets), ask("socket", 2)) == [
         "PGPU requested 2, at most 1 near its host cells"
     ]
@@ -160,7 +160,7 @@ def test_b8_socket_leads_to_a_cell_with_the_devices() -> None:
     inventories = place([2])
     for cell in (0, 2):
         cells_of(inventories).consume(ro.numa(dedicated=4), context=Context(allowed=[cell]))
-    assert where(inventories.fit(ask("socket"))) == ([3], [2])
+    assert places(inventories.fit(ask("socket"))) == ([3], [2])
     assert refused(inventories, ask("required")) == [
         "PGPU requested 1, at most 0 near its host cells"
     ]
@@ -185,14 +185,14 @@ def test_b8_the_stricter_set_is_used_request_by_request() -> None:
         PCI: devices("PGPU", affinity="legacy") + devices("PGPU", affinity="required"),
     }
     assigned = inventories.fit(request)
-    assert where(assigned)[0] == [2]
+    assert places(assigned)[0] == [2]
     assert nodes_of(assigned) == [None, 2]
 
 
 def test_b8_policies_of_several_requests_count_each_for_itself() -> None:
     inventories = place([0, 3])
     near, anywhere = devices("PGPU", affinity="required"), devices("PGPU", affinity="preferred")
-    assert where(inventories.fit({NUMA: ro.numa(dedicated=1), PCI: near + anywhere}))[1] == [0, 3]
+    assert places(inventories.fit({NUMA: ro.numa(dedicated=1), PCI: near + anywhere}))[1] == [0, 3]
     assert refused(inventories, {NUMA: ro.numa(dedicated=1), PCI: near + near}) == [
         "DEVICES requested 2 devices, at most 1 fit at once"
     ]
@@ -205,7 +205,7 @@ def test_cells_follow_devices_and_devices_follow_cells() -> None:
     inventories = place([1, 2, 3])
     cells_of(inventories).consume(ro.numa(dedicated=4), context=Context(allowed=[1]))
     inventories[PCI].consume(devices("PGPU", address="0000:02:00.0"))
-    assert where(inventories.fit(ask("required"))) == ([3], [3])
+    assert places(inventories.fit(ask("required"))) == ([3], [3])
 
 
 def test_requests_for_no_devices_keeps_away_from_them() -> None:
@@ -221,8 +221,8 @@ def test_a_device_and_its_parts_are_near_to_one_cell() -> None:
     inventories = ro.Inventories({NUMA: cells, PCI: PCIInventory(card)})
     part = devices("8086:154c", 3, affinity="required", types=["type-VF"])
     request = devices("8086:1572", affinity="required", types=["type-PF"])
-    assert where(inventories.fit({NUMA: ro.numa(dedicated=1), PCI: part})) == ([1], [1, 1, 1])
-    assert where(inventories.fit({NUMA: ro.numa(dedicated=1), PCI: request})) == ([1], [1])
+    assert places(inventories.fit({NUMA: ro.numa(dedicated=1), PCI: part})) == ([1], [1, 1, 1])
+    assert places(inventories.fit({NUMA: ro.numa(dedicated=1), PCI: request})) == ([1], [1])
     both = {NUMA: ro.numa(dedicated=1), PCI: request + devices("8086:154c", types=["type-VF"])}
     assert not inventories.can_provide(both)
 
@@ -260,7 +260,7 @@ def test_cells_whose_devices_exclude_others_elsewhere_do_not_stand_for_each_othe
     request = devices("8086:1572", types=["type-PF"], affinity="required")
     request += devices("8086:154c", types=["type-VF"], affinity="required")
     assigned = host.fit({NUMA: ro.numa(2, dedicated=2), PCI: request})
-    assert where(assigned) == ([near[0], 3], [3, near[0]])
+    assert places(assigned) == ([near[0], 3], [3, near[0]])
 
 
 def test_networks_and_devices_are_decided_together() -> None:
@@ -270,7 +270,7 @@ def test_networks_and_devices_are_decided_together() -> None:
     inventories = ro.Inventories({NUMA: cells, PCI: PCIInventory([gpu(0, numa_node=0)])})
     item, two = ask("required", physnets=["red"]), ask("required", guests=2, physnets=["red"])
     assert refused(inventories, item) == ["PGPU requested 1, at most 0 near its host cells"]
-    assert where(inventories.fit(two)) == ([0, 1], [0])
+    assert places(inventories.fit(two)) == ([0, 1], [0])
 
 
 def test_counts_bind_both_and_are_taken_once() -> None:
@@ -279,7 +279,7 @@ def test_counts_bind_both_and_are_taken_once() -> None:
     assigned = inventories.consume(request)
     pcpu = inventories["PCPU"]
     assert isinstance(pcpu, ro.IntegerInventory) and pcpu.used == 2
-    assert where(assigned)[1] == [0, 0]
+    assert places(assigned)[1] == [0, 0]
     assert refused(inventories, ask("required")) == ["PCPU requested 1, free 0 of 2"]
     inventories.consume(-assigned)
     assert inventories == place([0, 0, 3], PCPU=2)
@@ -291,7 +291,7 @@ def test_the_text_form_requests_both() -> None:
     inventories = place([1, 3])
     request = "PGPU=1,NUMA_TOPOLOGY=1:dedicated=2,DEVICES=1*PGPU@required"
     assigned = inventories.consume(request)
-    assert where(assigned) == ([1], [1])
+    assert places(assigned) == ([1], [1])
     assert ro.Amounts.parse(request) == ro.Amounts(request)
 
 
@@ -301,7 +301,7 @@ def test_the_text_form_requests_both() -> None:
 def test_assigned_cells_choose_the_devices() -> None:
     inventories = place([0, 0, 3])
     topology = cells_of(inventories).fit(ro.numa(dedicated=1), context=Context(allowed=[3]))
-    assert where(inventories.fit({**ask("required"), NUMA: topology})) == ([3], [3])
+    assert places(inventories.fit({**ask("required"), NUMA: topology})) == ([3], [3])
     assert refused(inventories, {**ask("required", 2), NUMA: topology}) == [
         "PGPU requested 2, at most 1 near its host cells"
     ]
@@ -311,7 +311,7 @@ def test_assigned_cells_choose_the_devices() -> None:
 def test_assigned_devices_choose_the_cells(affinity: str) -> None:
     inventories = place([0, 0, 3])
     chosen = inventories[PCI].fit(devices("PGPU", affinity=affinity, address="0000:03:00.0"))
-    assert where(inventories.fit({NUMA: ro.numa(dedicated=1), PCI: chosen})) == ([3], [3])
+    assert places(inventories.fit({NUMA: ro.numa(dedicated=1), PCI: chosen})) == ([3], [3])
     cells_of(inventories).consume(ro.numa(2, dedicated=8), context=Context(allowed=[2, 3]))
     assert refused(inventories, {NUMA: ro.numa(dedicated=1), PCI: chosen}) == [
         "PGPU requested 1, at most 0 near its host cells"

@@ -18,7 +18,7 @@ from tests.interop.nova.refusals import breaks
 A, B = "CUSTOM_A", "CUSTOM_B"
 
 
-def asked(
+def requested(
     specs: dict[Any, Any] | None = None,
     image: dict[Any, Any] | None = None,
     vcpus: int = 4,
@@ -41,13 +41,13 @@ GPU = RequestGroup("PGPU=1", suffix="1")
 
 
 def test_a_flavor_requests_its_vcpus_memory_and_disks() -> None:
-    assert asked() == request(OWN)
-    assert asked(root_gb=20, ephemeral_gb=5, swap_mb=1025) == request(f"{OWN},DISK_GB=27")
+    assert requested() == request(OWN)
+    assert requested(root_gb=20, ephemeral_gb=5, swap_mb=1025) == request(f"{OWN},DISK_GB=27")
 
 
 @pytest.mark.parametrize(("swap_mb", "gb"), [(0, 0), (1, 1), (1024, 1), (1025, 2)])
 def test_swap_is_rounded_up(swap_mb: int, gb: int) -> None:
-    assert asked(swap_mb=swap_mb) == request(f"{OWN},DISK_GB={gb}")
+    assert requested(swap_mb=swap_mb) == request(f"{OWN},DISK_GB={gb}")
 
 
 @pytest.mark.parametrize(
@@ -71,16 +71,16 @@ def test_swap_is_rounded_up(swap_mb: int, gb: int) -> None:
 def test_an_extra_spec_is_instead_of_what_the_flavor_has(
     specs: dict[str, Any], amounts: str
 ) -> None:
-    assert asked(specs) == request(amounts)
+    assert requested(specs) == request(amounts)
 
 
 def test_what_a_named_group_requests_the_group_without_a_name_does_not() -> None:
     """``VCPU`` and ``PCPU`` count as one here, and an amount of 0 as a specified one."""
     for name in ("VCPU", "PCPU"):
         group = RequestGroup(f"{name}=4", suffix="_C")
-        assert asked({f"resources_C:{name}": "4"}) == request("MEMORY_MB=2048", group)
+        assert requested({f"resources_C:{name}": "4"}) == request("MEMORY_MB=2048", group)
     group = RequestGroup("DISK_GB=5", suffix="-d")
-    assert asked({"resources-d:DISK_GB": "5"}, root_gb=9) == request(OWN, group)
+    assert requested({"resources-d:DISK_GB": "5"}, root_gb=9) == request(OWN, group)
 
 
 # --- traits, groups, policy ---------------------------------------------------------------------
@@ -95,14 +95,14 @@ def test_traits_are_of_their_group() -> None:
         "trait1:HW_CPU_X86_AVX2": "required",
     }
     group = GPU.replace(forbidden=[A], required=["HW_CPU_X86_AVX2"])
-    assert asked(specs) == request(OWN, group, required=[A], forbidden=[B])
+    assert requested(specs) == request(OWN, group, required=[A], forbidden=[B])
 
 
 def test_an_image_requires_traits_of_the_group_without_a_name() -> None:
     image = {f"trait:{A}": "required", "hw_cpu_policy": "dedicated", "trait_x": "1", 7: "x"}
     specs = {f"trait:{B}": "required", "resources1:PGPU": "1"}
-    assert asked(specs, image) == request(OWN, GPU, required=[A, B])
-    assert asked({f"trait:{A}": "required"}, {f"trait:{A}": "required"}) == request(
+    assert requested(specs, image) == request(OWN, GPU, required=[A, B])
+    assert requested({f"trait:{A}": "required"}, {f"trait:{A}": "required"}) == request(
         OWN, required=[A]
     )
 
@@ -110,24 +110,24 @@ def test_an_image_requires_traits_of_the_group_without_a_name() -> None:
 def test_groups_stand_in_the_order_of_the_extra_specs() -> None:
     specs = {"group_policy": "isolate", "resourcesb:PGPU": "1", "resourcesa:PGPU": "1"}
     named = [RequestGroup("PGPU=1", suffix=suffix) for suffix in "ba"]
-    assert asked(specs) == request(OWN, *named, group_policy="isolate")
+    assert requested(specs) == request(OWN, *named, group_policy="isolate")
 
 
 @pytest.mark.parametrize("policy", ["none", "isolate"])
 def test_a_policy_may_be_specified_of_one_group_or_of_none(policy: str) -> None:
-    assert asked({"group_policy": policy}) == request(OWN, group_policy=policy)
-    assert asked({"group_policy": policy, "resources1:PGPU": "1"}) == request(
+    assert requested({"group_policy": policy}) == request(OWN, group_policy=policy)
+    assert requested({"group_policy": policy, "resources1:PGPU": "1"}) == request(
         OWN, GPU, group_policy=policy
     )
 
 
 def test_a_group_of_nothing_but_zeros_is_none() -> None:
-    assert asked({"resources1:PGPU": "1", "resources2:PGPU": "0"}) == request(OWN, GPU)
+    assert requested({"resources1:PGPU": "1", "resources2:PGPU": "0"}) == request(OWN, GPU)
 
 
 def test_all_may_be_requested_in_named_groups() -> None:
     specs = {"resources:VCPU": "0", "resources:MEMORY_MB": "0", "resources1:PGPU": "1"}
-    assert asked(specs) == request("", GPU)
+    assert requested(specs) == request("", GPU)
 
 
 def test_keys_of_others_are_left_alone() -> None:
@@ -142,7 +142,7 @@ def test_keys_of_others_are_left_alone() -> None:
         "": "x",
         7: object(),
     }
-    assert asked(specs) == request(OWN)
+    assert requested(specs) == request(OWN)
 
 
 # --- what is refused ----------------------------------------------------------------------------
@@ -271,7 +271,7 @@ REFUSED: list[tuple[NovaRule, dict[Any, Any], str]] = [
 )
 def test_extra_specs_are_refused(rule: NovaRule, specs: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidNovaInput) as caught:
-        asked(specs)
+        requested(specs)
     assert caught.value.rule is rule
     assert message in str(caught.value)
 
@@ -304,7 +304,7 @@ def test_an_image_is_refused(
     rule: NovaRule, specs: dict[str, Any], image: dict[str, Any], message: str
 ) -> None:
     with pytest.raises(InvalidNovaInput) as caught:
-        asked(specs, image)
+        requested(specs, image)
     assert caught.value.rule is rule
     assert message in str(caught.value)
 
@@ -326,7 +326,7 @@ def test_an_image_is_refused(
 )
 def test_sizes_that_no_flavor_has_are_refused(sizes: dict[str, Any]) -> None:
     with breaks(NovaRule.INVALID_FLAVOR_SIZE, match=next(iter(sizes))):
-        asked(**sizes)
+        requested(**sizes)
 
 
 @pytest.mark.parametrize("selected", ["extra_specs", "image"])
@@ -350,7 +350,7 @@ _VALUES = st.sampled_from(["0", "1", "required", "forbidden", "", "many", 1, Non
 )
 def test_any_extra_specs_are_read_or_refused_with_an_error_of_words(specs: dict[str, Any]) -> None:
     try:
-        result = asked(specs)
+        result = requested(specs)
     except InvalidNovaInput as error:
         assert str(error)
     else:

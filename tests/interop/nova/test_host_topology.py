@@ -127,14 +127,6 @@ def test_ratios_are_the_callers():
         load_host_numa_topology(PLAIN_HOST, cpu_ratio=0)
 
 
-@pytest.mark.parametrize(
-    "kind", [str, str.encode, lambda text: bytearray(text.encode()), json.loads]
-)
-def test_text_bytes_and_the_mapping_they_stand_for_are_one(kind: Callable[[str], Any]):
-    text = documents.text(HOSTS["1.5"])
-    assert load_host_numa_topology(kind(text)) == load_host_numa_topology(text)
-
-
 def test_what_nova_has_in_memory_is_read_too_with_sets_as_tuples():
     document = changed("1.5", cpuset=(1, 0), pcpuset={2, 3}, siblings=[(1, 0), {2, 3}])
     assert load_host_numa_topology(document) == load_host_numa_topology(HOSTS["1.5"])

@@ -22,14 +22,14 @@ TWO_CELLS = {
 }
 
 
-def asked(specs: dict[str, Any], image: dict[str, Any] | None = None, **values: Any) -> Any:
+def read(specs: dict[str, Any], image: dict[str, Any] | None = None, **values: Any) -> Any:
     """Return the request of a flavor of 2 vCPUs and 1 GiB."""
     return nova.request(Flavor(2, 1024, extra_specs=specs), image or {}, **values)
 
 
 def amounts(specs: dict[str, Any], image: dict[str, Any] | None = None, **values: Any) -> Amounts:
     """Return all its amounts, as counts where there are some."""
-    result: Amounts = asked(specs, image, **values).request.resources
+    result: Amounts = read(specs, image, **values).request.resources
     return result
 
 
@@ -95,50 +95,53 @@ def test_all_of_it_is_one_request() -> None:
 )
 def test_a_key_without_a_meaning_is_refused_or_named(key: str) -> None:
     with breaks(NovaRule.UNREAD_KEY, match=r"flavor and image: got \["):
-        asked({key: "1"})
-    result = asked({key: "1"}, refuse_ignored=False)
+        read({key: "1"})
+    result = read({key: "1"}, refuse_ignored=False)
     assert result.ignored_keys == (key,)
-    assert result.request == asked({}).request
+    assert result.request == read({}).request
 
 
 @pytest.mark.parametrize("key", ["hw_tpm_version", "hw_vm_mode", "architecture", "os_secure_boot"])
 def test_a_property_that_chooses_a_host_is_refused_or_named(key: str) -> None:
     with breaks(NovaRule.UNREAD_KEY):
-        asked({}, {key: "1"})
-    assert asked({}, {key: "1"}, refuse_ignored=False).ignored_keys == (f"{key} of the image",)
+        read({}, {key: "1"})
+    assert read({}, {key: "1"}, refuse_ignored=False).ignored_keys == (f"{key} of the image",)
 
 
 def test_the_configuration_of_a_guest_requests_nothing() -> None:
     of_flavor = ("quota:cpu_shares", "hw_rng:allowed", "hw_video:ram_max_mb", "hw:cpu_sockets")
     of_image = ("hw_disk_bus", "os_distro", "img_config_drive", "hw_vif_model", "owner")
-    result = asked(dict.fromkeys(of_flavor, "1"), dict.fromkeys(of_image, "1"))
-    assert result == asked({})
+    result = read(dict.fromkeys(of_flavor, "1"), dict.fromkeys(of_image, "1"))
+    assert result == read({})
 
 
 @pytest.mark.parametrize("nothing", [None, ""])
 def test_a_key_that_says_nothing_is_no_matter(nothing: Any) -> None:
-    assert asked({"hw:tpm_version": nothing}, {"hw_vm_mode": nothing}).ignored_keys == ()
+    assert read({"hw:tpm_version": nothing}, {"hw_vm_mode": nothing}).ignored_keys == ()
 
 
 def test_what_is_specified_of_cells_that_there_are_not_is_named() -> None:
-    assert asked(TWO_CELLS).ignored_keys == ()
+    assert read(TWO_CELLS).ignored_keys == ()
     after_a_gap = TWO_CELLS | {"hw:numa_cpus.3": "0", "hw:numa_mem.3": "1"}
-    assert asked(after_a_gap, refuse_ignored=False).ignored_keys == (
+    assert read(after_a_gap, refuse_ignored=False).ignored_keys == (
         "hw:numa_cpus.3",
         "hw:numa_mem.3",
     )
     without = {"hw:numa_cpus.0": "0-1", "hw:numa_mem.0": "1024"}
-    assert asked(without, refuse_ignored=False).ignored_keys == ("hw:numa_cpus.0", "hw:numa_mem.0")
+    assert read(without, refuse_ignored=False).ignored_keys == (
+        "hw:numa_cpus.0",
+        "hw:numa_mem.0",
+    )
     gap = {"hw:numa_nodes": "2", "hw:numa_cpus.1": "1"}
-    assert asked(gap, refuse_ignored=False).ignored_keys == ("hw:numa_cpus.1",)
+    assert read(gap, refuse_ignored=False).ignored_keys == ("hw:numa_cpus.1",)
 
 
 def test_a_real_time_mask_of_a_guest_that_is_not_real_time_is_named() -> None:
     mask = {"hw:cpu_policy": "dedicated", "hw:cpu_realtime_mask": "^0"}
-    assert asked(mask, refuse_ignored=False).ignored_keys == ("hw:cpu_realtime_mask",)
-    assert asked(mask | {"hw:cpu_realtime": "yes"}).ignored_keys == ()
+    assert read(mask, refuse_ignored=False).ignored_keys == ("hw:cpu_realtime_mask",)
+    assert read(mask | {"hw:cpu_realtime": "yes"}).ignored_keys == ()
     image = {"hw_cpu_realtime_mask": "^0"}
-    assert asked({}, image, refuse_ignored=False).ignored_keys == (
+    assert read({}, image, refuse_ignored=False).ignored_keys == (
         "hw_cpu_realtime_mask of the image",
     )
 
@@ -148,13 +151,13 @@ def test_an_affinity_without_a_topology_is_named(policy: str) -> None:
     """Nova ignores it: there are no cells to be near to."""
     specs = {"pci_passthrough:alias": "gpu:2", "hw:pci_numa_affinity_policy": policy}
     with breaks(NovaRule.UNREAD_KEY, match="pci_numa_affinity_policy"):
-        asked(specs, aliases=ALIASES)
-    result = asked(specs, aliases=ALIASES, refuse_ignored=False)
+        read(specs, aliases=ALIASES)
+    result = read(specs, aliases=ALIASES, refuse_ignored=False)
     assert result.ignored_keys == ("hw:pci_numa_affinity_policy",)
-    near = asked(specs | {"hw:cpu_policy": "dedicated"}, aliases=ALIASES)
+    near = read(specs | {"hw:cpu_policy": "dedicated"}, aliases=ALIASES)
     assert near.ignored_keys == ()
     image = {"hw_pci_numa_affinity_policy": policy}
-    result = asked({"pci_passthrough:alias": "gpu:2"}, image, aliases=ALIASES, refuse_ignored=False)
+    result = read({"pci_passthrough:alias": "gpu:2"}, image, aliases=ALIASES, refuse_ignored=False)
     assert result.ignored_keys == ("hw_pci_numa_affinity_policy of the image",)
 
 
@@ -163,17 +166,17 @@ def test_an_affinity_of_an_alias_is_no_mistake_of_a_flavor_without_a_topology() 
     near = nova.parse_alias(
         {"name": "gpu", "vendor_id": "10de", "product_id": "2330", "numa_policy": "required"}
     )
-    assert asked({"pci_passthrough:alias": "gpu:1"}, aliases=near).ignored_keys == ()
+    assert read({"pci_passthrough:alias": "gpu:1"}, aliases=near).ignored_keys == ()
 
 
 def test_a_preference_without_a_topology_is_met() -> None:
     specs = {"pci_passthrough:alias": "gpu:2", "hw:pci_numa_affinity_policy": "preferred"}
-    assert asked(specs, aliases=ALIASES).ignored_keys == ()
+    assert read(specs, aliases=ALIASES).ignored_keys == ()
 
 
 def test_an_alias_that_there_is_not_is_refused() -> None:
     with breaks(NovaRule.UNKNOWN_ALIAS):
-        asked({"pci_passthrough:alias": "gpu:1"})
+        read({"pci_passthrough:alias": "gpu:1"})
 
 
 def test_only_a_flavor_is_read() -> None:
@@ -193,9 +196,9 @@ def test_only_a_flavor_is_read() -> None:
 def test_every_key_has_a_meaning_or_is_named(specs: dict[str, str]) -> None:
     """Ignored keys can be omitted without another change of the answer."""
     try:
-        result = asked(specs, refuse_ignored=False)
+        result = read(specs, refuse_ignored=False)
     except InvalidNovaInput:
         return
-    assert asked({key: specs[key] for key in specs if key not in result.ignored_keys}).request == (
+    assert read({key: specs[key] for key in specs if key not in result.ignored_keys}).request == (
         result.request
     )

@@ -253,7 +253,7 @@ def test_several_cells_are_not_stored_by_one_provider() -> None:
         host(plain(0, [0]), plain(1, [1])).to_records()
 
 
-def kept(cell: HostCell, **figures: object) -> StoredPart:
+def part_of(cell: HostCell, **figures: object) -> StoredPart:
     """Return the stored form of a cell."""
     (part,) = host(cell, **figures).parts()
     return StoredPart(part.inventory.to_records(), part.inventory.describe())
@@ -261,7 +261,7 @@ def kept(cell: HostCell, **figures: object) -> StoredPart:
 
 @pytest.mark.law(8)
 def test_cells_of_one_host_have_one_ratio() -> None:
-    parts = [kept(HostCell(i, shared=[i]), cpu_ratio=i + 1) for i in range(2)]
+    parts = [part_of(HostCell(i, shared=[i]), cpu_ratio=i + 1) for i in range(2)]
     with pytest.raises(exceptions.InvalidInventory, match="one for all cells of a host"):
         NUMA_TOPOLOGY.inventory_from_parts(parts)
 
@@ -283,9 +283,11 @@ NO_DESCRIPTIONS = [
 )
 def test_a_description_that_is_none_is_refused(description: str | None) -> None:
     with pytest.raises(exceptions.InvalidInventory, match="description of a cell"):
-        NUMA_TOPOLOGY.inventory_from_parts([StoredPart(kept(plain(0, [0])).records, description)])
+        NUMA_TOPOLOGY.inventory_from_parts(
+            [StoredPart(part_of(plain(0, [0])).records, description)]
+        )
     with pytest.raises(exceptions.InvalidInventory):
-        NUMA_TOPOLOGY.inventory_from_records(kept(plain(0, [0])).records)
+        NUMA_TOPOLOGY.inventory_from_records(part_of(plain(0, [0])).records)
 
 
 @pytest.mark.law(8)

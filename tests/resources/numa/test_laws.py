@@ -411,7 +411,7 @@ def test_what_no_permutation_fits_is_refused_at_once(guests: int) -> None:
 class Users(RuleBasedStateMachine):
     """Consumers allocate and release in any order; the usage is the sum of their allocations."""
 
-    held = Bundle("held")
+    allocated_cpus = Bundle("held")
 
     @initialize(inventory=numa_inventories(has_room=True))
     def begin(self, inventory: NUMATopologyInventory) -> None:
@@ -419,7 +419,7 @@ class Users(RuleBasedStateMachine):
         self.inventory = inventory
         self.holds: list[NUMATopologyAmount] = []
 
-    @rule(target=held, amount=numa_amounts(max_cells=2), context=contexts)
+    @rule(target=allocated_cpus, amount=numa_amounts(max_cells=2), context=contexts)
     def take(self, amount: NUMATopologyAmount, context: Context) -> object:
         try:
             assigned = self.inventory.consume(amount, None, context)
@@ -428,12 +428,12 @@ class Users(RuleBasedStateMachine):
         self.holds.append(assigned)
         return assigned
 
-    @rule(assigned=consumes(held))
+    @rule(assigned=consumes(allocated_cpus))
     def give_back(self, assigned: NUMATopologyAmount) -> None:
         self.inventory.consume(-assigned)
         self.holds.remove(assigned)
 
-    @rule(assigned=held)
+    @rule(assigned=allocated_cpus)
     def take_again(self, assigned: NUMATopologyAmount) -> None:
         """An amount with allocated CPUs is always refused."""
         if any(placed.pinned for placed in assigned.placed):

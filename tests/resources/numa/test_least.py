@@ -17,7 +17,7 @@ from tests.support.lengths import examples
 from tests.support.numa_strategies import numa_questions
 
 
-def left(inventory, place):
+def free_amounts(inventory, place):
     """Return the free amounts of a cell, by its stored classes."""
     part = inventory.parts()[place].inventory
     used = inventory.usage[place]
@@ -44,7 +44,7 @@ def test_where_it_fits_there_is_at_least_so_much(question):
         return
     ids = inventory.part_ids()
     for guest, placed in enumerate(assigned.placed):
-        free = left(inventory, ids.index(placed.cell))
+        free = free_amounts(inventory, ids.index(placed.cell))
         needed = NUMA_TOPOLOGY.lower_bounds(amount, tuple(free))[guest]
         assert all(free.get(name, 0) >= count for name, count in needed.items())
 

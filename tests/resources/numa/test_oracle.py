@@ -47,47 +47,6 @@ def judge(question: NUMAQuestion) -> bool:
 
 # --- the matcher itself ---------------------------------------------------------------------------
 
-SMT = cored(0, (0, 4), (1, 5), (2, 6), (3, 7))
-
-
-@pytest.mark.parametrize(
-    ("cells", "requested", "expected"),
-    [
-        pytest.param([SMT], numa(dedicated=8), True, id="every thread"),
-        pytest.param([SMT], numa(dedicated=9), False, id="one thread more"),
-        pytest.param([SMT], numa(dedicated=4, thread_policy="isolate"), True, id="every core"),
-        pytest.param([SMT], numa(dedicated=5, thread_policy="isolate"), False, id="a core more"),
-        pytest.param(
-            [SMT],
-            numa(dedicated=4, thread_policy="isolate", emulator_policy="isolate"),
-            False,
-            id="no core left for the emulator",
-        ),
-        pytest.param(
-            [plain(0, range(4))], numa(dedicated=2, thread_policy="require"), False, id="no threads"
-        ),
-        pytest.param([SMT], numa(2, dedicated=2), False, id="two guest cells, one host cell"),
-        pytest.param([SMT], numa(shared=1), False, id="no shared CPU"),
-        pytest.param([SMT], numa(dedicated=1, memory_mb=1025), False, id="a MiB too much"),
-        pytest.param([SMT], numa(dedicated=1, page_size="small"), True, id="no memory, no pages"),
-        pytest.param(
-            [SMT], numa(memory_mb=1, page_size="small"), False, id="page sizes are not known"
-        ),
-        pytest.param(
-            [paged(0, 64, (KIB_2M, 3))], numa(memory_mb=6, page_size="large"), True, id="all pages"
-        ),
-        pytest.param(
-            [paged(0, 64, (KIB_2M, 3))], numa(memory_mb=5, page_size="large"), False, id="odd MiB"
-        ),
-    ],
-)
-def test_the_matcher_says_what_a_person_says(
-    cells: list[HostCell], requested: NUMATopologyAmount, expected: bool
-) -> None:
-    inventory = host(*cells)
-    assert has_placement(inventory, requested) is expected
-    assert inventory.can_provide(requested) is expected
-
 
 def test_the_matcher_takes_the_best_set_of_host_cells_then_the_lowest() -> None:
     inventory = host(*(plain(i, [2 * i, 2 * i + 1]) for i in range(4)))

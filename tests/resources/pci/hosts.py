@@ -36,14 +36,14 @@ def part(number: int = 0, *, bus: int = 0x3B, **facts: Any) -> Device:
     return Device(f"0000:{bus:02x}:02.{number}", "8086", "154c", **facts)
 
 
-def whole(*, bus: int = 0x3B, **facts: Any) -> Device:
+def physical(*, bus: int = 0x3B, **facts: Any) -> Device:
     """Return the physical function of the NIC on a bus."""
     return Device(f"0000:{bus:02x}:00.0", "8086", "1572", "type-PF", **facts)
 
 
 def nic(parts: int = 3, *, bus: int = 0x3B, **facts: Any) -> list[Device]:
     """Return a NIC: a physical function and ``count`` virtual ones."""
-    return [whole(bus=bus, **facts), *(part(n, bus=bus, **facts) for n in range(parts))]
+    return [physical(bus=bus, **facts), *(part(n, bus=bus, **facts) for n in range(parts))]
 
 
 def host(*value: Device | Iterable[Device], **figures: Any) -> PCIInventory:

@@ -21,7 +21,7 @@ from resource_objects.resources.pci import (
     devices,
 )
 from resource_objects.testing.refusals import raises_code
-from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, part, used, whole
+from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, part, physical, used
 
 pytestmark = pytest.mark.law(8)
 
@@ -346,7 +346,7 @@ INVENTORIES = [
     ),
     case(
         "InvalidDevice",
-        lambda: host(whole(), part(0), part(1, parent=VFS[0])),
+        lambda: host(physical(), part(0), part(1, parent=VFS[0])),
         f"parent of {VFS[1]}, {VFS[0]}: got 'type-VF', expected type-PF",
         "a part of a part",
     ),

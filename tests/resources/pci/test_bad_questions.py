@@ -32,7 +32,7 @@ from resource_objects.resources.pci import (
     devices,
 )
 from resource_objects.testing.refusals import raises_code
-from tests.resources.pci.hosts import PF, VFS, cells, gpu, host, nic, on_cells, part, used, whole
+from tests.resources.pci.hosts import PF, VFS, cells, gpu, host, nic, on_cells, part, physical, used
 
 pytestmark = pytest.mark.law(8)
 
@@ -168,9 +168,9 @@ def test_a_pf_is_released_whatever_became_of_its_vfs() -> None:
     """The consumer of a PF may change its VFs: the release restores the present ones."""
     inventory = host(nic(3))
     taken = inventory.consume(devices("8086:1572", types=["type-PF"]))
-    inventory.update(devices=(whole(), part(1), part(2)))
+    inventory.update(devices=(physical(), part(1), part(2)))
     inventory.consume(-taken)
-    assert inventory == host(whole(), part(1), part(2))
+    assert inventory == host(physical(), part(1), part(2))
 
 
 def test_an_amount_released_is_not_requested() -> None:

@@ -48,7 +48,7 @@ def fitted(question: PCIQuestion, inventory: PCIInventory) -> PCIAmount:
         raise
 
 
-def held(inventory: PCIInventory) -> dict[str, str]:
+def allocated_devices(inventory: PCIInventory) -> dict[str, str]:
     """Return the consumers by address."""
     return {use.address: use.state for use in inventory.usage}
 
@@ -58,10 +58,10 @@ def held(inventory: PCIInventory) -> dict[str, str]:
 @given(pci_questions())
 def test_taken_is_what_was_taken_and_what_is_named(question: PCIQuestion) -> None:
     inventory = question.inventory()
-    before = held(inventory)
+    before = allocated_devices(inventory)
     assigned = fitted(question, inventory)
     assert inventory.consume(question.amount, **how(question)) == assigned
-    assert held(inventory) == before | dict.fromkeys(assigned.addresses, "claimed")
+    assert allocated_devices(inventory) == before | dict.fromkeys(assigned.addresses, "claimed")
     assert not before.keys() & set(assigned.addresses)
     assert inventory.states() == pci_reference_states(inventory.devices, inventory.usage)
 
@@ -147,7 +147,7 @@ def test_what_is_for_one_use_is_spent_until_it_is_reset(question: PCIQuestion) -
     once = [a for a in assigned.addresses if inventory.device(a).one_time_use]
     inventory.consume(assigned)
     inventory.consume(-assigned)
-    assert held(inventory) == held(before) | dict.fromkeys(once, "spent")
+    assert allocated_devices(inventory) == allocated_devices(before) | dict.fromkeys(once, "spent")
     assert inventory.can_provide(assigned) is not bool(once)
     for address in once:
         put_in_state(inventory, address, None)

@@ -27,7 +27,7 @@ from resource_objects.resources.pci import (
 )
 from resource_objects.resources.records import StoredPart
 from resource_objects.testing.refusals import raises_code
-from tests.resources.pci.hosts import PF, VFS, cells, gpu, host, nic, part, used, whole
+from tests.resources.pci.hosts import PF, VFS, cells, gpu, host, nic, part, physical, used
 from tests.support.pci_devices import put_in_state
 
 GPU = "0000:01:00.0"
@@ -41,8 +41,8 @@ ANY_VF = devices("8086:154c", affinity="required")
 
 def test_cells_are_not_alike_if_what_their_devices_exclude_is_elsewhere() -> None:
     """A PF at cell 0 with its VF at 2, another at 1 with its VF at 3: of 0 and 2 only one."""
-    first = [whole(numa_node=0), part(0, numa_node=2)]
-    second = [whole(bus=0x5E, numa_node=1), part(0, bus=0x5E, numa_node=3)]
+    first = [physical(numa_node=0), part(0, numa_node=2)]
+    second = [physical(bus=0x5E, numa_node=1), part(0, bus=0x5E, numa_node=3)]
     near = host(first, second).affinity(ANY_PF + ANY_VF, cells(4))
     assert near is not None
     assert not near.is_met({0, 2}) and near.is_met({1, 2})
@@ -53,8 +53,8 @@ def test_cells_are_not_alike_if_what_their_devices_exclude_is_elsewhere() -> Non
 
 def test_cells_whose_devices_exclude_what_is_elsewhere_are_all_tried() -> None:
     """Cell 3 is full: only 1 and 2 have a PF and a VF of two NICs."""
-    first = [whole(numa_node=0), part(0, numa_node=2)]
-    second = [whole(bus=0x5E, numa_node=1), part(0, bus=0x5E, numa_node=3)]
+    first = [physical(numa_node=0), part(0, numa_node=2)]
+    second = [physical(bus=0x5E, numa_node=1), part(0, bus=0x5E, numa_node=3)]
     host_cells = [HostCell(n, dedicated=[n]) for n in range(3)] + [HostCell(3)]
     place = Inventories(
         {"NUMA_TOPOLOGY": NUMATopologyInventory(host_cells), "DEVICES": host(first, second)}

@@ -29,10 +29,10 @@ from tests.resources.pci.hosts import (
     nic,
     on_cells,
     part,
+    physical,
     refused,
     rules,
     used,
-    whole,
 )
 from tests.support.pci_reference import matches
 from tests.support.pci_strategies import PCIQuestion, pci_questions
@@ -175,7 +175,7 @@ def test_alternatives_may_be_mixed() -> None:
 
 def test_one_alternative_that_requests_pfs_does_not_open_them_to_another() -> None:
     """filter 3: Nova admits PFs if *some* alternative requests one; ours decides for each."""
-    inventory = host(whole(), whole(bus=0x5E, tags={"net": "red"}))
+    inventory = host(physical(), physical(bus=0x5E, tags={"net": "red"}))
     request = [DeviceSpec(vendor_id="8086"), DeviceSpec(types=["type-PF"], tags={"net": "red"})]
     assert inventory.fit(devices(request)).addresses == ("0000:5e:00.0",)
     assert rules(refused(inventory, devices(request, 2))) == ["capacity"]
@@ -233,7 +233,7 @@ def test_as_few_pfs_are_broken_as_can_be() -> None:
 
 
 def test_what_can_be_split_and_is_not_goes_before_what_would_take_its_parts() -> None:
-    inventory = host(nic(3), whole(bus=0x5E))
+    inventory = host(nic(3), physical(bus=0x5E))
     assert inventory.fit(devices("8086:1572", types=["type-PF"])).addresses == ("0000:5e:00.0",)
 
 

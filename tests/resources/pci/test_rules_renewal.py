@@ -10,7 +10,7 @@ import pytest
 from resource_objects.interop.nova.pci_devices import device_pools
 from resource_objects.resources.pci import Device, DeviceUse, PCIInventory, devices
 from resource_objects.testing.refusals import raises_code
-from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, part, refused, rules, used, whole
+from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, part, physical, refused, rules, used
 from tests.support.pci_devices import put_in_state
 
 GPU = "0000:01:00.0"
@@ -127,16 +127,16 @@ def test_vfs_that_are_gone_remain_with_a_pf_that_another_consumer_has() -> None:
     """They went with the card: its allocation names them."""
     inventory = host(nic(2))
     taken = inventory.consume(devices("8086:*", types=["type-PF"]))
-    assert inventory.rediscover([whole()]).retained == VFS[:2]
+    assert inventory.rediscover([physical()]).retained == VFS[:2]
     assert inventory.states() == {PF: "claimed", **dict.fromkeys(VFS[:2], "spent")}
     inventory.consume(-taken)
     assert not inventory.can_provide(ANY_VF)
-    inventory.rediscover([whole()])
-    assert inventory == host(whole())
+    inventory.rediscover([physical()])
+    assert inventory == host(physical())
 
 
 def test_vfs_that_are_new_wait_while_another_consumer_has_the_pf() -> None:
-    inventory = host(whole())
+    inventory = host(physical())
     taken = inventory.consume(devices("8086:*", types=["type-PF"]))
     values = inventory.rediscover(nic(2))
     assert (values.added, values.retained) == ((), VFS[:2])

@@ -12,7 +12,7 @@ from hypothesis import given
 from resource_objects.reasons import Rule
 from resource_objects.resources.pci import Device, DeviceUse, PCIAmount, PCIInventory, devices
 from resource_objects.testing.refusals import raises_code
-from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, part, refused, rules, used, whole
+from tests.resources.pci.hosts import PF, VFS, gpu, host, nic, part, physical, refused, rules, used
 from tests.support.pci_devices import put_in_state
 from tests.support.pci_reference import states as pci_reference_states
 from tests.support.pci_strategies import pci_usages
@@ -103,7 +103,7 @@ def test_a_vf_is_not_to_be_had_while_another_consumer_has_the_pf(
 
 def test_a_vdpa_device_is_a_part_as_a_vf_is() -> None:
     """available → claimed, vDPA: as a VF."""
-    inventory = host(whole(), part(0, type="vdpa"), part(1))
+    inventory = host(physical(), part(0, type="vdpa"), part(1))
     inventory.consume(devices("8086:154c", types=["vdpa"]))
     assert states(inventory) == ("unclaimable", "claimed", "available")
     assert rules(refused(inventory, this(PF))) == ["capacity"]
@@ -185,7 +185,7 @@ def test_what_is_for_one_use_is_spent_when_it_is_released() -> None:
 
 
 def test_a_pf_for_one_use_is_spent_with_its_vfs() -> None:
-    inventory = host(whole(one_time_use=True), part(0))
+    inventory = host(physical(one_time_use=True), part(0))
     taken = inventory.consume(this(PF))
     inventory.consume(-taken)
     assert states(inventory) == ("spent", "unavailable")
