@@ -18,7 +18,6 @@ from tests.support.pci_reference import states as pci_reference_states
 from tests.support.pci_strategies import pci_usages
 
 ANY_VF = devices("8086:154c")
-ANY_PF = devices("8086:*", types=["type-PF"])
 
 
 def states(inventory: PCIInventory) -> tuple[str, ...]:
