@@ -54,8 +54,8 @@ from resource_objects.store.columns import check_definitions, consumers_of, rehe
 #: A parent; ``...`` leaves the parent unchanged, None makes the provider a root.
 Parent: TypeAlias = str | types.EllipsisType | None
 
-#: From this number of trees on, a sync lets the process collect garbage less often. What it builds
-#: stays, and the collector would go through all of it again and again: 40 % of the time of a sync.
+#: From this number of trees on, a sync lets the process collect garbage less often. Its objects
+#: stay, and the collector would go through all of them again and again: 40 % of a sync's time.
 LARGE_SYNC = 100
 
 #: Codes of the errors by which a write reports that another process wrote in between.
@@ -381,25 +381,34 @@ class Definitions:
     def rename_orders(self, difference: Difference) -> tuple[ConsumerOrder, ...]:
         """Return the orders that rename the consumers of unattributed usage of renamed hosts.
 
-        Cost: nothing if no host is renamed; else one read of consumers.
+        Consumers with another order in the same write are left out: that order decides. Cost:
+        nothing if no host is renamed; else one read of consumers.
         """
-        renamed = _renamed_consumers(difference)
+        ordered = {order.consumer for order in difference.orders}
+        renamed: dict[str, str] = {}
+        for update in (update for tree in difference.changes for update in tree.updates):
+            after = update.definition
+            before = difference.stored[after.uuid].definition
+            is_root = after.parent_uuid is None and before.parent_uuid is None
+            pair = unattributed(before.name), unattributed(after.name)
+            if is_root and after.name != before.name and ordered.isdisjoint(pair):
+                renamed[pair[0]] = pair[1]
         if not renamed:
             return ()
         consumers = sorted({*renamed, *renamed.values()})
         stored = self._context.backend.held_by(consumers)
         uses_after: dict[str, list[Use]] = defaultdict(list)
-        for name, record in stored.items():
-            uses_after[renamed.get(name, name)] += record.held
+        for name, claim in stored.items():
+            uses_after[renamed.get(name, name)] += claim.held
         orders: list[ConsumerOrder] = []
         for name in consumers:
-            uses, before = tuple(uses_after[name]), stored.get(name)
-            if before is None and uses:
+            uses, record = tuple(uses_after[name]), stored.get(name)
+            if record is None and uses:
                 orders.append(ConsumerOrder.claim(name, uses, aggregate=True, adopts=True))
-            elif before is not None and not uses:
-                orders.append(ConsumerOrder.release(name, before.generation))
-            elif before is not None and uses != before.held:
-                orders.append(_replacement(dataclasses.replace(before, request=None), uses))
+            elif record is not None and not uses:
+                orders.append(ConsumerOrder.release(name, record.generation))
+            elif record is not None and uses != record.held:
+                orders.append(_replacement(dataclasses.replace(record, request=None), uses))
         return tuple(orders)
 
     def renumbered(
@@ -558,22 +567,6 @@ class Definitions:
 
 #: The maximal number of trees in one query of providers.
 _TREES_PER_QUERY = 1000
-
-
-def _renamed_consumers(difference: Difference) -> dict[str, str]:
-    """Return the consumers of unattributed usage of renamed hosts: ``{old name: new name}``.
-
-    Consumers with an order in the same write are left out: that order decides.
-    """
-    ordered = {order.consumer for order in difference.orders}
-    renamed: dict[str, str] = {}
-    for update in (update for tree in difference.changes for update in tree.updates):
-        after, before = update.definition, difference.stored[update.definition.uuid].definition
-        if after.parent_uuid is None and before.parent_uuid is None and after.name != before.name:
-            pair = unattributed(before.name), unattributed(after.name)
-            if ordered.isdisjoint(pair):
-                renamed[pair[0]] = pair[1]
-    return renamed
 
 
 def _replacement(record: ConsumerRecord, uses: tuple[Use, ...]) -> ConsumerOrder:

@@ -27,9 +27,9 @@ from resource_objects.resources import Amounts, amounts, resource
 from resource_objects.search.candidate import Candidate, Chosen
 from resource_objects.search.candidates import Candidates
 
-#: What a method that allocates accepts: candidates of a search; one candidate, also with its
-#: request; several candidates, of which the first free one is meant; allocations with their units,
-#: also those of a claim; or ``{provider: amounts}``.
+#: The values that a method that allocates accepts: candidates of a search; one candidate, also with
+#: its request; several candidates, of which the first free one is meant; allocations with their
+#: units, also those of a claim; or ``{provider: amounts}``.
 Claimable: TypeAlias = (
     Candidates
     | Candidate

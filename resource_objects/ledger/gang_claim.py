@@ -169,7 +169,14 @@ class _Gang:
             return any(learned) or self._drop_last(refusal.reasons, chosen)
         subject = getattr(refusal, "name", None)
         subjects = {subject, self._uuids.get(str(subject))}
-        return self._keep(lambda option: subjects.isdisjoint(_providers(option.demand)))
+
+        def is_unconcerned(option: _Option) -> bool:
+            demand = option.demand
+            uuids = {uuid for uuid, _ in demand.definitions}
+            uuids |= {use.provider_uuid for use in demand.uses}
+            return subjects.isdisjoint(uuids) and subjects.isdisjoint(demand.names.values())
+
+        return self._keep(is_unconcerned)
 
     def _learn_from(self, reason: Reason, chosen: Mapping[str, _Option]) -> bool:
         """Record what a reason reports; return whether it concerns a chosen option."""
@@ -235,7 +242,7 @@ class _Remainder:
         return all(amount <= self._amounts[key] for key, amount in usage.items())
 
     def times(self, option: _Option) -> int:
-        """Return how many members can choose an option."""
+        """Return the number of members that can choose an option."""
         if not self.has_room(option):
             return 0
         if option.units:
@@ -338,9 +345,3 @@ def _is_infeasible(
         for key in set.intersection(*(set(option.usage) for option in options)):
             at_least[key] += count * min(option.usage[key] for option in options)
     return not remainder.covers(at_least)
-
-
-def _providers(demand: Demand) -> set[str]:
-    """Return the providers that a demand uses or requires, by uuid and by name."""
-    uuids = {use.provider_uuid for use in demand.uses}
-    return uuids | set(demand.names.values()) | {uuid for uuid, _ in demand.definitions}

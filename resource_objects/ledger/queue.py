@@ -173,7 +173,7 @@ class Queue:
     def _search_again(
         self, candidates: Claimable, options: Options | None, in_place: str | None
     ) -> Claimable:
-        """Return what the same search finds now; candidates of no search as they are."""
+        """Return the present candidates of the same search; other candidates unchanged."""
         if options is None or not isinstance(candidates, Candidates):
             return candidates
         if in_place is None:
@@ -307,7 +307,7 @@ class Queue:
 
 
 class _Satisfiability:
-    """Whether a search would find candidates if no consumer had allocations.
+    """A check whether a search would find candidates if no consumer had allocations.
 
     Claims do not change the answer. So after a refusal it is computed again only if a definition
     changed or a provider was disabled meanwhile. Cost: if only claims were written, a read of the

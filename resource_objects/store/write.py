@@ -62,7 +62,7 @@ from resource_objects.store.rows import (
 def carry_out(
     rows: Rows, write: Write, now: datetime.datetime, number: int
 ) -> tuple[ConsumerRecord, ...]:
-    """Change rows as a write says and record the operation, or raise; return a record per order.
+    """Change rows as a write orders and record the operation, or raise; return a record per order.
 
     The order of the steps is that of :class:`~resource_objects.providers.orders.Write`. If this
     raises, the caller undoes what was changed (``rows.rollback``).
