@@ -375,12 +375,20 @@ def stages(problem: Problem, considered: Booleans, refused: Integers) -> Iterato
     """
     is_decided = np.ones(len(considered), dtype=np.bool_)
     is_decided[refused] = False
+    checks = itertools.chain.from_iterable(_stage_checks(c.checks()) for c in problem.conditions)
     after = considered
-    for condition in problem.conditions:
-        for check in _stage_checks(condition.checks()):
-            before, after = after, after & check.passing
-            yield _stage(problem, check, before, after)
-    yield _stage(problem, Check(is_decided, Rule.TOGETHER), after, after & is_decided)
+    for check in itertools.chain(checks, [Check(is_decided, Rule.TOGETHER)]):
+        before, after = after, after & check.passing
+        yield Stage(
+            check.group,
+            check.rule,
+            before=int(np.count_nonzero(before)),
+            after=int(np.count_nonzero(after)),
+            resource=check.resource,
+            label=check.label,
+            requested=check.amount,
+            most=None if check.rows is None else _max_free(problem, check, before).amount,
+        )
 
 
 def _stage_checks(checks: Iterator[Check]) -> Iterator[Check]:
@@ -389,19 +397,6 @@ def _stage_checks(checks: Iterator[Check]) -> Iterator[Check]:
     yield from checks
     if first is not None and first.rule is not Rule.TOGETHER:
         yield first
-
-
-def _stage(problem: Problem, check: Check, before: Booleans, after: Booleans) -> Stage:
-    return Stage(
-        check.group,
-        check.rule,
-        before=int(np.count_nonzero(before)),
-        after=int(np.count_nonzero(after)),
-        resource=check.resource,
-        label=check.label,
-        requested=check.amount,
-        most=None if check.rows is None else _max_free(problem, check, before).amount,
-    )
 
 
 def first_empty(stages: Iterable[Stage]) -> Stage | None:
@@ -434,10 +429,10 @@ def answer(
             parts.append(f"{outcome.unseen:,} were not looked at, the limit was reached")
         return "; ".join(parts)
     if undecided:
-        rest = f"; the other {refused:,} cannot" if refused else ""
+        refusals = f"; the other {refused:,} cannot" if refused else ""
         return (
             f"not known: the budget of {outcome.budget:,} steps ran out on {undecided:,} of "
-            f"{_count_of_hosts(hosts)}{rest}"
+            f"{_count_of_hosts(hosts)}{refusals}"
         )
     if outcome.unseen:
         return f"not known of {_count_of_hosts(outcome.unseen)}: the limit was reached before"
@@ -484,7 +479,7 @@ def _refusal(problem: Problem, outcome: SearchOutcome, line: Callable[[int], str
 
 
 def _failed_check(problem: Problem, check: Check, before: Booleans, hosts: int) -> str:
-    """Return what the hosts before a check lack, and the number of the hosts that failed before."""
+    """Return the refusal by a check, with the number of the hosts that failed before it."""
     count, missing = int(np.count_nonzero(before)), _missing(problem, check, before)
     if count == hosts:
         return f"no host {missing}"
@@ -565,8 +560,8 @@ def _max_free(problem: Problem, check: Check, hosts: Booleans) -> _MaxFree:
     if not len(free):
         return _MaxFree(0)
     entry = int(free.argmax())
-    where = fleet.names[int(rows.provider[entry])]
-    most = _MaxFree(int(free[entry]), where, _has_limits(fleet, rows, able))
+    provider = fleet.names[int(rows.provider[entry])]
+    most = _MaxFree(int(free[entry]), provider, _has_limits(fleet, rows, able))
     if check.divisible is None:
         return most
     devices = check.divisible & hosts[rows.tree] & is_enabled

@@ -159,90 +159,12 @@ def fit_gang(scenario: Scenario[State], gang: Gang, levels: Levels, options: Opt
     return GangFit(gang, {name: by_name[name] for name in names})
 
 
-# --- members in a scenario ----------------------------------------------------------------------
-
-
 def trial_name(number: int) -> str:
     """Return the name of the consumer that stands for a member while a gang is placed.
 
     Filters that look at the consumers of a host see these names.
     """
     return f"(member {number})"
-
-
-class Trial:
-    """Members that are allocated in a scenario, one after the other, and released again."""
-
-    def __init__(
-        self,
-        scenario: Scenario[State],
-        problems: Sequence[Problem],
-        options: Options,
-        budget: Budget,
-    ) -> None:
-        """:param problems: the request of each kind of member, over the scenario as it is"""
-        self.scenario = scenario
-        self._problems, self._options, self._budget = problems, options, budget
-        self._compiled: dict[int, Problem] = {}  # over the scenario as it is now
-
-    def problem(self, kind: int) -> Problem:
-        """Return the request of a kind over the scenario as it is now."""
-        problem = self._problems[kind]
-        if not len(self.scenario):
-            return problem
-        if kind not in self._compiled:
-            fleet = self.scenario.snapshot.fleet.with_limits(self._options.limits)
-            self._budget.spend(_COMPILE_STEPS + len(fleet.hosts) // _HOSTS_PER_STEP)
-            self._compiled[kind] = compile_request(problem.request, fleet, self._options.filters)
-        return self._compiled[kind]
-
-    def candidates(
-        self, problem: Problem, tree: int, *, is_every: bool = False
-    ) -> Iterator[Candidate]:
-        """Yield the candidates of a tree.
-
-        :param is_every: also those with a placed amount on other parts: of those on the same
-            parts, one is found
-        """
-        if not problem.hosts.may_hold[tree] or not all(
-            condition.holds(tree) for condition in problem.filters
-        ):
-            return
-        preference, seen = preference_of(problem, self._options), set[Candidate]()
-        part_sets: Iterable[Sequence[int] | None] = [None]
-        if is_every and problem.located and problem.near is None:
-            part_sets = itertools.chain([None], _part_sets(problem, tree))
-        for parts in part_sets:
-            search = TreeSearch(problem, tree, preference, parts=parts)
-            while (reached := search.next_candidate(self._budget)) is not None:
-                if not is_every or reached.candidate not in seen:
-                    seen.add(reached.candidate)
-                    yield reached.candidate
-
-    def allocate(self, *candidates: Candidate) -> bool:
-        """Allocate candidates to one consumer; return whether there is capacity."""
-        allocations = [
-            allocation for candidate in candidates for allocation in candidate.allocations
-        ]
-        try:
-            self.scenario.claim(trial_name(len(self.scenario)), allocations)
-        except exceptions.CapacityException:
-            return False
-        self._compiled.clear()
-        return True
-
-    def undo(self, to: int | None = 0) -> None:
-        """Undo the steps of the scenario after the first ones; None: the last step."""
-        self.scenario.undo(to=to)
-        self._compiled.clear()
-
-    def accepts(self, kind: int, hosts: Iterable[int]) -> bool:
-        """Return True if filters accept hosts for one more member of a kind."""
-        trees = integers(sorted(hosts))
-        fleet = self.scenario.snapshot.fleet.with_limits(self._options.limits)
-        request = self._problems[kind].request
-        filters = (compiled(fleet, request) for compiled in self._options.filters)
-        return all(bool(f.mask()[trees].all() and f.among(trees).all()) for f in filters)
 
 
 def preference_of(problem: Problem, options: Options) -> Preference:
@@ -298,13 +220,13 @@ class GangSearch:
         self.options, self.budget = options, Budget(0)
         self.problem = GangProblem(gang, fleet, levels, options.filters)
         self.kinds = self.problem.kinds
-        problems = [kind.problem for kind in self.kinds]
-        self.trial = Trial(scenario, problems, options, self.budget)
+        self.scenario = scenario
+        self._compiled: dict[int, Problem] = {}  # over the scenario as it is now
         #: by kind and host, an upper bound of how many members it can hold
         self.most = [kind.most.copy() for kind in self.kinds]
         self._no_goods = defaultdict[int, list[Counts]](list)
         self._placements: dict[tuple[int, Counts], Placement] = {}  # by host and its counts
-        self._has_placed_amounts = any(problem.located for problem in problems)
+        self._has_placed_amounts = any(kind.problem.located for kind in self.kinds)
         scarce = min(self.kinds, key=lambda kind: np.count_nonzero(kind.most))
         able = np.flatnonzero(np.logical_or.reduce([most > 0 for most in self.most]))
         #: the hosts in the order of preference
@@ -469,11 +391,11 @@ class GangSearch:
         new = {tree: counts for tree, counts in assignment.items() if tree not in by_tree}
         try:
             for placement in by_tree.values():
-                if not all(map(self.trial.allocate, itertools.chain.from_iterable(placement))):
+                if not all(map(self.allocate, itertools.chain.from_iterable(placement))):
                     return None, {}
             placements, failed = self._allocate_in_turn(new)
         finally:
-            self.trial.undo()
+            self.undo()
         by_tree |= placements
         self._placements |= {(tree, new[tree]): placements[tree] for tree in new.keys() - failed}
         return None if failed else self._by_kind(by_tree), failed
@@ -491,15 +413,15 @@ class GangSearch:
         waiting = {tree: list(map(list, placement)) for tree, placement in by_tree.items()}
         try:
             for kind, trees in _rounds({t: list(map(len, p)) for t, p in by_tree.items()}):
-                if len(self.trial.scenario) and not self.trial.accepts(
-                    kind, integers(sorted(trees))
-                ):
+                problem, hosts = self.problem_now(kind), integers(sorted(trees))
+                is_open = problem.hosts.may_hold[hosts].all()
+                if not (is_open and all(f.among(hosts).all() for f in problem.filters)):
                     return False
-                if not self.trial.allocate(*(waiting[tree][kind].pop() for tree in trees)):
+                if not self.allocate(*(waiting[tree][kind].pop() for tree in trees)):
                     return False
             return True
         finally:
-            self.trial.undo()
+            self.undo()
 
     def _allocate_in_turn(
         self, assignment: Mapping[int, Counts]
@@ -512,10 +434,10 @@ class GangSearch:
         failed: dict[int, Counts] = {}
         remaining = {tree: list(counts) for tree, counts in assignment.items()}
         for kind, trees in _rounds(remaining):
-            problem = self.trial.problem(kind)
+            problem = self.problem_now(kind)
             for tree in trees:
-                candidate = next(self.trial.candidates(problem, tree), None)
-                if candidate is not None and self.trial.allocate(candidate):
+                candidate = next(self.candidates(problem, tree), None)
+                if candidate is not None and self.allocate(candidate):
                     placements[tree][kind].append(candidate)
                 else:
                     counts = [len(of_kind) for of_kind in placements[tree]]
@@ -561,6 +483,59 @@ class GangSearch:
         if placement is None and by_class:
             raise SearchLimitReached(self.budget.spent)
         return placement
+
+    # --- members in the scenario, allocated one after the other and released again ---
+
+    def problem_now(self, kind: int) -> Problem:
+        """Return the request of a kind over the scenario as it is now."""
+        problem = self.kinds[kind].problem
+        if not len(self.scenario):
+            return problem
+        if kind not in self._compiled:
+            fleet = self.scenario.snapshot.fleet.with_limits(self.options.limits)
+            self.budget.spend(_COMPILE_STEPS + len(fleet.hosts) // _HOSTS_PER_STEP)
+            self._compiled[kind] = compile_request(problem.request, fleet, self.options.filters)
+        return self._compiled[kind]
+
+    def candidates(
+        self, problem: Problem, tree: int, *, is_every: bool = False
+    ) -> Iterator[Candidate]:
+        """Yield the candidates of a tree.
+
+        :param is_every: also those with a placed amount on other parts: of those on the same
+            parts, one is found
+        """
+        if not problem.hosts.may_hold[tree] or not all(
+            condition.holds(tree) for condition in problem.filters
+        ):
+            return
+        preference, seen = preference_of(problem, self.options), set[Candidate]()
+        part_sets: Iterable[Sequence[int] | None] = [None]
+        if is_every and problem.located and problem.near is None:
+            part_sets = itertools.chain([None], _part_sets(problem, tree))
+        for parts in part_sets:
+            search = TreeSearch(problem, tree, preference, parts=parts)
+            while (reached := search.next_candidate(self.budget)) is not None:
+                if not is_every or reached.candidate not in seen:
+                    seen.add(reached.candidate)
+                    yield reached.candidate
+
+    def allocate(self, *candidates: Candidate) -> bool:
+        """Allocate candidates to one consumer of the scenario; return whether there is capacity."""
+        allocations = [
+            allocation for candidate in candidates for allocation in candidate.allocations
+        ]
+        try:
+            self.scenario.claim(trial_name(len(self.scenario)), allocations)
+        except exceptions.CapacityException:
+            return False
+        self._compiled.clear()
+        return True
+
+    def undo(self, to: int | None = 0) -> None:
+        """Undo the allocations after the first ones; None: the last one."""
+        self.scenario.undo(to=to)
+        self._compiled.clear()
 
     # --- the search of all choices ---
 
@@ -608,21 +583,21 @@ class GangSearch:
 
         def key(state: _SearchState) -> Hashable:
             allocated = itertools.chain.from_iterable(placement)
-            used = visible.key(self.trial.scenario.snapshot.fleet, state.at, allocated)
+            used = visible.key(self.scenario.snapshot.fleet, state.at, allocated)
             return state, used, remaining.state
 
         try:
             return next(solutions(_SearchState(0, 0, need), expand, self.budget, key), None)
         finally:
-            self.trial.undo()
+            self.undo()
 
     def _allocated(self, tree: int, kind: int) -> Iterator[Candidate]:
         """Yield each candidate of a kind, allocated in the scenario until the next is requested."""
-        problem = self.trial.problem(kind)
-        for candidate in self.trial.candidates(problem, tree, is_every=self._has_placed_amounts):
-            if self.trial.allocate(candidate):
+        problem = self.problem_now(kind)
+        for candidate in self.candidates(problem, tree, is_every=self._has_placed_amounts):
+            if self.allocate(candidate):
                 yield candidate
-                self.trial.undo(to=None)
+                self.undo(to=None)
 
 
 def _rounds(remaining: dict[int, list[int]]) -> Iterator[tuple[int, list[int]]]:
@@ -788,7 +763,7 @@ class _Shortages:
         """Return the reasons that hosts cannot hold one of a kind."""
         problem, options = self._kinds[number].problem, self._search.options
         refused = np.flatnonzero(problem.hosts.is_explained & (self._search.most[number] == 0))
-        fleet = self._search.trial.scenario.snapshot._fleet
+        fleet = self._search.scenario.snapshot._fleet
         outlooks = functools.partial(Feasibility, fleet, problem.request, options)
         outcome = SearchOutcome(
             problem.hosts.is_explained, refused, (), 0, options.budget, outlooks

@@ -394,21 +394,21 @@ class _HowManySearch:
             component.candidates = [[]]
         open_hosts = [(c, tree) for c in self.components for tree in c.trees.tolist()]
         search, placed = self._gang_search(1), 0
-        trial, lent = search.trial, search.budget
+        lent = search.budget
         try:
             while open_hosts and placed < MOST_SEARCHED:
                 with self.budget.lend(lent, self.budget.remaining):
-                    problem, successful = trial.problem(0), []
+                    problem, successful = search.problem_now(0), []
                 for component, tree in open_hosts:
                     if component.at_least >= component.at_most:
                         continue
                     with self.budget.lend(lent, STEPS_OF_FIRST_TURN):
                         try:
-                            candidate = next(trial.candidates(problem, tree), None)
+                            candidate = next(search.candidates(problem, tree), None)
                         except SearchLimitReached:
                             component.is_cut_short |= not lent.remaining
                             continue  # it is unknown whether the host has room
-                    if candidate is not None and trial.allocate(candidate):
+                    if candidate is not None and search.allocate(candidate):
                         component.candidates[0].append(candidate)
                         component.at_least += 1
                         successful.append((component, tree))
@@ -417,7 +417,7 @@ class _HowManySearch:
         except SearchLimitReached:
             pass  # the candidates so far are certain
         finally:
-            trial.undo()
+            search.undo()
 
     def _narrow(self, components: Sequence[_Component], budget: Budget) -> None:
         """Narrow the bounds of components, each with an equal part of the remaining budget."""

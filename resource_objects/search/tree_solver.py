@@ -798,7 +798,7 @@ class UnnamedBounds:
         return highs
 
     def plan(self, number: int, sources: int) -> Supply:
-        """Return how some sources provide a class as if it were the only one; empty if they cannot.
+        """Return the supply of a class by some sources, without the other classes; empty for none.
 
         The first source that can provide all of it does, else devices in parts.
         """
