@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import __version__
@@ -42,6 +43,26 @@ def _list_codes(_: Sphinx, what: str, __: str, kind: Any, ___: object, lines: li
     lines.append("")
 
 
+def _show_scenarios(_: Sphinx, page: str, source: list[str]) -> None:
+    if page == "explanation/scenarios":
+        source[0] = re.sub(r"^\* (\w+)$", _scenario_section, source[0], flags=re.MULTILINE)
+
+
+def _scenario_section(item: re.Match[str]) -> str:
+    name = item[1]
+    title = name.replace("_", " ").capitalize()
+    return f"""
+.. _scenario-{name}:
+
+{title}
+{"-" * len(title)}
+
+.. literalinclude:: ../../../tests/scenarios/{name}.txt
+   :language: text
+"""
+
+
 def setup(app: Sphinx) -> None:
-    """Generate the lists of error codes."""
+    """Generate the lists of error codes and the sections of the scenarios."""
     app.connect("autodoc-process-docstring", _list_codes)
+    app.connect("source-read", _show_scenarios)

@@ -117,9 +117,7 @@ def _users() -> list[object]:
     ]
 
 
-def test_every_scenario_is_on_the_page_of_scenarios() -> None:
+def test_the_page_of_scenarios_lists_each_scenario_once() -> None:
     text = (PAGES / "scenarios.rst").read_text(encoding="utf-8")
-    labels = re.findall(r"^\.\. _scenario-(\w+):$", text, flags=re.MULTILINE)
-    files = re.findall(r"^\.\. literalinclude:: (\S+)$", text, flags=re.MULTILINE)
-    assert sorted(labels) == sorted(SCENARIOS)
-    assert files == [f"../../../tests/scenarios/{name}.txt" for name in labels]
+    listed = re.findall(r"^\* (\w+)$", text, flags=re.MULTILINE)
+    assert sorted(listed) == sorted(SCENARIOS)

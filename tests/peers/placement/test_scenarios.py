@@ -30,11 +30,11 @@ OTHERWISE = {
     ("aggregates_of_pools", 1): "fails: a pool below another provider",
     ("amounts_stay_apart", 0): "adds up what is taken of two",
     ("exact_capacity", 0): "refuses the last unit: its capacity is a float",
-    ("groups_of_what_is_not", 0): "finds nobody",
-    ("in_tree_of_a_group_of_nothing", 0): "does not look at in_tree",
+    ("groups_with_forbidden_traits", 0): "finds nobody",
+    ("in_tree_of_a_group_without_amounts", 0): "does not look at in_tree",
     ("pools_and_lost_hosts", 0): "loses hosts",
-    ("pools_answer_for_themselves", 0): "fails: a pool below another provider",
-    ("pools_answer_for_themselves", 1): "fails: a pool below another provider",
+    ("traits_of_pools", 0): "fails: a pool below another provider",
+    ("traits_of_pools", 1): "fails: a pool below another provider",
     ("pools_below_others", 0): "fails: a pool below another provider",
 }
 #: Their errors are not told by a status alone, see ``test_query.py``.
