@@ -1,4 +1,4 @@
-"""Drawings: what is read is what is drawn, and what is no drawing says where it is wrong."""
+"""Drawings: parsing, drawing and building agree, and errors name the line."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers import Provider
+from resource_objects.testing.drawing import Drawing, DrawnUse, draw
 from resource_objects.testing.refusals import raises_code
 from tests.support.columns import columns_of
-from tests.support.drawing import Drawing, Held, draw
 from tests.support.lengths import examples
 from tests.support.strategies import consumer_names, inventories, labels, provider_names
 
@@ -25,50 +25,50 @@ nfs               pool, DISK_GB 1000   aggregates: rack1
 
 
 @st.composite
-def trees(draw_from, names: list[str], depth: int = 0) -> Provider:
-    """Return a tree of some of the names, which it takes from the list."""
+def trees(draw_value, names: list[str], depth: int = 0) -> Provider:
+    """Return a tree of some of the names, which are removed from the list."""
     name = names.pop()
     figures = inventories(100, max_size=2)
-    below = draw_from(st.integers(0, 2 if depth < 3 else 0))
+    below = draw_value(st.integers(0, 2 if depth < 3 else 0))
     return Provider(
         name,
-        draw_from(figures),
-        traits=draw_from(st.sets(st.sampled_from(["CUSTOM_A", "CUSTOM_B", "HW_NUMA_ROOT",
+        draw_value(figures),
+        traits=draw_value(st.sets(st.sampled_from(["CUSTOM_A", "CUSTOM_B", "HW_NUMA_ROOT",
                                                   "MISC_SHARES_VIA_AGGREGATE"]))),
-        aggregates=draw_from(st.sets(labels(), max_size=2)),
-        children=[draw_from(trees(names, depth + 1)) for _ in range(below) if names],
+        aggregates=draw_value(st.sets(labels(), max_size=2)),
+        children=[draw_value(trees(names, depth + 1)) for _ in range(below) if names],
     )  # fmt: skip
 
 
 @st.composite
-def drawings(draw_from) -> Drawing:
-    """Return drawings of a few small trees with any names, of which anything may be held."""
-    names = draw_from(st.lists(provider_names(), min_size=1, max_size=8, unique=True))
+def drawings(draw_value) -> Drawing:
+    """Return drawings of a few small trees with any names and allocations."""
+    names = draw_value(st.lists(provider_names(), min_size=1, max_size=8, unique=True))
     names = [name for name in names if not ro.names.is_uuid(name)] or ["host0"]
     roots = []
     while names and len(roots) < 3:
-        roots.append(draw_from(trees(names)))
+        roots.append(draw_value(trees(names)))
     places = [
         (provider.name, kind)
         for root in roots
         for provider in root.walk()
         for kind, _ in provider.inventories.by_name()
     ]
-    held = []
-    for provider, kind in draw_from(st.lists(st.sampled_from(places), max_size=4, unique=True)
+    uses = []
+    for provider, kind in draw_value(st.lists(st.sampled_from(places), max_size=4, unique=True)
                                     if places else st.just([])):  # fmt: skip
-        for consumer in draw_from(st.sets(consumer_names(), min_size=1, max_size=2)):
-            held.append(Held(consumer, provider, kind, draw_from(st.integers(1, 99))))
-    return Drawing(tuple(roots), tuple(held))
+        for consumer in draw_value(st.sets(consumer_names(), min_size=1, max_size=2)):
+            uses.append(DrawnUse(consumer, provider, kind, draw_value(st.integers(1, 99))))
+    return Drawing(tuple(roots), tuple(uses))
 
 
 @settings(max_examples=examples(60))
 @given(drawings())
-def test_what_is_drawn_is_read_again(drawing: Drawing) -> None:
+def test_a_parsed_drawing_equals_the_drawn_trees(drawing: Drawing) -> None:
     assert Drawing.parse(str(drawing)) == drawing
 
 
-def test_words_say_every_figure() -> None:
+def test_each_figure_is_parsed_and_drawn() -> None:
     drawing = Drawing.parse(LAB)
     host, nfs = drawing.roots
     assert [provider.name for provider in host.walk()] == [
@@ -84,7 +84,7 @@ def test_words_say_every_figure() -> None:
     assert [str(share) for share in part.shares] == ["VGPU uses 1 CUSTOM_SLICE of host0/card"]
     assert host.aggregates == {"rack1", "my rack"}
     assert nfs.traits == {"MISC_SHARES_VIA_AGGREGATE"}
-    assert drawing.held == (Held("job-1", "host0", "VCPU", 2),)
+    assert drawing.uses == (DrawnUse("job-1", "host0", "VCPU", 2),)
     assert str(drawing).splitlines() == [
         "host0                    VCPU 8 ratio 1.5 used 2 by job-1, MEMORY_MB 4096  "
         'aggregates: "my rack", rack1',
@@ -96,7 +96,7 @@ def test_words_say_every_figure() -> None:
     ]
 
 
-def test_a_drawing_of_nothing_is_nothing() -> None:
+def test_an_empty_drawing() -> None:
     assert Drawing.parse("") == Drawing(())
     assert str(Drawing(())) == ""
     with ro.connect("memory://") as ledger:
@@ -104,25 +104,25 @@ def test_a_drawing_of_nothing_is_nothing() -> None:
         assert draw(ledger) == ""
 
 
-def test_ascii_is_read_as_the_same() -> None:
+def test_ascii_branches_are_equivalent() -> None:
     unicode = "a\n├── b  VCPU 1\n│   └── c\n└── d\n    └── e"
     assert Drawing.parse("a\n+-- b  VCPU 1\n|   +-- c\n+-- d\n    +-- e") == Drawing.parse(unicode)
     assert Drawing.parse("a\n|-- b  VCPU 1\n|   `-- c\n`-- d\n    `-- e") == Drawing.parse(unicode)
 
 
-def test_ranges_stand_for_all_with_what_is_below_them() -> None:
+def test_a_range_is_expanded_with_its_children() -> None:
     drawing = Drawing.parse("host[08-10]  VCPU 4 used 1 by job-1\n└── /gpu[0-1]  PGPU 1")
-    assert [one.name for one in drawing.walk()] == [
+    assert [provider.name for provider in drawing.walk()] == [
         *("host08", "host08/gpu0", "host08/gpu1", "host09", "host09/gpu0", "host09/gpu1"),
         *("host10", "host10/gpu0", "host10/gpu1"),
     ]
-    assert [one.provider for one in drawing.held] == ["host08", "host09", "host10"]
+    assert [use.provider for use in drawing.uses] == ["host08", "host09", "host10"]
     (plain,) = Drawing.parse('"host[0-1]"').roots
     assert plain.name == "host[0-1]"
 
 
 @pytest.mark.parametrize("url", ["memory://", "sqlite"])
-def test_what_is_built_is_drawn_again(url: str, tmp_path) -> None:
+def test_a_built_drawing_equals_that_of_the_ledger(url: str, tmp_path) -> None:
     drawing = Drawing.parse(LAB)
     with ro.connect(url if "://" in url else f"sqlite:///{tmp_path}/lab.db") as ledger:
         drawing.build(ledger)
@@ -131,7 +131,7 @@ def test_what_is_built_is_drawn_again(url: str, tmp_path) -> None:
         assert ledger.get_claim("job-1").amounts == ro.Amounts("VCPU=2")
 
 
-def test_more_than_there_is_can_be_held_and_a_class_be_counted_twice() -> None:
+def test_uses_above_the_capacity_and_pools_with_a_class_of_the_tree_are_built() -> None:
     drawing = Drawing.parse(
         "host0  VCPU 8 max 2 used 9 by job-1, DISK_GB 5  aggregates: rack1\n"
         "nfs    pool, DISK_GB 7  aggregates: rack1"
@@ -142,19 +142,19 @@ def test_more_than_there_is_can_be_held_and_a_class_be_counted_twice() -> None:
         assert ledger.usage()["host0", "VCPU"].free == -1
 
 
-def test_columns_are_drawn_as_well() -> None:
+def test_columns_are_drawn() -> None:
     columns = columns_of([Provider("host0", "VCPU=8")], [("job-1", "host0", "VCPU", 3)])
     assert draw(columns) == "host0  VCPU 8 used 3 by job-1"
 
 
-def test_what_is_no_count_cannot_be_drawn() -> None:
+def test_an_inventory_that_is_not_a_count_is_refused() -> None:
     cells = ro.NUMATopologyInventory([ro.HostCell(0, shared=[0, 1], memory_mb=1024)])
     drawing = Drawing((Provider("host0", {"NUMA_TOPOLOGY": cells}),))
     with pytest.raises(exceptions.InvalidInventory, match="drawing of host0: got 'NUMA_TOPOLOGY'"):
         str(drawing)
 
 
-WRONG = {
+INVALID = {
     "no provider above": ("├── a", 1, "a line above it"),
     "two levels down": ("a\n└── b\n        └── c", 3, "a line above it"),
     "not the last": ("a\n├── b", 2, "the branches '└── '"),
@@ -163,9 +163,9 @@ WRONG = {
     "a bar too many": ("a\n└── b\n│   └── c", 3, "the branches '    └── '"),
     "not four columns": ("a\n├─ b", 2, "branches of four columns"),
     "indented": ("a\n    b", 2, "a branch before the name"),
-    "no total": ("a  VCPU", 1, "how much there is of VCPU"),
-    "a total of words": ("a  VCPU many", 1, "how much there is of VCPU"),
-    "a negative total": ("a  VCPU -1", 1, "how much there is of VCPU"),
+    "no total": ("a  VCPU", 1, "the total of VCPU"),
+    "a total of words": ("a  VCPU many", 1, "the total of VCPU"),
+    "a negative total": ("a  VCPU -1", 1, "the total of VCPU"),
     "figures that contradict": ("a  VCPU 8 max 9", 1, "from the min_unit of 1"),
     "an unknown figure": ("a  VCPU 8 most 9", 1, "one of reserved, ratio, min"),
     "a figure twice": ("a  VCPU 8 min 2 min 3", 1, "each figure once"),
@@ -183,20 +183,20 @@ WRONG = {
     "a consumer of nothing": ("a  VCPU 8 used 1 by", 1, "a consumer's name"),
     "no ratio": ("a  VCPU 8 ratio x", 1, "a decimal"),
     "half a quotation": ('a\n└── "b', 2, "quotation marks in pairs"),
-    "no JSON": ('"\\x"', 1, "what JSON has"),
+    "no JSON": ('"\\x"', 1, "a JSON string"),
     "a name twice": ("a\nb\na", 3, "each provider once"),
     "nothing to go on from": ("/a", 1, "there is no provider above"),
-    "a range downwards": ("a\nb[3-1]", 2, "a range upwards"),
-    "a range without end": ("a[0-999999]", 1, "a range upwards"),
+    "a range downwards": ("a\nb[3-1]", 2, "an ascending range"),
+    "a range without end": ("a[0-999999]", 1, "an ascending range"),
     "a name that cannot be": ('" a"', 1, "printable characters"),
     "a share of nowhere": ("a  VCPU 2 uses 1 VCPU of b", None, "inventories of the same tree"),
     "a share without of": ("a  VCPU 2 uses 1 VCPU", 1, "of, and a provider's name"),
 }
 
 
-@pytest.mark.parametrize("what", WRONG)
-def test_a_wrong_drawing_says_where_and_what_was_expected(what: str) -> None:
-    text, line, expected = WRONG[what]
+@pytest.mark.parametrize("case", INVALID)
+def test_an_invalid_drawing_names_the_line(case: str) -> None:
+    text, line, expected = INVALID[case]
     where = "lab.txt" if line is None else f"lab.txt, line {line}"
     with raises_code("InvalidText") as caught:
         Drawing.parse(text, source="lab.txt")
@@ -204,6 +204,6 @@ def test_a_wrong_drawing_says_where_and_what_was_expected(what: str) -> None:
     assert expected in caught.value.expected
 
 
-def test_what_is_held_is_of_the_trees() -> None:
+def test_uses_are_of_providers_in_the_trees() -> None:
     with raises_code("InvalidText", match="of a provider of the trees"):
-        Drawing((Provider("a", "VCPU=1"),), (Held("job-1", "b", "VCPU", 1),))
+        Drawing((Provider("a", "VCPU=1"),), (DrawnUse("job-1", "b", "VCPU", 1),))

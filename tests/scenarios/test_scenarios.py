@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import resource_objects as ro
-from tests.support.drawing import Drawing
+from resource_objects.testing.drawing import Drawing
 from tests.support.drawn_cases import DrawnCase
 from tests.support.lengths import some
 

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from resource_objects.search.bundle import Bundle
-from tests.support.drawing import Drawing
+from resource_objects.testing.drawing import Drawing
 
 
 def drawn(bundle: Bundle[Any], why: str) -> str:

@@ -1,6 +1,6 @@
 """Scenarios: a file that begins with a drawn tree, and says who could hold what there, and why.
 
-The drawing (:mod:`~tests.support.drawing`) is the fixture. What follows is said by words
+The drawing (:mod:`~resource_objects.testing.drawing`) is the fixture. What follows is said by words
 with a colon at the beginning of a line; lines that go on with them are indented::
 
     host0            VCPU 8
@@ -60,7 +60,7 @@ from resource_objects.requests import Request, RequestGroup, query
 from resource_objects.resources import Amounts
 from resource_objects.search import order
 from resource_objects.search.candidate import Candidate
-from tests.support.drawing import Drawing
+from resource_objects.testing.drawing import Drawing
 
 if TYPE_CHECKING:
     from resource_objects.search.candidates import Candidates
