@@ -34,29 +34,32 @@ def _word(nova: str, ours: str, case: str) -> Difference:
 
 WORDS: Final = (
     _word(
-        "A value that is no number, asked by a number (``>= 5`` of ``big``): ``ValueError``, which "
-        "fails the whole request",
-        "Not met; the refusal names the value",
+        "A number in a condition (``>= 5``) and a value that is not a number (``big``): "
+        "``ValueError``, and the whole request fails",
+        "Not satisfied; the refusal names the value",
         "value",
     ),
     _word(
-        "A condition by a word that is no number (``>= five``): the same, once a host tells it",
-        "Refused as soon as it is read, whoever tells it",
+        "A condition with a word in place of a number (``>= five``): the same, once a host "
+        "reports a value",
+        "Refused when the condition is parsed",
         "number",
     ),
     _word(
-        "Nothing after an operator (``>=``): not met by anybody; after ``<or>``: ``IndexError``",
+        "An operator without a value (``>=``): satisfied by no host; after ``<or>``: "
+        "``IndexError``",
         "Refused",
         "nothing",
     ),
     _word(
-        "An operator that there is not (``< 5``): a text, met by the value ``< 5``",
-        "Refused, with the operators that there are",
+        "An unknown operator (``< 5``): a text, satisfied by the value ``< 5``",
+        "Refused, with the list of operators",
         "operator",
     ),
     _word(
-        "Words between alternatives (``<or> a b c``): every second one is left out",
-        "Each is one of them",
+        "Words without an operator between alternatives (``<or> a b c``): every second word is "
+        "ignored",
+        "Each word is an alternative",
         "alternatives",
     ),
     _word(
@@ -64,97 +67,97 @@ WORDS: Final = (
         "Exact",
         "float",
     ),
-    _word("``nan`` and ``inf`` are numbers", "They are none", "infinite"),
+    _word("``nan`` and ``inf`` are numbers", "They are not numbers", "infinite"),
 )
 
 FILTERS: Final = (
     _row(
-        "ComputeCapabilitiesFilter: an unscoped key is any attribute of its own object: ``host``, "
-        "``limits``, ``uuid``",
-        "A statistic, or one of the figures that are named",
+        "ComputeCapabilitiesFilter: an unscoped key is any attribute of the host state: "
+        "``host``, ``limits``, ``uuid``",
+        "A statistic, or one of the listed figures",
         "test_no_attribute_is_a_capability",
     ),
     _row(
-        "ComputeCapabilitiesFilter: ``vcpus_total`` and ``free_ram_mb`` are what the machine has, "
-        "with what is reserved, and before any ratio",
-        "What may be given: without what is reserved, times the ratio",
+        "ComputeCapabilitiesFilter: ``vcpus_total`` and ``free_ram_mb`` are figures of the "
+        "machine: they include reserved amounts and exclude the ratio",
+        "Capacity: without reserved amounts, times the ratio",
         "test_figures_are_what_may_be_given",
     ),
     _row(
-        "ComputeCapabilitiesFilter: ``hw:maxphysaddr_bits`` asks for ``cpu_info``",
-        "Not read; a trait, or ``capabilities:cpu_info:maxphysaddr:bits``, says it",
+        "ComputeCapabilitiesFilter: ``hw:maxphysaddr_bits`` is compared with ``cpu_info``",
+        "Not read; use a trait, or ``capabilities:cpu_info:maxphysaddr:bits``",
         "test_an_address_width_is_asked_by_its_own_name",
     ),
     _row(
         "AggregateInstanceExtraSpecsFilter: a comma in metadata separates values",
-        "A text with a comma is one value; several are said by several aggregates",
+        "A text with a comma is one value; several aggregates have several values",
         "test_a_comma_in_metadata_is_a_comma",
     ),
     _row(
-        "AggregateImagePropertiesIsolation: hosts of an aggregate for ``os_distro=windows`` take "
-        "images that say no ``os_distro``",
-        "``isolated``: who is kept for a trait takes only who asks for it",
+        "AggregateImagePropertiesIsolation: hosts of an aggregate for ``os_distro=windows`` "
+        "accept images without ``os_distro``",
+        "``isolated``: hosts reserved for a trait accept only requests that require the trait",
         "test_hosts_kept_for_an_image_take_no_other",
     ),
     _row(
-        "AggregateImagePropertiesIsolation: a host of two aggregates takes the images of either",
-        "``isolated``: it takes who asks for the traits of both",
+        "AggregateImagePropertiesIsolation: a host of two aggregates accepts the images of either",
+        "``isolated``: it accepts requests that require the traits of both",
         "test_hosts_kept_for_two_images_take_neither_alone",
     ),
     _row(
-        "A zone that no aggregate has (``map_az_to_placement_aggregate``): every host will do",
+        "A zone without an aggregate (``map_az_to_placement_aggregate``): every host is accepted",
         "``zones``: no host is in it",
         "test_a_zone_that_there_is_not_has_no_host",
     ),
     _row(
-        "SameHostFilter: of servers that are nowhere no host is the same",
-        "A group with ``affinity`` of which nobody is placed begins anywhere",
+        "SameHostFilter: if none of the servers has a host, no host is accepted",
+        "A group with ``affinity`` without placed members accepts any host",
         "test_the_first_of_a_group_goes_anywhere",
     ),
     _row(
-        "ServerGroupAffinityFilter: where the members are is told by the request, as it was when "
-        "that was made",
-        "Read of the picture that is searched",
+        "ServerGroupAffinityFilter: the request contains the hosts of the members, as they were "
+        "when it was created",
+        "Read from the snapshot that is searched",
         "test_where_a_group_is_is_read_when_it_is_searched",
     ),
     _row(
-        "ServerGroupAntiAffinityFilter: the host where the server is passes, though others of its "
-        "group are there",
-        "Counted with them; a move says what the server leaves",
+        "ServerGroupAntiAffinityFilter: the current host of a server is accepted although other "
+        "members are on it",
+        "The server counts as a member there; a move names the allocations that it leaves",
         "test_a_server_is_a_member_of_its_group_where_it_is",
     ),
     _row(
-        "IoOpsFilter, NumInstancesFilter: an option for all hosts, ``<`` it; a host that tells "
-        "nothing has 0",
-        "``statistics``: ``<=`` one less; whether who tells nothing passes is a setting",
+        "IoOpsFilter, NumInstancesFilter: an option for all hosts, compared by ``<``; a host "
+        "without a report counts as 0",
+        "``statistics``: ``<=`` one less; a setting decides about hosts without a report",
         "test_a_host_that_tells_nothing_passes_if_that_is_said",
     ),
     _row(
-        "NUMATopologyFilter: what Nova's search finds, with its faults (:doc:`numa`)",
-        "Whatever fits is found",
+        "NUMATopologyFilter: the result of Nova's search, with its bugs (:doc:`numa`)",
+        "Each possible placement is found",
         "test_cells",
         met=f"{CELLS} of {FLEETS} hosts, of those on which both say the same of each pair of cells",
     ),
     _row(
-        "PciPassthroughFilter: what Nova's pools count, with their faults (:doc:`devices`)",
-        "Whatever fits is found",
+        "PciPassthroughFilter: the counts of Nova's pools, with their bugs (:doc:`devices`)",
+        "Each possible placement is found",
         "test_devices",
         met=f"{DEVICES} of {FLEETS} hosts",
     ),
     _row(
-        "PciPassthroughFilter: asked without the guest's cells, so devices far from these pass it "
-        "(NUMATopologyFilter asks again, where it is on)",
+        "PciPassthroughFilter: is called without guest cells, so it accepts hosts with distant "
+        "devices (NUMATopologyFilter checks again, if it is enabled)",
         "Cells and devices are decided together",
         "test_devices_are_near_the_cells_or_refused",
     ),
     _row(
-        "NUMATopologyFilter and PciPassthroughFilter are asked where somebody turned them on",
-        "What there is room for is no filter, and cannot be left out",
+        "NUMATopologyFilter and PciPassthroughFilter are optional",
+        "Capacity is not a filter, and is always checked",
         "test_room_is_no_filter",
     ),
     _row(
         "SimpleCIDRAffinityFilter, AggregateIoOpsFilter, AggregateNumInstancesFilter, JsonFilter",
-        "There are none",
+        "Not available",
         "test_filters_that_there_are_not",
     ),
 )

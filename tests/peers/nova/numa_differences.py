@@ -31,35 +31,35 @@ class Difference(NamedTuple):
 
 SEARCH = (
     Difference(
-        "Host cells of 4 CPUs, guest cells of 1, 1 and 5 vCPUs: fits. What was found for a pair is "
-        "kept under the id of the guest cell, and the search overwrites that id",
-        "Refused: 5 vCPUs do not go on 4 CPUs",
+        "Host cells of 4 CPUs, guest cells of 1, 1 and 5 vCPUs: fits. The result of a pair is "
+        "stored under the id of the guest cell, and the search overwrites that id",
+        "Refused: 5 vCPUs do not fit 4 CPUs",
         _SEARCH,
         "test_five_vcpus_do_not_fit_four_cpus",
     ),
     Difference(
-        "The same with dedicated vCPUs: the guest cell comes back with nothing pinned",
+        "The same with dedicated vCPUs: one guest cell is returned without any pinned CPU",
         "Refused",
         _SEARCH,
         "test_five_dedicated_vcpus_are_not_left_without_a_cpu",
     ),
     Difference(
-        "Host cells of 1, 2, 1 and 1 CPUs, guest cells of 1, 1 and 2 vCPUs: a guest cell is pinned "
-        "to a CPU of another host cell, and counting it raises",
-        "CPUs are of the host cell that is taken",
+        "Host cells of 1, 2, 1 and 1 CPUs, guest cells of 1, 1 and 2 vCPUs: a guest cell is "
+        "pinned to a CPU of another host cell, and counting the usage raises",
+        "CPUs are those of the assigned host cell",
         _SEARCH,
         "test_cpus_are_of_the_host_cell_that_is_taken",
     ),
     Difference(
-        "Host cells of 1, 2 and 1 CPUs, guest cells of 1 and 2 vCPUs: refused, though they fit",
-        "Fits: a placement is found whenever there is one",
+        "Host cells of 1, 2 and 1 CPUs, guest cells of 1 and 2 vCPUs: refused, although they fit",
+        "Fits: a placement is found if there is one",
         _SEARCH,
         "test_what_fits_is_not_missed_for_unequal_guest_cells",
     ),
     Difference(
-        "``large`` means the size that was tried first, on every host cell after it: what fits is "
-        "refused, or not, by the order of the guest cells",
-        "A page size is found for each host cell anew",
+        "``large`` uses the page size that was tried first on all later host cells: the order "
+        "of the guest cells decides whether a request is refused",
+        "The page size is chosen for each host cell",
         _SEARCH,
         "test_large_pages_are_of_a_size_for_each_host_cell",
     ),
@@ -67,61 +67,62 @@ SEARCH = (
 
 PAIR = (
     Difference(
-        "``isolate`` fits no host with SMT whose shared and dedicated CPUs are separate sets (bug "
-        "1889633)",
-        "A core for each vCPU; the other threads are taken and left empty",
+        "``isolate`` fits no host with SMT that has separate sets of shared and dedicated CPUs "
+        "(bug 1889633)",
+        "One core for each vCPU; its other threads are allocated and idle",
         _PAIRS,
         _SMALLEST,
         "isolate_with_smt",
     ),
     Difference(
-        "``isolate`` passes by cores that have fewer threads than the largest of the cell",
-        "A core is wholly free if all threads it has are: hybrid processors too",
+        "``isolate`` ignores cores that have fewer threads than the largest core of the cell",
+        "A core is free if all its threads are free, also in hybrid processors",
         _PAIRS,
         _SMALLEST,
         "isolate_hybrid",
     ),
     Difference(
-        "Beside isolated vCPUs the emulator's CPU may be on a core that is half used",
-        "It is on a core that is free as a whole, for its siblings are taken too",
+        "Next to isolated vCPUs the CPU of the emulator may be on a partly used core",
+        "It is on a completely free core, because its siblings are allocated too",
         _PAIRS,
         _SMALLEST,
         "emulator_on_half_a_core",
     ),
     Difference(
-        "A dedicated CPU that no sibling set names is never given; a cell without sibling sets "
+        "A dedicated CPU in no sibling set is never allocated; a cell without sibling sets "
         "raises ``ValueError``",
-        "Such a CPU is a core by itself",
+        "Such a CPU is a core of its own",
         _PAIRS,
         _SMALLEST,
         "cpus_without_core",
     ),
     Difference(
         "In a mixed request, a guest cell without dedicated vCPUs is refused by ``isolate``, by "
-        "``require`` where no threads are free, and by an emulator with a CPU of its own",
-        "Thread policies are about dedicated vCPUs; the emulator has its CPU beside guest cell 0",
+        "``require`` without free threads, and by an emulator with a CPU of its own",
+        "Thread policies apply to dedicated vCPUs; the emulator has its CPU in guest cell 0",
         _PAIRS,
         _SMALLEST,
         "no_vcpu_needs_threads",
     ),
     Difference(
-        "The RAM ratio is skipped for dedicated vCPUs, also one below 1",
-        "A ratio below 1 bounds everybody; above 1 it gives dedicated vCPUs nothing",
+        "The RAM ratio is ignored for dedicated vCPUs, also one below 1",
+        "A ratio below 1 applies to all; above 1 it does not extend the memory of dedicated vCPUs",
         _PAIRS,
         _SMALLEST,
         "ratio_skipped",
     ),
     Difference(
-        "The RAM ratio bounds memory in pages of all sizes together: memory set aside in huge "
-        "pages serves who asked for none, and huge pages in use keep others out",
-        "Ordinary memory has the ratio; huge pages are counted by themselves",
+        "The RAM ratio applies to memory in pages of all sizes together: memory reserved as "
+        "huge pages is allocated to requests without huge pages, and used huge pages reduce "
+        "ordinary memory",
+        "The ratio applies to ordinary memory; huge pages are counted separately",
         _PAIRS,
         _SMALLEST,
         "ratio_of_all",
     ),
     Difference(
-        "Pages reserved for the host count for shared vCPUs",
-        "What is reserved is the host's",
+        "Pages reserved for the host are available to shared vCPUs",
+        "Reserved pages are not allocated",
         _PAIRS,
         _SMALLEST,
         "reserved_serves",
@@ -134,22 +135,24 @@ PAIR = (
         "ratio_is_float",
     ),
     Difference(
-        "Where a CPU serves either way (one set for both), shared vCPUs count on pinned CPUs",
-        "A pinned CPU serves nobody else, and what shared vCPUs need is not pinned",
+        "If a CPU is both shared and dedicated (one set for both), shared vCPUs are counted on "
+        "pinned CPUs",
+        "A pinned CPU has no other use, and CPUs that shared vCPUs need are not pinned",
         _PAIRS,
         _SMALLEST,
         "either_way",
     ),
     Difference(
-        "A guest cell without memory needs pages of the size that is asked for, and a ratio's room",
-        "No memory needs no pages",
+        "A guest cell without memory needs pages of the requested size, and free memory by the "
+        "ratio",
+        "Without memory it needs no pages",
         _PAIRS,
         _SMALLEST,
         "nothing_needs_pages",
     ),
     Difference(
-        "Without limits handed in, what is used of shared CPUs and memory does not count",
-        "What is used counts always; limits only narrow",
+        "Without limits, used shared CPUs and memory are not counted",
+        "Used amounts always count; limits only reduce the free amount",
         _PAIRS,
         "test_use_of_shared_cpus_counts_without_limits_too",
     ),
@@ -157,26 +160,26 @@ PAIR = (
 
 COUNTING = (
     Difference(
-        "``isolate`` with an emulator that has its own CPU: fits on a core that is half used, and "
-        "counting it raises ``CPUPinningInvalid``",
-        "What fits can be taken, and given back",
+        "``isolate`` with an emulator that has its own CPU: fits on a partly used core, and "
+        "counting the usage raises ``CPUPinningInvalid``",
+        "Each amount that fits can be allocated and released",
         _PAIRS,
         "test_what_fits_can_be_counted_with_an_isolated_emulator",
     ),
     Difference(
-        "A cell that lists no pages: fits, and counting it raises ``IndexError``",
+        "A cell without pages: fits, and counting the usage raises ``IndexError``",
         "Without page sizes all memory is ordinary",
         _PAIRS,
         "test_what_fits_can_be_counted_on_a_cell_without_pages",
     ),
     Difference(
         "A topology from before Liberty: fit and counting raise ``NotImplementedError``",
-        "Read as a host whose CPUs serve either way",
+        "Read as a host whose CPUs are both shared and dedicated",
         _PAIRS,
         "test_a_topology_from_before_liberty_can_be_asked",
     ),
     Difference(
-        "Giving back more than is used: counts stop at 0, silently",
+        "A release of more than the used amount: counts become 0, without an error",
         "Refused; nothing changes",
         _PAIRS,
         "test_giving_back_what_is_not_taken_is_an_error",
@@ -186,7 +189,7 @@ COUNTING = (
 SECTIONS = {
     "Searching a host": SEARCH,
     "One guest cell on one host cell": PAIR,
-    "Counting what is used": COUNTING,
+    "Counting the usage": COUNTING,
 }
 
 

@@ -93,94 +93,97 @@ def _drift(name: str, nova: str, ours: str) -> Difference:
 DECISION = (
     _deviation(
         "IN_ORDER",
-        "Requests are met one after another: the first takes the only device that the second could "
-        "use, and the second is refused",
-        "Requests are met at once, in any order, whenever they can be",
+        "Requests are decided one after another: the first gets the only device that the second "
+        "could use, and the second is refused",
+        "Requests are decided together, in any order",
     ),
     _deviation(
         "EXCLUSION_UNKNOWN",
-        "The scheduler counts a physical function and its parts side by side, and accepts both; "
-        "the host refuses",
-        "A function and its parts exclude each other: one answer everywhere",
+        "The scheduler counts a physical function and its virtual functions separately, and "
+        "accepts both; the host refuses",
+        "A function and its virtual functions exclude each other in each decision",
     ),
     _deviation(
         "EXCLUDED_COUNT",
-        "One request that a function and its parts would do for counts on all of them, and taking "
-        "them raises ``IndexError``; what was taken by then is in no pool",
-        "Those that exclude each other are not given to one request either",
+        "A request that both a function and its virtual functions match counts all of them, and "
+        "their allocation raises ``IndexError``; devices allocated before the error are in no "
+        "pool",
+        "Devices that exclude each other are not allocated to one request either",
     ),
     _deviation(
         "NEAR_ALONE",
-        "Where near devices suffice for a request it may have no others, also if another request "
-        "can only have near ones",
-        "Near ones come first; others are used if that lets all be met",
+        "If near devices are sufficient for a request it may use no others, even if another "
+        "request can only use near ones",
+        "Near devices are preferred; others are used if all requests can be satisfied that way",
     ),
     _deviation(
         "NEAR_TOO_EARLY",
-        "How many devices are near is counted before those are left out that the request may not "
-        "have (physical functions, other providers): enough seem near, and it is refused",
-        "Only devices that would do count",
+        "Near devices are counted before devices that do not match are removed (physical "
+        "functions, other providers): enough seem to be near, and the request is refused",
+        "Only matching devices are counted",
     ),
     Difference(
-        "Where near devices do not suffice, near and far ones are taken in the order of the pools",
-        "Near ones first, device by device",
+        "If near devices are not sufficient, near and distant devices are used in the order of "
+        "the pools",
+        "Near devices first, device by device",
         _STATS,
         "test_far_devices_are_taken_where_near_ones_do_not_suffice",
     ),
     _deviation(
         "TYPES_FOR_ALL",
-        "An alternative that asks for physical functions, vDPA or remote-managed devices opens "
-        "these for the others too, which do not ask for them",
-        "Each alternative opens what it asks for. Requests read from Nova's words keep Nova's way",
+        "An alternative that requests physical functions, vDPA or remote-managed devices allows "
+        "these for the other alternatives too",
+        "Each alternative allows the types that it requests. Requests in Nova's format follow Nova",
     ),
     _deviation(
         "CLASS_UNSEEN",
-        "Resource class and traits are left to Placement; without it they are not looked at",
-        "They have to hold",
+        "Resource class and traits are left to Placement, and ignored without it",
+        "They are conditions",
     ),
     _deviation(
         "CLASS_OPENS_NOTHING",
-        "Who names the resource class of a physical function gets none without naming its type",
-        "A class that is offered is asked for by its name alone",
+        "A request by the resource class of a physical function matches no device unless it "
+        "names the type",
+        "A request by resource class needs no type",
     ),
     _deviation(
         "LISTS_ARE_TEXT",
-        "A tag that is a list has to be the same text: Nova compares lists, but its requests can "
-        "only say text",
-        "A list has to contain what is asked for",
+        "A tag that is a list must equal a text: Nova compares lists, but its requests contain "
+        "only texts",
+        "A list must contain the requested text",
     ),
     _deviation(
         "PROVIDER_SHORT",
-        "Of two providers that were chosen, one that is short is left out if the other has enough "
-        "for both; one device too few is given, and nothing is said",
-        "Each provider gives what was chosen of it, or it is refused",
+        "If one of two selected providers has too few devices, it is left out if the other has "
+        "enough for both; one device too few is allocated, without an error",
+        "Each provider provides its part, or the request is refused",
     ),
     _deviation(
         "ONE_POOL",
-        "A provider whose devices are of two pools (other tags, or a function beside its parts) is "
-        "refused, by the scheduler also if nobody asks for it",
-        "Providers give what they have",
+        "A provider whose devices are in two pools (different tags, or a function and its "
+        "virtual functions) is refused, by the scheduler also if no request names it",
+        "Providers may have devices in several pools",
     ),
 )
 
 TAKING = (
     Difference(
-        "A refusal puts back what was taken, not what that excluded: parts of a function are in no "
-        "pool, though they are available",
+        "A refusal returns allocated devices to their pools, but not the devices that they "
+        "excluded: virtual functions of a function are in no pool, although they are available",
         "A refusal changes nothing",
         _STATS,
         "test_parts_do_not_leak_when_their_function_is_put_back",
         met=f"devices leak in {HOST['LEAKED']} of {CASES:,}",
     ),
     Difference(
-        "``apply_requests`` raises, and what came before stays applied",
+        "``apply_requests`` raises, and earlier changes remain",
         "All or nothing",
         _STATS,
         "test_a_refusal_leaves_no_half_of_itself",
         met=f"{HALVES} of {CASES:,}",
     ),
     Difference(
-        "A device for one use is free again at the host; that Placement reserves it nobody undoes",
+        "A device for one use is free again at the host; Placement keeps it reserved for ever",
         "It is spent, until it is reset",
         _TRACKER,
         "test_a_device_for_one_use_is_not_given_out_again",
@@ -189,7 +192,7 @@ TAKING = (
 
 WORDS = (
     Difference(
-        "Regular expressions in ``[pci] device_spec`` match beginnings: bus ``1`` is 1f too",
+        "Regular expressions in ``[pci] device_spec`` match prefixes: bus ``1`` matches 1f too",
         "They match whole fields",
         _STATS,
         "test_a_regular_expression_matches_a_whole_field",
@@ -199,77 +202,80 @@ WORDS = (
 LIFE = (
     _drift(
         "RELATIVE_FOUND",
-        "A part that is found while its function is held is available (and a function while parts "
-        "are); it is taken from its pool, claiming it fails, and then it is in no pool",
-        "It waits until that is released",
+        "A virtual function that is discovered while its function is allocated is available "
+        "(and a function while virtual functions are); it is removed from its pool, its claim "
+        "fails, and afterwards it is in no pool",
+        "It is unavailable until the other is released",
     ),
     _drift(
         "PARTS_GONE",
-        "A part that is gone while its function is held is forgotten",
+        "A virtual function that disappears while its function is allocated is forgotten",
         "It stays with the function, and is removed after the release",
     ),
     _drift(
         "POOL_STAYS",
-        "A free device that is another now (its node, its product) stays in the pool of what it "
-        "was. When it goes, ``PciDevicePoolEmpty`` ends the look at all devices",
-        "Pools are of the devices as they are",
+        "A free device with changed properties (node, product) stays in its former pool. When "
+        "it is removed, ``PciDevicePoolEmpty`` ends the update of all devices",
+        "Pools follow from the current properties",
     ),
     _drift(
         "NOTHING_CLAIMED",
-        "On a host without devices any claim of devices succeeds, with none",
+        "On a host without devices each claim of devices succeeds, without devices",
         "Refused",
     ),
     _drift(
         "RELATIVES_LOST",
-        "A device that is gone is freed: what it excluded is available, but in no pool",
-        "What is free can be had",
+        "A removed device is released: devices that it excluded are available, but in no pool",
+        "Each free device can be allocated",
     ),
     _drift(
         "WHOLE_STAYS_UNAVAILABLE",
-        "An allocated part is freed while another is only claimed: their function stays "
-        "``unavailable``",
-        "A state follows from what is held: ``unclaimable``",
+        "An allocated virtual function is released while another is only claimed: their "
+        "function stays ``unavailable``",
+        "The state follows from the allocations: ``unclaimable``",
     ),
     _drift(
         "CAME_BACK",
-        "A device that went and came back while it was held is removed when it is freed",
-        "It is there, so it stays",
+        "A device that disappeared and returned while it was allocated is removed when it is "
+        "released",
+        "It exists, so it stays",
     ),
     _drift(
         "GONE_PART_COUNTS",
-        "A part that was gone when it was freed keeps its function from becoming available, for "
-        "ever",
-        "What is gone excludes nothing",
+        "A virtual function that did not exist at its release keeps its function unavailable "
+        "for ever",
+        "A removed device excludes nothing",
     ),
     _drift(
         "WHOLE_UNTIED",
-        "A function that is not split any more keeps the state that its held parts gave it",
-        "It stays split until its parts are released",
+        "A function that is no longer split keeps the state that its allocated virtual "
+        "functions caused",
+        "It stays split until its virtual functions are released",
     ),
 )
 
 TOGETHER_ROWS = (
     Difference(
-        "Host cells next to the most devices of any kind come first",
-        "Those next to the most devices that would do",
+        "Host cells next to the most devices of any kind are tried first",
+        "Those next to the most matching devices",
         _TOGETHER,
         "test_devices_that_would_not_do_draw_nobody",
     ),
     Difference(
-        "A condition of devices that never holds is tried on every permutation of host cells, each "
-        "time on a deep copy",
-        "It narrows the host cells before they are searched; the refusal says how many are near",
+        "A device constraint that can never be satisfied is tried on every permutation of host "
+        "cells, each time on a deep copy",
+        "It restricts the host cells before the search; the refusal has the number of near devices",
         _TOGETHER,
         "test_a_refusal_says_that_it_is_for_the_distance",
     ),
 )
 
 SECTIONS: Final = {
-    "Which devices": DECISION,
-    "Taking devices": TAKING,
-    "Devices that come, go and change": LIFE,
+    "Selection of devices": DECISION,
+    "Allocation of devices": TAKING,
+    "Devices that appear, disappear and change": LIFE,
     "Host cells and devices together": TOGETHER_ROWS,
-    "Words": WORDS,
+    "Device specifications": WORDS,
 }
 
 

@@ -40,37 +40,40 @@ def _drift(name: str, nova: str, ours: str) -> Difference:
 CLAIMS: Final = (
     _drift(
         "COUNTS_UNSEEN",
-        "A claim looks at cells and devices alone: CPUs, memory and disk beyond what the host has "
-        "are claimed, for Placement is trusted to have refused",
-        "All is decided together, and refused with the reason",
+        "A claim checks cells and devices only: CPUs, memory and disk above the capacity of the "
+        "host are claimed, because Placement is expected to have refused them",
+        "All amounts are decided together, and refused with the reason",
     ),
     Difference(
-        "Limits of CPUs, memory and disk are sent along and not looked at",
+        "Limits of CPUs, memory and disk are passed along and not checked",
         "A limit bounds the claim",
         _FILE,
         "test_limits_bound_a_claim",
     ),
     _drift(
         "SEEN_AND_NOT_TAKEN",
-        "A function and a part of it at once pass the test, and taking them raises when the "
-        "instance is already of that host; parts are in no pool after that",
+        "A function and one of its virtual functions pass the test together; allocating them "
+        "raises after the instance was assigned to the host, and afterwards the virtual "
+        "functions are in no pool",
         "Refused; nothing changes",
     ),
     _drift(
         "LIVE_DEVICES",
-        "A claim for a live migration looks whether there are devices and takes none, so that "
-        "somebody else may have them before it arrives (those of ports are claimed elsewhere)",
-        "All that was asked is taken when the move begins",
+        "A claim for a live migration checks whether there are devices and allocates none, so "
+        "another instance may get them before the migration ends (devices of ports are claimed "
+        "elsewhere)",
+        "All requested amounts are allocated when the move begins",
     ),
     Difference(
-        "A rebuild claims nothing, whatever it asks: what needs more is for the API to refuse",
-        "Decided like anything else, and taken in place of what it had",
+        "A rebuild claims nothing, whatever it requests: the API has to refuse larger requests",
+        "Decided like any claim, and allocated in place of the former amounts",
         _FILE,
         "test_a_rebuild_looks_at_what_it_asks",
     ),
     Difference(
-        "A move to a node that is not there is refused with the words ``unknown node nodename``",
-        "The host is named",
+        "A move to a node that does not exist is refused with the message ``unknown node "
+        "nodename``",
+        "The error names the host",
         _FILE,
         "test_a_host_that_is_not_there_is_named",
     ),
@@ -79,21 +82,23 @@ CLAIMS: Final = (
 USE: Final = (
     _drift(
         "SWAP",
-        "Swap of 512 MiB is added to whole GB, each sum is cut: a claim that is given back leaves "
-        "9 GB used of 10. The periodic task mends it",
-        "Swap takes whole GB, as Nova itself tells Placement, and gives back the same",
+        "Swap of 512 MiB is added to whole GB, and each sum is rounded down: after a claim is "
+        "released 9 GB of 10 remain used, until the periodic task",
+        "Swap is counted in whole GB, as Nova reports it to Placement, and a release has the "
+        "same amount",
     ),
     _drift(
         "FORGOTTEN",
-        "Who was resized on its host and confirmed, came live or by evacuation, or went back where "
-        "it came from after a periodic task, is not tracked: deleting or shelving it gives back "
-        "neither counts nor CPUs nor devices until the next one",
-        "What is used is what somebody holds; deleting gives it back at once",
+        "An instance that was resized on its host and confirmed, that arrived by live migration "
+        "or evacuation, or that returned to its source after a periodic task, is not tracked: "
+        "its removal or shelving releases neither counts nor CPUs nor devices until the next "
+        "task",
+        "The used amounts are the sum of all allocations; a removal releases them at once",
     ),
     Difference(
-        "What was evacuated counts no more as soon as its host counts anew, although the guest may "
-        "still run there",
-        "Held by the migration until the host, or whoever knows, confirms",
+        "An evacuated instance is not counted after the next periodic task of its host, "
+        "although the guest may still run there",
+        "Allocated to the migration until the host, or an operator, confirms",
         _FILE,
         "test_what_was_evacuated_is_held_until_somebody_knows_that_it_is_gone",
     ),
@@ -102,16 +107,18 @@ USE: Final = (
 _OWN_RUN, _OWN_DIFFER = OWN_TESTS
 OWN: Final = (
     Difference(
-        "``test_abort`` (of a claim, a move and a live migration) claims 4096 MiB of a node that "
-        "has 2048, and aborts",
-        "Refused with the reason. On a node that has the memory it passes, and all is given back",
+        "``test_abort`` (of a claim, a move and a live migration) claims 4096 MiB of a node "
+        "that has 2048, and aborts",
+        "Refused with the reason. On a node with enough memory the test passes, and all amounts "
+        "are released",
         "test_claims.py",
         "test_an_abort_where_there_is_room_gives_all_back",
         met=f"{_OWN_DIFFER} of {_OWN_RUN} tests; the others pass as they are",
     ),
     Difference(
-        "Devices of its tests have the address ``a``, the vendor ``v``, and one address twice",
-        "Refused; the tests run with addresses and ids that can be",
+        "Devices of its tests have the address ``a`` and the vendor ``v``, and two have the "
+        "same address",
+        "Refused; the tests run with valid addresses and ids",
         "test_claims.py",
         "test_devices_that_no_host_has_are_refused",
     ),
@@ -119,8 +126,8 @@ OWN: Final = (
 
 SECTIONS: Final = {
     "Claims of a host": CLAIMS,
-    "What is used of a host": USE,
-    "Nova's own tests of its claims, run on these": OWN,
+    "Usage of a host": USE,
+    "Nova's own tests of its claims, run on this library": OWN,
 }
 
 

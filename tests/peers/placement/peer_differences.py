@@ -345,124 +345,124 @@ def _unbounded(body: Any) -> Any:
 DIFFERENCES = (
     Difference(
         "vary",
-        "401, 403 and 404 are without ``vary``, though they depend on the microversion",
-        "``vary`` is told with each answer",
+        "401, 403 and 404 have no ``vary``, although they depend on the microversion",
+        "Each answer has ``vary``",
         _vary,
     ),
     Difference(
         "unauthorized",
-        "401 has a body of another form than all other refusals, and no microversion",
-        "As all others",
+        "401 has a body in another form than all other errors, and no microversion",
+        "The same form as all errors",
         _unauthorized,
     ),
     Difference(
         "discovery",
-        "With ``noauth2``, ``GET`` of the versions needs a token where the ``/`` is left out",
-        "It never does",
+        "With ``noauth2``, ``GET`` of the versions needs a token if the ``/`` is omitted",
+        "It needs none",
         _discovery,
     ),
     Difference(
         "html",
-        "Who prefers HTML or text to JSON, which he takes too, is refused in that",
-        "A refusal is JSON for whoever takes it",
+        "A client that accepts JSON but prefers HTML or text gets errors in the preferred type",
+        "Errors are JSON for each client that accepts it",
         _html,
     ),
     Difference(
         "last_modified",
-        "A ``PUT`` of a provider, and inventories of which there are none, are without "
-        "``last-modified``",
-        "It is told from 1.15 on",
+        "A ``PUT`` of a provider, and an empty list of inventories, have no ``last-modified``",
+        "They have it from 1.15 on",
         _modified,
     ),
     Difference(
         "hidden",
-        "An unknown resource class or trait is no fault if another condition finds nothing already",
-        "400, whatever else is asked",
+        "An unknown resource class or trait is not an error if another condition matches no "
+        "provider",
+        "400, whatever the other conditions are",
         _hidden,
     ),
     Difference(
         "stuck",
-        "A consumer that was told to hold nothing while it held nothing stays behind, with "
-        "generation 0: nobody who follows the documentation can claim for it again",
-        "Nothing stays behind",
+        "An empty write for a consumer without allocations leaves a consumer with generation 0: "
+        "a client that follows the documentation cannot claim for it again",
+        "No consumer remains",
         _stuck,
     ),
     Difference(
         "crash",
-        "An inventory by an empty name is a 500; so is a ``PUT`` of traits while somebody else "
-        "writes them, and ``GET /usages`` by consumer type on PostgreSQL",
+        "An inventory with an empty name is a 500; so is a ``PUT`` of traits during another "
+        "write of them, and ``GET /usages`` by consumer type on PostgreSQL",
         "400, 409, and the usages",
         _crash,
     ),
     Difference(
         "huge",
-        "An amount of 2\\ :sup:`63` and more in a query is a 500",
-        "Nobody has so much",
+        "An amount of 2\\ :sup:`63` or more in a query is a 500",
+        "No provider has this amount",
         _huge,
     ),
     Difference(
         "below",
-        "A pool below the root of a tree that cannot give the other classes is not read, which is "
-        "a 500",
-        "It gives",
+        "A pool below the root of a tree that provides none of the other classes is not read, "
+        "and the answer is a 500",
+        "It provides its amounts",
         _below,
     ),
     Difference(
         "nameless",
-        "A provider may be renamed to nothing",
-        "400, as when it is made",
+        "A provider may be renamed to an empty name",
+        "400, as when it is created",
         _nameless,
     ),
     Difference(
         "allow",
-        "405 of ``DELETE .../inventories`` before 1.5 does not say ``allow``",
-        "It does",
+        "405 of ``DELETE .../inventories`` before 1.5 has no ``allow``",
+        "It has ``allow``",
         _allow,
     ),
     Difference(
         "unchecked",
-        "``reserved`` above the total passes where the capacity rounds to 0, a ratio may be 0, "
-        "negative or finer than six places, ``min_unit`` may be above ``max_unit``, and a reshape "
-        "checks nothing",
-        "400, by a reshape too. A ratio is above 0 and at most 4000",
+        "``reserved`` above the total is accepted if the capacity rounds to 0, a ratio may be "
+        "0, negative or have more than six decimals, ``min_unit`` may be above ``max_unit``, "
+        "and a reshape checks nothing",
+        "400, also by a reshape. A ratio is above 0 and at most 4000",
         _unchecked,
     ),
     Difference(
         "policy",
-        "Who may not ask is told first that the version, the type or the body is wrong",
+        "A client without permission gets errors of the version, the type or the body first",
         "403",
         _policy,
     ),
     Difference(
         "spelling",
-        "A uuid in capitals or without dashes is taken, and then not found: in a path, as a "
-        "parent, in allocations, in ``in_tree``; an aggregate is kept by it as another one",
+        "A uuid in capitals or without dashes is accepted, and then not found: in a path, as a "
+        "parent, in allocations, in ``in_tree``; an aggregate with such a uuid is another one",
         "It is the same uuid",
         _spelling,
     ),
     Difference(
         "in_use",
-        "``DELETE`` of an inventory in use has the code ``placement.concurrent_update``, upon "
-        "which clients try again for ever",
+        "``DELETE`` of an inventory in use has the code ``placement.concurrent_update``, so "
+        "clients repeat it for ever",
         "``placement.inventory.inuse``",
         _in_use,
     ),
     Difference(
         "empties",
-        "A group that asks for nothing and says only what its provider must not be matches nobody",
-        "It matches who is not so",
+        "A group without amounts that has only forbidden traits or aggregates matches no provider",
+        "It matches the other providers",
         _empties,
     ),
     Difference(
         "forgets",
-        "``in_tree`` of a group that asks for nothing is not looked at",
-        "It binds",
+        "``in_tree`` of a group without amounts is ignored",
+        "It is a condition",
         _forgets,
     ),
     Difference(
         "leaks",
-        "Without ``group_policy=none`` the amounts of a class that the group without a name and "
-        "another one ask for are added up in other candidates too",
+        "Without ``group_policy=none`` the amounts of a class requested by the unnamed and a "
+        "named group are also added up in other candidates",
         "Each candidate has its own amounts",
         _leaks,
         "test_candidates.py",
@@ -470,8 +470,8 @@ DIFFERENCES = (
     ),
     Difference(
         "loses",
-        "Where pools alone give to the group without a name, one host of all is told",
-        "All hosts that can",
+        "If only pools provide the amounts of the unnamed group, one host of all is listed",
+        "All possible hosts",
         _loses,
         "test_candidates.py",
         "test_placement_and_the_enumerator_find_the_same",
@@ -484,43 +484,44 @@ DIFFERENCES = (
     ),
     Difference(
         "link",
-        "``GET /`` names no document",
-        "It has a ``link`` to the OpenAPI document of what is ours, after RFC 8631",
+        "``GET /`` links to no document",
+        "It has a ``link`` to the OpenAPI document of the native API, by RFC 8631",
         _link,
     ),
     Difference(
         "prefix",
-        "In ``startswith:`` of traits ``%`` and ``_`` stand for anything, and on some databases "
-        "small letters for capitals",
-        "A prefix is a prefix",
+        "In ``startswith:`` of traits ``%`` and ``_`` are wildcards, and on some databases "
+        "lower case matches upper case",
+        "A literal prefix",
         _prefix,
     ),
     Difference(
         "twice",
-        "Of ``limit`` and ``group_policy`` that are said twice the last one is checked, and the "
-        "first one used",
+        "If ``limit`` or ``group_policy`` is repeated, the last value is checked, and the first "
+        "one used",
         "Both are checked",
         _twice,
     ),
     Difference(
         "newline",
-        "Paths, and names of custom classes, custom traits and types of consumers, may end with a "
+        "Paths, and names of custom classes, custom traits and consumer types, may end with a "
         "newline",
         "404, 400, no allocations",
         _newline,
     ),
     Difference(
         "unprintable",
-        "Names of providers, projects and users may have control characters, and blanks at their "
-        "ends",
+        "Names of providers, projects and users may contain control characters, and spaces at "
+        "their ends",
         "400",
         _unprintable,
     ),
     Difference(
         "disabled",
-        "``COMPUTE_STATUS_DISABLED`` is a trait as others: who has it is a candidate, unless it is "
-        "forbidden, and may be claimed",
-        "Who has it, and what is below, is out of service: no candidate, and a claim is a 409",
+        "``COMPUTE_STATUS_DISABLED`` is an ordinary trait: a provider with it is a candidate "
+        "unless the trait is forbidden, and can be claimed",
+        "A provider with it, and its descendants, are disabled: no candidates, and a claim is a "
+        "409",
         _disabled,
     ),
     Difference(
@@ -531,8 +532,8 @@ DIFFERENCES = (
     ),
     Difference(
         "max_unit",
-        "A ``max_unit`` above the total is kept",
-        "It is no bound: told as 2147483647",
+        "A ``max_unit`` above the total is stored",
+        "It is no bound: reported as 2147483647",
         _max_unit,
     ),
 )
