@@ -121,7 +121,7 @@ class Drawing:
         roots = [root for line in lines for root in builder.providers(line, None)]
         try:
             for root in roots:
-                root.check_shares()
+                diff(None, root)
         except exceptions.InvalidTree as error:
             raise _invalid(source, error.value, error.expected) from error
         return cls(tuple(roots), tuple(builder.uses))
@@ -199,8 +199,8 @@ def draw(ledger: Ledger | Columns | Drawing) -> str:
     return str(ledger if isinstance(ledger, Drawing) else Drawing.of(ledger))
 
 
-def _invalid(where: str, value: object, expected: str) -> exceptions.InvalidInput:
-    return exceptions.InvalidInput("text", where, value, expected)
+def _invalid(location: str, value: object, expected: str) -> exceptions.InvalidInput:
+    return exceptions.InvalidInput("text", location, value, expected)
 
 
 # --- drawing ------------------------------------------------------------------------------------
@@ -282,7 +282,7 @@ _ALL_FORMS = {form for forms in _FORMS.values() for form in forms}
 class _Line:
     """A parsed line with its children. The name may stand for several providers."""
 
-    where: str
+    location: str
     branches: str
     name: str
     is_quoted: bool
@@ -298,30 +298,30 @@ def _parse_lines(text: str, source: str, first_line: int) -> list[_Line]:
     for number, written in enumerate(text.splitlines(), first_line):
         if not written.strip():
             continue
-        where = f"{source}, line {number}"
-        branches, rest = _split_branches(written.rstrip(), where)
+        location = f"{source}, line {number}"
+        branches, content = _split_branches(written.rstrip(), location)
         depth = len(branches) // 4
         if depth > len(path):
-            raise _invalid(where, rest, "a line above it that it belongs to")
+            raise _invalid(location, content, "a line above it that it belongs to")
         if depth > MAX_DEPTH:
-            raise _invalid(where, depth, f"at most {MAX_DEPTH} levels")
-        line = _parse_line(rest, where, branches)
+            raise _invalid(location, depth, f"at most {MAX_DEPTH} levels")
+        line = _parse_line(content, location, branches)
         (path[depth - 1].children if depth else roots).append(line)
         path[depth:] = [line]
     return roots
 
 
-def _split_branches(written: str, where: str) -> tuple[str, str]:
+def _split_branches(written: str, location: str) -> tuple[str, str]:
     """Return the branches before the name, and the rest of the line."""
     end = 0
     while any(form[0] == written[end : end + 1] for form in _ALL_FORMS):
         if written[end : end + 4] not in _ALL_FORMS:
             raise _invalid(
-                where, written, "branches of four columns each, such as '├── ' or '+-- '"
+                location, written, "branches of four columns each, such as '├── ' or '+-- '"
             )
         end += 4
     if end and written[end - 4 : end] in (*_FORMS[PAST], EMPTY):
-        raise _invalid(where, written, "a branch before the name, or no space")
+        raise _invalid(location, written, "a branch before the name, or no space")
     return written[:end], written[end:]
 
 
@@ -329,7 +329,7 @@ def _check_branches(line: _Line, below: str = "", expected: str = "") -> None:
     """Raise ``InvalidInput`` unless the branches are those of the drawn tree."""
     for start in range(0, len(expected), 4):
         if line.branches[start : start + 4] not in _FORMS[expected[start : start + 4]]:
-            raise _invalid(line.where, line.branches, f"the branches {expected!r}")
+            raise _invalid(line.location, line.branches, f"the branches {expected!r}")
     for child in line.children:
         mark, space = (LAST, EMPTY) if child is line.children[-1] else (MIDDLE, PAST)
         _check_branches(child, below + space, below + mark)
@@ -344,8 +344,8 @@ _SECTIONS = ("traits:", "aggregates:")
 class _Words:
     """The words of a line, read from left to right."""
 
-    def __init__(self, text: str, where: str) -> None:
-        self._where = where
+    def __init__(self, text: str, location: str) -> None:
+        self._location = location
         self._words = list(self._split(text.rstrip()))
 
     def _split(self, text: str) -> Iterator[tuple[str, bool]]:
@@ -362,7 +362,7 @@ class _Words:
                 raise self.invalid(word, "a JSON string between quotation marks") from error
 
     def invalid(self, value: object, expected: str) -> exceptions.InvalidInput:
-        return _invalid(self._where, value, expected)
+        return _invalid(self._location, value, expected)
 
     def __bool__(self) -> bool:
         return bool(self._words)
@@ -394,13 +394,13 @@ class _Words:
         return int(word)
 
 
-def _parse_line(text: str, where: str, branches: str) -> _Line:
+def _parse_line(text: str, location: str, branches: str) -> _Line:
     """Return the parsed text after the branches.
 
     :raises InvalidInput: if it is not a provider of a drawing
     """
     try:
-        words = _Words(text, where)
+        words = _Words(text, location)
         name, is_quoted = words.pop("a provider's name")
         fields: dict[str, Any] = {"inventories": {}, "traits": [], "shares": []}
         uses: list[tuple[str, str, int]] = []
@@ -415,10 +415,10 @@ def _parse_line(text: str, where: str, branches: str) -> _Line:
         fields["traits"] += sections.get("traits:", [])
         fields["aggregates"] = sections.get("aggregates:", [])
     except exceptions.InvalidInput as error:
-        if error.matches("InvalidText") and error.what == where:
+        if error.matches("InvalidText") and error.what == location:
             raise
-        raise _invalid(where, error.value, error.expected) from error
-    return _Line(where, branches, name, is_quoted, fields, tuple(uses))
+        raise _invalid(location, error.value, error.expected) from error
+    return _Line(location, branches, name, is_quoted, fields, tuple(uses))
 
 
 def _parse_inventory(
@@ -438,8 +438,8 @@ def _parse_inventory(
         elif word == "uses":
             fields["shares"].append(_parse_share(words, name))
         elif word not in _FIGURES or _FIGURES[word] in figures:
-            known = ", ".join([*_FIGURES, "used", "uses"])
-            raise words.invalid(word, f"one of {known}, or a comma; each figure once")
+            figure_words = ", ".join([*_FIGURES, "used", "uses"])
+            raise words.invalid(word, f"one of {figure_words}, or a comma; each figure once")
         elif word == "ratio":
             figures["allocation_ratio"] = words.word("a ratio")
         else:
@@ -497,13 +497,13 @@ class _TreeBuilder:
         """Yield the providers of a line, each with its descendants."""
         for name in _expand_name(line, parent):
             if name in self._names:
-                raise _invalid(line.where, name, "each provider once")
+                raise _invalid(line.location, name, "each provider once")
             self._names.add(name)
             self.uses += [DrawnUse(consumer, name, of, n) for consumer, of, n in line.uses]
             try:
                 provider = Provider(name, **line.fields)
             except exceptions.InvalidInput as error:
-                raise _invalid(line.where, error.value, error.expected) from error
+                raise _invalid(line.location, error.value, error.expected) from error
             children = [p for child in line.children for p in self.providers(child, name)]
             provider.update(children=tuple(children))
             yield provider
@@ -516,7 +516,7 @@ def _expand_name(line: _Line, parent: str | None) -> Iterator[str]:
         return
     if name.startswith("/"):
         if parent is None:
-            raise _invalid(line.where, name, "a name: there is no provider above")
+            raise _invalid(line.location, name, "a name: there is no provider above")
         name = parent + name
     match = _RANGE.match(name)
     if match is None:
@@ -524,7 +524,7 @@ def _expand_name(line: _Line, parent: str | None) -> Iterator[str]:
         return
     prefix, first, last, suffix = match.groups()
     if not 0 <= int(last) - int(first) < MAX_RANGE:
-        raise _invalid(line.where, name, f"an ascending range, of at most {MAX_RANGE} names")
+        raise _invalid(line.location, name, f"an ascending range, of at most {MAX_RANGE} names")
     for number in range(int(first), int(last) + 1):
         yield f"{prefix}{number:0{len(first)}}{suffix}"
 

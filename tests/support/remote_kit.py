@@ -82,9 +82,9 @@ class RemoteConformance(BackendConformance):
 
 
 def table() -> str:
-    """Return the published table: what cannot be kept, of how many rules, and of which laws.
+    """Return the published table: each reason, with its numbers of rules and of invariants.
 
-    Below it what the real one cannot keep besides.
+    Reasons of the real Placement only follow.
     """
     real = {
         why: {name for kept in REAL_CANNOT.values() for name in kept.get(why, ())}
@@ -94,8 +94,8 @@ def table() -> str:
     rows = [_row(why, names) for why, names in CANNOT.items()]
     besides = [_row(why, names) for why, names in real.items()]
     width = max(len(said) for said, _, _ in (*rows, *besides))
-    head = [("what cannot be kept", "rules", "of the laws")]
-    between = [("", "", ""), ("by Placement 16 itself, besides", "", "")]
+    head = [("reason", "rules", "invariants")]
+    between = [("", "", ""), ("only with Placement 16 itself", "", "")]
     lines = [
         f"{said:<{width}}  {count:>5}  {laws}".rstrip()
         for said, count, laws in (*head, *rows, *between, *besides)
@@ -110,10 +110,10 @@ def _summary() -> list[str]:
     lacks = RemoteConformance.lacks
     unasked = {name for name in rules if lacking(getattr(BackendConformance, name), lacks)}
     unasked |= NOT_RUN.keys()
-    kept, not_kept = len(rules - listed - unasked), len(listed - unasked)
+    met, unmet = len(rules - listed - unasked), len(listed - unasked)
     return [
-        f"{len(rules)} rules: {kept} are kept; {not_kept} are not, wholly or with some parameters;",
-        f"{len(unasked)} are not asked: of several processes, or they would wait for a refusal",
+        f"{len(rules)} rules: {met} are satisfied; {unmet} are not, or with some parameters only;",
+        f"{len(unasked)} are not run: they need several processes, or would wait for a refusal",
     ]
 
 

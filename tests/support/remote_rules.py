@@ -1,8 +1,8 @@
-"""Which rules of the conformance kit a remote Placement cannot keep, and why.
+"""The rules of the conformance kit that a remote Placement does not satisfy, and the reasons.
 
-What it cannot keep at all is a :class:`~resource_objects.providers.backend.Capability`, which
-is refused by name; what it keeps otherwise is a :class:`Difference`. Names are those of the kit's
-tests; of some only with some parameters.
+A rule fails because of an unsupported :class:`~resource_objects.providers.backend.Capability`,
+which is refused by name, or because of a :class:`Difference`. Names are those of the kit's tests;
+some fail only with some parameters.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from resource_objects.providers.backend import Capability
 class Difference(enum.Enum):
     """A difference between a remote Placement and a ledger."""
 
-    GENERATIONS = "claims raise generations: a definition that was read before one is stale"
-    AGAIN = "a consumer that comes again is the same one, and its generation begins again"
-    NAMES = "names that are no uuids, and operations, are known to the process that gave them"
-    RULES = "unit rules bind what a consumer keeps, too, not only what grows"
+    GENERATIONS = "claims increase generations: a definition read before a claim is stale"
+    AGAIN = "the generation of a consumer begins again when it is created again"
+    NAMES = "names other than uuids, and operations, are known to one process only"
+    RULES = "unit rules apply to unchanged and reduced amounts, too"
     UNITS31 = "amounts have 31 bits"
-    COUNTS = "writes of definitions and of allocations are counted in one number"
-    PARTS = "definitions of several providers are several requests"
-    PICTURE = "what changed is found by looking: not how often, nor all of it at one moment"
-    MEMBERS = "an aggregate without members is not there"
+    COUNTS = "one number counts writes of definitions and of allocations"
+    PARTS = "definitions of several providers need several requests"
+    PICTURE = "changes are found by comparison: without their number, and not of one moment"
+    MEMBERS = "an aggregate without members does not exist"
     FLOATS = "capacity is a product of floats"
-    OVER = "who meets others there is given what is not left (PostgreSQL)"
-    UNANSWERED = "its answer may be 500 where two write at once: what was done is not known"
+    OVER = "concurrent consumers may exceed the capacity (PostgreSQL)"
+    UNANSWERED = "concurrent writes may be answered by 500: the outcome is unknown"
 
 
 #: 100 of 1.15 are 114.99999999999999 there.
