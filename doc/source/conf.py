@@ -63,6 +63,11 @@ def _scenario_section(item: re.Match[str]) -> str:
 
 
 def setup(app: Sphinx) -> None:
-    """Generate the lists of error codes and the sections of the scenarios."""
+    """Generate error codes and scenarios, and find the commands in the table of the program."""
+    import cliff.sphinxext
+
+    from resource_objects.cli.main import Commands
+
+    cliff.sphinxext.commandmanager.CommandManager = Commands  # cliff searches entry points
     app.connect("autodoc-process-docstring", _list_codes)
     app.connect("source-read", _show_scenarios)

@@ -2,13 +2,13 @@
 
 =====================  ============================================================================
 ``main``               the program: the table of commands, errors in one line, exit status
-``base``               the base classes of commands, and the selection of the ledger
+``base``               the declaration of commands, their ledger and their output
 ``request_arguments``  the request and the options of its search as arguments
 ``render``             trees with bars, as text: pure
 ``host_lines``         the usage of each host as a line of text: pure
 ``fitting``            tables and drawings as wide as the terminal is
 ``drawing``            NUMA cells as a drawing and as rows
-``device_table``       PCI devices as a table; ``device_columns``: their columns
+``device_table``       PCI devices as a table
 ``completion``         shell completion
 ``tour``               the tour on this machine
 ``environment``        the variables that tell a job its part of a host

@@ -1,9 +1,22 @@
-"""The base classes of commands: the ledger, the output, and columns as data for programs."""
+"""Commands declared as functions: their arguments, their ledger and their output.
+
+:func:`command`, :func:`table` and :func:`record` make a command of a function. Its docstring is the
+help, its arguments are declared by :func:`argument`, :func:`flag` and :func:`repeated`, and it is
+called with the ledger and the parsed arguments::
+
+    @table(argument("name", "PROVIDER", "name or uuid"), columns=("name",), reads=True)
+    def list_traits(ledger, args):
+        "List the traits of a provider."
+        return [(name,) for name in sorted(ledger.provider(args.name).traits)]
+
+A cell of a table is a plain value, or a :class:`Cell` if people and programs read different forms.
+"""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import dataclasses
 import datetime
 import errno
 import getpass
@@ -13,7 +26,7 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import cliff.command
@@ -25,15 +38,15 @@ from resource_objects import exceptions
 
 if TYPE_CHECKING:
     from resource_objects.cli.render import Glyphs
-    from resource_objects.host.machine import Machine
     from resource_objects.ledger import Ledger
     from resource_objects.reasons import Reason
     from resource_objects.resources import Inventories
     from resource_objects.resources.records import InventoryRecord
 
 
-#: The columns and rows of a list.
-Table: TypeAlias = tuple[Sequence[str], Iterable[Sequence[Any]]]
+Rows: TypeAlias = Iterable[Sequence[Any]]
+#: Adds an argument to a parser, or to a group of one.
+Argument: TypeAlias = Callable[[Any], object]
 
 
 class Refused(Exception):
@@ -75,27 +88,89 @@ def misused() -> Iterator[None]:
         raise Misused(str(error)) from error
 
 
-#: Commands that refuse a SQLite file that does not exist: they write nothing to an empty ledger, so
-#: the name of the file is probably mistyped. Every other command, also one of a plug-in, may create
-#: the file with its first write. Add a new command that only reads.
-COMMANDS_THAT_NEED_A_FILE = frozenset(
-    {
-        *("host show", "device list", "device show"),
-        *("candidates", "allocation candidate list", "explain", "what-if", "how-many", "report"),
-        *("when", "schedule", "waiting", "consumer list", "consumer show"),
-        *("allocation show", "allocation list", "usage", "usage hosts", "usage total"),
-        *("usage between", "mine", "provider list", "provider show", "provider tree"),
-        *("provider usage show", "provider inventory list", "provider trait list"),
-        *("provider aggregate list", "statistic list", "class list", "trait list"),
-        *("aggregate list", "server group list", "server group show", "pool list"),
-        *("export", "audit", "changes"),
-    }
-)
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def argument(
+    name: str | tuple[str, ...], metavar: str | None, help: str | None, **options: Any
+) -> Argument:
+    """Return an argument or option; ``options`` are those of argparse."""
+    names = (name,) if isinstance(name, str) else name
+    return lambda parser: parser.add_argument(*names, metavar=metavar, help=help, **options)
+
+
+def flag(name: str, help: str, **options: Any) -> Argument:
+    """Return an option without a value, False by default."""
+    return lambda parser: parser.add_argument(name, action="store_true", help=help, **options)
+
+
+def repeated(name: str | tuple[str, ...], metavar: str, help: str, **options: Any) -> Argument:
+    """Return an option that may be repeated; its value is a list, by default an empty one."""
+    return argument(name, metavar, help, action="append", **{"default": [], **options})
+
+
+def exclusive(*arguments: Argument) -> Argument:
+    """Return options of which at most one may be specified."""
+    return lambda parser: add_to(parser.add_mutually_exclusive_group(), arguments)
+
+
+def section(title: str, *arguments: Argument, description: str | None = None) -> Argument:
+    """Return options with a heading of their own in the help."""
+    return lambda parser: add_to(parser.add_argument_group(title, description), arguments)
+
+
+def add_to(parser: Any, arguments: Iterable[Argument]) -> None:
+    """Add arguments to a parser, or to a group of one."""
+    for add in arguments:
+        add(parser)
+
+
+def actor(parser: Any) -> None:
+    """Add the option of the actor of a write; the default is the user."""
+    parser.add_argument(
+        "--actor", metavar="NAME", default=login(), help="the operator (default: your user name)"
+    )
+
+
+PROVIDER = argument("name", "PROVIDER", "name or uuid")
+GENERATION = argument("--generation", "N", "refuse if it was changed since this one", type=int)
+
+
+# --- declarations ---------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Answer:
+    """The output of a command: rows, or a text in place of them, and the exit status."""
+
+    rows: Rows = ()
+    #: other columns than the declared ones
+    columns: Sequence[str] | None = None
+    text: str | None = None
+    #: whether lines of the text are cut where the terminal ends, since a wrapped drawing is spoiled
+    is_cut: bool = False
+    #: another sentence in place of a table without rows
+    empty: str | None = None
+    status: int = 0
+    #: called if the output cannot be written
+    undo: Callable[[], object] | None = None
 
 
 class Command(cliff.command.Command):
-    """Base of the commands; mixed into those that list and show."""
+    """Base of the declared commands."""
 
+    #: called with the ledger, or with this command if it opens the ledger itself
+    function: ClassVar[Callable[..., Any]]
+    arguments: ClassVar[tuple[Argument, ...]] = ()
+    #: whether ``function`` is called with an open ledger
+    opens: ClassVar[bool] = True
+    #: whether a SQLite file that does not exist is refused: the command writes nothing to an empty
+    #: ledger, so the name of the file is probably mistyped
+    reads: ClassVar[bool] = False
+    #: whether a terminal shows after some seconds that the command is still at work
+    slow: ClassVar[bool] = False
+    #: whether ``--`` and a program follow on the arguments
+    program: ClassVar[bool] = False
     #: the columns of the output, for ``-c`` and for programs
     columns: ClassVar[tuple[str, ...]] = ()
     #: those that there are instead with an option
@@ -119,75 +194,217 @@ class Command(cliff.command.Command):
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         """Return the parser of the arguments."""
         parser = super().get_parser(prog_name)
-        self.add_arguments(parser)
+        add_to(parser, self.arguments)
         return parser
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add the arguments of the command; by default none."""
-
     def open_ledger(self, actor: str | None = None) -> Ledger:
-        """Open the ledger of the options.
+        """Open the ledger that the option, the environment or the default names.
 
         :param actor: the actor of writes in the change feed; None: the logged-in user
+        :raises DatabaseError: if a SQLite file has to exist and does not
         """
-        must_exist = self.cmd_name in COMMANDS_THAT_NEED_A_FILE
-        return open_ledger(self.app.options.database, actor=actor or login(), must_exist=must_exist)
+        from resource_objects.ledger import connect
 
-    def say(self, text: str) -> None:
-        """Print a line, or several."""
-        self.app.stdout.write(f"{text}\n")
+        url = database_url(self.app.options.database, os.environ)
+        name = actor or login()
+        ledger = connect(url) if name is None else connect(url, actor=name)
+        if self.reads and ledger.backend.is_missing():
+            ledger.close()
+            path = url.removeprefix("sqlite:///")
+            reason = "there is no such file; `db upgrade` and commands that write create it"
+            raise exceptions.DatabaseError("unavailable", path, reason)
+        return ledger
 
-    def machine(self, parsed_args: argparse.Namespace) -> Machine:
-        """Return this machine or a captured one, and print the findings of the discovery.
+    def call(self, args: argparse.Namespace) -> Any:
+        """Call the function; return its result, with rows that are read completely."""
+        with contextlib.ExitStack() as stack:
+            subject: Command | Ledger = self
+            if self.opens:
+                subject = stack.enter_context(self.open_ledger(getattr(args, "actor", None)))
+            if self.slow:
+                from resource_objects.cli.site import Bar
 
-        :raises DiscoveryError: for a finding, if the option --strict is set
-        """
-        from resource_objects.host.discovery import discover
+                stack.enter_context(Bar(self.cmd_name or "", is_told=False))
+            result = self.function(subject, args)
+            if isinstance(result, Answer):
+                result.rows = list(result.rows)
+            return list(result) if isinstance(result, Iterator) else result
 
-        root = getattr(parsed_args, "root", "/")
-        machine = discover(root=root, strict=parsed_args.strict)
-        self.tell_findings(machine)
-        return machine
-
-    def tell_findings(self, machine: Machine) -> None:
-        """Print the parts of a machine that could not be read."""
-        for finding in machine.findings:
-            self.app.stderr.write(f"resource-objects: not read: {finding}\n")
-
-    def width(self, max_width: int = 0) -> int | None:
-        """Return the maximum width of a line: that of the option or the terminal; None if there is
-        neither.
-        """
-        if max_width > 0:
-            return max_width
-        return shutil.get_terminal_size().columns if self.app.stdout.isatty() else None
-
-    @property
-    def glyphs(self) -> Glyphs:
-        """The characters that trees are drawn with, as far as the output's encoding has them."""
-        from resource_objects.cli import render
-
-        return render.glyphs_for(self.app.stdout.encoding)
+    def take_action(self, parsed_args: argparse.Namespace) -> Any:
+        """Call the function, and print its result if that is text."""
+        result = self.call(parsed_args)
+        if isinstance(result, str):
+            print(result)
+        return result if isinstance(result, int) else 0
 
 
-def add_name(
-    parser: argparse.ArgumentParser, *, generation: bool = False
-) -> argparse.ArgumentParser:
-    """Add the argument that names a provider, and the option for the generation it was read at."""
-    parser.add_argument("name", metavar="PROVIDER", help="name or uuid")
-    if generation:
-        parser.add_argument(
-            "--generation", metavar="N", type=int, help="refuse if it was changed since this one"
+class Lister(Command, cliff.lister.Lister):
+    """Base of the declared commands that print a table."""
+
+    #: whether the output is brief or drawn, unless a format or columns are specified; then
+    #: ``args.is_brief`` is True
+    brief: ClassVar[bool] = False
+    #: the sentence in place of a table without rows
+    empty: ClassVar[str] = "nothing"
+    _answer = Answer()
+
+    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
+        """Return the parser of the arguments."""
+        parser = super().get_parser(prog_name)
+        if self.brief:
+            parser.set_defaults(formatter=None)  # so that run() knows whether one is specified
+        return parser
+
+    def run(self, parsed_args: argparse.Namespace) -> int:
+        """Print the answer and return its status."""
+        if self.brief:
+            parsed_args.is_brief = not parsed_args.formatter and not parsed_args.columns
+            parsed_args.formatter = parsed_args.formatter or "table"
+        try:
+            super().run(parsed_args)
+            self.app.stdout.flush()
+        except OSError:
+            if self._answer.undo is not None:
+                self._answer.undo()
+            raise
+        return self._answer.status
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Any:
+        """Call the function and return the columns and rows of its answer."""
+        result = self.call(parsed_args)
+        self._answer = result if isinstance(result, Answer) else Answer(result)
+        columns = self._answer.columns
+        return self.columns if columns is None else columns, self._answer.rows
+
+    def produce_output(
+        self,
+        parsed_args: argparse.Namespace,
+        column_names: Sequence[str],
+        data: Iterable[Sequence[Any]],
+    ) -> int:
+        """Print the rows in the requested format; or the text, if there is one instead."""
+        if self._answer.text is not None:
+            _print_text(self._answer, line_width(parsed_args.max_width))
+            return 0
+        rows = [cells(row, parsed_args.formatter) for row in data]
+        if not rows and parsed_args.formatter == "table" and not parsed_args.print_empty:
+            self._generate_columns_and_selector(parsed_args, column_names)  # refuses unknown ones
+            print(self._answer.empty or self.empty)
+            return 0
+        _fit(self, parsed_args)
+        status: int = super().produce_output(parsed_args, column_names, rows)
+        return status
+
+
+class ShowOne(Command, cliff.show.ShowOne):
+    """Base of the declared commands that print one record: ``{column: value}``."""
+
+    def take_action(self, parsed_args: argparse.Namespace) -> Any:
+        """Call the function and return the columns and values."""
+        result = self.call(parsed_args)
+        return ((), result) if isinstance(result, Answer) else (tuple(result), result.values())
+
+    def produce_output(
+        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Any
+    ) -> int:
+        """Print the record in the requested format; or the text, if there is one instead."""
+        if isinstance(data, Answer):
+            _print_text(data, None)
+            return 0
+        shown = cells(data, parsed_args.formatter)
+        _fit(self, parsed_args)
+        status: int = super().produce_output(parsed_args, column_names, shown)
+        return status
+
+
+def command(*arguments: Argument, **attributes: Any) -> Callable[..., type[Command]]:
+    """Declare a command that prints the text that a function returns, if it returns one.
+
+    :param attributes: further attributes of :class:`Command`, such as ``reads``
+    """
+    return _declared(Command, arguments, attributes)
+
+
+def table(
+    *arguments: Argument, columns: tuple[str, ...], **attributes: Any
+) -> Callable[..., type[Command]]:
+    """Declare a command that prints the rows, or the :class:`Answer`, that a function returns.
+
+    :param attributes: further attributes of :class:`Lister`, such as ``empty``
+    """
+    return _declared(Lister, arguments, {"columns": columns, **attributes})
+
+
+def record(
+    *arguments: Argument, columns: tuple[str, ...], **attributes: Any
+) -> Callable[..., type[Command]]:
+    """Declare a command that prints the values by column that a function returns."""
+    return _declared(ShowOne, arguments, {"columns": columns, **attributes})
+
+
+def _declared(
+    base: type[Command], arguments: tuple[Argument, ...], attributes: Mapping[str, Any]
+) -> Callable[..., type[Command]]:
+    def declare(function: Callable[..., Any], doc: str | None = None) -> type[Command]:
+        namespace = {
+            "__doc__": doc or function.__doc__,
+            "__module__": function.__module__,
+            "function": staticmethod(function),
+            "arguments": arguments,
+            **attributes,
+        }
+        return type(function.__name__, (base,), namespace)
+
+    return declare
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+
+def note(text: str) -> None:
+    """Print a line on the standard error output."""
+    print(text, file=sys.stderr)
+
+
+def line_width(max_width: int = 0) -> int | None:
+    """Return the maximum width of a line: that of the option or the terminal; None if there is
+    neither.
+    """
+    if max_width > 0:
+        return max_width
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
+def glyphs() -> Glyphs:
+    """Return the characters that trees are drawn with, as far as the output's encoding has them."""
+    from resource_objects.cli import render
+
+    return render.glyphs_for(sys.stdout.encoding)
+
+
+def drawing(lines: Iterable[str], **fields: Any) -> Answer:
+    """Return the answer of a drawing, whose lines are cut where the terminal ends."""
+    return Answer(text="\n".join(lines), is_cut=True, **fields)
+
+
+def _print_text(answer: Answer, width: int | None) -> None:
+    from resource_objects.cli.fitting import cut
+
+    lines = (answer.text or "").splitlines()
+    print("\n".join(cut(line, width) if answer.is_cut else line for line in lines))
+
+
+def _fit(command: Any, parsed_args: argparse.Namespace) -> None:
+    """Have a table printed as wide as the terminal is."""
+    if parsed_args.formatter == "table":
+        from resource_objects.cli.fitting import FittingTable
+
+        max_width = parsed_args.max_width
+        command.formatter = FittingTable(
+            shutil.get_terminal_size().columns
+            if parsed_args.fit_width and max_width <= 0
+            else line_width(max_width)
         )
-    return parser
-
-
-def add_actor(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    """Add the option of the actor; the default is the user."""
-    parser.add_argument(
-        "--actor", metavar="NAME", default=login(), help="the operator (default: your user name)"
-    )
-    return parser
 
 
 def login() -> str | None:
@@ -229,102 +446,6 @@ def records_of(inventories: Inventories) -> list[InventoryRecord]:
     return [record for _, inventory in inventories.by_name() for record in inventory.to_records()]
 
 
-class Text(tuple[str, ...]):
-    """Lines of text that a command prints in place of a list."""
-
-    __slots__ = ()
-
-    @classmethod
-    def of(cls, text: str) -> Text:
-        """Return the lines of a text."""
-        return cls(text.splitlines())
-
-
-class Drawing(Text):
-    """Lines that are cut where the terminal ends, for a wrapped one would spoil the picture."""
-
-    __slots__ = ()
-
-
-def _fit(command: Any, parsed_args: argparse.Namespace) -> None:
-    """Have a table printed as wide as the terminal is."""
-    if parsed_args.formatter == "table":
-        from resource_objects.cli.fitting import FittingTable
-
-        max_width = parsed_args.max_width
-        command.formatter = FittingTable(
-            shutil.get_terminal_size().columns
-            if parsed_args.fit_width and max_width <= 0
-            else command.width(max_width)
-        )
-
-
-class Lister(Command, cliff.lister.Lister):
-    """Base of the commands that list.
-
-    One of :attr:`in_brief` finds in :attr:`is_brief` whether it is to be brief.
-    """
-
-    #: whether the output is brief or drawn, unless a format or columns are specified
-    in_brief: ClassVar[bool] = False
-    is_brief = False
-
-    def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
-        """Return the parser of the arguments."""
-        parser = super().get_parser(prog_name)
-        if self.in_brief:
-            parser.set_defaults(formatter=None)  # so that run() knows whether one is specified
-        return parser
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """List them, having noted whether in brief."""
-        if self.in_brief:
-            self.is_brief = not parsed_args.formatter and not parsed_args.columns
-            parsed_args.formatter = parsed_args.formatter or "table"
-        status: int = super().run(parsed_args)
-        return status
-
-    #: the sentence in place of a table without rows
-    nothing: str = "nothing"
-
-    def produce_output(
-        self,
-        parsed_args: argparse.Namespace,
-        column_names: Sequence[str],
-        data: Iterable[Sequence[Any]],
-    ) -> int:
-        """Print the list in the requested format; or a text, if there is one instead."""
-        if isinstance(data, Drawing):
-            from resource_objects.cli.fitting import cut
-
-            width = self.width(parsed_args.max_width)
-            data = Text(cut(line, width) for line in data)
-        if isinstance(data, Text):
-            self.say("\n".join(data))
-            return 0
-        rows = [cells(row, parsed_args.formatter) for row in data]
-        if not rows and parsed_args.formatter == "table" and not parsed_args.print_empty:
-            self._generate_columns_and_selector(parsed_args, column_names)  # refuses unknown ones
-            self.say(self.nothing)
-            return 0
-        _fit(self, parsed_args)
-        status: int = super().produce_output(parsed_args, column_names, rows)
-        return status
-
-
-class ShowOne(Command, cliff.show.ShowOne):
-    """Base of the commands that show one thing."""
-
-    def produce_output(
-        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
-    ) -> int:
-        """Print the row in the requested format."""
-        shown = cells(data, parsed_args.formatter)
-        _fit(self, parsed_args)
-        status: int = super().produce_output(parsed_args, column_names, shown)
-        return status
-
-
 #: Formats whose values do not depend on the presentation.
 _OF_DATA = ("json", "yaml")
 #: Formats for programs that know text alone.
@@ -339,7 +460,7 @@ def cells(row: Iterable[Any], formatter: str) -> tuple[Any, ...]:
     A line break within a name is shown, for it would begin another row. Where there is only text, a
     value that is not set is empty, and in CSV text that a spreadsheet would calculate is quoted.
 
-    >>> cells(["job\\n2", Maybe(None), -1], "csv"), cells(["=1+1", None], "csv")
+    >>> cells(["job\\n2", optional(None), -1], "csv"), cells(["=1+1", None], "csv")
     (('job\\\\n2', '', -1), ("'=1+1", ''))
     """
     if formatter in _OF_DATA:
@@ -359,91 +480,98 @@ def _cell(value: Any, formatter: str) -> Any:
     return f"'{text}" if formatter == "csv" and text.startswith(_FORMULA) else text
 
 
-class Many(FormattableColumn[list[Any]]):
-    """Several things: a list for programs, separated by commas for people."""
+class Cell(FormattableColumn[Any]):
+    """A value with a text for people and plain data for programs.
+
+    :param text: returns the text of the value
+    :param plain: returns the plain data of the value; by default the value itself
+    :param is_figure: whether it is on the right of its column, as numbers are
+    """
+
+    def __init__(
+        self,
+        value: Any,
+        text: Callable[[Any], str],
+        plain: Callable[[Any], Any] | None = None,
+        *,
+        is_figure: bool = False,
+    ) -> None:
+        super().__init__(value)
+        self._text, self._plain, self.is_figure = text, plain, is_figure
 
     def human_readable(self) -> str:
-        """Return the things, separated by commas."""
-        return ", ".join(map(str, self._value))
+        """Return the text."""
+        return self._text(self._value)
+
+    def machine_readable(self) -> Any:
+        """Return the plain data."""
+        return self._value if self._plain is None else self._plain(self._value)
 
 
-class Lines(Many):
-    """Several lines of text: a list for programs, one below the other for people."""
-
-    def human_readable(self) -> str:
-        """Return the lines."""
-        return "\n".join(map(str, self._value))
+def listed(values: Iterable[Any]) -> Cell:
+    """Return a list for programs, whose values people read with commas between."""
+    return Cell(list(values), _with_commas)
 
 
-class Pairs(FormattableColumn[dict[str, Any]]):
-    """Names with values: a mapping for programs, ``name value, ...`` for people."""
-
-    def human_readable(self) -> str:
-        """Return the pairs, separated by commas."""
-        return ", ".join(f"{name} {value}" for name, value in self._value.items())
+def lines(values: Iterable[str]) -> Cell:
+    """Return a list for programs, whose values people read one below the other."""
+    return Cell(list(values), "\n".join)
 
 
-class Dicts(FormattableColumn[list[dict[str, Any]]]):
-    """Records: a list of mappings for programs, one line each for people."""
+def pairs(mapping: Mapping[str, Any]) -> Cell:
+    """Return a mapping for programs, ``name value, ...`` for people."""
+    return Cell(dict(mapping), _as_text)
 
-    def human_readable(self) -> str:
-        """Return the values of each record, one record per line; lists by commas."""
-        return "\n".join(" ".join(map(_as_text, record.values())) for record in self._value)
+
+def records(rows: Iterable[Mapping[str, Any]]) -> Cell:
+    """Return a list of mappings for programs, whose values people read one mapping per line."""
+    return Cell(
+        list(rows), lambda rows: "\n".join(" ".join(map(_as_text, row.values())) for row in rows)
+    )
 
 
 def _as_text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {item}" for name, item in value.items())
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return _with_commas(value) if isinstance(value, list) else str(value)
 
 
-class Maybe(FormattableColumn[Any]):
-    """A value that may be missing: None for programs, nothing for people."""
-
-    def human_readable(self) -> str:
-        """Return the value, if there is one."""
-        return "" if self._value is None else str(self._value)
+def _with_commas(values: Iterable[Any]) -> str:
+    return ", ".join(map(str, values))
 
 
-class Figure(Maybe):
-    """A number that may be missing, on the right of its column as other numbers are."""
-
-    is_figure = True  #: read by :mod:`resource_objects.cli.fitting`
-
-
-class Age(FormattableColumn[Any]):
-    """The age of something, ``(time, now)``; for programs the time. Empty if the time is None."""
-
-    def human_readable(self) -> str:
-        """Return the time since then, as people say it."""
-        time, now = self._value
-        return "" if time is None else age_text(now - time)
-
-    def machine_readable(self) -> str | None:
-        """Return the time itself, to the second."""
-        time, _ = self._value
-        return None if time is None else str(time.isoformat(timespec="seconds"))
+def optional(value: Any, *, is_figure: bool = False) -> Cell:
+    """Return a value that may be missing: None for programs, nothing for people."""
+    return Cell(value, lambda value: "" if value is None else str(value), is_figure=is_figure)
 
 
-class Ago(Age):
-    """The time since an event, ``(time, now)``; for programs the time of the event."""
-
-    def human_readable(self) -> str:
-        """Return the time since then, as people say it."""
-        age = super().human_readable()
-        return age and f"{age} ago"
+def figure(value: Any) -> Cell:
+    """Return a number that may be missing, on the right of its column as other numbers are."""
+    return optional(value, is_figure=True)
 
 
-class Expiry(Age):
-    """The time until a claim expires or since then, ``(time, now)``; for programs the time."""
+def _iso(value: tuple[datetime.datetime | None, datetime.datetime]) -> str | None:
+    time, _ = value
+    return None if time is None else time.isoformat(timespec="seconds")
 
-    def human_readable(self) -> str:
-        """Return the time until then, or that the claim has expired and since when."""
-        time, now = self._value
-        if time is not None and time >= now:
-            return age_text(time - now)
-        age = super().human_readable()
-        return age and f"expired {age} ago"
+
+def age(time: datetime.datetime | None, now: datetime.datetime, ending: str = "") -> Cell:
+    """Return the age of something; for programs the time to the second. Empty without a time."""
+    text = "" if time is None else age_text(now - time) + ending
+    return Cell((time, now), lambda value: text, _iso)
+
+
+def ago(time: datetime.datetime | None, now: datetime.datetime) -> Cell:
+    """Return the time since an event; for programs the time of the event."""
+    return age(time, now, " ago")
+
+
+def expiry(time: datetime.datetime | None, now: datetime.datetime) -> Cell:
+    """Return the time until a claim expires, or since then; for programs the time."""
+    if time is None:
+        return age(time, now)
+    text = age_text(time - now) if time >= now else f"expired {age_text(now - time)} ago"
+    return Cell((time, now), lambda value: text, _iso)
 
 
 def age_text(age: datetime.timedelta) -> str:
@@ -480,12 +608,9 @@ def expired_lines(
     ]
 
 
-class Ids(FormattableColumn[list[int]]):
-    """Ids, as the kernel lists them for people: ``0-3,8``."""
-
-    def human_readable(self) -> str:
-        """Return the runs of ids."""
-        return runs_text(self._value)
+def ids(values: Iterable[int]) -> Cell:
+    """Return ids, as the kernel lists them for people: ``0-3,8``."""
+    return Cell(list(values), runs_text)
 
 
 def runs_text(ids: Iterable[int]) -> str:
@@ -568,30 +693,6 @@ def _check_owned(directory: pathlib.Path) -> None:
     if status.st_uid not in (os.geteuid(), 0) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         reason = f"others can write to it; {_HOW_ELSE}"
         raise exceptions.DatabaseError("unavailable", str(directory), reason)
-
-
-def open_ledger(
-    option: str | None,
-    environ: Mapping[str, str] | None = None,
-    actor: str | None = None,
-    *,
-    must_exist: bool = False,
-) -> Ledger:
-    """Open the ledger that the option, the environment or the default names.
-
-    :param must_exist: True to refuse a SQLite file that does not exist
-    :raises DatabaseError: if the file has to exist and does not
-    """
-    from resource_objects.ledger import connect
-
-    url = database_url(option, os.environ if environ is None else environ)
-    ledger = connect(url) if actor is None else connect(url, actor=actor)
-    if must_exist and ledger.backend.is_missing():
-        ledger.close()
-        path = url.removeprefix("sqlite:///")
-        reason = "there is no such file; `db upgrade` and commands that write create it"
-        raise exceptions.DatabaseError("unavailable", path, reason)
-    return ledger
 
 
 _DURATION = re.compile(

@@ -8,40 +8,30 @@ the ledger by the metavariable of an argument (``CONSUMER``).
 from __future__ import annotations
 
 import argparse
-import functools
 import itertools
 import os
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any
 
 from argcomplete.completers import BaseCompleter, DirectoriesCompleter, FilesCompleter
 from argcomplete.finders import CompletionFinder
 from argcomplete.shell_integration import shellcode
 
 from resource_objects.backends.sql.completion import names_beginning
-from resource_objects.cli.base import VARIABLE, Command, default_path
+from resource_objects.cli import base
 
 if TYPE_CHECKING:
     import cliff.app
 
 SHELLS = ("bash", "zsh", "fish")
-#: Returns the completions of a prefix.
-_Completer = Callable[[str], Iterable[str]]
 #: Returns the names of a kind with a prefix.
 _Names = Callable[[str, str], list[str]]
+#: Returns the completions of a prefix.
+_Completer = Callable[[_Names, str], Iterable[str]]
 
 
-class _Commands(Protocol):
-    """The commands by name."""
-
-    def find_command(self, argv: list[str]) -> tuple[type[Any], str, list[str]]:
-        """Return the class, the name and the arguments of the command that these begin with."""
-
-    def next_words(self, words: list[str], prefix: str) -> list[str]:
-        """Return the words that may follow."""
-
-
-class PrintCompletion(Command):
+@base.command(base.argument("shell", "SHELL", ", ".join(SHELLS), choices=SHELLS), opens=False)
+def print_completion(command: base.Command, args: argparse.Namespace) -> str:
     """Print the setup of a shell for the completion of commands, options and names of the ledger.
 
     For bash: eval "$(resource-objects complete bash)", in ~/.bashrc. For zsh the same, after
@@ -49,16 +39,9 @@ class PrintCompletion(Command):
     --database in the line, or of $RESOURCE_OBJECTS_DATABASE. If it cannot be read, nothing is
     completed and no error is printed.
     """
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("shell", metavar="SHELL", choices=SHELLS, help=", ".join(SHELLS))
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Print it."""
-        code = shellcode(
-            [self.app.NAME], shell=parsed_args.shell, complete_arguments=["-o", "nospace"]
-        )
-        self.say(code.strip())
+    options = ["-o", "nospace"]
+    code = shellcode([command.app.NAME], shell=args.shell, complete_arguments=options)
+    return str(code).strip()
 
 
 def complete(program: cliff.app.App) -> None:
@@ -94,7 +77,7 @@ class Finder(CompletionFinder):
         except SystemExit:  # the value of --database is typed
             return []
         self._program.options = options
-        manager = cast("_Commands", self._program.command_manager)
+        manager: Any = self._program.command_manager
         remaining = words
         self._words = manager.next_words(words, cword_prefix)
         try:
@@ -105,7 +88,7 @@ class Finder(CompletionFinder):
         else:
             command = factory(self._program, options, cmd_name=name)
             self._parser = command.get_parser(name)
-            if after and getattr(command, "takes_program", False):
+            if after and getattr(command, "program", False):
                 self._words = list(FilesCompleter()(cword_prefix))
                 self._parser, remaining, after = argparse.ArgumentParser(add_help=False), [], []
             elif after:
@@ -160,7 +143,7 @@ class Finder(CompletionFinder):
         return quoted
 
 
-# --- what an argument may be ----------------------------------------------------------------------
+# --- arguments ------------------------------------------------------------------------------------
 
 
 def _ledger_names(option: str) -> _Names:
@@ -168,7 +151,11 @@ def _ledger_names(option: str) -> _Names:
 
     def names(kind: str, prefix: str) -> list[str]:
         try:
-            url = option or os.environ.get(VARIABLE) or f"sqlite:///{default_path(os.environ)}"
+            url = (
+                option
+                or os.environ.get(base.VARIABLE)
+                or f"sqlite:///{base.default_path(os.environ)}"
+            )
             return names_beginning(url, kind, prefix)
         except Exception:  # an error must not disturb the line
             return []
@@ -182,77 +169,64 @@ class _OfArgument(BaseCompleter):
     def __init__(self, names: _Names) -> None:
         self._names = names
 
-    def __call__(
-        self,
-        *,
-        prefix: str,
-        action: argparse.Action,
-        parser: argparse.ArgumentParser,
-        parsed_args: argparse.Namespace,
-    ) -> Iterable[str]:
+    def __call__(self, *, prefix: str, action: argparse.Action, **context: Any) -> Iterable[str]:
         """Return the completions of a prefix."""
-        make = _COMPLETERS.get(action.metavar) if isinstance(action.metavar, str) else None
-        return () if make is None else make(self._names)(prefix)
+        completer = _COMPLETERS.get(str(action.metavar))
+        return () if completer is None else completer(self._names, prefix)
 
 
-def _single(kind: str) -> Callable[[_Names], _Completer]:
-    return lambda names: functools.partial(names, kind)
+def _single(kind: str) -> _Completer:
+    return lambda names, prefix: names(kind, prefix)
 
 
-def _listed(kind: str, ends: str = "") -> Callable[[_Names], _Completer]:
+def _listed(kind: str, ends: str = "") -> _Completer:
     """Return a completer of the last name in a list with commas.
 
-    >>> keep = lambda kind, prefix: [prefix + "GPU"]
-    >>> _listed("class", "=")(keep)("VCPU=2,P"), _listed("class", "=")(keep)("VCPU=2")
+    >>> names = lambda kind, prefix: [prefix + "GPU"]
+    >>> _listed("class", "=")(names, "VCPU=2,P"), _listed("class", "=")(names, "VCPU=2")
     (['VCPU=2,PGPU='], [])
     """
 
-    def make(names: _Names) -> _Completer:
-        def completed(prefix: str) -> list[str]:
-            before, comma, last = prefix.rpartition(",")
-            if "=" in last:
-                return []
-            for sign in ("!", "in:"):
-                if last.startswith(sign):
-                    comma, last = comma + sign, last.removeprefix(sign)
-            return [f"{before}{comma}{name}{ends}" for name in names(kind, last)]
+    def completions(names: _Names, prefix: str) -> list[str]:
+        before, comma, last = prefix.rpartition(",")
+        if "=" in last:
+            return []
+        for sign in ("!", "in:"):
+            if last.startswith(sign):
+                comma, last = comma + sign, last.removeprefix(sign)
+        return [f"{before}{comma}{name}{ends}" for name in names(kind, last)]
 
-        return completed
-
-    return make
+    return completions
 
 
-def _limits(names: _Names) -> _Completer:
-    """Return a completer of ``PROVIDER:AMOUNTS``; a name of a provider may contain colons.
+_amounts = _listed("class", "=")
 
-    >>> keep = lambda kind, prefix: [{"provider": "host0", "class": "VCPU"}[kind]]
-    >>> _limits(keep)("ho"), _limits(keep)("host0:V")
+
+def _limits(names: _Names, prefix: str) -> list[str]:
+    """Return completions of ``PROVIDER:AMOUNTS``; a name of a provider may contain colons.
+
+    >>> names = lambda kind, prefix: [{"provider": "host0", "class": "VCPU"}[kind]]
+    >>> _limits(names, "ho"), _limits(names, "host0:V")
     (['host0:'], ['host0:', 'host0:VCPU='])
     """
-    classes = _listed("class", "=")(names)
-
-    def completed(prefix: str) -> list[str]:
-        providers = [f"{name}:" for name in names("provider", prefix)]
-        provider, colon, last = prefix.rpartition(":")
-        return [*providers, *(f"{provider}:{amount}" for amount in classes(last) if colon)]
-
-    return completed
+    providers = [f"{name}:" for name in names("provider", prefix)]
+    provider, colon, last = prefix.rpartition(":")
+    return [*providers, *(f"{provider}:{amount}" for amount in _amounts(names, last) if colon)]
 
 
 #: By the name of an argument in the help.
-_COMPLETERS: dict[str, Callable[[_Names], _Completer]] = {
+_COMPLETERS: dict[str, _Completer] = {
     **dict.fromkeys(("PROVIDER", "HOST/ADDRESS", "TREE"), _single("provider")),
     **dict.fromkeys(("HOST", "POOL"), _single("host")),
     "CONSUMER": _single("consumer"),
     "CLASS": _single("class"),
-    **dict.fromkeys(("AMOUNTS", "INVENTORIES", "CLASS=NUMBER"), _listed("class", "=")),
+    **dict.fromkeys(("AMOUNTS", "INVENTORIES", "CLASS=NUMBER"), _amounts),
     "PROVIDER:AMOUNTS": _limits,
-    "TRAIT": _listed("trait"),
-    "TRAITS": _listed("trait"),
+    **dict.fromkeys(("TRAIT", "TRAITS"), _listed("trait")),
     "TRAIT[=NUMBER]": _single("trait"),
     "AGGREGATE": _single("aggregate"),
     "STATISTIC": _single("statistic"),
     "AGGREGATES": _listed("aggregate"),
-    "FILE": lambda names: FilesCompleter(),
-    "DIR": lambda names: DirectoriesCompleter(),
+    "FILE": lambda names, prefix: FilesCompleter()(prefix),
+    "DIR": lambda names, prefix: DirectoriesCompleter()(prefix),
 }

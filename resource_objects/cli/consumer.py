@@ -2,37 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from cliff.columns import FormattableColumn
-
 from resource_objects import exceptions
-from resource_objects.cli.base import (
-    Age,
-    Command,
-    Dicts,
-    Drawing,
-    Expiry,
-    Figure,
-    Lister,
-    Many,
-    Maybe,
-    Pairs,
-    Refused,
-    ShowOne,
-    Table,
-    Text,
-    add_actor,
-    add_name,
-    expired_lines,
-    records_of,
-)
-from resource_objects.cli.hosts import add_user, consumers_of, user_of
-from resource_objects.cli.site import Bar
+from resource_objects.cli import base
+from resource_objects.cli.hosts import USER, consumers_of, user_of
 from resource_objects.names import natural_order, resource_class_order
 
 if TYPE_CHECKING:
@@ -40,511 +18,420 @@ if TYPE_CHECKING:
 
     from resource_objects.ledger import Ledger
     from resource_objects.providers import Allocation, Claim
-    from resource_objects.providers.usage import Usage
+    from resource_objects.providers.usage import InventoryUsage, Usage
     from resource_objects.requests import Request
     from resource_objects.resources import Amounts
-    from resource_objects.search import Candidates
 
 
-def add_whose(parser: argparse.ArgumentParser, template: str) -> None:
-    """Add the options about a consumer's project, user, type and server group."""
-    for name in ("project", "user", "consumer-type", "server-group"):
-        text = template.format(name.replace("-", " "))
-        parser.add_argument(f"--{name}", metavar="NAME", help=text)
+COLUMNS = ("consumer", "provider", "resource_class", "amount", "units")
+#: The options that print the environment of a job in place of a list.
+ENVIRONMENT = (
+    base.flag("--env", "print its environment, as lines for a shell to eval"),
+    base.argument("--host", "HOST", "on this one, if it holds something of several"),
+)
+#: The option to release expired claims of others.
+RELEASE_EXPIRED = base.flag(
+    "--release-expired", "first release the expired claims of the hosts in question"
+)
+_CONSUMER = base.argument("consumer", "CONSUMER", "of the consumer")
 
 
-def owner_of(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return the values of those options."""
-    owner = {name: getattr(parsed_args, name) for name in ("project", "user", "consumer_type")}
-    return {**owner, "group": parsed_args.server_group}
+def override(text: str = "allocate from disabled providers only") -> tuple[base.Argument, ...]:
+    """Return the options to allocate from disabled providers, with the actor."""
+    return base.flag("--override-disabled", text), base.actor
 
 
-class ListConsumers(Lister):
-    """List consumers, all of them or those that match every option."""
-
-    columns = ("consumer", "project", "user", "type", "state", "since", "expires", "holds")
-    nothing = "no consumer matches"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_whose(parser, "of this {}")
-        add = parser.add_argument
-        add("--provider", metavar="PROVIDER", help="that hold something there")
-        add("--tree", metavar="PROVIDER", help="that hold something in its tree")
-        add("--older-than", metavar="SECONDS", type=float, help="since longer than this")
-        add("--state", choices=("held", "confirmed"), help="consumers with a claim in this state")
-        add("--expired", action="store_true", help="consumers with an expired claim")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Read them, page by page."""
-        age = parsed_args.older_than
-        with self.open_ledger() as ledger:
-            consumers = list(
-                ledger.consumers(
-                    **owner_of(parsed_args),
-                    provider=parsed_args.provider,
-                    tree=parsed_args.tree,
-                    older_than=None if age is None else datetime.timedelta(seconds=age),
-                    state=parsed_args.state,
-                )
-            )
-            now = ledger.now()
-            if parsed_args.expired:
-                over = {claim.consumer for claim in ledger.expired()}
-                consumers = [consumer for consumer in consumers if consumer.name in over]
-        return self.columns, [
-            (
-                consumer.name,
-                Maybe(consumer.project),
-                Maybe(consumer.user),
-                Maybe(consumer.consumer_type),
-                consumer.state,
-                Age((consumer.created_at, now)),
-                Expiry((consumer.expires_at, now)),
-                str(consumer.claim.amounts),
-            )
-            for consumer in consumers
-        ]
-
-
-class ShowConsumer(ShowOne):
-    """Show a consumer and its allocations."""
-
-    columns = (
-        "consumer",
-        "uuid",
-        "claim",
-        "state",
-        "generation",
-        "project",
-        "user",
-        "type",
-        "group",
-        "since",
-        "expires",
-        "total",
-        "allocations",
-        "assigned",
+def owner(template: str) -> tuple[base.Argument, ...]:
+    """Return the options about a consumer's project, user, type and server group."""
+    names = ("project", "user", "consumer-type", "server-group")
+    return tuple(
+        base.argument(f"--{name}", "NAME", template.format(name.replace("-", " ")))
+        for name in names
     )
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("name", metavar="CONSUMER", help="of the consumer")
-        add_environment(parser)
 
-    def produce_output(
-        self, parsed_args: argparse.Namespace, column_names: Sequence[str], data: Sequence[Any]
-    ) -> int:
-        """Print it, or the lines that a shell reads."""
-        if isinstance(data, Text):
-            self.say("\n".join(data))
-            return 0
-        return super().produce_output(parsed_args, column_names, data)
+def owner_of(args: Namespace) -> dict[str, Any]:
+    """Return the values of those options."""
+    values = {name: getattr(args, name) for name in ("project", "user", "consumer_type")}
+    return {**values, "group": args.server_group}
 
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        """Read its claim, and where that is."""
-        from resource_objects.providers.composite import located_amounts
 
-        if parsed_args.env:
-            from resource_objects.cli.environment import export_lines, read_environment
+def environment_text(ledger: Ledger, consumer: str | Claim, host: str | None) -> base.Answer:
+    """Return the environment of a job as lines for a shell."""
+    from resource_objects.cli.environment import export_lines, read_environment
 
-            with self.open_ledger() as ledger:
-                variables = read_environment(ledger, parsed_args.name, host=parsed_args.host)
-            return (), Text([export_lines(variables)])
-        with self.open_ledger() as ledger:
-            claim = ledger.get_claim(parsed_args.name)
-            assigned = ledger.assigned_amounts(parsed_args.name)
-        shown = {
-            "consumer": claim.consumer,
-            "uuid": claim.consumer_uuid,
-            "claim": claim.id,
-            "state": claim.state,
-            "generation": claim.generation,
-            "project": Maybe(claim.project),
-            "user": Maybe(claim.user),
-            "type": Maybe(claim.consumer_type),
-            "group": Maybe(claim.group),
-            "since": claim.created_at.isoformat(timespec="seconds"),
-            "expires": Maybe(claim.expires_at and claim.expires_at.isoformat(timespec="seconds")),
-            "total": str(claim.amounts),
-            "allocations": Dicts(
-                [row for allocation in claim.allocations for row in _records(allocation)]
-            ),
-            "assigned": Dicts(
-                [
-                    {"host": host, "resource_class": name, "amount": str(amount)}
-                    for host, amounts in assigned.items()
-                    for name, amount in located_amounts(amounts).items()
-                ]
-            ),
-        }
-        return tuple(shown), tuple(shown.values())
+    return base.Answer(text=export_lines(read_environment(ledger, consumer, host=host)))
+
+
+@base.table(
+    *owner("of this {}"),
+    base.argument("--provider", "PROVIDER", "that hold something there"),
+    base.argument("--tree", "PROVIDER", "that hold something in its tree"),
+    base.argument("--older-than", "SECONDS", "since longer than this", type=float),
+    base.argument(
+        "--state", None, "consumers with a claim in this state", choices=("held", "confirmed")
+    ),
+    base.flag("--expired", "consumers with an expired claim"),
+    columns=("consumer", "project", "user", "type", "state", "since", "expires", "holds"),
+    empty="no consumer matches",
+    reads=True,
+)
+def list_consumers(ledger: Ledger, args: Namespace) -> base.Rows:
+    """List consumers, all of them or those that match every option."""
+    age_limit = args.older_than
+    consumers = list(
+        ledger.consumers(
+            **owner_of(args),
+            provider=args.provider,
+            tree=args.tree,
+            older_than=None if age_limit is None else datetime.timedelta(seconds=age_limit),
+            state=args.state,
+        )
+    )
+    now = ledger.now()
+    expired = {claim.consumer for claim in ledger.expired()} if args.expired else None
+    return [
+        (
+            consumer.name,
+            base.optional(consumer.project),
+            base.optional(consumer.user),
+            base.optional(consumer.consumer_type),
+            consumer.state,
+            base.age(consumer.created_at, now),
+            base.expiry(consumer.expires_at, now),
+            str(consumer.claim.amounts),
+        )
+        for consumer in consumers
+        if expired is None or consumer.name in expired
+    ]
+
+
+@base.record(
+    base.argument("name", "CONSUMER", "of the consumer"),
+    *ENVIRONMENT,
+    columns=(
+        *("consumer", "uuid", "claim", "state", "generation", "project", "user", "type"),
+        *("group", "since", "expires", "total", "allocations", "assigned"),
+    ),
+    reads=True,
+)
+def show_consumer(ledger: Ledger, args: Namespace) -> dict[str, Any] | base.Answer:
+    """Show a consumer and its allocations."""
+    from resource_objects.providers.composite import located_amounts
+
+    if args.env:
+        return environment_text(ledger, args.name, args.host)
+    claim = ledger.get_claim(args.name)
+    assigned = ledger.assigned_amounts(args.name)
+    return {
+        "consumer": claim.consumer,
+        "uuid": claim.consumer_uuid,
+        "claim": claim.id,
+        "state": claim.state,
+        "generation": claim.generation,
+        "project": base.optional(claim.project),
+        "user": base.optional(claim.user),
+        "type": base.optional(claim.consumer_type),
+        "group": base.optional(claim.group),
+        "since": claim.created_at.isoformat(timespec="seconds"),
+        "expires": base.optional(
+            claim.expires_at and claim.expires_at.isoformat(timespec="seconds")
+        ),
+        "total": str(claim.amounts),
+        "allocations": base.records(
+            row for allocation in claim.allocations for row in _records(allocation)
+        ),
+        "assigned": base.records(
+            {"host": host, "resource_class": name, "amount": str(amount)}
+            for host, amounts in assigned.items()
+            for name, amount in located_amounts(amounts).items()
+        ),
+    }
 
 
 def _records(allocation: Allocation) -> Iterator[dict[str, Any]]:
     """Yield the allocations from a provider as plain data, with units if there are any."""
-    for record in allocation.amount.to_records(allocation.resource_class):
+    for item in allocation.amount.to_records(allocation.resource_class):
         row = {
             "provider": allocation.provider,
-            "resource_class": record.resource_class,
-            "amount": record.amount,
+            "resource_class": item.resource_class,
+            "amount": item.amount,
         }
         yield row | ({"units": list(allocation.units)} if allocation.units else {})
 
 
-COLUMNS = ("consumer", "provider", "resource_class", "amount", "units")
-
-
-def allocation_rows(consumer: str, allocations: Iterable[Allocation]) -> list[tuple[Any, ...]]:
-    """Return a row for each allocation of a consumer."""
+def allocation_rows(claim: Claim, allocations: Iterable[Allocation] | None = None) -> list[Any]:
+    """Return a row for each allocation of a claim, or for some of them."""
     return [
         (
-            consumer,
+            claim.consumer,
             allocation.provider,
-            record.resource_class,
-            record.amount,
-            Many(list(allocation.units)),
+            item.resource_class,
+            item.amount,
+            base.listed(allocation.units),
         )
-        for allocation in allocations
-        for record in allocation.amount.to_records(allocation.resource_class)
+        for allocation in (claim.allocations if allocations is None else allocations)
+        for item in allocation.amount.to_records(allocation.resource_class)
     ]
 
 
-class SetAllocations(Lister):
+@base.table(
+    base.argument("consumer", "CONSUMER", "any name"),
+    base.argument(
+        "--allocation",
+        "PROVIDER,AMOUNTS",
+        "such as rp=host0,VCPU=2,MEMORY_MB=4096 (rp= may be left out); may be repeated",
+        action="append",
+        required=True,
+    ),
+    base.GENERATION,
+    RELEASE_EXPIRED,
+    *override("allocate from disabled providers too"),
+    *owner("its {}"),
+    columns=COLUMNS,
+    empty="it holds nothing",
+    opens=False,
+)
+def set_allocations(command: base.Command, args: Namespace) -> base.Rows:
     """Replace all allocations of a consumer, which is created if necessary."""
+    from resource_objects.resources import Amounts
 
-    columns = COLUMNS
-    nothing = "it holds nothing"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        add("consumer", metavar="CONSUMER", help="any name")
-        add(
-            "--allocation",
-            metavar="PROVIDER,AMOUNTS",
-            action="append",
-            required=True,
-            help="such as rp=host0,VCPU=2,MEMORY_MB=4096 (rp= may be left out); may be repeated",
-        )
-        add("--generation", metavar="N", type=int, help="refuse if it was changed since this one")
-        add_release_expired(parser)
-        add_override(parser, "allocate from disabled providers too")
-        add_whose(parser, "its {}")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Replace what it holds."""
-        from resource_objects.resources import Amounts
-
-        amounts_by_provider: dict[str, Amounts] = {}
-        for text in parsed_args.allocation:
-            name, _, amounts = text.removeprefix("rp=").partition(",")
-            if not amounts:
-                raise exceptions.InvalidInput(
-                    "text", "allocation", text, "rp=PROVIDER,CLASS=AMOUNT,..."
-                )
-            more = Amounts.from_value(amounts)
-            amounts_by_provider[name] = (
-                amounts_by_provider[name] + more if name in amounts_by_provider else more
+    by_provider: dict[str, Amounts] = {}
+    for text in args.allocation:
+        name, _, amounts = text.removeprefix("rp=").partition(",")
+        if not amounts:
+            expected = "rp=PROVIDER,CLASS=AMOUNT,..."
+            raise exceptions.InvalidInput("text", "allocation", text, expected)
+        by_provider[name] = by_provider.get(name, Amounts()) + Amounts.from_value(amounts)
+    with command.open_ledger(args.actor) as ledger:
+        if args.release_expired:
+            for name in by_provider:
+                ledger.release_expired(tree=name, excluding=args.consumer)
+        try:
+            claim = ledger.replace(
+                args.consumer,
+                by_provider,
+                generation=args.generation,
+                ignore_maintenance=args.override_disabled,
+                **owner_of(args),
             )
-        overrides = parsed_args.override_disabled
-        with self.open_ledger(parsed_args.actor) as ledger:
-            if parsed_args.release_expired:
-                for name in amounts_by_provider:
-                    ledger.release_expired(tree=name, excluding=parsed_args.consumer)
-            try:
-                claim = ledger.replace(
-                    parsed_args.consumer,
-                    amounts_by_provider,
-                    generation=parsed_args.generation,
-                    ignore_maintenance=overrides,
-                    **owner_of(parsed_args),
-                )
-            except exceptions.CapacityException as refusal:
-                option = "" if parsed_args.release_expired else "--release-expired"
-                raise Refused(
-                    str(refusal), expired_lines(ledger, refusal.reasons, option)
-                ) from refusal
-        return COLUMNS, allocation_rows(claim.consumer, claim.allocations)
+        except exceptions.CapacityException as refusal:
+            option = "" if args.release_expired else "--release-expired"
+            lines = base.expired_lines(ledger, refusal.reasons, option)
+            raise base.Refused(str(refusal), lines) from refusal
+    return allocation_rows(claim)
 
 
-class ShowAllocations(Lister):
+@base.table(_CONSUMER, columns=(*COLUMNS, "group"), empty="it holds nothing", reads=True)
+def show_allocations(ledger: Ledger, args: Namespace) -> base.Answer:
     """Show the allocations of a consumer, a line for each."""
-
-    columns = (*COLUMNS, "group")
-    nothing = "it holds nothing"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("consumer", metavar="CONSUMER", help="of the consumer")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Read its claim."""
-        with self.open_ledger() as ledger:
-            claim = ledger.get_claim(parsed_args.consumer)
-        rows = allocation_rows(claim.consumer, claim.allocations)
-        is_drawn = parsed_args.formatter == "table" and "group" not in parsed_args.columns
-        if claim.group is None and is_drawn:  # lines are short; programs get all columns always
-            return COLUMNS, rows
-        return self.columns, [(*row, Maybe(claim.group)) for row in rows]
+    claim = ledger.get_claim(args.consumer)
+    rows = allocation_rows(claim)
+    is_drawn = args.formatter == "table" and "group" not in args.columns
+    if claim.group is None and is_drawn:  # lines are short; programs get all columns always
+        return base.Answer(rows, COLUMNS)
+    return base.Answer([(*row, base.optional(claim.group)) for row in rows])
 
 
-class ListAllocations(Lister):
+@base.table(
+    base.PROVIDER,
+    base.flag("--tree", "in its whole tree"),
+    columns=COLUMNS,
+    empty="no consumer has allocations there",
+    reads=True,
+)
+def list_allocations(ledger: Ledger, args: Namespace) -> base.Rows:
     """List who holds what at a provider, or in its whole tree."""
-
-    columns = COLUMNS
-    nothing = "no consumer has allocations there"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("name", metavar="PROVIDER", help="name or uuid")
-        parser.add_argument("--tree", action="store_true", help="in its whole tree")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Read the consumers, page by page."""
-        name = parsed_args.name
-        with self.open_ledger() as ledger:
-            here = {one.uuid for one in ledger.providers(tree=name)}
-            if not parsed_args.tree:
-                here &= {ledger.provider(name).uuid or ""}
-            condition = {"tree" if parsed_args.tree else "provider": name}
-            allocations_by_consumer = [
-                (
-                    one.name,
-                    [
-                        allocation
-                        for allocation in one.allocations
-                        if allocation.provider_uuid in here
-                    ],
-                )
-                for one in ledger.consumers(**condition)
-            ]
-        return COLUMNS, [
-            row
-            for consumer, allocations in allocations_by_consumer
-            for row in allocation_rows(consumer, allocations)
-        ]
-
-
-class MoveConsumer(Lister):
-    """Move a consumer: release its allocations and allocate the same elsewhere, in one write."""
-
-    columns = COLUMNS
-    nothing = "it holds nothing"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        add("consumer", metavar="CONSUMER")
-        add("--to", metavar="PROVIDER", required=True, help="at this one or what is below it")
-        add(
-            "--leaving",
-            metavar="CONSUMER",
-            help="the consumer of the old allocations until it is released",
+    uuids = {provider.uuid for provider in ledger.providers(tree=args.name)}
+    if not args.tree:
+        uuids &= {ledger.provider(args.name).uuid or ""}
+    condition = {"tree" if args.tree else "provider": args.name}
+    return [
+        row
+        for consumer in ledger.consumers(**condition)
+        for row in allocation_rows(
+            consumer.claim,
+            [item for item in consumer.allocations if item.provider_uuid in uuids],
         )
-        add_release_expired(parser)
-        add_override(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Search a new host and move the consumer."""
-        from resource_objects.providers.disabled import TRAIT
-
-        consumer, release_expired = parsed_args.consumer, parsed_args.release_expired
-        overrides = parsed_args.override_disabled
-        with self.open_ledger(parsed_args.actor) as ledger:
-            request = request_again(ledger, consumer)
-            if overrides:
-                group = request.unnamed
-                group = group.replace(required=group.required | {TRAIT})
-                request = request.with_unnamed(group)
-            refused = f"{parsed_args.to} cannot give {consumer} {request}"
-            if release_expired:
-                ledger.release_expired(tree=parsed_args.to, excluding=consumer)
-            candidates = ledger.snapshot(parsed_args.to).candidates(request)
-            if not candidates:
-                why = candidates.explain()
-                option = "" if release_expired else "--release-expired"
-                expired = expired_lines(ledger, why.reasons, option)
-                raise Refused(refused, [*str(why).splitlines(), *expired])
-            try:
-                claim = ledger.move(
-                    consumer,
-                    candidates,
-                    source_consumer=parsed_args.leaving,
-                    ignore_maintenance=overrides,
-                )
-            except exceptions.NoCandidates as refusal:
-                raise Refused(refused, str(refusal.explanation).splitlines()) from refusal
-        return COLUMNS, allocation_rows(claim.consumer, claim.allocations)
+    ]
 
 
-class SwapConsumers(Command):
+@base.table(
+    base.argument("consumer", "CONSUMER", None),
+    base.argument("--to", "PROVIDER", "at this one or what is below it", required=True),
+    base.argument(
+        "--leaving", "CONSUMER", "the consumer of the old allocations until it is released"
+    ),
+    RELEASE_EXPIRED,
+    *override(),
+    columns=COLUMNS,
+    empty="it holds nothing",
+)
+def move_consumer(ledger: Ledger, args: Namespace) -> base.Rows:
+    """Move a consumer: release its allocations and allocate the same elsewhere, in one write."""
+    request = request_again(ledger, args.consumer)
+    if args.override_disabled:
+        request = on_disabled_only(request)
+    answer = f"{args.to} cannot give {args.consumer} {request}"
+    if args.release_expired:
+        ledger.release_expired(tree=args.to, excluding=args.consumer)
+    candidates = ledger.snapshot(args.to).candidates(request)
+    if not candidates:
+        why = candidates.explain()
+        option = "" if args.release_expired else "--release-expired"
+        expired = base.expired_lines(ledger, why.reasons, option)
+        raise base.Refused(answer, [*str(why).splitlines(), *expired])
+    try:
+        claim = ledger.move(
+            args.consumer,
+            candidates,
+            source_consumer=args.leaving,
+            ignore_maintenance=args.override_disabled,
+        )
+    except exceptions.NoCandidates as refusal:
+        raise base.Refused(answer, str(refusal.explanation).splitlines()) from refusal
+    return allocation_rows(claim)
+
+
+def on_disabled_only(request: Request) -> Request:
+    """Return a request whose unnamed group is satisfied by disabled providers only."""
+    from resource_objects.providers.disabled import TRAIT
+
+    group = request.unnamed
+    return request.with_unnamed(group.replace(required=group.required | {TRAIT}))
+
+
+@base.command(base.argument("first", "CONSUMER", None), base.argument("second", "CONSUMER", None))
+def swap_consumers(ledger: Ledger, args: Namespace) -> str:
     """Let two consumers exchange all that they hold."""
+    return "\n".join(map(str, ledger.swap(args.first, args.second)))
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("first", metavar="CONSUMER")
-        parser.add_argument("second", metavar="CONSUMER")
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Swap them."""
-        with self.open_ledger() as ledger:
-            for claim in ledger.swap(parsed_args.first, parsed_args.second):
-                self.say(str(claim))
-
+# --- usage ----------------------------------------------------------------------------------------
 
 _USAGE = ("provider", "resource_class", "used", "capacity", "free", "holders", "disabled")
 
 
-class ShowUsage(Lister):
+@base.table(
+    base.argument("tree", "TREE", "a provider; its whole tree is shown", nargs="?"),
+    base.flag("--tree", "draw it, with bars", dest="draw"),
+    USER,
+    columns=_USAGE,
+    reads=True,
+    slow=True,
+)
+def show_usage(ledger: Ledger, args: Namespace) -> base.Answer:
     """Show the usage of each inventory and its consumers; --tree draws it.
 
     `free` includes the free amount of disabled providers, which are marked.
     """
+    usage = in_natural_order(ledger.usage(args.tree))
+    user = user_of(args)
+    consumers = consumers_of(ledger, user)
+    empty = "nothing is kept" if user is None else f"user {user} holds nothing"
+    if consumers is not None:
+        usage = usage_of(usage, frozenset(consumers))
+    if args.draw:
+        from resource_objects.cli import render
 
-    columns = _USAGE
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "tree", metavar="TREE", nargs="?", help="a provider; its whole tree is shown"
-        )
-        parser.add_argument("--tree", dest="draw", action="store_true", help="draw it, with bars")
-        add_user(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Read the usage."""
-        with self.open_ledger() as ledger, Bar("usage", is_told=False):
-            usage = in_natural_order(ledger.usage(parsed_args.tree))
-            user = user_of(parsed_args)
-            consumers = consumers_of(ledger, user)
-        self.nothing = "nothing is kept" if user is None else f"user {user} holds nothing"
-        if consumers is not None:
-            usage = held_by(usage, frozenset(consumers))
-        if parsed_args.draw:
-            from resource_objects.cli import render
-
-            return (), Drawing.of(render.usage_tree(usage, self.glyphs) or self.nothing)
-        # terminals are narrow, so the reason follows the consumers
-        is_told = parsed_args.formatter != "table" or "disabled" in parsed_args.columns
-        return _USAGE[: None if is_told else -1], [
+        return base.drawing([render.usage_tree(usage, base.glyphs()) or empty])
+    # terminals are narrow, so the reason follows the consumers
+    is_complete = args.formatter != "table" or "disabled" in args.columns
+    return base.Answer(
+        [
             (
                 use.provider,
                 use.resource_class,
                 use.used,
                 use.capacity,
                 use.free,
-                Pairs(dict(use.holders)) if is_told else _HoldersOf(use),
-                *([Maybe(use.disabled and str(use.disabled))] if is_told else []),
+                base.pairs(dict(use.holders)) if is_complete else _holders(use),
+                *([base.optional(use.disabled and str(use.disabled))] if is_complete else []),
             )
             for use in usage
-        ]
+        ],
+        _USAGE if is_complete else _USAGE[:-1],
+        empty=empty,
+    )
 
 
-class _HoldersOf(FormattableColumn[Any]):
-    """The consumers of an inventory, and the reason if its provider is disabled."""
-
-    def human_readable(self) -> str:
-        """Return the consumers, and a short mark if it is disabled; `usage -c disabled` shows the
-        reason.
-        """
-        use = self._value
-        consumers = [f"{name} {amount}" for name, amount in use.holders]
-        if use.disabled is not None:
-            consumers.append(
-                f"disabled: {use.disabled.reason}" if use.disabled.reason else "disabled"
-            )
-        return ", ".join(consumers)
+def _holders(use: InventoryUsage) -> str:
+    """Return the consumers, and a short mark if the provider is disabled."""
+    consumers = [f"{name} {amount}" for name, amount in use.holders]
+    if use.disabled is not None:
+        reason = use.disabled.reason
+        consumers.append(f"disabled: {reason}" if reason else "disabled")
+    return ", ".join(consumers)
 
 
 def in_natural_order(usage: Usage) -> Usage:
-    """Return the same usage with the trees in natural order."""
+    """Return a usage with its trees in natural order."""
     roots = sorted(usage.providers, key=lambda root: natural_order(root.name))
     place = {provider.name: number for number, root in enumerate(roots) for provider in root.walk()}
     uses = sorted(usage.uses, key=lambda use: place[use.provider])
     return dataclasses.replace(usage, providers=tuple(roots), uses=tuple(uses))
 
 
-def held_by(usage: Usage, consumers: frozenset[str]) -> Usage:
-    """Return the usage of some consumers only; the figures of inventories stay those of all
-    consumers.
-    """
+def usage_of(usage: Usage, consumers: frozenset[str]) -> Usage:
+    """Return the usage of some consumers; the figures of inventories are of all consumers."""
     mine = [
-        dataclasses.replace(use, holders=tuple(one for one in use.holders if one[0] in consumers))
+        dataclasses.replace(
+            use, holders=tuple(item for item in use.holders if item[0] in consumers)
+        )
         for use in usage.uses
     ]
     uses = [use for use in mine if use.holders]
     places = {use.provider for use in uses}
-    roots = [r for r in usage.providers if any(one.name in places for one in r.walk())]
+    roots = [r for r in usage.providers if any(item.name in places for item in r.walk())]
     return dataclasses.replace(usage, providers=tuple(roots), uses=tuple(uses))
 
 
-class ShowProviderUsage(Lister):
-    """Show the usage of one provider, a line for each class."""
-
-    columns = ("resource_class", "used", "capacity", "free")
-    nothing = "it has no inventories"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_name(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Read its inventories."""
-        with self.open_ledger() as ledger:
-            records = records_of(ledger.provider(parsed_args.name).inventories)
-        return self.columns, [
-            (record.resource_class, record.used, record.capacity, record.capacity - record.used)
-            for record in records
-        ]
-
-
-class ShowTotals(Lister):
+@base.table(
+    base.argument(
+        "--by",
+        "WHAT",
+        "the property of the sums, next to the class: provider, project, user, consumer_type, "
+        "group (the server group)",
+        default="resource_class",
+        choices=("resource_class", "provider", "project", "user", "consumer_type", "group"),
+    ),
+    *owner("only of this {}"),
+    base.argument("--provider", "PROVIDER", "only there"),
+    base.argument("--tree", "PROVIDER", "only in its tree"),
+    columns=("group", "resource_class", "used", "consumers", "free", "total"),
+    empty="nothing is used",
+    reads=True,
+    slow=True,
+)
+def show_totals(ledger: Ledger, args: Namespace) -> base.Answer:
     """Show the total usage of each class, by consumer property or by provider.
 
     By class or provider it also shows the total and the free amount; disabled providers have no
     free amount.
     """
-
-    columns = ("group", "resource_class", "used", "consumers", "free", "total")
-    nothing = "nothing is used"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        add(
-            "--by",
-            metavar="WHAT",
-            default="resource_class",
-            choices=("resource_class", "provider", "project", "user", "consumer_type", "group"),
-            help="the property of the sums, next to the class: provider, project, user, "
-            "consumer_type, group (the server group)",
-        )
-        add_whose(parser, "only of this {}")
-        add("--provider", metavar="PROVIDER", help="only there")
-        add("--tree", metavar="PROVIDER", help="only in its tree")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Ask for the sums."""
-        with self.open_ledger() as ledger, Bar("usage total", is_told=False):
-            totals = ledger.totals(
-                parsed_args.by,
-                **owner_of(parsed_args),
-                provider=parsed_args.provider,
-                tree=parsed_args.tree,
-            )
-            rows = [
-                (total.group, total.resource_class, total.used, total.consumers) for total in totals
-            ]
-            bounds = _bounds(ledger, parsed_args)
-        columns = self.columns[:4]
-        if bounds is None:
-            return columns, [(Maybe(group), *figures) for group, *figures in rows]
-        if not any(owner_of(parsed_args).values()):  # unused inventories are listed too
-            used = {row[:2] for row in rows}
-            rows += [(*key, 0, 0) for key in bounds if key not in used]
-        rows.sort(key=lambda row: (natural_order(row[0] or ""), resource_class_order(row[1])))
-        return self.columns, [
-            (Maybe(row[0]), *row[1:], *map(Figure, bounds.get(row[:2], (None, None))))
+    totals = ledger.totals(args.by, **owner_of(args), provider=args.provider, tree=args.tree)
+    rows = [(total.group, total.resource_class, total.used, total.consumers) for total in totals]
+    bounds = _bounds(ledger, args)
+    if bounds is None:
+        columns = ("group", "resource_class", "used", "consumers")
+        return base.Answer([(base.optional(group), *figures) for group, *figures in rows], columns)
+    if not any(owner_of(args).values()):  # unused inventories are listed too
+        used = {row[:2] for row in rows}
+        rows += [(*key, 0, 0) for key in bounds if key not in used]
+    rows.sort(key=lambda row: (natural_order(row[0] or ""), resource_class_order(row[1])))
+    return base.Answer(
+        [
+            (base.optional(row[0]), *row[1:], *map(base.figure, bounds.get(row[:2], (None, None))))
             for row in rows
         ]
+    )
 
 
 def _bounds(
-    ledger: Ledger, parsed_args: argparse.Namespace
+    ledger: Ledger, args: Namespace
 ) -> dict[tuple[str | None, str], tuple[int, int]] | None:
     """Return the free and total amounts by group and class; None for groups of consumers."""
-    here, tree, by = parsed_args.provider, parsed_args.tree, parsed_args.by
+    here, tree, by = args.provider, args.tree, args.by
     if by not in ("resource_class", "provider"):
         return None
     at = here if tree is None else tree
@@ -573,62 +460,6 @@ def _bounds(
     }
 
 
-def add_environment(parser: argparse.ArgumentParser) -> None:
-    """Add the options that print the environment of a job in place of a list."""
-    add = parser.add_argument
-    add("--env", action="store_true", help="print its environment, as lines for a shell to eval")
-    add("--host", metavar="HOST", help="on this one, if it holds something of several")
-
-
-def add_release_expired(parser: argparse.ArgumentParser) -> None:
-    """Add the option to release expired claims of others."""
-    parser.add_argument(
-        "--release-expired",
-        action="store_true",
-        help="first release the expired claims of the hosts in question",
-    )
-
-
-def add_override(
-    parser: argparse.ArgumentParser,
-    text: str = "allocate from disabled providers only",
-) -> None:
-    """Add the options to allocate from disabled providers, with the actor."""
-    parser.add_argument("--override-disabled", action="store_true", help=text)
-    add_actor(parser)
-
-
-def search_at(ledger: Ledger, request: Request, at: str | None = None) -> Candidates:
-    """Return the candidates of a request; with ``at`` only at that provider and its descendants.
-
-    :raises NotFound: if the ledger does not have the provider
-    """
-    return ledger.snapshot(at).candidates(request)
-
-
-def claim_at(
-    ledger: Ledger,
-    consumer: str,
-    request: Request,
-    at: str | None = None,
-    **owner_of: Any,
-) -> Claim | Candidates:
-    """Claim a request for a consumer; return the claim, or the search without candidates.
-
-    :param owner: the consumer's project, user, consumer_type and group
-    :raises CapacityException: if concurrent claims were faster each time, or there is no capacity
-        even after the release of expired claims
-    """
-    candidates = search_at(ledger, request, at)
-    if not candidates:
-        return candidates
-    return ledger.claim(
-        consumer,
-        candidates,
-        **owner_of,
-    )
-
-
 def request_again(ledger: Ledger, consumer: str) -> Request:
     """Return a request for the allocations of a consumer: that of its claim, if it fits them.
 
@@ -647,7 +478,7 @@ def request_again(ledger: Ledger, consumer: str) -> Request:
         if unit not in units
     ]
     if lost:
-        raise Refused(f"{consumer} holds units that a search cannot ask for again", lost)
+        raise base.Refused(f"{consumer} holds units that a search cannot ask for again", lost)
     total = Amounts()
     for amounts in assigned.values():
         total += Amounts({name: amount.unassigned() for name, amount in amounts.by_name()})

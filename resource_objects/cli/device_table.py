@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cliff.columns import FormattableColumn
-
-from resource_objects import exceptions
-from resource_objects.cli.base import Command, Dicts, Many, Maybe, Pairs, Refused, Table
-from resource_objects.cli.device_columns import FACTS, KEPT, SEEN_FACTS, SEEN_KEPT
+from resource_objects.cli import base
+from resource_objects.cli.host import BRIEF_FACTS, BRIEF_STORED, FACTS, STORED
 from resource_objects.exceptions import DiscoveryError
 from resource_objects.host.device_rules import machine_devices, match_rules, read_rules
 from resource_objects.host.holdings import DeviceStatus, read_devices
@@ -19,14 +15,13 @@ from resource_objects.host.pci_ids import PCINames, system_names
 from resource_objects.names import natural_order
 
 if TYPE_CHECKING:
-    from resource_objects.cli.base import Command
     from resource_objects.host.machine import Machine, PCIDevice
 
 
 # --- this machine -------------------------------------------------------------------------------
 
 
-def functions(command: Command, machine: Machine, rules: Iterable[str], *, is_brief: bool) -> Table:
+def functions(machine: Machine, rules: Iterable[str], *, is_brief: bool) -> base.Answer:
     """Return the PCI functions of a machine, and the effect of rules on them.
 
     :param is_brief: whether only the most important columns are listed
@@ -36,7 +31,7 @@ def functions(command: Command, machine: Machine, rules: Iterable[str], *, is_br
     taken = {device.address: device.resource_class for device in devices.devices}
     rule_of = {device.address: rule for device, rule in match_rules(read, machine.devices)}
     skipped = {function.subject: function.detail for function in devices.skipped}
-    names = DeviceNames(command)
+    names = DeviceNames()
     rows = []
     for function in sorted(
         machine.devices, key=lambda device: family_order(device.address, device.parent_address)
@@ -47,70 +42,58 @@ def functions(command: Command, machine: Machine, rules: Iterable[str], *, is_br
         use = f"skipped: {why}" if why and is_brief else taken.get(address)
         rows.append(
             (
-                NestedName((address, function.kind.is_part)),
+                _nested(address, function.kind.is_part),
                 id_,
-                name or id_ if is_brief else Maybe(name),
+                name or id_ if is_brief else base.optional(name),
                 function.class_id,
                 function.kind.value,
-                Maybe(function.parent_address),
-                Maybe(function.sriov_numvfs),
-                Maybe(function.sriov_totalvfs),
-                Maybe(function.numa_node),
-                Maybe(function.driver),
+                base.optional(function.parent_address),
+                base.optional(function.sriov_numvfs),
+                base.optional(function.sriov_totalvfs),
+                base.optional(function.numa_node),
+                base.optional(function.driver),
                 *_cells_of(function),
-                Maybe(use),
-                Maybe(None if address not in rule_of else str(rule_of[address])),
-                Maybe(why),
+                base.optional(use),
+                base.optional(None if address not in rule_of else str(rule_of[address])),
+                base.optional(why),
             )
         )
-    return (SEEN_FACTS, _chosen(rows, FACTS, SEEN_FACTS)) if is_brief else (FACTS, rows)
+    return _table(rows, FACTS, BRIEF_FACTS if is_brief else FACTS)
 
 
 def _cells_of(device: PCIDevice) -> Iterator[Any]:
     """Yield the facts that the kernel shows of a function."""
-    yield Dicts([dataclasses.asdict(item) for item in device.interfaces])
-    yield Many(list(device.vdpa))
-    yield Dicts([dataclasses.asdict(item) for item in device.mediated_types])
-    yield Maybe(device.uuid)
+    yield base.records([dataclasses.asdict(item) for item in device.interfaces])
+    yield base.listed(list(device.vdpa))
+    yield base.records([dataclasses.asdict(item) for item in device.mediated_types])
+    yield base.optional(device.uuid)
 
 
 # --- a host of the ledger -------------------------------------------------------------------------
 
 
-def stored_devices(command: Command, parsed_args: argparse.Namespace, *, is_brief: bool) -> Table:
+def stored_devices(command: base.Command, host: str, *, is_brief: bool) -> base.Answer:
     """Return the devices of a host of the ledger.
 
-    :raises InvalidInput: if a setting is specified, which only this machine has
     :raises NotFound: if the ledger does not have the host
     :raises Refused: if the host has no devices
     """
-    host = parsed_args.pci
-    for name in ("rule", "shared", "dedicated", "reserved_pages"):
-        if value := getattr(parsed_args, name):
-            raise exceptions.InvalidInput(
-                "value",
-                f"--{name.replace('_', '-')}",
-                value,
-                f"nothing, for {host} is shown as the ledger has it",
-            )
     with command.open_ledger() as ledger:
         (host_devices,) = read_devices(ledger, host)
     if not host_devices.devices:
-        raise Refused(
+        raise base.Refused(
             f"{host} has no devices in the ledger", ["host sync --rule makes them takeable"]
         )
-    return stored_table(command, host_devices.devices, "address", is_brief=is_brief)
+    return stored_table(host_devices.devices, "address", is_brief=is_brief)
 
 
-def stored_table(
-    command: Command, devices: Iterable[DeviceStatus], first: str, *, is_brief: bool
-) -> Table:
+def stored_table(devices: Iterable[DeviceStatus], first: str, *, is_brief: bool) -> base.Answer:
     """Return devices of the ledger by host and address, virtual functions below their card.
 
     :param first: the first column: ``address``, or ``device``, which includes the host. A function
         whose card is not listed is not indented, or it would seem to be of the device before it
     """
-    names = DeviceNames(command)
+    names = DeviceNames()
     in_order = sorted(
         devices,
         key=lambda device: (
@@ -118,66 +101,47 @@ def stored_table(
             family_order(device.device.address, device.device.parent),
         ),
     )
-    listed = {device.name for device in in_order}
+    names_listed = {device.name for device in in_order}
     rows = [
         (
-            NestedName(
-                (
-                    device.name if first == "device" else device.device.address,
-                    f"{device.host}/{device.device.parent}" in listed,
-                )
+            _nested(
+                device.name if first == "device" else device.device.address,
+                f"{device.host}/{device.device.parent}" in names_listed,
             ),
-            *_kept_row(device, names),
+            *_stored_row(device, names),
         )
         for device in in_order
     ]
-    columns, seen = (first, *KEPT), (first, *SEEN_KEPT)
-    return (seen, _chosen(rows, columns, seen)) if is_brief else (columns, rows)
+    return _table(rows, (first, *STORED), (first, *(BRIEF_STORED if is_brief else STORED)))
 
 
-def _kept_row(device_status: DeviceStatus, names: DeviceNames) -> Iterator[Any]:
-    device = device_status.device
+def _stored_row(status: DeviceStatus, names: DeviceNames) -> Iterator[Any]:
+    device = status.device
     yield f"{device.vendor_id}:{device.product_id}"
-    yield Maybe(names.of(device.vendor_id, device.product_id))
+    yield base.optional(names.of(device.vendor_id, device.product_id))
     yield device.resource_class
-    yield Many(sorted(device.traits))
-    yield Pairs(dict(device.tags))
+    yield base.listed(sorted(device.traits))
+    yield base.pairs(dict(device.tags))
     yield device.type
-    yield Maybe(device.parent)
-    yield Maybe(device.numa_node)
-    yield device_status.provider
-    yield DeviceState(
-        (device_status.state, device_status.is_withdrawn, device_status.disabled is not None)
-    )
-    yield device_status.is_withdrawn
-    yield Maybe(device_status.disabled and str(device_status.disabled))
-    yield Many(list(device_status.holders))
+    yield base.optional(device.parent)
+    yield base.optional(device.numa_node)
+    yield status.provider
+    yield _state(status)
+    yield status.is_withdrawn
+    yield base.optional(status.disabled and str(status.disabled))
+    yield base.listed(list(status.holders))
 
 
-class NestedName(FormattableColumn[Any]):
-    """The name of a device: as it is for programs; for people, parts stand below their whole."""
-
-    def human_readable(self) -> str:
-        """Return the name, indented if it is below another one."""
-        name, is_below = self._value
-        return f"  {name}" if is_below else name
-
-    def machine_readable(self) -> str:
-        """Return the name."""
-        return str(self._value[0])
+def _nested(name: str, is_part: bool) -> base.Cell:
+    """Return the name of a device; people read the name of a part below its whole."""
+    return base.Cell(name, lambda name: f"  {name}" if is_part else name)
 
 
-class DeviceState(FormattableColumn[Any]):
-    """The state of a device, for people with the words that it is gone or disabled."""
-
-    def human_readable(self) -> str:
-        """Return the state, and whether it is gone or disabled."""
-        state, is_gone, is_disabled = self._value
-        return f"{state}{', gone' * is_gone}{', disabled' * is_disabled}"
-
-    def machine_readable(self) -> str:
-        """Return the state."""
-        return str(self._value[0])
+def _state(status: DeviceStatus) -> base.Cell:
+    """Return a state; for people, with the words that the device is gone or disabled."""
+    words = [status.state, *(["gone"] if status.is_withdrawn else [])]
+    words += ["disabled"] if status.disabled is not None else []
+    return base.Cell(status.state, lambda _: ", ".join(words))
 
 
 def family_order(address: str, parent: str | None) -> tuple[Any, ...]:
@@ -199,8 +163,7 @@ class DeviceNames:
     A damaged file is reported once, and then no device has a name.
     """
 
-    def __init__(self, command: Command) -> None:
-        self._command = command
+    def __init__(self) -> None:
         self._names: PCINames | None = system_names()
 
     def of(self, vendor_id: str, product_id: str) -> str | None:
@@ -209,17 +172,13 @@ class DeviceNames:
             return None if self._names is None else self._names.describe(vendor_id, product_id)
         except DiscoveryError as error:
             self._names = None
-            self._command.app.stderr.write(f"resource-objects: names of devices: {error}\n")
+            base.note(f"resource-objects: names of devices: {error}")
             return None
 
 
-def _chosen(
+def _table(
     rows: Iterable[Sequence[Any]], columns: Sequence[str], selected: Sequence[str]
-) -> list[Sequence[Any]]:
-    """Return rows with only some of their columns.
-
-    >>> _chosen([(1, 2, 3)], ("a", "b", "c"), ("c", "a"))
-    [(3, 1)]
-    """
+) -> base.Answer:
+    """Return the answer with the selected columns of the rows."""
     places = [columns.index(name) for name in selected]
-    return [tuple(row[place] for place in places) for row in rows]
+    return base.Answer([tuple(row[place] for place in places) for row in rows], selected)

@@ -7,28 +7,17 @@ usage of the other resources. A legend explains the letters.
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import os
 import shutil
 import textwrap
+from argparse import Namespace
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cliff.columns import FormattableColumn
-
 from resource_objects import exceptions
-from resource_objects.cli.base import (
-    VARIABLE,
-    Command,
-    Ids,
-    Many,
-    Maybe,
-    Refused,
-    default_path,
-    many,
-)
+from resource_objects.cli import base
 from resource_objects.cli.render import UNICODE as UNICODE_BARS
 from resource_objects.cli.render import Glyphs, bar
 from resource_objects.host.holdings import (
@@ -129,9 +118,10 @@ def _headline(host: HostCells) -> str:
     cells = host.inventory.cells
     sockets = {cell.socket for cell in cells} - {None}
     parts = [
-        many(len(cells), "NUMA cell") + (f" in {many(len(sockets), 'socket')}" if sockets else ""),
-        f"{many(sum(len(cell.cpus) for cell in cells), 'CPU')}"
-        f" on {many(sum(len(cores_of(cell)) for cell in cells), 'core')}",
+        base.many(len(cells), "NUMA cell")
+        + (f" in {base.many(len(sockets), 'socket')}" if sockets else ""),
+        f"{base.many(sum(len(cell.cpus) for cell in cells), 'CPU')}"
+        f" on {base.many(sum(len(cores_of(cell)) for cell in cells), 'core')}",
         f"{sum(cell.memory_mb for cell in cells)} MiB",
     ]
     return f"{host.host}: {', '.join(parts)}"
@@ -298,18 +288,18 @@ def consumer_lines(host: HostCells, letters: Mapping[str, str]) -> Iterator[str]
     elsewhere = dict(host.outside_cells)
     for name, letter in letters.items():
         users = [user for holders in host.holders for user in holders if user.consumer == name]
-        parts = list(held_parts(users))
+        parts = list(allocated_parts(users))
         if name in elsewhere:
             amounts = ", ".join(f"{kind} {amount}" for kind, amount in elsewhere[name].items())
             parts.append(f"of the host, in no cell: {amounts}")
         yield f"{letter}  {name}: {'; '.join(parts)}"
 
 
-def held_parts(users: Sequence[CellUser]) -> Iterator[str]:
+def allocated_parts(users: Sequence[CellUser]) -> Iterator[str]:
     """Yield the allocations of a consumer in some cells, summed.
 
     >>> first, second = CellUser("job-1", cpus=(4,), idle=(12,)), CellUser("job-1", cpus=(5,))
-    >>> list(held_parts([first, second]))
+    >>> list(allocated_parts([first, second]))
     ['CPUs 4-5', '12 left empty']
     """
     cpus = [cpu for user in users for cpu in user.cpus]
@@ -325,12 +315,12 @@ def held_parts(users: Sequence[CellUser]) -> Iterator[str]:
         "dedicated CPU": sum(user.loose for user in users),
         "shared vCPU": sum(user.vcpus for user in users),
     }
-    yield from (many(count, word) for word, count in counts.items() if count)
+    yield from (base.many(count, word) for word, count in counts.items() if count)
     memory = sum(user.memory_mb for user in users)
     if memory:
         yield f"{memory} MiB"
     yield from (
-        f"{many(count, 'page')} of {show_kib(size)}" for size, count in sorted(pages.items())
+        f"{base.many(count, 'page')} of {show_kib(size)}" for size, count in sorted(pages.items())
     )
 
 
@@ -338,38 +328,31 @@ def held_parts(users: Sequence[CellUser]) -> Iterator[str]:
 MOST_WIDTH = 120
 
 
-class CellHolders(FormattableColumn[Any]):
-    """The consumers of a cell: mappings for programs, a line each for people."""
-
-    def human_readable(self) -> str:
-        """Return a line for each consumer."""
-        return "\n".join(
-            f"{user.consumer}: {'; '.join(held_parts([user]))}" for user in self._value
-        )
-
-    def machine_readable(self) -> list[dict[str, Any]]:
-        """Return the consumers as plain data."""
-        return [user.to_dict() for user in self._value]
+def _holders(users: Iterable[CellUser]) -> base.Cell:
+    """Return the consumers of a cell: mappings for programs, a line each for people."""
+    return base.Cell(
+        list(users),
+        lambda users: "\n".join(
+            f"{user.consumer}: {'; '.join(allocated_parts([user]))}" for user in users
+        ),
+        lambda users: [user.to_dict() for user in users],
+    )
 
 
-class Cores(FormattableColumn[list[list[int]]]):
-    """The threads of cores: lists of CPUs for programs, threads joined by + for people."""
+def _cores(cores: Iterable[Iterable[int]]) -> base.Cell:
+    """Return the threads of cores: lists of CPUs for programs, threads joined by + for people."""
+    return base.Cell(
+        list(map(list, cores)), lambda cores: ", ".join("+".join(map(str, core)) for core in cores)
+    )
 
-    def human_readable(self) -> str:
-        """Return the cores, each with its threads."""
-        return ", ".join("+".join(map(str, core)) for core in self._value)
 
-
-class HugePages(FormattableColumn[Any]):
-    """Huge pages by size: mappings of figures for programs, one line each for people."""
-
-    def human_readable(self) -> str:
-        """Return the number of pages, and of used and reserved ones."""
-        return "\n".join(map(_pages, self._value))
-
-    def machine_readable(self) -> list[dict[str, int]]:
-        """Return the figures, as plain data."""
-        return [dataclasses.asdict(pool) for pool in self._value]
+def _huge_pages(pools: Iterable[PageFigures]) -> base.Cell:
+    """Return huge pages by size: mappings of figures for programs, one line each for people."""
+    return base.Cell(
+        list(pools),
+        lambda pools: "\n".join(map(_pages, pools)),
+        lambda pools: list(map(dataclasses.asdict, pools)),
+    )
 
 
 def _pages(figures: PageFigures) -> str:
@@ -380,89 +363,69 @@ def _pages(figures: PageFigures) -> str:
     """
     counts = {"reserved": figures.reserved, "used": figures.used}
     counted = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    text = f"{many(figures.total, 'page')} of {show_kib(figures.size_kib)}"
+    text = f"{base.many(figures.total, 'page')} of {show_kib(figures.size_kib)}"
     return f"{text}: {counted}" if counted else text
 
 
 # --- which host ---------------------------------------------------------------------------------
 
 
-def kept_cells(command: Command, parsed_args: argparse.Namespace) -> HostCells:
+def stored_cells(command: base.Command, host: str) -> HostCells:
     """Return the cells of a host of the ledger.
 
-    :raises InvalidInput: if a setting is specified, which only this machine has
     :raises NotFound: if the ledger does not have the host
     :raises Refused: if the host has no cells
     """
-    host = parsed_args.numa
-    for name, value in _settings(parsed_args).items():
-        raise exceptions.InvalidInput(
-            "value",
-            f"--{name.replace('_', '-')}",
-            value,
-            f"nothing, for {host} is shown as the ledger has it",
-        )
     with command.open_ledger() as ledger:
         cells = read_cells(ledger, host)
     if cells is None:
-        raise Refused(f"{host} has no NUMA cells in the ledger", ["host sync --numa adds them"])
+        raise base.Refused(
+            f"{host} has no NUMA cells in the ledger", ["host sync --numa adds them"]
+        )
     return cells
 
 
-def _settings(parsed_args: argparse.Namespace) -> dict[str, Any]:
-    """Return the options that are settings of a machine."""
-    names = ("shared", "dedicated", "reserved_pages")
-    return {name: getattr(parsed_args, name) for name in names if getattr(parsed_args, name)}
-
-
-def cells_here(command: Command, parsed_args: argparse.Namespace) -> tuple[HostCells | None, str]:
+def cells_here(
+    command: base.Command, machine: Machine, args: Namespace
+) -> tuple[HostCells | None, str]:
     """Return the cells of this machine, from the ledger or from discovery, and a note.
 
     None if the machine has no cells. A ledger is opened only if it exists.
     """
-    machine = command.machine(parsed_args)
-    options = _settings(parsed_args)
-    settings = HostSettings(**options)
+    names = ("shared", "dedicated", "reserved_pages")
+    options = {name: getattr(args, name) for name in names if getattr(args, name)}
+    inventory = numa_inventory(machine, HostSettings(**options))
+    host = machine.hostname or "host"
+    discovered = None if inventory is None else HostCells.unused(host, inventory)
     if options:
-        return _discovered_cells(machine, settings), "host sync --numa would store this."
-    if parsed_args.root != "/":
-        return _discovered_cells(machine, settings), "These are facts."
-    note = "These are facts; host sync --numa adds them."
+        return discovered, "host sync --numa would store this."
+    if args.root != "/":
+        return discovered, "These are facts."
     if machine.hostname and _has_ledger(command.app.options.database):
-        cells, is_kept = _as_kept(command, machine.hostname)
-        if cells is not None:
-            return cells, ""
-        if is_kept:
-            note = "These are facts; the ledger does not have them: host sync --numa adds them."
-    return _discovered_cells(machine, settings), note
+        with command.open_ledger() as ledger:
+            try:
+                cells = read_cells(ledger, machine.hostname)
+            except exceptions.NotFound as error:
+                if not error.is_about("provider"):
+                    raise
+            else:
+                if cells is not None:
+                    return cells, ""
+                remark = "the ledger does not have them: host sync --numa adds them."
+                return discovered, f"These are facts; {remark}"
+    return discovered, "These are facts; host sync --numa adds them."
 
 
 def _has_ledger(option: str | None, environ: Mapping[str, str] = os.environ) -> bool:
     """Return True if a ledger is named, or the default one exists."""
-    if option or environ.get(VARIABLE):
+    if option or environ.get(base.VARIABLE):
         return True
     try:
-        return default_path(environ).exists()
+        return base.default_path(environ).exists()
     except exceptions.DatabaseError as error:
         if not error.is_about("unavailable"):
             raise
         return False
-
-
-def _as_kept(command: Command, host: str) -> tuple[HostCells | None, bool]:
-    """Return the cells of a host of the ledger, and whether the ledger has the host."""
-    with command.open_ledger() as ledger:
-        try:
-            return read_cells(ledger, host), True
-        except exceptions.NotFound as error:
-            if not error.is_about("provider"):
-                raise
-            return None, False
-
-
-def _discovered_cells(machine: Machine, settings: HostSettings) -> HostCells | None:
-    inventory = numa_inventory(machine, settings)
-    return None if inventory is None else HostCells.unused(machine.hostname or "host", inventory)
 
 
 # --- showing them -------------------------------------------------------------------------------
@@ -477,34 +440,34 @@ def cell_rows(host: HostCells | None) -> Iterator[Sequence[Any]]:
     ):
         yield (
             cell.id,
-            Maybe(cell.socket),
-            Ids(list(cell.cpus)),
-            Cores(list(map(list, cores_of(cell)))),
-            Ids(list(cell.shared)),
+            base.optional(cell.socket),
+            base.ids(cell.cpus),
+            _cores(cores_of(cell)),
+            base.ids(cell.shared),
             figures.shared_used,
             figures.shared_capacity,
-            Ids(list(cell.dedicated)),
+            base.ids(cell.dedicated),
             figures.dedicated_used,
             cell.memory_mb,
             figures.memory_used_mb,
             figures.memory_capacity_mb,
-            HugePages(list(figures.pages)),
-            Many([far for _, far in cell.distances]),
-            Many(sorted(cell.physnets)),
+            _huge_pages(figures.pages),
+            base.listed(far for _, far in cell.distances),
+            base.listed(sorted(cell.physnets)),
             cell.tunneled,
-            CellHolders(list(holders)),
+            _holders(holders),
         )
     if host.outside_cells:
-        yield (*_NO_CELL, CellHolders(list(host.holders_outside_cells())))
+        yield (*_NO_CELL, _holders(host.holders_outside_cells()))
 
 
 #: The row without a cell has no figures of its own.
 _NO_CELL = (
-    *(Maybe(None), Maybe(None), Ids([]), Cores([])),
-    *(Ids([]), Maybe(None), Maybe(None)),
-    *(Ids([]), Maybe(None)),
-    *(Maybe(None), Maybe(None), Maybe(None)),
-    *(HugePages([]), Many([]), Many([]), Maybe(None)),
+    *(base.optional(None), base.optional(None), base.ids([]), _cores([])),
+    *(base.ids([]), base.optional(None), base.optional(None)),
+    *(base.ids([]), base.optional(None)),
+    *(base.optional(None), base.optional(None), base.optional(None)),
+    *(_huge_pages([]), base.listed([]), base.listed([]), base.optional(None)),
 )
 
 

@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
-from resource_objects.cli import request_arguments as arguments
-from resource_objects.cli.base import (
-    Drawing,
-    Figure,
-    Lister,
-    Maybe,
-    Pairs,
-    SearchCutShort,
-    Table,
-    Text,
-    expired_lines,
-    misused,
-)
+from resource_objects.cli import base
+from resource_objects.cli.request_arguments import REQUEST, SEARCH, parse_request_and_search
 
 if TYPE_CHECKING:
-    from resource_objects.ledger import Ledger
     from resource_objects.providers.usage import Usage
     from resource_objects.reasons import Reason
     from resource_objects.search import Candidates, Explanation, Snapshot
@@ -34,7 +22,22 @@ if TYPE_CHECKING:
 _OUTLOOKS = {"not_now": "not now", "never": "never", "unknown": "not known"}
 
 
-class Explain(Lister):
+@base.table(
+    *REQUEST,
+    SEARCH,
+    base.argument("--nearest", "N", "the number of hosts (default: 3)", type=int, default=3),
+    base.flag("--tree", "draw the nearest hosts, the failing places marked"),
+    base.flag("--json", "the whole answer as one document, for programs"),
+    columns=(
+        *("host", "outlook", "group", "rule", "resource"),
+        *("asked", "bound", "used", "where", "holders", "reason"),
+    ),
+    brief=True,
+    empty="no host was left out",
+    reads=True,
+    opens=False,
+)
+def explain(command: base.Command, args: Namespace) -> base.Answer:
     """Explain why hosts cannot satisfy a request: a summary, the nearest hosts, and what helps.
 
     The options are those of `candidates`. Nothing is allocated. For each of the nearest hosts the
@@ -42,83 +45,55 @@ class Explain(Lister):
     empty (not now) or not even then (never). With a format or --columns, every reason of every host
     is a row. If the budget was exhausted before the answer was known, exits with status 3.
     """
+    request, options = parse_request_and_search(args)
+    with command.open_ledger() as ledger:
+        snapshot = ledger.snapshot(args.at)
+        with base.misused():
+            candidates = snapshot.candidates(request, **{"limit": None, **options})
+            explanation = candidates.explain()
+            nearest = explanation.nearest(args.nearest)
+        if candidates.cut_short:
+            try:
+                bool(candidates)
+            except exceptions.SearchLimitReached as error:
+                raise base.SearchCutShort(
+                    explanation.answer, str(explanation).splitlines()
+                ) from error
+        if args.json:
+            document = {"request": str(candidates.request), **explanation.to_dict()}
+            document["nearest"] = [item.to_dict() for item in nearest]
+            document["helps"] = _helps(snapshot, candidates)
+            return base.Answer(text=json.dumps(document, indent=None if args.noindent else 2))
+        if args.tree:
+            return base.drawing(failing(explanation, nearest, ledger.usage))
+        if args.is_brief:
+            lines = _brief(explanation, nearest, _helps(snapshot, candidates))
+            expired = base.expired_lines(ledger, explanation.reasons)
+            return base.Answer(text="\n".join([*lines, *([""] if expired else []), *expired]))
+        return base.Answer(_rows(explanation))
 
-    columns = (
-        *("host", "outlook", "group", "rule", "resource"),
-        *("asked", "bound", "used", "where", "holders", "reason"),
-    )
-    in_brief = True
-    nothing = "no host was left out"
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        arguments.add_request(parser)
-        arguments.add_search(parser)
-        parser.add_argument(
-            "--nearest", metavar="N", type=int, default=3, help="the number of hosts (default: 3)"
-        )
-        parser.add_argument(
-            "--tree", action="store_true", help="draw the nearest hosts, the failing places marked"
-        )
-        parser.add_argument(
-            "--json", action="store_true", help="the whole answer as one document, for programs"
-        )
+def failing(
+    explanation: Explanation,
+    nearest: Iterable[HostExplanation],
+    usage_of: Callable[[str], Usage],
+) -> Iterator[str]:
+    """Yield the answer in a line, and the nearest hosts as trees with the failing places marked."""
+    from resource_objects.cli import render
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Search and print the explanation."""
-        with misused():
-            parsed = arguments.parse_request(parsed_args)
-            options = {"limit": None, **arguments.parse_search(parsed_args, parsed.limit)}
-        with self.open_ledger() as ledger:
-            snapshot = ledger.snapshot(parsed_args.at)
-            with misused():
-                candidates = snapshot.candidates(parsed.request, **options)
-                explanation = candidates.explain()
-                nearest = explanation.nearest(parsed_args.nearest)
-            self._check(candidates, explanation)
-            if parsed_args.json:
-                answer = {"request": str(candidates.request), **explanation.to_dict()}
-                answer["nearest"] = [item.to_dict() for item in nearest]
-                answer["helps"] = [str(item) for item in _helps(snapshot, candidates)]
-                indent = None if parsed_args.noindent else 2
-                return (), Text.of(json.dumps(answer, indent=indent))
-            if parsed_args.tree:
-                return (), Drawing.of("\n".join(self._drawn(ledger, explanation, nearest)))
-            if self.is_brief:
-                lines = _brief(explanation, nearest, _helps(snapshot, candidates))
-                expired = expired_lines(ledger, explanation.reasons)
-                return (), Text.of("\n".join([*lines, *([""] if expired else []), *expired]))
-            return self.columns, list(_rows(explanation))
-
-    def _check(self, candidates: Candidates, explanation: Explanation) -> None:
-        """Raise an error if the budget was exhausted before the answer of any host was known.
-
-        :raises SearchCutShort: with the partial explanation
-        """
-        if not candidates.cut_short:
-            return
-        try:
-            bool(candidates)
-        except exceptions.SearchLimitReached as error:
-            raise SearchCutShort(explanation.answer, str(explanation).splitlines()) from error
-
-    def _drawn(
-        self, ledger: Ledger, explanation: Explanation, nearest: Iterable[HostExplanation]
-    ) -> Iterator[str]:
-        from resource_objects.cli import render
-
-        yield explanation.answer
-        for host in nearest:
-            yield ""
-            usage = ledger.usage(host.host)
-            marks = {key: tuple(texts) for key, texts in marks_of(host, usage).items()}
-            yield render.usage_tree(usage, self.glyphs, marks)
+    yield explanation.answer
+    for host in nearest:
+        yield ""
+        usage = usage_of(host.host)
+        marks = {key: tuple(texts) for key, texts in marks_of(host, usage).items()}
+        yield render.usage_tree(usage, base.glyphs(), marks)
 
 
 # --- for people ---------------------------------------------------------------------------------
 
 
 def _brief(
-    explanation: Explanation, nearest: Sequence[HostExplanation], helps: Iterable[Any]
+    explanation: Explanation, nearest: Sequence[HostExplanation], helps: Sequence[str]
 ) -> Iterator[str]:
     """Yield the answer, then figures, then what would help."""
     yield explanation.answer
@@ -131,24 +106,23 @@ def _brief(
         yield ""
         yield "nearest:" if len(nearest) > 1 else "nearest, and the only one left out:"
         yield from (f"  {item} [{_OUTLOOKS[item.outlook.value]}]" for item in nearest)
-    told_helps = list(map(str, helps))
-    if told_helps:
+    if helps:
         yield ""
         yield "what would help:"
-        yield from (f"  {item}" for item in told_helps)
+        yield from (f"  {item}" for item in helps)
 
 
-def _helps(snapshot: Snapshot, candidates: Candidates) -> Iterable[Any]:
+def _helps(snapshot: Snapshot, candidates: Candidates) -> list[str]:
     """Return the smallest changes after which the request fits, if it does not fit now.
 
     None under limits, which the changes do not consider.
     """
     if candidates or candidates.options.limits:
-        return ()
+        return []
     try:
-        return snapshot.relaxations(candidates.request)
+        return list(map(str, snapshot.relaxations(candidates.request)))
     except exceptions.SearchLimitReached:  # the reasons are known, but not what would help
-        return ()
+        return []
 
 
 def marks_of(host: HostExplanation, usage: Usage) -> dict[tuple[str, str], list[str]]:
@@ -200,13 +174,13 @@ def _rows(explanation: Explanation) -> Iterator[Sequence[Any]]:
             yield (
                 host,
                 outlooks[host].value,
-                Maybe(reason.group),
+                base.optional(reason.group),
                 reason.rule.value,
-                Maybe(reason.resource),
-                Figure(reason.requested),
-                Figure(reason.bound),
-                Figure(reason.used),
-                Maybe(reason.where),
-                Pairs(dict(reason.holders)),
+                base.optional(reason.resource),
+                base.figure(reason.requested),
+                base.figure(reason.bound),
+                base.figure(reason.used),
+                base.optional(reason.where),
+                base.pairs(dict(reason.holders)),
                 str(reason),
             )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import datetime
 import os
@@ -11,37 +10,25 @@ import subprocess
 import sys
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, names
-from resource_objects.cli import request_arguments as arguments
-from resource_objects.cli.base import (
-    Age,
-    Busy,
-    Command,
-    Lister,
-    Many,
-    Maybe,
-    Misused,
-    Refused,
-    Table,
-    Text,
-    add_actor,
-    duration,
-    expired_lines,
-    misused,
-)
+from resource_objects.cli import base
 from resource_objects.cli.consumer import (
     COLUMNS,
-    add_environment,
-    add_override,
-    add_release_expired,
-    add_whose,
+    ENVIRONMENT,
+    RELEASE_EXPIRED,
     allocation_rows,
+    environment_text,
+    on_disabled_only,
+    override,
+    owner,
     owner_of,
     request_again,
 )
+from resource_objects.cli.request_arguments import REQUEST, SEARCH, parse_request, parse_search
 from resource_objects.names import is_uuid
 
 if TYPE_CHECKING:
@@ -53,65 +40,68 @@ if TYPE_CHECKING:
 # --- claim --------------------------------------------------------------------------------------
 
 
-def _add_claim(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a new claim that `claim` and `run` share."""
-    arguments.add_request(parser)
-    arguments.add_search(parser)
-    add = parser.add_argument
-    add(
+#: The options of a new claim that `claim` and `run` share.
+_CLAIM = (
+    *REQUEST,
+    SEARCH,
+    base.argument(
         "--wait",
-        metavar="TIME",
-        type=duration,
-        help="if it is busy, wait for so long, such as 10m: first come, first served among those "
-        "who wait for the same classes (`waiting` lists them)",
-    )
-    add_override(parser)
-    add_whose(parser, "its {}")
+        "TIME",
+        "if it is busy, wait for so long, such as 10m: first come, first served among those who "
+        "wait for the same classes (`waiting` lists them)",
+        type=base.duration,
+    ),
+    *override(),
+    *owner("its {}"),
+)
 
 
 class _ClaimRequest:
     """The request of a new claim, with the options of its search and of the claim."""
 
-    def __init__(self, parsed_args: argparse.Namespace, consumer: str) -> None:
-        from resource_objects.providers.disabled import TRAIT
-
-        with misused():
+    def __init__(self, args: Namespace, consumer: str) -> None:
+        with base.misused():
             self.consumer = names.consumer_name(consumer)
-            if parsed_args.user is None and parsed_args.actor is not None:
-                parsed_args.user = names.label(parsed_args.actor, "actor")
+            if args.user is None and args.actor is not None:
+                args.user = names.label(args.actor, "actor")
             try:
-                parsed = arguments.parse_request(parsed_args)
-            except Misused as error:
-                if not hasattr(parsed_args, "consumer"):
+                parsed = parse_request(args)
+            except base.Misused as error:
+                if not hasattr(args, "consumer"):
                     raise
                 expected = "CONSUMER and what it requests, such as job-1 VCPU=2"
-                raise Misused(f"got {consumer!r} alone, expected {expected}") from error
-            self.options = arguments.parse_search(parsed_args, parsed.limit)
+                raise base.Misused(f"got {consumer!r} alone, expected {expected}") from error
+            self.options = parse_search(args, parsed.limit)
         self.request = parsed.request
-        if parsed_args.override_disabled:
-            unnamed = self.request.unnamed
-            required = unnamed.replace(required={*unnamed.required, TRAIT})
-            self.request = self.request.replace(groups=(required, *self.request.named))
-        self.at: str | None = parsed_args.at
-        self.wait: datetime.timedelta | None = parsed_args.wait
-        self.described = owner_of(parsed_args)
-        self.override_disabled: bool = parsed_args.override_disabled
-        self.replaces: bool = getattr(parsed_args, "replace", False)
+        if args.override_disabled:
+            self.request = on_disabled_only(self.request)
+        self.at: str | None = args.at
+        self.wait: datetime.timedelta | None = args.wait
+        #: further arguments of the claim
+        self.claim_options: dict[str, Any] = {
+            **owner_of(args),
+            "ignore_maintenance": args.override_disabled,
+            "wait": args.wait,
+        }
+        self.replaces: bool = getattr(args, "replace", False)
         #: expired claims block no job and no claim that waits
-        self.release_expired: bool = (
-            getattr(parsed_args, "release_expired", True) or parsed_args.wait is not None
-        )
+        self.release_expired: bool = getattr(args, "release_expired", True) or args.wait is not None
 
     def search(self, ledger: Ledger, snapshot: Snapshot) -> Candidates:
         """Return the candidates on the hosts that the server group allows."""
-        options, group = self.options, self.described["group"]
+        options, group = self.options, self.claim_options["group"]
         if group is not None:
             from resource_objects.scheduler.pipeline import group_filters
 
             filters = group_filters(ledger, group, self.request, self.consumer)
             options = {**options, "filters": filters}
-        with misused():
+        with base.misused():
             return snapshot.candidates(self.request, **options)
+
+    def claim(self, ledger: Ledger, **options: Any) -> Claim:
+        """Claim the first of the candidates."""
+        candidates = self.search(ledger, ledger.snapshot(self.at))
+        return ledger.claim(self.consumer, candidates, **options, **self.claim_options)
 
     def release_expired_claims(self, ledger: Ledger) -> None:
         """Release the expired claims of other consumers, unless the queue does it."""
@@ -164,7 +154,7 @@ def refused(
     candidates: Candidates,
     refusal: exceptions.CapacityException,
     option: str = "claim --release-expired",
-) -> Refused:
+) -> base.Refused:
     """Return the lines that report a refusal: not possible now, or not possible at all.
 
     :param option: the option that releases expired claims; empty if it was in use already
@@ -179,87 +169,71 @@ def refused(
     if last is not None:
         explanation = last.explanation if isinstance(last, exceptions.NoCandidates) else last
         lines += str(explanation).splitlines()
-        lines += expired_lines(ledger, last.reasons, option)
+        lines += base.expired_lines(ledger, last.reasons, option)
     is_busy = isinstance(refusal, exceptions.WaitTimedOut) or ledger.is_satisfiable(candidates)
-    return (Busy if is_busy else Refused)(answer, lines)
+    return (base.Busy if is_busy else base.Refused)(answer, lines)
 
 
-class MakeClaim(Lister):
+@base.table(
+    base.argument("consumer", "CONSUMER", "the consumer: any name"),
+    *_CLAIM,
+    base.argument("--expires-in", "TIME", "it may be released after this", type=base.duration),
+    base.exclusive(
+        base.argument(
+            "--operation", "UUID", "an id: a repeated command with the same id happens once"
+        ),
+        base.flag(
+            "--replace",
+            "replace all its allocations; those of the same request stay where possible",
+        ),
+    ),
+    RELEASE_EXPIRED,
+    *ENVIRONMENT,
+    columns=COLUMNS,
+    empty="requests nothing",
+    opens=False,
+)
+def claim(command: base.Command, args: Namespace) -> base.Answer:
     """Allocate resources for a consumer on a host with enough of them.
 
     Prints the allocations. If no host has enough, prints the reasons of each host: with exit status
     75 if other consumers use the resources, 1 if the request does not fit even on empty hosts. The
     options of the request are those of `candidates`.
     """
+    if args.operation and not is_uuid(args.operation):
+        raise base.Misused(f"--operation: got {args.operation!r}, expected a uuid")
+    claim_request = _ClaimRequest(args, args.consumer)
 
-    columns = COLUMNS
-    nothing = "requests nothing"
-
-    #: the claim that this call made
-    _unreported: Claim | None = None
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("consumer", metavar="CONSUMER", help="the consumer: any name")
-        _add_claim(parser)
-        add = parser.add_argument
-        add("--expires-in", metavar="TIME", type=duration, help="it may be released after this")
-        again = parser.add_mutually_exclusive_group()
-        again.add_argument(
-            "--operation",
-            metavar="UUID",
-            help="an id: a repeated command with the same id happens once",
-        )
-        again.add_argument(
-            "--replace",
-            action="store_true",
-            help="replace all its allocations; those of the same request stay where possible",
-        )
-        add_release_expired(parser)
-        add_environment(parser)
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """Claim. A claim whose allocations were not printed is released again."""
+    with command.open_ledger(args.actor) as ledger:
+        if args.env and args.host is not None:
+            ledger.provider(args.host)  # an unknown host is refused before anything is claimed
+        claim = claim_request.take(ledger, lambda: _claim(ledger, claim_request, args))
+        # a claim by --operation or --replace may be of an earlier call
+        is_new = not args.operation and not args.replace
+        if args.operation:
+            _require_current(ledger, claim, args.operation)
         try:
-            status = super().run(parsed_args)
-            self.app.stdout.flush()
-        except OSError:
-            if self._unreported is not None:
-                with self.open_ledger(parsed_args.actor) as ledger:
-                    _release(ledger, self._unreported)
+            answer = (
+                environment_text(ledger, claim, args.host)
+                if args.env
+                else base.Answer(allocation_rows(claim))
+            )
+        except exceptions.ResourceObjectsError:
+            if is_new:
+                _release(ledger, claim)
+            else:
+                base.note(f"resource-objects: claimed all the same: {claim}")
             raise
-        return status
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Search and claim."""
-        if parsed_args.operation and not is_uuid(parsed_args.operation):
-            raise Misused(f"--operation: got {parsed_args.operation!r}, expected a uuid")
-        claim_request = _ClaimRequest(parsed_args, parsed_args.consumer)
-        with self.open_ledger(parsed_args.actor) as ledger:
-            if parsed_args.env and parsed_args.host is not None:
-                ledger.provider(
-                    parsed_args.host
-                )  # an unknown host is refused before anything is claimed
-            done = claim_request.take(ledger, lambda: _claim(ledger, claim_request, parsed_args))
-            if parsed_args.operation:
-                _require_held(ledger, done, parsed_args.operation)
-            elif not parsed_args.replace:  # else it may be of an earlier call
-                self._unreported = done
-            if not parsed_args.env:
-                return COLUMNS, allocation_rows(done.consumer, done.allocations)
-            from resource_objects.cli.environment import export_lines, read_environment
+    def release() -> None:
+        with command.open_ledger(args.actor) as ledger:
+            _release(ledger, claim)
 
-            try:
-                variables = read_environment(ledger, done, host=parsed_args.host)
-            except exceptions.ResourceObjectsError:
-                if self._unreported is not None:
-                    _release(ledger, self._unreported)
-                else:
-                    self.app.stderr.write(f"resource-objects: claimed all the same: {done}\n")
-                raise
-            return (), Text([export_lines(variables)])
+    answer.undo = release if is_new else None  # its allocations are not known to the caller
+    return answer
 
 
-def _require_held(ledger: Ledger, done: Claim, operation: str) -> None:
+def _require_current(ledger: Ledger, done: Claim, operation: str) -> None:
     """Raise an error if an operation's claim was released in the meantime.
 
     The caller would use resources that are not allocated to it.
@@ -272,39 +246,27 @@ def _require_held(ledger: Ledger, done: Claim, operation: str) -> None:
         raise exceptions.NotFound("consumer", done.consumer, detail)
 
 
-def _claim(ledger: Ledger, claim_request: _ClaimRequest, parsed_args: argparse.Namespace) -> Claim:
+def _claim(ledger: Ledger, claim_request: _ClaimRequest, args: Namespace) -> Claim:
     """Claim the requested resources, or return the claim of an earlier try."""
-    consumer = (
-        next(ledger.consumers(name=claim_request.consumer), None) if parsed_args.replace else None
-    )
-    options = {
-        **claim_request.described,
-        "ignore_maintenance": claim_request.override_disabled,
-        "wait": claim_request.wait,
-    }
+    consumer = next(ledger.consumers(name=claim_request.consumer), None) if args.replace else None
     claim_request.release_expired_claims(ledger)
     if consumer is None:
-        return ledger.claim(
-            claim_request.consumer,
-            claim_request.search(ledger, ledger.snapshot(claim_request.at)),
-            expires_in=parsed_args.expires_in,
-            operation=parsed_args.operation,
-            **options,
-        )
+        return claim_request.claim(ledger, expires_in=args.expires_in, operation=args.operation)
     done = consumer.claim
-    if not _is_held(ledger, claim_request):
+    if not _has_allocations(ledger, claim_request):
         from resource_objects.ledger.feed import snapshot_in_place
 
         candidates = claim_request.search(
             ledger, snapshot_in_place(ledger.backend, claim_request.consumer, claim_request.at)
         )
         done = ledger.replace(
-            claim_request.consumer, candidates, generation=consumer.generation, **options
+            claim_request.consumer,
+            candidates,
+            generation=consumer.generation,
+            **claim_request.claim_options,
         )
-    if parsed_args.expires_in is not None:
-        done = ledger.renew(
-            claim_request.consumer, expires_in=parsed_args.expires_in, claim=done.id
-        )
+    if args.expires_in is not None:
+        done = ledger.renew(claim_request.consumer, expires_in=args.expires_in, claim=done.id)
     return done
 
 
@@ -317,12 +279,12 @@ def _release(ledger: Ledger, claim: Claim) -> None:
         ledger.release(claim.consumer)
 
 
-def _is_held(ledger: Ledger, claim_request: _ClaimRequest) -> bool:
+def _has_allocations(ledger: Ledger, claim_request: _ClaimRequest) -> bool:
     """Return True if a consumer has the requested amounts at the requested place."""
     try:
         if request_again(ledger, claim_request.consumer) != claim_request.request:
             return False
-    except Refused:  # units that no request can say
+    except base.Refused:  # units that no request can say
         return False
     if claim_request.at is None:
         return True
@@ -335,104 +297,84 @@ def _is_held(ledger: Ledger, claim_request: _ClaimRequest) -> bool:
 # --- waiting ------------------------------------------------------------------------------------
 
 
-class ListWaiters(Lister):
+@base.table(
+    base.argument("--limit", "N", "the maximum number", type=int),
+    columns=("#", "consumer", "waits for", "of", "since", "actor"),
+    empty="nobody waits",
+    reads=True,
+)
+def list_waiters(ledger: Ledger, args: Namespace) -> base.Rows:
     """List the waiting requests in the order of the queue.
 
     Requests that wait for a common resource class, in the same tree or in any tree, are served in
     order. A claim that does not wait may overtake them.
     """
-
-    columns = ("#", "consumer", "waits for", "of", "since", "actor")
-    nothing = "nobody waits"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--limit", metavar="N", type=int, help="the maximum number")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Read them in their order."""
-        with self.open_ledger() as ledger, misused():
-            waiting = list(ledger.queue(limit=parsed_args.limit))
-            roots = {
-                awaited.root_uuid
-                for entry in waiting
-                for awaited in entry.awaits
-                if awaited.root_uuid
-            }
-            named = {entry.uuid: entry.name for entry in ledger.providers(uuid=sorted(roots))}
-            now = ledger.now()
-        return self.columns, [
-            (
-                place,
-                entry.consumer,
-                str(entry.amounts),
-                Many(
-                    sorted(
-                        {
-                            named[awaited.root_uuid]
-                            for awaited in entry.awaits
-                            if awaited.root_uuid in named
-                        }
-                    )
-                ),
-                Age((entry.since, now)),
-                Maybe(entry.actor),
-            )
-            for place, entry in enumerate(waiting, 1)
-        ]
+    with base.misused():
+        waiting = list(ledger.queue(limit=args.limit))
+    by_entry = [{item.root_uuid for item in entry.awaits if item.root_uuid} for entry in waiting]
+    roots = sorted(set().union(*by_entry))
+    names = {provider.uuid: provider.name for provider in ledger.providers(uuid=roots)}
+    now = ledger.now()
+    return [
+        (
+            place,
+            entry.consumer,
+            str(entry.amounts),
+            base.listed(sorted(names[uuid] for uuid in uuids if uuid in names)),
+            base.age(entry.since, now),
+            base.optional(entry.actor),
+        )
+        for place, (entry, uuids) in enumerate(zip(waiting, by_entry, strict=True), 1)
+    ]
 
 
 # --- release ------------------------------------------------------------------------------------
 
 
-class ReleaseConsumers(Lister):
+@base.table(
+    base.argument("consumers", "CONSUMER", "who gives back", nargs="*"),
+    base.argument("--user", "NAME", "all of this user, in place of names; none is no error"),
+    base.flag("--expired", "all whose time is over, in place of names"),
+    base.flag("--force", "also those of another user"),
+    base.actor,
+    columns=COLUMNS,
+    empty="nothing was held",
+    opens=False,
+)
+def release_consumers(command: base.Command, args: Namespace) -> base.Rows:
     """Release all allocations of consumers: of one, of several, or of all consumers of a user.
 
     Releases all of them or none. Consumers of another user need --force, which protects against
     mistakes only. --expired releases all consumers whose claim has expired, of any user.
     """
-
-    columns = COLUMNS
-    nothing = "nothing was held"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        add("consumers", metavar="CONSUMER", nargs="*", help="who gives back")
-        add("--user", metavar="NAME", help="all of this user, in place of names; none is no error")
-        add("--expired", action="store_true", help="all whose time is over, in place of names")
-        add("--force", action="store_true", help="also those of another user")
-        add_actor(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Release the consumers and list the released allocations."""
-        names = list(dict.fromkeys(parsed_args.consumers))
-        user, me = parsed_args.user, parsed_args.actor
-        selections = {"names of consumers": names, "--user": user is not None}
-        selections["--expired"] = parsed_args.expired
-        chosen = [word for word, is_chosen in selections.items() if is_chosen]
-        if len(chosen) != 1:
-            got = f", got {' and '.join(chosen)}" if chosen else ""
-            raise Misused(f"expected one of names of consumers, --user, --expired{got}")
-        with self.open_ledger(me) as ledger:
-            if parsed_args.expired:
-                return COLUMNS, [row for claim in _all_expired(ledger) for row in _rows(claim)]
-            if user is not None:
-                consumers = list(ledger.consumers(user=user))
-                names = [consumer.name for consumer in consumers]
-            elif not parsed_args.force:
-                consumers = list(ledger.consumers(name=names))
-            of_other_users = [
-                f"{consumer.name} is of {consumer.user}"
-                for consumer in ([] if parsed_args.force else consumers)
-                if consumer.user not in (None, me)
-            ]
-            if of_other_users:
-                raise Refused("these are of another user, which needs --force", of_other_users)
-            done = ledger.release_all(names) if names else ()
-        return COLUMNS, [row for claim in done for row in _rows(claim)]
-
-
-def _rows(claim: Claim) -> Iterable[Sequence[Any]]:
-    return allocation_rows(claim.consumer, claim.allocations)
+    names = list(dict.fromkeys(args.consumers))
+    selections = {
+        "names of consumers": names,
+        "--user": args.user is not None,
+        "--expired": args.expired,
+    }
+    chosen = [option for option, is_chosen in selections.items() if is_chosen]
+    if len(chosen) != 1:
+        got = f", got {' and '.join(chosen)}" if chosen else ""
+        raise base.Misused(f"expected one of names of consumers, --user, --expired{got}")
+    with command.open_ledger(args.actor) as ledger:
+        if args.expired:
+            return [row for claim in _all_expired(ledger) for row in allocation_rows(claim)]
+        consumers = []
+        if args.user is not None:
+            consumers = list(ledger.consumers(user=args.user))
+            names = [consumer.name for consumer in consumers]
+        elif not args.force:
+            consumers = list(ledger.consumers(name=names))
+        of_other_users = [
+            f"{consumer.name} is of {consumer.user}"
+            for consumer in consumers
+            if consumer.user not in (None, args.actor) and not args.force
+        ]
+        if of_other_users:
+            raise base.Refused("these are of another user, which needs --force", of_other_users)
+        claims = ledger.release_all(names) if names else ()
+    return [row for claim in claims for row in allocation_rows(claim)]
 
 
 def _all_expired(ledger: Ledger) -> Iterator[Claim]:
@@ -468,7 +410,28 @@ _LOOK_EVERY = 1.0
 _PR_SET_PDEATHSIG = 1
 
 
-class RunJob(Command):
+def _usage_of_run(parser: Any) -> None:
+    parser.usage = f"{parser.prog} [options] AMOUNTS -- PROGRAM [arguments]"
+
+
+@base.command(
+    _usage_of_run,
+    *_CLAIM,
+    base.argument("--name", "CONSUMER", "the consumer (default: a new name with your user name)"),
+    base.argument(
+        "--lease",
+        "TIME",
+        "if this command is killed, others may have it after this (default: 1m)",
+        type=base.duration,
+        default=datetime.timedelta(minutes=1),
+    ),
+    base.flag(
+        "--end-when-lost", "end the program if its claim is released; default: only report it"
+    ),
+    opens=False,
+    program=True,
+)
+def run(command: base.Command, args: Namespace) -> int:
     """Claim resources, run a program with the environment of a job, and release them at the end.
 
     The program runs on this machine, so the resources are searched on this machine unless --at
@@ -478,57 +441,22 @@ class RunJob(Command):
     program; 128 plus its number for a signal; 127 and 126 if the program does not exist or cannot
     be executed.
     """
+    from resource_objects.cli.environment import read_environment
 
-    takes_program = True
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.usage = f"{parser.prog} [options] AMOUNTS -- PROGRAM [arguments]"
-        _add_claim(parser)
-        add = parser.add_argument
-        add(
-            "--name",
-            metavar="CONSUMER",
-            help="the consumer (default: a new name with your user name)",
+    claim_request = _ClaimRequest(args, args.name or _made_up(args.actor))
+    with command.open_ledger(args.actor) as ledger:
+        if claim_request.at is None and not _is_in_a_tree(claim_request.request):
+            claim_request.at = _this_machine(ledger)
+        claim_request.release_expired_claims(ledger)
+        claim = claim_request.take(
+            ledger, lambda: claim_request.claim(ledger, expires_in=args.lease)
         )
-        add(
-            "--lease",
-            metavar="TIME",
-            type=duration,
-            default=datetime.timedelta(minutes=1),
-            help="if this command is killed, others may have it after this (default: 1m)",
-        )
-        add(
-            "--end-when-lost",
-            action="store_true",
-            help="end the program if its claim is released; default: only report it",
-        )
-
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Claim, run, release."""
-        from resource_objects.cli.environment import read_environment
-
-        claim_request = _ClaimRequest(parsed_args, parsed_args.name or _made_up(parsed_args.actor))
-        with self.open_ledger(parsed_args.actor) as ledger:
-            if claim_request.at is None and not _is_in_a_tree(claim_request.request):
-                claim_request.at = _this_machine(ledger)
-            claim_request.release_expired_claims(ledger)
-            claim = claim_request.take(
-                ledger,
-                lambda: ledger.claim(
-                    claim_request.consumer,
-                    claim_request.search(ledger, ledger.snapshot(claim_request.at)),
-                    expires_in=parsed_args.lease,
-                    ignore_maintenance=claim_request.override_disabled,
-                    wait=claim_request.wait,
-                    **claim_request.described,
-                ),
-            )
-            keeper = _Keeper(self, ledger, claim, parsed_args)
-            try:
-                variables = read_environment(ledger, claim)
-                return keeper.run(parsed_args.program, {**os.environ, **variables})
-            finally:
-                keeper.release()
+        keeper = _Keeper(ledger, claim, args)
+        try:
+            variables = read_environment(ledger, claim)
+            return keeper.run(args.program, {**os.environ, **variables})
+        finally:
+            keeper.release()
 
 
 def _made_up(user: str | None) -> str:
@@ -549,19 +477,16 @@ def _this_machine(ledger: Ledger) -> str:
     for candidate in dict.fromkeys((name, name.partition(".")[0])):
         if next(ledger.providers(name=candidate), None) is not None:
             return candidate
-    raise Misused(f"this machine, {name}, is no provider of the ledger; say --at PROVIDER")
+    raise base.Misused(f"this machine, {name}, is no provider of the ledger; say --at PROVIDER")
 
 
 class _Keeper:
     """Renews a claim while a program runs."""
 
-    def __init__(
-        self, command: Command, ledger: Ledger, claim: Claim, parsed_args: argparse.Namespace
-    ) -> None:
-        self._command = command
+    def __init__(self, ledger: Ledger, claim: Claim, args: Namespace) -> None:
         self._ledger = ledger
         self._claim = claim
-        self._parsed_args = parsed_args
+        self._args = args
         self._is_lost = False
         self._child: subprocess.Popen[bytes] | None = None
         self._ended = threading.Event()
@@ -570,7 +495,7 @@ class _Keeper:
         """Run a program with its lease renewed; return its status."""
         from resource_objects.ledger.lease import Lease
 
-        expires_in = self._parsed_args.lease
+        expires_in = self._args.lease
         with _Signals() as signals:
             try:
                 self._child = child = signals.start(program, environ)
@@ -598,13 +523,11 @@ class _Keeper:
             if error.matches("ConsumerNotFound"):
                 self._tell(f"the claim of {self._claim.consumer} was released by another user")
             else:
-                self._tell(
-                    f"not released, others may have it after {self._parsed_args.lease}: {error}"
-                )
+                self._tell(f"not released, others may have it after {self._args.lease}: {error}")
 
     def _on_lost(self, error: exceptions.ResourceObjectsError) -> None:
         self._is_lost = True
-        ends = self._parsed_args.end_when_lost
+        ends = self._args.end_when_lost
         then = "the program is ended" if ends else "others may take what the program uses"
         self._tell(f"the claim is lost, {then}: {error}")
         if ends:
@@ -621,8 +544,8 @@ class _Keeper:
 
     def _tell(self, text: str) -> None:
         with contextlib.suppress(OSError):  # the reader has closed the output
-            self._command.app.stderr.write(f"resource-objects: {text}\n")
-            self._command.app.stderr.flush()
+            base.note(f"resource-objects: {text}")
+            sys.stderr.flush()
 
 
 def _kill_group(group: int, number: int) -> None:

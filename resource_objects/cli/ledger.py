@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import os
-from collections.abc import Iterable, Sequence
+from argparse import Namespace
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from resource_objects.cli.base import (
-    Command,
-    Lister,
-    Many,
-    Maybe,
-    ShowOne,
-    Table,
-    database_url,
-    read_input,
-)
+from resource_objects.cli import base
 from resource_objects.cli.site import Bar
 
 if TYPE_CHECKING:
@@ -25,39 +16,29 @@ if TYPE_CHECKING:
     from resource_objects.providers.feed import FeedEntry
 
 
-class ListChanges(Lister):
+@base.table(
+    base.argument("--after", "CURSOR", "where an earlier list ended; else from the beginning"),
+    base.argument("--limit", "N", "the maximum number (1000)", type=int, default=1000),
+    columns=("at", "kind", "subject", "actor", "consumers", "disabled", "operation"),
+    empty="nothing was written since",
+    reads=True,
+)
+def list_changes(ledger: Ledger, args: Namespace) -> base.Rows:
     """List the changes after a cursor; the new cursor is printed on the standard error output."""
+    from resource_objects.providers.feed import SHARDS, Cursor
 
-    columns = ("at", "kind", "subject", "actor", "consumers", "disabled", "operation")
-    nothing = "nothing was written since"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        add(
-            "--after", metavar="CURSOR", help="where an earlier list ended; else from the beginning"
+    changes = ledger.feed.changes(args.after or Cursor((0,) * SHARDS), args.limit)
+    base.note(f"cursor: {changes.cursor}")
+    for change in changes:
+        yield (
+            change.at.isoformat(timespec="seconds"),
+            change.kind,
+            change.subject,
+            base.optional(change.actor),
+            base.listed(change.consumers),
+            base.optional(_disabled(change)),
+            change.operation,
         )
-        add("--limit", metavar="N", type=int, default=1000, help="the maximum number (1000)")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Read a page."""
-        from resource_objects.providers.feed import SHARDS, Cursor
-
-        after = parsed_args.after or Cursor((0,) * SHARDS)
-        with self.open_ledger() as ledger:
-            changes = ledger.feed.changes(after, parsed_args.limit)
-        self.app.stderr.write(f"cursor: {changes.cursor}\n")
-        return self.columns, [
-            (
-                change.at.isoformat(timespec="seconds"),
-                change.kind,
-                change.subject,
-                Maybe(change.actor),
-                Many(list(change.consumers)),
-                Maybe(_disabled(change)),
-                change.operation,
-            )
-            for change in changes
-        ]
 
 
 def _disabled(change: FeedEntry) -> str | None:
@@ -67,90 +48,71 @@ def _disabled(change: FeedEntry) -> str | None:
     return "; ".join(str(entry.disabled or "enabled") for entry in change.disabled) or None
 
 
-class ListFindings(Lister):
+@base.table(columns=("kind", "finding"), empty="nothing is wrong", reads=True, slow=True)
+def list_findings(ledger: Ledger, args: Namespace) -> base.Rows:
     """List what is wrong or deserves a look: over-full, expired, stale, counted twice."""
-
-    columns = ("kind", "finding")
-    nothing = "nothing is wrong"
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Read everything and look through it."""
-        with self.open_ledger() as ledger, Bar("audit", is_told=False):
-            findings = list(ledger.audit())
-        return self.columns, [(str(finding.kind), str(finding)) for finding in findings]
+    return [(str(finding.kind), str(finding)) for finding in ledger.audit()]
 
 
-class ApplyReshape(Command):
+@base.command(
+    base.argument("plan", "FILE", "the plan, in YAML or JSON; - reads it"),
+    base.flag("--dry-run", "only say what it would do, and draw the trees before and after"),
+    opens=False,
+)
+def apply_reshape(command: base.Command, args: Namespace) -> str:
     """Move inventories and allocations between providers, by a plan file, in one write.
 
     Each consumer has the same amounts afterwards, or nothing is changed. For hosts whose agent is
     stopped: a running agent reshapes its hosts itself.
     """
+    from resource_objects.providers.reshape import Reshape
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("plan", metavar="FILE", help="the plan, in YAML or JSON; - reads it")
-        parser.add_argument(
-            "--dry-run",
-            action="store_true",
-            help="only say what it would do, and draw the trees before and after",
-        )
+    text = base.read_input(args.plan)
+    if text.lstrip()[:1] in (b"{", b"["):
+        plan = Reshape.from_json(text)
+    else:
+        from resource_objects.yaml_nodes import read_data
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Read the file, carry it out, and say what was done."""
-        from resource_objects.providers.reshape import Reshape as Plan
-
-        name = parsed_args.plan
-        text = read_input(name)
-        if text.lstrip()[:1] in (b"{", b"["):
-            plan = Plan.from_json(text)
-        else:
-            from resource_objects.yaml_nodes import read_data
-
-            plan = Plan.from_dict(read_data(text, "standard input" if name == "-" else name))
-        with self.open_ledger() as ledger:
-            with Bar("reshape", is_told=False):
-                done = ledger.reshape(plan, dry_run=parsed_args.dry_run)
-            self.say(str(done))
-            if parsed_args.dry_run and done.definitions is not None:
-                self._draw(ledger, done.definitions)
-
-    def _draw(self, ledger: Ledger, changes: DefinitionChanges) -> None:
-        """Draw the trees that change as they are, and as they would be."""
-        from resource_objects.cli import render
-        from resource_objects.providers.dry_run import trees_after
-
-        uuids = [update.definition.uuid for update in changes.updates]
-        uuids += [update.uuid for update in changes.removals]
-        before = list(ledger.trees(*uuids)) if uuids else []
-        for word, roots in (("before", before), ("after", trees_after(before, changes))):
-            self.say(f"\n{word}:\n{render.provider_tree(roots, self.glyphs)}".rstrip("\n"))
+        file = "standard input" if args.plan == "-" else args.plan
+        plan = Reshape.from_dict(read_data(text, file))
+    with command.open_ledger() as ledger:
+        with Bar("reshape", is_told=False):
+            done = ledger.reshape(plan, dry_run=args.dry_run)
+        if not args.dry_run or done.definitions is None:
+            return str(done)
+        return "\n".join([str(done), *_trees(ledger, done.definitions)])
 
 
-class StatusDatabase(ShowOne):
+def _trees(ledger: Ledger, changes: DefinitionChanges) -> Iterator[str]:
+    """Yield drawings of the trees that change as they are, and as they would be."""
+    from resource_objects.cli import render
+    from resource_objects.providers.dry_run import trees_after
+
+    uuids = [update.definition.uuid for update in changes.updates]
+    uuids += [update.uuid for update in changes.removals]
+    before = list(ledger.trees(*uuids)) if uuids else []
+    for word, roots in (("before", before), ("after", trees_after(before, changes))):
+        yield f"\n{word}:\n{render.provider_tree(roots, base.glyphs())}".rstrip("\n")
+
+
+@base.record(
+    columns=("database", "status", "schema", "newest schema this library knows"), opens=False
+)
+def show_database_status(command: base.Command, args: Namespace) -> dict[str, Any]:
     """Show whether this library can use a database; nothing is changed."""
+    from resource_objects.ledger import backend_for
 
-    columns = ("database", "status", "schema", "newest schema this library knows")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Ask for it."""
-        from resource_objects.ledger import backend_for
-
-        url = database_url(self.app.options.database, os.environ)
-        shown = backend_for(url).database_status(url)
-        return tuple(shown), tuple(shown.values())
+    url = base.database_url(command.app.options.database, os.environ)
+    return backend_for(url).database_status(url)
 
 
-class UpgradeDatabase(Command):
+@base.command(opens=False, slow=True)
+def upgrade_database(command: base.Command, args: Namespace) -> str:
     """Make the tables of a database, or bring them up to date.
 
     A file needs it never: it is made and brought up to date when it is opened.
     """
+    from resource_objects.ledger import backend_for
 
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Run the steps that are missing, and say which."""
-        from resource_objects.ledger import backend_for
-
-        url = database_url(self.app.options.database, os.environ)
-        with Bar("db upgrade", is_told=False):
-            steps = backend_for(url).upgrade_database(url)
-        self.say("\n".join(steps) or "nothing to do")
+    url = base.database_url(command.app.options.database, os.environ)
+    return "\n".join(backend_for(url).upgrade_database(url)) or "nothing to do"

@@ -39,7 +39,7 @@ from cliff.commandmanager import CommandManager, EntryPointWrapper
 
 from resource_objects import collector, exceptions, plugins
 from resource_objects._version import __version__
-from resource_objects.cli.base import VARIABLE, Command, Misused, Refused, SearchCutShort
+from resource_objects.cli import base
 
 if TYPE_CHECKING:
     import cliff.command
@@ -51,7 +51,7 @@ INTERRUPTED = 130
 NOBODY_READS = 141
 BROKEN = 70  # EX_SOFTWARE of sysexits.h
 
-_EXPECTED = (exceptions.ResourceObjectsError, OSError, ValueError, Misused)
+_EXPECTED = (exceptions.ResourceObjectsError, OSError, ValueError, base.Misused)
 #: Errors of the ledger itself, not of the request.
 _UNUSABLE = (exceptions.DatabaseError, "InvalidURL", "BackendNotFound", "PluginError")
 
@@ -70,7 +70,7 @@ class Program(cliff.app.App):
             stderr=stderr,
             deferred_help=True,
         )
-        self.command_manager.add_command("help", Help)
+        self.command_manager.add_command("help", show_help)
 
     def build_option_parser(
         self,
@@ -94,9 +94,9 @@ class Program(cliff.app.App):
         add(
             "--database",
             metavar="URL",
-            help=f"the ledger, such as sqlite:///lab.db; else ${VARIABLE}, else a file of your "
-            "own. Others on this machine see it: a password belongs in "
-            f"${VARIABLE}, or in a file such as ~/.pgpass",
+            help=f"the ledger, such as sqlite:///lab.db; else ${base.VARIABLE}, else a file of "
+            "your own. Others on this machine see it: a password belongs in "
+            f"${base.VARIABLE}, or in a file such as ~/.pgpass",
         )
         return parser
 
@@ -118,14 +118,14 @@ class Program(cliff.app.App):
             return INTERRUPTED
         except BrokenPipeError:
             return NOBODY_READS
-        except Refused as answer:
+        except base.Refused as answer:
             self.complain(f"{answer}:" if answer.reasons else str(answer))
             self.stderr.writelines(f"  {reason}\n" for reason in answer.reasons)
             return answer.status
-        except Misused as error:
+        except base.Misused as error:
             return self.fail(error, NO_COMMAND)
         except exceptions.SearchLimitReached as error:
-            return self.fail(error, SearchCutShort.status)
+            return self.fail(error, base.SearchCutShort.status)
         except Exception as error:
             if _is_interrupted(error):
                 self.complain("interrupted")
@@ -140,7 +140,7 @@ class Program(cliff.app.App):
             return self.no_command(argv)
         command = factory(self, self.options, cmd_name=name)
         parser = command.get_parser(f"{PROGRAM} {name}")
-        if not getattr(command, "takes_program", False):
+        if not getattr(command, "program", False):
             return command.run(_parsed(parser, arguments))
         options = list(itertools.takewhile(lambda argument: argument != "--", arguments))
         parsed = _parsed(parser, options)
@@ -214,41 +214,37 @@ def _is_word(argument: str) -> bool:
     return not argument.startswith("-")
 
 
-class Help(Command):
+@base.command(base.argument("words", "COMMAND", "a command", nargs="*"), opens=False)
+def show_help(command: base.Command, args: argparse.Namespace) -> int:
     """Show the commands, or the help of one."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("words", nargs="*", metavar="COMMAND", help="a command")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> int:
-        """Print the help."""
-        words = parsed_args.words
-        if not words:
-            self.say(f"{self.app.parser.format_help()}\nCommands:\n{self._summary()}")
-            return 0
-        try:
-            factory, name, _ = self.app.command_manager.find_command(words)
-        except ValueError:
-            assert isinstance(self.app, Program)
-            return self.app.no_command(words)
-        command = factory(self.app, self.app_args, cmd_name=name)
-        self.app.stdout.write(command.get_parser(f"{PROGRAM} {name}").format_help())
+    program = command.app
+    assert isinstance(program, Program)
+    if not args.words:
+        print(f"{program.parser.format_help()}\nCommands:\n{_summary(program)}")
         return 0
+    try:
+        factory, name, _ = program.command_manager.find_command(args.words)
+    except ValueError:
+        return program.no_command(args.words)
+    parser = factory(program, command.app_args, cmd_name=name).get_parser(f"{PROGRAM} {name}")
+    print(parser.format_help(), end="")
+    return 0
 
-    def _summary(self) -> str:
-        import textwrap
 
-        commands = list(self.app.command_manager)
-        widest = max(len(name) for name, _ in commands)
-        width = shutil.get_terminal_size().columns  # argparse uses it too, also in a pipe
-        if width < 2 * widest:
-            widest = 0
-        wrapper = textwrap.TextWrapper(
-            max(width, 20), subsequent_indent=" " * (widest + 4), break_long_words=False
-        )
-        return "\n".join(
-            wrapper.fill(f"  {name:<{widest}}  {_one_line(entry)}") for name, entry in commands
-        )
+def _summary(program: Program) -> str:
+    import textwrap
+
+    commands = list(program.command_manager)
+    widest = max(len(name) for name, _ in commands)
+    width = shutil.get_terminal_size().columns  # argparse uses it too, also in a pipe
+    if width < 2 * widest:
+        widest = 0
+    wrapper = textwrap.TextWrapper(
+        max(width, 20), subsequent_indent=" " * (widest + 4), break_long_words=False
+    )
+    return "\n".join(
+        wrapper.fill(f"  {name:<{widest}}  {_one_line(entry)}") for name, entry in commands
+    )
 
 
 def _one_line(entry: object) -> str:
@@ -366,95 +362,95 @@ NAMESPACE = "resource_objects.cli"
 
 #: ``{command: "module:class"}``, in the order of the help.
 BUILT_IN = {
-    "tour": "resource_objects.cli.tour:Tour",
-    "host show": "resource_objects.cli.host:ShowHost",
-    "host sync": "resource_objects.cli.host:SyncHost",
-    "host disable": "resource_objects.cli.service:DisableProvider",
-    "host enable": "resource_objects.cli.service:EnableProvider",
-    "host drain": "resource_objects.cli.service:DrainProvider",
-    "device list": "resource_objects.cli.host:ListDevices",
-    "device show": "resource_objects.cli.host:ShowDevice",
-    "device disable": "resource_objects.cli.service:DisableDevice",
-    "device enable": "resource_objects.cli.service:EnableDevice",
-    "device drain": "resource_objects.cli.service:DrainDevice",
-    "serve": "resource_objects.cli.serve:Serve",
-    "simulate replay": "resource_objects.cli.simulate:SimulateReplay",
-    "candidates": "resource_objects.cli.candidates:ListCandidates",
-    "explain": "resource_objects.cli.explain:Explain",
-    "allocation candidate list": "resource_objects.cli.candidates:ListCandidates",
-    "what-if": "resource_objects.cli.what_if:WhatIf",
-    "plan apply": "resource_objects.cli.what_if:ApplyPlan",
-    "how-many": "resource_objects.cli.capacity:HowMany",
-    "report": "resource_objects.cli.capacity:Report",
-    "when": "resource_objects.cli.capacity:When",
-    "schedule": "resource_objects.cli.schedule:Schedule",
-    "filters": "resource_objects.cli.schedule:ListFilters",
-    "weighers": "resource_objects.cli.schedule:ListWeighers",
-    "claim": "resource_objects.cli.job:MakeClaim",
-    "run": "resource_objects.cli.job:RunJob",
-    "waiting": "resource_objects.cli.job:ListWaiters",
-    "release": "resource_objects.cli.job:ReleaseConsumers",
-    "consumer list": "resource_objects.cli.consumer:ListConsumers",
-    "consumer show": "resource_objects.cli.consumer:ShowConsumer",
-    "allocation set": "resource_objects.cli.consumer:SetAllocations",
-    "allocation show": "resource_objects.cli.consumer:ShowAllocations",
-    "allocation list": "resource_objects.cli.consumer:ListAllocations",
-    "allocation move": "resource_objects.cli.consumer:MoveConsumer",
-    "allocation swap": "resource_objects.cli.consumer:SwapConsumers",
-    "allocation delete": "resource_objects.cli.job:ReleaseConsumers",
-    "usage": "resource_objects.cli.consumer:ShowUsage",
-    "usage hosts": "resource_objects.cli.hosts:ShowHostUsage",
-    "mine": "resource_objects.cli.hosts:Mine",
-    "usage total": "resource_objects.cli.consumer:ShowTotals",
-    "usage between": "resource_objects.cli.use_over_time:ShowUsageBetween",
-    "usage record": "resource_objects.cli.use_over_time:RetainUsage",
-    "provider list": "resource_objects.cli.provider:ListProviders",
-    "provider show": "resource_objects.cli.provider:ShowProvider",
-    "provider tree": "resource_objects.cli.provider:TreeProvider",
-    "provider create": "resource_objects.cli.provider:CreateProvider",
-    "provider set": "resource_objects.cli.provider:SetProvider",
-    "provider delete": "resource_objects.cli.provider:DeleteProvider",
-    "provider disable": "resource_objects.cli.service:DisableProvider",
-    "provider enable": "resource_objects.cli.service:EnableProvider",
-    "provider drain": "resource_objects.cli.service:DrainProvider",
-    "provider usage show": "resource_objects.cli.consumer:ShowProviderUsage",
-    "provider inventory list": "resource_objects.cli.provider:ListInventories",
-    "provider inventory set": "resource_objects.cli.provider:SetInventories",
-    "provider inventory delete": "resource_objects.cli.provider:DeleteInventories",
-    "provider trait list": "resource_objects.cli.provider:ListProviderTraits",
-    "provider trait set": "resource_objects.cli.provider:SetProviderTraits",
-    "provider aggregate list": "resource_objects.cli.provider:ListProviderAggregates",
-    "provider aggregate set": "resource_objects.cli.provider:SetProviderAggregates",
-    "statistic list": "resource_objects.cli.statistic:ListStatistics",
-    "statistic forget": "resource_objects.cli.statistic:ForgetStatistics",
-    "class list": "resource_objects.cli.names:ListClasses",
-    "class create": "resource_objects.cli.names:CreateClass",
-    "class set": "resource_objects.cli.names:SetClass",
-    "class delete": "resource_objects.cli.names:DeleteClass",
-    "trait list": "resource_objects.cli.names:ListTraits",
-    "trait create": "resource_objects.cli.names:CreateTrait",
-    "trait set": "resource_objects.cli.names:SetTrait",
-    "trait delete": "resource_objects.cli.names:DeleteTrait",
-    "aggregate list": "resource_objects.cli.names:ListAggregates",
-    "aggregate create": "resource_objects.cli.names:CreateAggregate",
-    "aggregate set": "resource_objects.cli.names:SetAggregate",
-    "aggregate delete": "resource_objects.cli.names:DeleteAggregate",
-    "server group list": "resource_objects.cli.server_groups:ListServerGroups",
-    "server group show": "resource_objects.cli.server_groups:ShowServerGroup",
-    "server group create": "resource_objects.cli.server_groups:CreateServerGroup",
-    "server group delete": "resource_objects.cli.server_groups:DeleteServerGroup",
-    "pool list": "resource_objects.cli.provider:ListPools",
-    "pool share": "resource_objects.cli.provider:SharePool",
-    "pool unshare": "resource_objects.cli.provider:UnsharePool",
-    "pool report": "resource_objects.cli.provider:ReportPool",
-    "reshape": "resource_objects.cli.ledger:ApplyReshape",
-    "export": "resource_objects.cli.site:ExportSite",
-    "apply": "resource_objects.cli.site:ApplySite",
-    "audit": "resource_objects.cli.ledger:ListFindings",
-    "complete": "resource_objects.cli.completion:PrintCompletion",
-    "changes": "resource_objects.cli.ledger:ListChanges",
-    "db status": "resource_objects.cli.ledger:StatusDatabase",
-    "db upgrade": "resource_objects.cli.ledger:UpgradeDatabase",
+    "tour": "resource_objects.cli.tour:tour",
+    "host show": "resource_objects.cli.host:show_host",
+    "host sync": "resource_objects.cli.host:sync_host",
+    "host disable": "resource_objects.cli.service:disable_provider",
+    "host enable": "resource_objects.cli.service:enable_provider",
+    "host drain": "resource_objects.cli.service:drain_provider",
+    "device list": "resource_objects.cli.host:list_devices",
+    "device show": "resource_objects.cli.host:show_device",
+    "device disable": "resource_objects.cli.service:disable_device",
+    "device enable": "resource_objects.cli.service:enable_device",
+    "device drain": "resource_objects.cli.service:drain_device",
+    "serve": "resource_objects.cli.serve:serve",
+    "simulate replay": "resource_objects.cli.simulate:simulate_replay",
+    "candidates": "resource_objects.cli.candidates:list_candidates",
+    "explain": "resource_objects.cli.explain:explain",
+    "allocation candidate list": "resource_objects.cli.candidates:list_candidates",
+    "what-if": "resource_objects.cli.what_if:what_if",
+    "plan apply": "resource_objects.cli.what_if:apply_plan",
+    "how-many": "resource_objects.cli.capacity:how_many",
+    "report": "resource_objects.cli.capacity:report",
+    "when": "resource_objects.cli.capacity:when",
+    "schedule": "resource_objects.cli.schedule:schedule",
+    "filters": "resource_objects.cli.schedule:list_filters",
+    "weighers": "resource_objects.cli.schedule:list_weighers",
+    "claim": "resource_objects.cli.job:claim",
+    "run": "resource_objects.cli.job:run",
+    "waiting": "resource_objects.cli.job:list_waiters",
+    "release": "resource_objects.cli.job:release_consumers",
+    "consumer list": "resource_objects.cli.consumer:list_consumers",
+    "consumer show": "resource_objects.cli.consumer:show_consumer",
+    "allocation set": "resource_objects.cli.consumer:set_allocations",
+    "allocation show": "resource_objects.cli.consumer:show_allocations",
+    "allocation list": "resource_objects.cli.consumer:list_allocations",
+    "allocation move": "resource_objects.cli.consumer:move_consumer",
+    "allocation swap": "resource_objects.cli.consumer:swap_consumers",
+    "allocation delete": "resource_objects.cli.job:release_consumers",
+    "usage": "resource_objects.cli.consumer:show_usage",
+    "usage hosts": "resource_objects.cli.hosts:show_host_usage",
+    "mine": "resource_objects.cli.hosts:list_own_consumers",
+    "usage total": "resource_objects.cli.consumer:show_totals",
+    "usage between": "resource_objects.cli.use_over_time:show_usage_between",
+    "usage record": "resource_objects.cli.use_over_time:retain_usage",
+    "provider list": "resource_objects.cli.provider:list_providers",
+    "provider show": "resource_objects.cli.provider:show_provider",
+    "provider tree": "resource_objects.cli.provider:draw_providers",
+    "provider create": "resource_objects.cli.provider:create_provider",
+    "provider set": "resource_objects.cli.provider:set_provider",
+    "provider delete": "resource_objects.cli.provider:delete_provider",
+    "provider disable": "resource_objects.cli.service:disable_provider",
+    "provider enable": "resource_objects.cli.service:enable_provider",
+    "provider drain": "resource_objects.cli.service:drain_provider",
+    "provider usage show": "resource_objects.cli.provider:show_provider_usage",
+    "provider inventory list": "resource_objects.cli.provider:list_inventories",
+    "provider inventory set": "resource_objects.cli.provider:set_inventories",
+    "provider inventory delete": "resource_objects.cli.provider:delete_inventories",
+    "provider trait list": "resource_objects.cli.provider:list_provider_traits",
+    "provider trait set": "resource_objects.cli.provider:set_provider_traits",
+    "provider aggregate list": "resource_objects.cli.provider:list_provider_aggregates",
+    "provider aggregate set": "resource_objects.cli.provider:set_provider_aggregates",
+    "statistic list": "resource_objects.cli.statistic:list_statistics",
+    "statistic forget": "resource_objects.cli.statistic:forget_statistics",
+    "class list": "resource_objects.cli.names:list_classes",
+    "class create": "resource_objects.cli.names:create_class",
+    "class set": "resource_objects.cli.names:set_class",
+    "class delete": "resource_objects.cli.names:delete_class",
+    "trait list": "resource_objects.cli.names:list_traits",
+    "trait create": "resource_objects.cli.names:create_trait",
+    "trait set": "resource_objects.cli.names:set_trait",
+    "trait delete": "resource_objects.cli.names:delete_trait",
+    "aggregate list": "resource_objects.cli.names:list_aggregates",
+    "aggregate create": "resource_objects.cli.names:create_aggregate",
+    "aggregate set": "resource_objects.cli.names:set_aggregate",
+    "aggregate delete": "resource_objects.cli.names:delete_aggregate",
+    "server group list": "resource_objects.cli.server_groups:list_server_groups",
+    "server group show": "resource_objects.cli.server_groups:show_server_group",
+    "server group create": "resource_objects.cli.server_groups:create_server_group",
+    "server group delete": "resource_objects.cli.server_groups:delete_server_group",
+    "pool list": "resource_objects.cli.provider:list_pools",
+    "pool share": "resource_objects.cli.provider:share_pool",
+    "pool unshare": "resource_objects.cli.provider:unshare_pool",
+    "pool report": "resource_objects.cli.provider:report_pool",
+    "reshape": "resource_objects.cli.ledger:apply_reshape",
+    "export": "resource_objects.cli.site:export_site",
+    "apply": "resource_objects.cli.site:apply_site",
+    "audit": "resource_objects.cli.ledger:list_findings",
+    "complete": "resource_objects.cli.completion:print_completion",
+    "changes": "resource_objects.cli.ledger:list_changes",
+    "db status": "resource_objects.cli.ledger:show_database_status",
+    "db upgrade": "resource_objects.cli.ledger:upgrade_database",
 }
 
 
@@ -506,9 +502,9 @@ class Plugin(EntryPointWrapper):
 class Commands(CommandManager):
     """The commands by name. cliff's own manager imports every one of them to list them."""
 
-    def __init__(self) -> None:
+    def __init__(self, namespace: str = NAMESPACE) -> None:
         self._searched = False
-        super().__init__(NAMESPACE)
+        super().__init__(namespace)
 
     def load_commands(self, namespace: str) -> None:
         """Add the commands of this package. Plug-ins are searched for unknown commands only."""

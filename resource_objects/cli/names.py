@@ -2,179 +2,79 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Iterable
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from resource_objects.cli.base import Command, Lister, Maybe, Table
+from resource_objects.cli import base
 
-# --- lists --------------------------------------------------------------------------------------
+if TYPE_CHECKING:
+    from resource_objects.ledger import Ledger
+
+_CUSTOM = base.flag("--custom", "leave the standard ones out")
+_METAVARS = {"classes": "CLASS", "traits": "TRAIT", "aggregates": "AGGREGATE"}
 
 
-class ListClasses(Lister):
+@base.table(_CUSTOM, columns=("name",), empty="there are none", reads=True)
+def list_classes(ledger: Ledger, args: Namespace) -> base.Rows:
     """List the resource classes."""
-
-    columns = ("name",)
-    nothing = "there are none"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_custom(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Read them, page by page."""
-        with self.open_ledger() as ledger:
-            return _listed(ledger.names.classes.list(), parsed_args)
+    return _named(ledger.names.classes.list(), args)
 
 
-class ListTraits(Lister):
+@base.table(_CUSTOM, columns=("name",), empty="there are none", reads=True)
+def list_traits(ledger: Ledger, args: Namespace) -> base.Rows:
     """List the traits."""
-
-    columns = ("name",)
-    nothing = "there are none"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_custom(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Read them, page by page."""
-        with self.open_ledger() as ledger:
-            return _listed(ledger.names.traits.list(), parsed_args)
+    return _named(ledger.names.traits.list(), args)
 
 
-class ListAggregates(Lister):
+def _named(entries: Iterable[Any], args: Namespace) -> base.Rows:
+    return [(entry.name,) for entry in entries if entry.is_custom or not args.custom]
+
+
+@base.table(columns=("name", "level"), empty="there are no aggregates", reads=True)
+def list_aggregates(ledger: Ledger, args: Namespace) -> base.Rows:
     """List the aggregates."""
-
-    columns = ("name", "level")
-    nothing = "there are no aggregates"
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Read them, page by page."""
-        with self.open_ledger() as ledger:
-            aggregates = list(ledger.names.aggregates.list())
-        return self.columns, [(aggregate.name, Maybe(aggregate.level)) for aggregate in aggregates]
+    return [(item.name, base.optional(item.level)) for item in ledger.names.aggregates.list()]
 
 
-def _add_custom(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("--custom", action="store_true", help="leave the standard ones out")
-    return parser
+def _create(kind: str, text: str) -> type[base.Command]:
+    def create(ledger: Ledger, args: Namespace) -> None:
+        getattr(ledger.names, kind).ensure(args.name)
+
+    return base.command(base.argument("name", _METAVARS[kind], "its name"))(create, text)
 
 
-def _listed(entries: Iterable[Any], parsed_args: argparse.Namespace) -> Table:
-    return ("name",), [
-        (entry.name,) for entry in entries if entry.is_custom or not parsed_args.custom
-    ]
+def _rename(kind: str, text: str) -> type[base.Command]:
+    def rename(ledger: Ledger, args: Namespace) -> None:
+        getattr(ledger.names, kind).rename(args.name, args.new)
+
+    name = base.argument("name", _METAVARS[kind], "its name")
+    return base.command(
+        name, base.argument("--name", "NEW", "its new name", dest="new", required=True)
+    )(rename, text)
 
 
-# --- one name -----------------------------------------------------------------------------------
+def _remove(kind: str, text: str) -> type[base.Command]:
+    def remove(ledger: Ledger, args: Namespace) -> None:
+        getattr(ledger.names, kind).remove(args.name)
+
+    return base.command(base.argument("name", _METAVARS[kind], "its name"))(remove, text)
 
 
-class _Create(Command):
-    """Base of the commands that create a name."""
-
-    kind: ClassVar[str]
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_name(parser, self.kind)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Create it."""
-        with self.open_ledger() as ledger:
-            getattr(ledger.names, self.kind).ensure(parsed_args.name)
+create_class = _create("classes", "Create a custom resource class, unless it is there.")
+set_class = _rename("classes", "Give a custom resource class another name.")
+delete_class = _remove("classes", "Remove an unused custom resource class.")
+create_trait = _create("traits", "Create a custom trait, unless it is there.")
+set_trait = _rename("traits", "Give a custom trait another name.")
+delete_trait = _remove("traits", "Remove an unused custom trait.")
+set_aggregate = _rename("aggregates", "Give an aggregate another name.")
+delete_aggregate = _remove("aggregates", "Remove an aggregate without members.")
 
 
-class _Rename(Command):
-    """Base of the commands that give something another name."""
-
-    kind: ClassVar[str]
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_name(parser, self.kind)
-        parser.add_argument("--name", dest="new", metavar="NEW", required=True, help="its new name")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Rename it."""
-        with self.open_ledger() as ledger:
-            getattr(ledger.names, self.kind).rename(parsed_args.name, parsed_args.new)
-
-
-class _Delete(Command):
-    """Base of the commands that remove a name."""
-
-    kind: ClassVar[str]
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_name(parser, self.kind)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Remove it."""
-        with self.open_ledger() as ledger:
-            getattr(ledger.names, self.kind).remove(parsed_args.name)
-
-
-_CALLED = {"classes": "CLASS", "traits": "TRAIT", "aggregates": "AGGREGATE"}
-
-
-def _add_name(parser: argparse.ArgumentParser, kind: str) -> argparse.ArgumentParser:
-    parser.add_argument("name", metavar=_CALLED[kind], help="its name")
-    return parser
-
-
-class CreateClass(_Create):
-    """Create a custom resource class, unless it is there."""
-
-    kind = "classes"
-
-
-class SetClass(_Rename):
-    """Give a custom resource class another name."""
-
-    kind = "classes"
-
-
-class DeleteClass(_Delete):
-    """Remove an unused custom resource class."""
-
-    kind = "classes"
-
-
-class CreateTrait(_Create):
-    """Create a custom trait, unless it is there."""
-
-    kind = "traits"
-
-
-class SetTrait(_Rename):
-    """Give a custom trait another name."""
-
-    kind = "traits"
-
-
-class DeleteTrait(_Delete):
-    """Remove an unused custom trait."""
-
-    kind = "traits"
-
-
-class CreateAggregate(Command):
+@base.command(
+    base.argument("name", "AGGREGATE", "its name"),
+    base.argument("--level", "LEVEL", "the level, such as rack or room"),
+)
+def create_aggregate(ledger: Ledger, args: Namespace) -> None:
     """Create an aggregate, unless it is there."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_name(parser, "aggregates")
-        parser.add_argument("--level", metavar="LEVEL", help="the level, such as rack or room")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Create it."""
-        with self.open_ledger() as ledger:
-            ledger.names.aggregates.ensure(parsed_args.name, level=parsed_args.level)
-
-
-class SetAggregate(_Rename):
-    """Give an aggregate another name."""
-
-    kind = "aggregates"
-
-
-class DeleteAggregate(_Delete):
-    """Remove an aggregate without members."""
-
-    kind = "aggregates"
+    ledger.names.aggregates.ensure(args.name, level=args.level)

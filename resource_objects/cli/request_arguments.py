@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions
-from resource_objects.cli.base import Misused
+from resource_objects.cli import base
 
 if TYPE_CHECKING:
     from resource_objects.requests import Request, RequestGroup
@@ -71,59 +71,122 @@ def _group(namespace: argparse.Namespace, suffix: str) -> Said:
     return groups.setdefault(suffix, {})
 
 
-def add_request(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a request."""
+def _request_defaults(parser: Any) -> None:
     parser.set_defaults(group="", groups=None)
-    add = parser.add_argument
-    add("amounts", metavar="AMOUNTS", nargs="?", help="such as VCPU=2,MEMORY_MB=4096")
-    _add_group_words(parser)
-    add(
-        "--group",
-        metavar="SUFFIX",
-        action=NameGroup,
-        help="the following options apply to this group, of one provider; may be repeated",
-    )
-    add("--group-policy", choices=("none", "isolate"), help="isolate: no two by one provider")
-    for name, metavar, text in (
-        ("--same-subtree", "SUFFIXES", "one of the providers of these groups is above the others"),
-        ("--root-required", "TRAIT", "a trait of the host itself; !TRAIT: not of it"),
-    ):
-        add(name, metavar=metavar, action="append", default=[], help=f"{text}; may be repeated")
-    add(
-        "--near",
-        metavar="LEVEL",
-        help="from as few NUMA cells (numa) as possible, or as few providers with this trait",
-    )
-    add(
-        "--near-policy",
-        choices=("preferred", "required"),
-        help="required: from one of them (default: preferred, the fewest first)",
-    )
-    add("--query", metavar="QUERY", help="all of this in Placement's words: resources=VCPU:1&...")
-    add(
-        "--compatibility",
-        choices=(_OURS, _PLACEMENT),
-        help="the rules of the search (default: of this library; of --query: placement)",
-    )
 
 
-def _add_group_words(parser: argparse.ArgumentParser) -> None:
-    words = parser.add_argument_group("of a group", "each may be repeated, --in-tree excepted")
-    for name, metavar, text in (
-        ("--resource", "AMOUNTS", "such as VCPU=2"),
-        ("--required", "TRAITS", "a trait; T1,T2 or in:T1,T2: one of them; !T: without it"),
-        ("--forbidden", "TRAIT", "a trait that no provider may have"),
-        (
+#: The options of a request.
+REQUEST = (
+    _request_defaults,
+    base.argument("amounts", "AMOUNTS", "such as VCPU=2,MEMORY_MB=4096", nargs="?"),
+    base.section(
+        "of a group",
+        base.argument("--resource", "AMOUNTS", "such as VCPU=2", action=ToGroup),
+        base.argument(
+            "--required",
+            "TRAITS",
+            "a trait; T1,T2 or in:T1,T2: one of them; !T: without it",
+            action=ToGroup,
+        ),
+        base.argument("--forbidden", "TRAIT", "a trait that no provider may have", action=ToGroup),
+        base.argument(
             "--member-of",
             "AGGREGATES",
             "an aggregate; A,B or in:A,B: one of them; !A, !A,B: in none",
+            action=ToGroup,
         ),
-        ("--in-tree", "PROVIDER", "all of the group from the tree of this one (name or uuid)"),
-    ):
-        words.add_argument(name, metavar=metavar, action=ToGroup, help=text)
+        base.argument(
+            "--in-tree",
+            "PROVIDER",
+            "all of the group from the tree of this one (name or uuid)",
+            action=ToGroup,
+        ),
+        description="each may be repeated, --in-tree excepted",
+    ),
+    base.argument(
+        "--group",
+        "SUFFIX",
+        "the following options apply to this group, of one provider; may be repeated",
+        action=NameGroup,
+    ),
+    base.argument(
+        "--group-policy", None, "isolate: no two by one provider", choices=("none", "isolate")
+    ),
+    base.repeated(
+        "--same-subtree",
+        "SUFFIXES",
+        "one of the providers of these groups is above the others; may be repeated",
+    ),
+    base.repeated(
+        "--root-required", "TRAIT", "a trait of the host itself; !TRAIT: not of it; may be repeated"
+    ),
+    base.argument(
+        "--near",
+        "LEVEL",
+        "from as few NUMA cells (numa) as possible, or as few providers with this trait",
+    ),
+    base.argument(
+        "--near-policy",
+        None,
+        "required: from one of them (default: preferred, the fewest first)",
+        choices=("preferred", "required"),
+    ),
+    base.argument("--query", "QUERY", "all of this in Placement's words: resources=VCPU:1&..."),
+    base.argument(
+        "--compatibility",
+        None,
+        "the rules of the search (default: of this library; of --query: placement)",
+        choices=(_OURS, _PLACEMENT),
+    ),
+)
+#: The options of the order in which hosts are searched.
+ORDER = (
+    base.argument(
+        "--order",
+        None,
+        "pack: the fullest host first; spread: the emptiest",
+        choices=("name", "pack", "spread", "random"),
+        default="name",
+    ),
+    base.repeated(
+        "--weight", "CLASS=NUMBER", "how much its fullness counts (default: 1); may be repeated"
+    ),
+    base.repeated(
+        "--prefer", "TRAIT[=NUMBER]", "hosts with it come first; below 0: last; may be repeated"
+    ),
+    base.argument("--among", "N", "with a seed: the number of shuffled hosts", type=int),
+    base.argument("--seed", "N", "the same seed gives the same order", type=int),
+)
+_BUDGET = base.argument("--budget", "STEPS", "the maximum number of steps", type=int)
+_MOST = "the maximum total usage of a provider, whatever its capacity"
+#: The options of a search.
+SEARCH = base.section(
+    "the search",
+    base.argument("--at", "PROVIDER", "only at this provider and what is below it"),
+    base.argument("--limit", "N", "the maximum number of candidates (default: 10)", type=int),
+    base.argument(
+        "--per-host",
+        "N",
+        "the maximum number for one host (default: 1; by Placement's rules all)",
+        type=int,
+    ),
+    *ORDER,
+    _BUDGET,
+    base.repeated(
+        "--limits",
+        "PROVIDER:AMOUNTS",
+        f"{_MOST}, such as host0:VCPU=20,MEMORY_MB=65536; may be repeated",
+    ),
+)
+#: The options of a search whose candidates are not to be allocated.
+BOUNDS = base.section(
+    "the search",
+    _BUDGET,
+    base.repeated("--limits", "PROVIDER:AMOUNTS", f"{_MOST}; may be repeated"),
+)
 
 
-def parse_request(parsed_args: argparse.Namespace) -> ParsedQuery:
+def parse_request(args: argparse.Namespace) -> ParsedQuery:
     """Return the request, and the limit of candidates if the query has one.
 
     :raises InvalidInput: naming the option, its value and the expected values
@@ -131,36 +194,36 @@ def parse_request(parsed_args: argparse.Namespace) -> ParsedQuery:
     """
     from resource_objects.requests import query
 
-    if parsed_args.query is None:
-        if parsed_args.amounts is None and not parsed_args.groups:
-            raise Misused("no request: expected AMOUNTS such as VCPU=2, --resource or --query")
-        return query.ParsedQuery(_request(parsed_args))
-    refuse_words(parsed_args, "--query", _OF_REQUEST)
-    parsed = query.parse(parsed_args.query)
-    if parsed_args.compatibility == _OURS:
+    if args.query is None:
+        if args.amounts is None and not args.groups:
+            raise base.Misused("no request: expected AMOUNTS such as VCPU=2, --resource or --query")
+        return query.ParsedQuery(_request(args))
+    refuse_words(args, "--query", _OF_REQUEST)
+    parsed = query.parse(args.query)
+    if args.compatibility == _OURS:
         return query.ParsedQuery(parsed.request.replace(compatibility=None), parsed.limit)
     return parsed
 
 
-def refuse_words(parsed_args: argparse.Namespace, option: str, words: Iterable[str] = ()) -> None:
+def refuse_words(args: argparse.Namespace, option: str, words: Iterable[str] = ()) -> None:
     """Raise an error for options of a request next to an option that specifies all of it.
 
-    :param words: the refused options, as attributes; else all that :func:`add_request` adds
+    :param words: the refused options, as attributes; else all of :data:`REQUEST`
     :raises InvalidInput: naming the first of them
     """
     for name in words or (*_OF_REQUEST, "query", "compatibility"):
-        if getattr(parsed_args, name):
+        if getattr(args, name):
             expected = "no other option of the request"
             raise exceptions.InvalidInput(
-                "request", f"beside {option}", _word(name, parsed_args), expected
+                "request", f"beside {option}", _word(name, args), expected
             )
 
 
-def _word(name: str, parsed_args: argparse.Namespace) -> str:
+def _word(name: str, args: argparse.Namespace) -> str:
     if name == "amounts":
-        return str(parsed_args.amounts)
+        return str(args.amounts)
     if name == "groups":
-        suffix, words = next(iter(parsed_args.groups.items()))
+        suffix, words = next(iter(args.groups.items()))
         return f"--group {suffix}" if suffix else f"--{_option(next(iter(words)))}"
     return f"--{_option(name)}"
 
@@ -169,30 +232,26 @@ def _option(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _request(parsed_args: argparse.Namespace) -> Request:
+def _request(args: argparse.Namespace) -> Request:
     from resource_objects.requests import Request
     from resource_objects.requests import query as values
 
-    groups: dict[str, Said] = dict(parsed_args.groups or {})
+    groups: dict[str, Said] = dict(args.groups or {})
     unnamed = groups.pop("", {})
-    if parsed_args.amounts is not None:
-        unnamed = {**unnamed, "resource": [parsed_args.amounts, *unnamed.get("resource", [])]}
-    root_required, root_forbidden, _ = _traits(
-        "--root-required", parsed_args.root_required, is_any=False
-    )
+    if args.amounts is not None:
+        unnamed = {**unnamed, "resource": [args.amounts, *unnamed.get("resource", [])]}
+    root_required, root_forbidden, _ = _traits("--root-required", args.root_required, is_any=False)
     return Request(
         _amounts("", unnamed),
         **_conditions("", unnamed),
         groups=[_named(suffix, value) for suffix, value in groups.items()],
-        group_policy=parsed_args.group_policy,
-        same_subtree=[
-            values.read_suffixes("--same-subtree", value) for value in parsed_args.same_subtree
-        ],
+        group_policy=args.group_policy,
+        same_subtree=[values.read_suffixes("--same-subtree", value) for value in args.same_subtree],
         root_required=root_required,
         root_forbidden=root_forbidden,
-        compatibility=_PLACEMENT if parsed_args.compatibility == _PLACEMENT else None,
-        near=parsed_args.near,
-        near_policy=parsed_args.near_policy,
+        compatibility=_PLACEMENT if args.compatibility == _PLACEMENT else None,
+        near=args.near,
+        near_policy=args.near_policy,
     )
 
 
@@ -285,71 +344,43 @@ def _aggregates(key: str, texts: Iterable[str]) -> tuple[list[frozenset[str]], f
     return member_of, not_member_of
 
 
-def add_search(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a search."""
-    words = parser.add_argument_group("the search")
-    add = words.add_argument
-    add("--at", metavar="PROVIDER", help="only at this provider and what is below it")
-    add("--limit", metavar="N", type=int, help="the maximum number of candidates (default: 10)")
-    per_host = "the maximum number for one host (default: 1; by Placement's rules all)"
-    add("--per-host", metavar="N", type=int, help=per_host)
-    add_order(words)
-    add("--budget", metavar="STEPS", type=int, help="the maximum number of steps")
-    add("--limits", metavar="PROVIDER:AMOUNTS", action="append", default=[],
-        help="the maximum total usage of a provider, whatever its capacity, such as "
-        "host0:VCPU=20,MEMORY_MB=65536; may be repeated")  # fmt: skip
-
-
-def add_bounds(parser: argparse.ArgumentParser) -> None:
-    """Add the options of a question that looks for no candidate to take: budget and limits."""
-    words = parser.add_argument_group("the search")
-    add = words.add_argument
-    add("--budget", metavar="STEPS", type=int, help="the maximum number of steps")
-    limits = "the maximum total usage of a provider, whatever its capacity; may be repeated"
-    add("--limits", metavar="PROVIDER:AMOUNTS", action="append", default=[], help=limits)
-
-
-def parse_bounds(parsed_args: argparse.Namespace) -> dict[str, Any]:
+def parse_bounds(args: argparse.Namespace) -> dict[str, Any]:
     """Return the budget and the limits.
 
     :raises InvalidInput: naming the option, its value and the expected values
     """
-    options = {"budget": parsed_args.budget, "limits": _limits(parsed_args.limits) or None}
+    options = {"budget": args.budget, "limits": _limits(args.limits) or None}
     return {name: value for name, value in options.items() if value is not None}
 
 
-def add_order(words: argparse._ActionsContainer) -> None:
-    """Add the options of the order in which hosts are looked at."""
-    add = words.add_argument
-    add("--order", choices=("name", "pack", "spread", "random"), default="name",
-        help="pack: the fullest host first; spread: the emptiest")  # fmt: skip
-    for name, metavar, text in (
-        ("--weight", "CLASS=NUMBER", "how much its fullness counts (default: 1)"),
-        ("--prefer", "TRAIT[=NUMBER]", "hosts with it come first; below 0: last"),
-    ):
-        add(name, metavar=metavar, action="append", default=[], help=f"{text}; may be repeated")
-    add("--among", metavar="N", type=int, help="with a seed: the number of shuffled hosts")
-    add("--seed", metavar="N", type=int, help="the same seed gives the same order")
-
-
-def parse_search(parsed_args: argparse.Namespace, limit: int | None) -> dict[str, Any]:
+def parse_search(args: argparse.Namespace, limit: int | None = None) -> dict[str, Any]:
     """Return the options of the search.
 
+    :param limit: the maximum number of candidates that the query contains
     :raises InvalidInput: naming the option, its value and the expected values
     """
-    if limit is not None and parsed_args.limit is not None:
+    if limit is not None and args.limit is not None:
         raise exceptions.InvalidInput(
-            "repetition", "--limit", parsed_args.limit, "one limit: the query has one"
+            "repetition", "--limit", args.limit, "one limit: the query has one"
         )
     options = {
-        "limit": parsed_args.limit if limit is None else limit,
-        "per_host": parsed_args.per_host,
-        "order": parse_order(parsed_args),
-        "seed": parsed_args.seed,
-        "budget": parsed_args.budget,
-        "limits": _limits(parsed_args.limits) or None,
+        "limit": args.limit if limit is None else limit,
+        "per_host": args.per_host,
+        "order": parse_order(args),
+        "seed": args.seed,
     }
-    return {name: value for name, value in options.items() if value is not None}
+    options = {name: value for name, value in options.items() if value is not None}
+    return {**options, **parse_bounds(args)}
+
+
+def parse_request_and_search(args: argparse.Namespace) -> tuple[Request, dict[str, Any]]:
+    """Return the request and the options of its search.
+
+    :raises Misused: for an invalid option, or if nothing is requested
+    """
+    with base.misused():
+        parsed = parse_request(args)
+        return parsed.request, parse_search(args, parsed.limit)
 
 
 def _limits(texts: Iterable[str]) -> dict[str, str]:
@@ -365,7 +396,7 @@ def _limits(texts: Iterable[str]) -> dict[str, str]:
     return limits
 
 
-def parse_order(parsed_args: argparse.Namespace) -> Order:
+def parse_order(args: argparse.Namespace) -> Order:
     """Return the order of hosts.
 
     :raises InvalidInput: naming the option, its value and the expected values
@@ -373,10 +404,10 @@ def parse_order(parsed_args: argparse.Namespace) -> Order:
     from resource_objects.search.order import Order
 
     return Order(
-        parsed_args.order,
-        weights=_figures("--weight", parsed_args.weight, None),
-        preferred=_figures("--prefer", parsed_args.prefer, 1.0),
-        among=parsed_args.among,
+        args.order,
+        weights=_figures("--weight", args.weight, None),
+        preferred=_figures("--prefer", args.prefer, 1.0),
+        among=args.among,
     )
 
 

@@ -2,188 +2,186 @@
 
 from __future__ import annotations
 
-import argparse
+from argparse import Namespace
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from resource_objects import exceptions, plugins
-from resource_objects.cli import request_arguments as arguments
-from resource_objects.cli.base import (
-    Lister,
-    Many,
-    Misused,
-    Refused,
-    Table,
-    expired_lines,
-    misused,
-    read_input,
+from resource_objects.cli import base
+from resource_objects.cli.request_arguments import (
+    ORDER,
+    REQUEST,
+    parse_order,
+    parse_request,
+    refuse_words,
 )
 
 if TYPE_CHECKING:
     from resource_objects.providers import ServerGroup
     from resource_objects.requests import Gang
-    from resource_objects.scheduler import Destination, Pipeline, RequestSpec
+    from resource_objects.scheduler import Pipeline
     from resource_objects.yaml_nodes import Node, NodeReader
 
 
-class Schedule(Lister):
-    """Select hosts for a request by the scheduler's filters and weighers.
+#: The options for filters and weighers.
+PIPELINE = (
+    base.repeated("--filter", "NAME", "further requested amounts; may be repeated", default=None),
+    base.repeated(
+        "--weigh",
+        "NAME[=MULTIPLIER]",
+        "a weigher, and how much it counts (default: 1); may be repeated",
+        default=None,
+    ),
+    base.argument(
+        "--settings",
+        "FILE",
+        "filters and weighers with their settings, in YAML; - is standard input",
+    ),
+)
 
-    Nothing is allocated, unless --claim names a consumer. All instances are placed or none, unless
-    --at-least allows fewer. If there are too few hosts, prints the reasons of each host (exit
-    status 1).
-    """
 
-    columns = ("consumer", "host", "allocation", "alternates")
+def _several(*options: tuple[str, str, str]) -> list[base.Argument]:
+    return [
+        base.repeated(name, metavar, f"{text}; may be repeated") for name, metavar, text in options
+    ]
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        arguments.add_request(parser)
-        add = parser.add_argument
-        add(
-            "--gang",
-            metavar="FILE",
-            help="members that are placed at once, or alternatives of them, in YAML, instead of a "
-            "request; - is standard input. With --claim for CONSUMER/MEMBER",
-        )
-        add("--count", metavar="N", type=int, help="the number of instances (default: 1)")
-        add(
-            "--claim",
-            metavar="CONSUMER",
-            help="take it for this consumer; with --count for CONSUMER-1, CONSUMER-2, ...",
-        )
-        add(
-            "--at-least",
-            metavar="N",
-            type=int,
-            help="the minimum number; as many as possible are placed",
-        )
-        add(
-            "--alternates",
-            metavar="N",
-            type=int,
-            default=0,
-            help="the number of alternates of each",
-        )
-        words = parser.add_argument_group("the requester and its destination")
-        for name, metavar, text in (
-            ("--project", "PROJECT", "whose it is"),
-            ("--user", "USER", "whose it is"),
-            ("--zone", "ZONE", "the availability zone"),
-            ("--server-group", "GROUP", "the server group that it is a member of"),
-            ("--policy", "POLICY", "of --members: affinity, anti-affinity, soft-affinity or "
-                "soft-anti-affinity"),
-        ):  # fmt: skip
-            words.add_argument(name, metavar=metavar, help=text)
-        for name, metavar, text in (
+
+@base.table(
+    *REQUEST,
+    base.argument(
+        "--gang",
+        "FILE",
+        "members that are placed at once, or alternatives of them, in YAML, instead of a request; "
+        "- is standard input. With --claim for CONSUMER/MEMBER",
+    ),
+    base.argument("--count", "N", "the number of instances (default: 1)", type=int),
+    base.argument(
+        "--claim",
+        "CONSUMER",
+        "take it for this consumer; with --count for CONSUMER-1, CONSUMER-2, ...",
+    ),
+    base.argument(
+        "--at-least", "N", "the minimum number; as many as possible are placed", type=int
+    ),
+    base.argument("--alternates", "N", "the number of alternates of each", type=int, default=0),
+    base.section(
+        "the requester and its destination",
+        base.argument("--project", "PROJECT", "whose it is"),
+        base.argument("--user", "USER", "whose it is"),
+        base.argument("--zone", "ZONE", "the availability zone"),
+        base.argument("--server-group", "GROUP", "the server group that it is a member of"),
+        base.argument(
+            "--policy",
+            "POLICY",
+            "of --members: affinity, anti-affinity, soft-affinity or soft-anti-affinity",
+        ),
+        *_several(
             ("--only", "HOST", "a permitted host"),
             ("--force", "HOST", "a forced host, regardless of filters"),
             ("--ignore", "HOST", "a forbidden host"),
             ("--image-trait", "TRAIT", "a trait that the image requires"),
             ("--extra-spec", "KEY=CONDITION", "such as capabilities:load='<= 3'"),
             ("--members", "CONSUMER", "the members of its group"),
-        ):
-            help_ = f"{text}; may be repeated"
-            words.add_argument(name, metavar=metavar, action="append", default=[], help=help_)
-        words = parser.add_argument_group("filters, weighers and the order")
-        add_pipeline(words)
-        arguments.add_order(words)
+        ),
+    ),
+    base.section("filters, weighers and the order", *PIPELINE, *ORDER),
+    columns=("consumer", "host", "allocation", "alternates"),
+    reads=True,
+    opens=False,
+)
+def schedule(command: base.Command, args: Namespace) -> base.Rows:
+    """Select hosts for a request by the scheduler's filters and weighers.
 
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Select hosts, and claim them with --claim."""
-        from resource_objects.scheduler import Scheduler
+    Nothing is allocated, unless --claim names a consumer. All instances are placed or none, unless
+    --at-least allows fewer. If there are too few hosts, prints the reasons of each host (exit
+    status 1).
+    """
+    from resource_objects.scheduler import RequestSpec, Scheduler
 
-        if parsed_args.gang is not None:
-            return self.columns, self._gang(parsed_args)
-        with misused():
-            spec, order = _spec(parsed_args), arguments.parse_order(parsed_args)
-            pipeline = pipeline_of(parsed_args)
-            consumers = _consumers(parsed_args)
-        with self.open_ledger() as ledger:
-            scheduler = Scheduler(ledger, pipeline=pipeline, order=order)
-            try:
-                with misused():
-                    destinations = scheduler.select_destinations(
-                        spec,
-                        None if consumers else parsed_args.count,
-                        consumers=consumers,
-                        alternates=parsed_args.alternates,
-                        at_least=parsed_args.at_least,
-                        seed=parsed_args.seed,
-                    )
-            except exceptions.NoCandidates as refusal:
-                answer, *reasons = str(refusal).splitlines()
-                subject, _, first = answer.partition(": ")
-                reasons += expired_lines(ledger, refusal.reasons)
-                raise Refused(subject, [first, *reasons]) from refusal
-        for consumer in destinations.missing:
-            self.app.stderr.write(f"no host for {consumer}\n")
-        for name, why in destinations.skipped.items():
-            self.app.stderr.write(f"{name}: {why}\n")
-        return self.columns, [_row(destination) for destination in destinations]
+    if args.gang is not None:
+        return _place_gang(command, args)
+    with base.misused():
+        spec = RequestSpec(parse_request(args).request, **_conditions(args))
+        order, pipeline = parse_order(args), pipeline_of(args)
+        consumers = _consumers(args)
+    with command.open_ledger() as ledger:
+        scheduler = Scheduler(ledger, pipeline=pipeline, order=order)
+        try:
+            with base.misused():
+                destinations = scheduler.select_destinations(
+                    spec,
+                    None if consumers else args.count,
+                    consumers=consumers,
+                    alternates=args.alternates,
+                    at_least=args.at_least,
+                    seed=args.seed,
+                )
+        except exceptions.NoCandidates as refusal:
+            answer, *reasons = str(refusal).splitlines()
+            subject, _, first = answer.partition(": ")
+            reasons += base.expired_lines(ledger, refusal.reasons)
+            raise base.Refused(subject, [first, *reasons]) from refusal
+    for consumer in destinations.missing:
+        base.note(f"no host for {consumer}")
+    for name, why in destinations.skipped.items():
+        base.note(f"{name}: {why}")
+    return [
+        (
+            destination.consumer,
+            destination.host,
+            ", ".join(map(str, destination.allocations)),
+            base.listed(other.host for other in destination.alternates),
+        )
+        for destination in destinations
+    ]
 
-    def _gang(self, parsed_args: argparse.Namespace) -> list[tuple[Any, ...]]:
-        """Place a gang; a row for each member."""
-        from resource_objects.scheduler import Scheduler
 
-        for word in ("--count", "--at-least", "--alternates"):
-            if getattr(parsed_args, word.strip("-").replace("-", "_")):
-                raise Misused(f"{word} has no effect with --gang: members have their own requests")
-        with misused():
-            arguments.refuse_words(parsed_args, "--gang")
-            gangs, order = read_gangs(parsed_args.gang), arguments.parse_order(parsed_args)
-            pipeline = pipeline_of(parsed_args)
-            words = _words(parsed_args)
-        with self.open_ledger() as ledger:
-            scheduler = Scheduler(ledger, pipeline=pipeline, order=order)
-            try:
-                with misused():
-                    placed = scheduler.place_gang(
-                        gangs, parsed_args.claim, seed=parsed_args.seed, **words
-                    )
-            except exceptions.NoCandidates as refusal:
-                subject, *reasons = str(refusal).splitlines()
-                reasons += expired_lines(ledger, refusal.reasons)
-                raise Refused(subject.removesuffix(":"), reasons) from refusal
-        prefix = "" if parsed_args.claim is None else f"{parsed_args.claim}/"
-        return [
-            (
-                f"{prefix}{name}",
-                candidate.host,
-                ", ".join(map(str, candidate.allocations)),
-                Many([]),
+def _place_gang(command: base.Command, args: Namespace) -> base.Rows:
+    """Place a gang; return a row for each member."""
+    from resource_objects.scheduler import Scheduler
+
+    for option in ("--count", "--at-least", "--alternates"):
+        if getattr(args, option.strip("-").replace("-", "_")):
+            raise base.Misused(
+                f"{option} has no effect with --gang: members have their own requests"
             )
-            for name, candidate in placed.fit.candidates.items()
-        ]
+    with base.misused():
+        refuse_words(args, "--gang")
+        gangs, order = read_gangs(args.gang), parse_order(args)
+        pipeline, conditions = pipeline_of(args), _conditions(args)
+    with command.open_ledger() as ledger:
+        scheduler = Scheduler(ledger, pipeline=pipeline, order=order)
+        try:
+            with base.misused():
+                placed = scheduler.place_gang(gangs, args.claim, seed=args.seed, **conditions)
+        except exceptions.NoCandidates as refusal:
+            subject, *reasons = str(refusal).splitlines()
+            reasons += base.expired_lines(ledger, refusal.reasons)
+            raise base.Refused(subject.removesuffix(":"), reasons) from refusal
+    prefix = "" if args.claim is None else f"{args.claim}/"
+    return [
+        (
+            f"{prefix}{name}",
+            candidate.host,
+            ", ".join(map(str, candidate.allocations)),
+            base.listed([]),
+        )
+        for name, candidate in placed.fit.candidates.items()
+    ]
 
 
-def _row(destination: Destination) -> tuple[Any, ...]:
-    alternates = Many([other.host for other in destination.alternates])
-    return (
-        destination.consumer,
-        destination.host,
-        ", ".join(map(str, destination.allocations)),
-        alternates,
-    )
-
-
-def _spec(parsed_args: argparse.Namespace) -> RequestSpec:
-    from resource_objects.scheduler import RequestSpec
-
-    return RequestSpec(arguments.parse_request(parsed_args).request, **_words(parsed_args))
-
-
-def _words(parsed_args: argparse.Namespace) -> dict[str, Any]:
+def _conditions(args: Namespace) -> dict[str, Any]:
     """Return the conditions of a request specification."""
     return {
-        "project": parsed_args.project,
-        "user": parsed_args.user,
-        "zone": parsed_args.zone,
-        "only": parsed_args.only or None,
-        "forced": parsed_args.force,
-        "ignored": parsed_args.ignore,
-        "image_traits": parsed_args.image_trait,
-        "extra_specs": dict(_pair("--extra-spec", text) for text in parsed_args.extra_spec),
-        "group": _group(parsed_args),
+        "project": args.project,
+        "user": args.user,
+        "zone": args.zone,
+        "only": args.only or None,
+        "forced": args.force,
+        "ignored": args.ignore,
+        "image_traits": args.image_trait,
+        "extra_specs": dict(_pair("--extra-spec", text) for text in args.extra_spec),
+        "group": _group(args),
     }
 
 
@@ -207,29 +205,27 @@ def _gang_of(nodes: NodeReader, node: Node) -> Gang:
     return nodes.checked("", node, lambda _: Gang.from_dict(nodes.data(node)))
 
 
-def _group(parsed_args: argparse.Namespace) -> ServerGroup | str | None:
+def _group(args: Namespace) -> ServerGroup | str | None:
     from resource_objects.providers import ServerGroup
 
-    if parsed_args.server_group is not None:
-        if parsed_args.policy is not None or parsed_args.members:
-            raise Misused("--server-group: its --policy and --members are known")
-        group: str = parsed_args.server_group
+    if args.server_group is not None:
+        if args.policy is not None or args.members:
+            raise base.Misused("--server-group: its --policy and --members are known")
+        group: str = args.server_group
         return group
-    if parsed_args.policy is None:
-        if parsed_args.members:
-            raise Misused("--members: say their --policy, too")
+    if args.policy is None:
+        if args.members:
+            raise base.Misused("--members: say their --policy, too")
         return None
-    return ServerGroup("--members", parsed_args.policy, parsed_args.members)
+    return ServerGroup("--members", args.policy, args.members)
 
 
-def _consumers(parsed_args: argparse.Namespace) -> tuple[str, ...]:
-    if parsed_args.claim is None or parsed_args.count is None or parsed_args.count == 1:
-        return () if parsed_args.claim is None else (parsed_args.claim,)
-    if parsed_args.count < 1:
-        raise exceptions.InvalidInput(
-            "field", "--count", parsed_args.count, "an integer of 1 or more"
-        )
-    return tuple(f"{parsed_args.claim}-{number}" for number in range(1, parsed_args.count + 1))
+def _consumers(args: Namespace) -> tuple[str, ...]:
+    if args.claim is None or args.count is None or args.count == 1:
+        return () if args.claim is None else (args.claim,)
+    if args.count < 1:
+        raise exceptions.InvalidInput("field", "--count", args.count, "an integer of 1 or more")
+    return tuple(f"{args.claim}-{number}" for number in range(1, args.count + 1))
 
 
 def _pair(option: str, text: str) -> tuple[str, str]:
@@ -239,39 +235,16 @@ def _pair(option: str, text: str) -> tuple[str, str]:
     return key, value
 
 
-def add_pipeline(words: Any) -> None:
-    """Add the options for filters and weighers to a parser, or a group of one."""
-    words.add_argument(
-        "--filter",
-        metavar="NAME",
-        action="append",
-        help="further requested amounts; may be repeated",
-    )
-    words.add_argument(
-        "--weigh",
-        metavar="NAME[=MULTIPLIER]",
-        action="append",
-        help="a weigher, and how much it counts (default: 1); may be repeated",
-    )
-    words.add_argument(
-        "--settings",
-        metavar="FILE",
-        help="filters and weighers with their settings, in YAML; - is standard input",
-    )
-
-
-def pipeline_of(parsed_args: argparse.Namespace) -> Pipeline:
+def pipeline_of(args: Namespace) -> Pipeline:
     """Return the pipeline of a file and of further options."""
     from resource_objects.scheduler.pipeline import DEFAULT_FILTERS, DEFAULT_WEIGHERS, Pipeline
 
-    settings: dict[str, Any] = (
-        {} if parsed_args.settings is None else _settings(parsed_args.settings)
-    )
+    settings: dict[str, Any] = {} if args.settings is None else _settings(args.settings)
     filters = settings.get("filters", dict.fromkeys(DEFAULT_FILTERS))
     weighers = settings.get("weighers", dict.fromkeys(DEFAULT_WEIGHERS))
-    for name in parsed_args.filter or ():
+    for name in args.filter or ():
         filters.setdefault(name, None)
-    for text in parsed_args.weigh or ():
+    for text in args.weigh or ():
         name, _, multiplier = text.partition("=")
         weigher = weighers.get(name)  # settings, or only a multiplier
         weigher = weigher if isinstance(weigher, dict) else {}
@@ -312,41 +285,34 @@ def _read(name: str) -> tuple[NodeReader, Node]:
     from resource_objects.yaml_nodes import NodeReader, read_nodes
 
     file = "standard input" if name == "-" else name
-    text = read_input(name)
+    text = base.read_input(name)
     return NodeReader(file, "text"), read_nodes(text, file, "text")
 
 
-class ListFilters(Lister):
+_COLUMNS = ("name", "asked", "description", "without_settings", "problem")
+
+
+@base.table(columns=_COLUMNS, opens=False)
+def list_filters(command: base.Command, args: Namespace) -> base.Rows:
     """List the installed filters, and why one cannot be used.
 
     Filters that have no effect without settings, or require settings, are marked.
     """
+    from resource_objects.scheduler import pipeline
 
-    columns = ("name", "asked", "description", "without_settings", "problem")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Load each filter individually."""
-        from resource_objects.scheduler import pipeline
-
-        names = dict.fromkeys(pipeline.DEFAULT_FILTERS, "default")
-        names.update(dict.fromkeys(pipeline.ALWAYS, "always"))
-        return self.columns, _installed(pipeline.FILTERS, names)
+    names = dict.fromkeys(pipeline.DEFAULT_FILTERS, "default")
+    return _installed(pipeline.FILTERS, {**names, **dict.fromkeys(pipeline.ALWAYS, "always")})
 
 
-class ListWeighers(Lister):
+@base.table(columns=_COLUMNS, opens=False)
+def list_weighers(command: base.Command, args: Namespace) -> base.Rows:
     """List the installed weighers, and why one cannot be used.
 
     Weighers that have no effect without settings, or require settings, are marked.
     """
+    from resource_objects.scheduler import pipeline
 
-    columns = ("name", "asked", "description", "without_settings", "problem")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Load each weigher individually."""
-        from resource_objects.scheduler import pipeline
-
-        names = dict.fromkeys(pipeline.DEFAULT_WEIGHERS, "default")
-        return self.columns, _installed(pipeline.WEIGHERS, names)
+    return _installed(pipeline.WEIGHERS, dict.fromkeys(pipeline.DEFAULT_WEIGHERS, "default"))
 
 
 def _installed(namespace: str, names: Mapping[str, str]) -> Iterator[tuple[str, ...]]:

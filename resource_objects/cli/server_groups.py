@@ -2,95 +2,85 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
+from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
-from resource_objects.cli.base import Command, Lister, Many, Maybe, ShowOne, Table, misused
+from resource_objects.cli import base
 from resource_objects.names import natural_order
 
 if TYPE_CHECKING:
+    from resource_objects.ledger import Ledger
     from resource_objects.providers import ServerGroup
 
+_NAME = base.argument("name", "GROUP", "its name")
 
-class CreateServerGroup(Command):
+
+@base.command(
+    _NAME,
+    base.argument(
+        "policy",
+        "POLICY",
+        "affinity or anti-affinity (strict), soft-affinity or soft-anti-affinity (if possible)",
+    ),
+    base.argument(
+        "--max-per-host",
+        "N",
+        "with anti-affinity: the maximum number of members on a host (default: 1)",
+        type=int,
+        default=1,
+    ),
+)
+def create_server_group(ledger: Ledger, args: Namespace) -> None:
     """Create a server group, unless it exists. Its policy never changes."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_group(parser)
-        parser.add_argument(
-            "policy",
-            metavar="POLICY",
-            help="affinity or anti-affinity (strict), soft-affinity or soft-anti-affinity (if "
-            "possible)",
-        )
-        parser.add_argument(
-            "--max-per-host",
-            metavar="N",
-            type=int,
-            default=1,
-            help="with anti-affinity: the maximum number of members on a host (default: 1)",
-        )
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Create it."""
-        with self.open_ledger() as ledger, misused():
-            ledger.groups.ensure(parsed_args.name, parsed_args.policy, parsed_args.max_per_host)
+    with base.misused():
+        ledger.groups.ensure(args.name, args.policy, args.max_per_host)
 
 
-class ListServerGroups(Lister):
+@base.table(
+    columns=("name", "policy", "max_per_host", "members"),
+    empty="there are no server groups",
+    reads=True,
+)
+def list_server_groups(ledger: Ledger, args: Namespace) -> base.Rows:
     """List the server groups, with their members."""
-
-    columns = ("name", "policy", "max_per_host", "members")
-    nothing = "there are no server groups"
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Read them, page by page."""
-        with self.open_ledger() as ledger:
-            groups = list(ledger.groups.list())
-        return self.columns, [
-            (group.name, group.policy, _most(group), Many(sorted(group.members, key=natural_order)))
-            for group in groups
-        ]
+    return [
+        (group.name, group.policy, _max_per_host(group), _in_order(group.members))
+        for group in ledger.groups.list()
+    ]
 
 
-class ShowServerGroup(ShowOne):
+@base.record(
+    _NAME,
+    columns=("name", "uuid", "policy", "max_per_host", "generation", "members", "hosts"),
+    reads=True,
+)
+def show_server_group(ledger: Ledger, args: Namespace) -> dict[str, Any]:
     """Show a server group, and on which hosts its members are."""
-
-    columns = ("name", "uuid", "policy", "max_per_host", "generation", "members", "hosts")
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_group(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Sequence[Any]]:
-        """Read it, and where its members are."""
-        with self.open_ledger() as ledger:
-            group = ledger.groups.get(parsed_args.name)
-            members = list(ledger.consumers(group=group.name)) if group.members else []
-            providers = {allocation.provider for item in members for allocation in item.allocations}
-            roots = {item.root for item in ledger.providers(name=providers)} if providers else set()
-            hosts = roots.difference(item.name for item in ledger.pools.list())
-        names = Many(sorted(group.members, key=natural_order))
-        shown = (group.name, group.uuid, group.policy, _most(group), group.generation, names)
-        return self.columns, (*shown, Many(sorted(hosts, key=natural_order)))
+    group = ledger.groups.get(args.name)
+    members = list(ledger.consumers(group=group.name)) if group.members else []
+    providers = {allocation.provider for item in members for allocation in item.allocations}
+    roots = {item.root for item in ledger.providers(name=providers)} if providers else set()
+    hosts = roots.difference(item.name for item in ledger.pools.list())
+    return {
+        "name": group.name,
+        "uuid": group.uuid,
+        "policy": group.policy,
+        "max_per_host": _max_per_host(group),
+        "generation": group.generation,
+        "members": _in_order(group.members),
+        "hosts": _in_order(hosts),
+    }
 
 
-class DeleteServerGroup(Command):
+@base.command(_NAME)
+def delete_server_group(ledger: Ledger, args: Namespace) -> None:
     """Remove a server group that has no members."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_group(parser)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Remove it."""
-        with self.open_ledger() as ledger:
-            ledger.groups.remove(parsed_args.name)
+    ledger.groups.remove(args.name)
 
 
-def _add_group(parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-    parser.add_argument("name", metavar="GROUP", help="its name")
-    return parser
+def _in_order(names: Any) -> base.Cell:
+    return base.listed(sorted(names, key=natural_order))
 
 
-def _most(group: ServerGroup) -> Maybe:
-    return Maybe(group.max_per_host if group.policy == "anti-affinity" else None)
+def _max_per_host(group: ServerGroup) -> base.Cell:
+    return base.optional(group.max_per_host if group.policy == "anti-affinity" else None)

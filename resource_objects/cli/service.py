@@ -2,29 +2,17 @@
 
 from __future__ import annotations
 
-import argparse
 import datetime
 import re
-from collections.abc import Callable
+from argparse import Namespace
 from typing import TYPE_CHECKING
 
 from resource_objects import exceptions
-from resource_objects.cli.base import (
-    Age,
-    Command,
-    Drawing,
-    Lister,
-    Misused,
-    Refused,
-    SearchCutShort,
-    Table,
-    add_actor,
-    add_name,
-)
+from resource_objects.cli import base
 from resource_objects.cli.what_if import (
+    CHANGES,
     REHEARSED,
-    add_changes,
-    rehearsed,
+    rehearse,
     rehearsed_rows,
     rehearsed_trees,
 )
@@ -51,19 +39,23 @@ def _until(ledger: Ledger, text: str | None) -> datetime.datetime | None:
     try:
         when = datetime.datetime.fromisoformat(text)
     except ValueError as error:
-        raise Misused(f"--until: got {text!r}, expected {_WHEN}") from error
+        raise base.Misused(f"--until: got {text!r}, expected {_WHEN}") from error
     if when.tzinfo is None:
-        raise Misused(f"--until: got {text!r}, expected {_WHEN}")
+        raise base.Misused(f"--until: got {text!r}, expected {_WHEN}")
     return when
 
 
-def _add_why(parser: argparse.ArgumentParser, *, required: bool) -> argparse.ArgumentParser:
-    parser.add_argument("--reason", metavar="TEXT", required=required, help="why, in one line")
-    parser.add_argument("--until", metavar="WHEN", help=_WHEN)
-    return add_actor(parser)
+def _reason(*, required: bool) -> tuple[base.Argument, ...]:
+    """Return the options of the reason, the end and the actor."""
+    reason = base.argument("--reason", "TEXT", "why, in one line", required=required)
+    return reason, base.argument("--until", "WHEN", _WHEN), base.actor
 
 
-_DEVICE = "such as host0/0000:3b:00.0; or the name of its provider, such as lab-0/gpu3"
+_DEVICE = base.argument(
+    "name",
+    "HOST/ADDRESS",
+    "such as host0/0000:3b:00.0; or the name of its provider, such as lab-0/gpu3",
+)
 
 
 def _device_of(ledger: Ledger, device: str) -> str:
@@ -90,59 +82,65 @@ def _device_of(ledger: Ledger, device: str) -> str:
     return status.provider
 
 
-class _Maintained:
-    """The common part of the commands about providers and the commands about devices."""
-
-    #: whether a PCI device is named, by host and address
-    of_device = False
-
-    def add_name(self, parser: argparse.ArgumentParser) -> argparse.ArgumentParser:
-        """Add the argument that names the provider."""
-        if not self.of_device:
-            return add_name(parser)
-        parser.add_argument("name", metavar="HOST/ADDRESS", help=_DEVICE)
-        return parser
-
-    def provider_of(self, ledger: Ledger, name: str) -> str:
-        """Return the name of the provider."""
-        return _device_of(ledger, name) if self.of_device else name
+def _disable(ledger: Ledger, args: Namespace, name: str) -> str:
+    until = _until(ledger, args.until)
+    provider = ledger.disable(name, reason=args.reason, until=until)
+    return f"{provider.name}: {provider.disabled}"
 
 
-class DisableProvider(_Maintained, Command):
+@base.command(base.PROVIDER, *_reason(required=True))
+def disable_provider(ledger: Ledger, args: Namespace) -> str:
     """Disable a host or any other provider, with all its descendants.
 
     Searches and claims do not use them any more. Existing allocations stay. A repeated command
     changes the reason and the end.
     """
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_why(self.add_name(parser), required=True)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Disable it."""
-        with self.open_ledger(parsed_args.actor) as ledger:
-            done = ledger.disable(
-                self.provider_of(ledger, parsed_args.name),
-                reason=parsed_args.reason,
-                until=_until(ledger, parsed_args.until),
-            )
-        self.say(f"{done.name}: {done.disabled}")
+    return _disable(ledger, args, args.name)
 
 
-class EnableProvider(_Maintained, Command):
+@base.command(_DEVICE, *_reason(required=True))
+def disable_device(ledger: Ledger, args: Namespace) -> str:
+    """Take a PCI device out of service, with the functions split off it.
+
+    A device is named HOST/ADDRESS. A virtual function is disabled with its card.
+    """
+    return _disable(ledger, args, _device_of(ledger, args.name))
+
+
+@base.command(base.PROVIDER, base.actor)
+def enable_provider(ledger: Ledger, args: Namespace) -> str:
     """Put a host, or any other provider, into service again."""
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add_actor(self.add_name(parser))
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Enable it."""
-        with self.open_ledger(parsed_args.actor) as ledger:
-            done = ledger.enable(self.provider_of(ledger, parsed_args.name))
-        self.say(f"{done.name}: enabled")
+    return f"{ledger.enable(args.name).name}: enabled"
 
 
-class DrainProvider(_Maintained, Lister):
+@base.command(_DEVICE, base.actor)
+def enable_device(ledger: Ledger, args: Namespace) -> str:
+    """Put a PCI device, named HOST/ADDRESS, into service again."""
+    return f"{ledger.enable(_device_of(ledger, args.name)).name}: enabled"
+
+
+_CONSUMERS = ("consumer", "since", "holds")
+
+
+@base.table(
+    base.PROVIDER,
+    *_reason(required=False),
+    base.flag("--dry-run", "only list the possible new host of each consumer"),
+    base.repeated(
+        "--also", "NAME", "with --dry-run: another provider that is drained too; may be repeated"
+    ),
+    base.flag(
+        "--tree",
+        "with --dry-run: draw the nearest hosts of consumers without a new host, with the failing "
+        "providers marked",
+    ),
+    base.argument("--plan", "FILE", "with --dry-run: write it there, for plan apply"),
+    CHANGES,
+    columns=_CONSUMERS,
+    empty="no consumer has allocations there",
+    opens=False,
+)
+def drain_provider(command: base.Command, args: Namespace) -> base.Answer:
     """Disable a host or any other provider, and list the consumers of its allocations.
 
     No consumer is moved. A provider that is disabled already needs no reason. When the list is
@@ -150,114 +148,48 @@ class DrainProvider(_Maintained, Lister):
     each consumer, by the request of its claim, or the reasons of those without one (exit status 1;
     3 if the answer is unknown). --tree draws the failing providers.
     """
-
-    columns = ("consumer", "since", "holds")
-    nothing = "no consumer has allocations there"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_why(self.add_name(parser), required=False)
-        add = parser.add_argument
-        add(
-            "--dry-run",
-            action="store_true",
-            help="only list the possible new host of each consumer",
-        )
-        add(
-            "--also",
-            metavar="NAME",
-            action="append",
-            default=[],
-            help="with --dry-run: another provider that is drained too; may be repeated",
-        )
-        add(
-            "--tree",
-            action="store_true",
-            help="with --dry-run: draw the nearest hosts of consumers without a new host, with the "
-            "failing providers marked",
-        )
-        add("--plan", metavar="FILE", help="with --dry-run: write it there, for plan apply")
-        add_changes(parser)
-
-    def run(self, parsed_args: argparse.Namespace) -> int:
-        """List the consumers. The status of a dry run is 0 if each of them has a new host."""
-        self._status = 0
-        super().run(parsed_args)
-        return self._status
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Disable it, and read who is there."""
-        if not parsed_args.dry_run:
-            for word in ("also", "tree", "plan", "change", "script"):
-                if getattr(parsed_args, word):
-                    raise Misused(f"--{word}: only with --dry-run")
-            return _drained(self, self.provider_of, parsed_args)
-        if parsed_args.reason or parsed_args.until:
-            raise Misused("--dry-run disables nothing: say no --reason and no --until")
-        with self.open_ledger(parsed_args.actor) as ledger:
-            done = rehearsed(self, ledger, parsed_args)
-        if done.stuck:
-            self._status = Refused.status if done.is_certain else SearchCutShort.status
-        if parsed_args.tree:
-            return (), Drawing.of("\n".join(rehearsed_trees(done, self.glyphs)))
-        return REHEARSED, rehearsed_rows(done)
+    if not args.dry_run:
+        for option in ("also", "tree", "plan", "change", "script"):
+            if getattr(args, option):
+                raise base.Misused(f"--{option}: only with --dry-run")
+        with command.open_ledger(args.actor) as ledger:
+            return base.Answer(_drain(ledger, args, args.name))
+    if args.reason or args.until:
+        raise base.Misused("--dry-run disables nothing: say no --reason and no --until")
+    with command.open_ledger(args.actor) as ledger:
+        rehearsal = rehearse(ledger, args)
+    status = 0
+    if rehearsal.stuck:
+        status = base.Refused.status if rehearsal.is_certain else base.SearchCutShort.status
+    if args.tree:
+        return base.drawing(rehearsed_trees(rehearsal), status=status)
+    return base.Answer(rehearsed_rows(rehearsal), REHEARSED, status=status)
 
 
-def _drained(
-    command: Command,
-    provider_of: Callable[[Ledger, str], str],
-    parsed_args: argparse.Namespace,
-) -> Table:
-    """Disable a provider, and return who is there."""
-    with command.open_ledger(parsed_args.actor) as ledger:
-        name = provider_of(ledger, parsed_args.name)
-        reason, until = parsed_args.reason, _until(ledger, parsed_args.until)
-        try:
-            status = ledger.drain(name, reason=reason, until=until)
-        except exceptions.InvalidInput as error:
-            if not error.is_about("field"):
-                raise
-            if reason is not None:
-                raise
-            raise Misused(f"{parsed_args.name} is in service: say why with --reason") from error
-        now = ledger.now()
-    command.app.stderr.write(f"{status.provider}: {status.disabled or 'enabled'}\n")
-    return command.columns, [
+@base.table(_DEVICE, *_reason(required=False), columns=_CONSUMERS, empty="nobody holds it")
+def drain_device(ledger: Ledger, args: Namespace) -> base.Rows:
+    """Take a PCI device, named HOST/ADDRESS, out of service, and list who still holds it."""
+    return _drain(ledger, args, _device_of(ledger, args.name))
+
+
+def _drain(ledger: Ledger, args: Namespace, name: str) -> base.Rows:
+    """Disable a provider, and return its consumers."""
+    until = _until(ledger, args.until)
+    try:
+        status = ledger.drain(name, reason=args.reason, until=until)
+    except exceptions.InvalidInput as error:
+        if not error.is_about("field") or args.reason is not None:
+            raise
+        raise base.Misused(f"{args.name} is in service: say why with --reason") from error
+    now = ledger.now()
+    base.note(f"{status.provider}: {status.disabled or 'enabled'}")
+    return [
         (
             consumer.name,
-            Age((consumer.claim.created_at, now)),
+            base.age(consumer.claim.created_at, now),
             ", ".join(
                 f"{amounts} of {name}" for name, amounts in consumer.claim.by_provider().items()
             ),
         )
         for consumer in status
     ]
-
-
-class DisableDevice(DisableProvider):
-    """Take a PCI device out of service, with the functions split off it.
-
-    A device is named HOST/ADDRESS. A virtual function is disabled with its card.
-    """
-
-    of_device = True
-
-
-class EnableDevice(EnableProvider):
-    """Put a PCI device, named HOST/ADDRESS, into service again."""
-
-    of_device = True
-
-
-class DrainDevice(_Maintained, Lister):
-    """Take a PCI device, named HOST/ADDRESS, out of service, and list who still holds it."""
-
-    of_device = True
-    columns = DrainProvider.columns
-    nothing = "nobody holds it"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        _add_why(self.add_name(parser), required=False)
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Disable it, and read who holds it."""
-        return _drained(self, self.provider_of, parsed_args)

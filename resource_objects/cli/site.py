@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import sys
 import threading
 import time
-from typing import Any
+from argparse import Namespace
+from typing import TYPE_CHECKING, Any
 
-from resource_objects.cli.base import Command, Refused, add_actor, misused, read_input
+from resource_objects.cli import base
+
+if TYPE_CHECKING:
+    from resource_objects.ledger import Ledger
 
 #: An action that takes longer, in seconds, shows its progress on a terminal.
 _PATIENCE = 2.0
@@ -17,28 +20,31 @@ PRUNE_SHARE = 0.5
 _LARGE = f"more than {PRUNE_SHARE:.0%}"
 
 
-class ExportSite(Command):
+@base.command(
+    base.argument("hosts", "HOST", "only these (name or uuid); else all", nargs="*"), reads=True
+)
+def export_site(ledger: Ledger, args: Namespace) -> str:
     """Write the definitions in the ledger as a file for `apply`: machines, partitions, traits,
     pools.
 
     The file does not contain allocations.
     """
+    from resource_objects import site
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "hosts", metavar="HOST", nargs="*", help="only these (name or uuid); else all"
-        )
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Read and write."""
-        from resource_objects.site import export_site
-
-        with self.open_ledger() as ledger, Bar("export") as bar:
-            site = export_site(ledger, parsed_args.hosts, progress=bar.tell)
-        self.say(str(site))
+    with Bar("export") as bar:
+        return str(site.export_site(ledger, args.hosts, progress=bar.tell))
 
 
-class ApplySite(Command):
+@base.command(
+    base.actor,
+    base.argument("file", "FILE", "the site, in YAML; - reads it from standard input"),
+    base.flag("--dry-run", "only print the plan"),
+    base.flag("--prune", "remove what the file does not name"),
+    base.flag("--yes", f"prune {_LARGE}% of all providers"),
+    base.flag("--at-once", "write all machines in one transaction"),
+    opens=False,
+)
+def apply_site(command: base.Command, args: Namespace) -> str:
     """Write the definitions of a file into the ledger. Providers that it does not name are not
     changed.
 
@@ -48,47 +54,29 @@ class ApplySite(Command):
     --prune with a file that names no machine is refused. --yes is required to remove a large share
     of all providers.
     """
+    from resource_objects import site as sites
 
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add = add_actor(parser).add_argument
-        add("file", metavar="FILE", help="the site, in YAML; - reads it from standard input")
-        add("--dry-run", action="store_true", help="only print the plan")
-        add("--prune", action="store_true", help="remove what the file does not name")
-        add("--yes", action="store_true", help=f"prune {_LARGE}% of all providers")
-        add("--at-once", action="store_true", help="write all machines in one transaction")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> None:
-        """Read the file, write, and say what was done."""
-        from resource_objects.site import BATCH, Site, apply_site, count_pruned, plan_site
-
-        name = parsed_args.file
-        with misused():
-            site = Site.parse(read_input(name), file="standard input" if name == "-" else name)
-        with self.open_ledger(parsed_args.actor) as ledger, Bar("apply") as bar:
-            if parsed_args.dry_run:
-                self.say(str(plan_site(ledger, site, prune=parsed_args.prune)))
-                return
-            if parsed_args.prune and site.machines and not parsed_args.yes:
-                removed, stored = count_pruned(ledger, site)
-                if removed > PRUNE_SHARE * stored:
-                    reasons = ["--dry-run shows them", "--yes removes them"]
-                    message = f"--prune would remove {removed} of {stored} providers, {_LARGE}"
-                    raise Refused(message, reasons)
-            try:
-                done = apply_site(
-                    ledger,
-                    site,
-                    prune=parsed_args.prune,
-                    batch=None if parsed_args.at_once else BATCH,
-                    progress=bar.tell,
-                )
-            except BaseException:
-                bar.close()
-                if bar.done:
-                    message = f"{bar.done} of {bar.total} machines are written; then:"
-                    self.app.stderr.write(f"resource-objects: {message}\n")
-                raise
-        self.say(str(done))
+    with base.misused():
+        file = "standard input" if args.file == "-" else args.file
+        site = sites.Site.parse(base.read_input(args.file), file=file)
+    with command.open_ledger(args.actor) as ledger, Bar("apply") as bar:
+        if args.dry_run:
+            return str(sites.plan_site(ledger, site, prune=args.prune))
+        if args.prune and site.machines and not args.yes:
+            removed, stored = sites.count_pruned(ledger, site)
+            if removed > PRUNE_SHARE * stored:
+                message = f"--prune would remove {removed} of {stored} providers, {_LARGE}"
+                raise base.Refused(message, ["--dry-run shows them", "--yes removes them"])
+        batch = None if args.at_once else sites.BATCH
+        try:
+            done = sites.apply_site(ledger, site, prune=args.prune, batch=batch, progress=bar.tell)
+        except BaseException:
+            bar.close()
+            if bar.done:
+                written = f"{bar.done} of {bar.total} machines are written"
+                base.note(f"resource-objects: {written}; then:")
+            raise
+    return str(done)
 
 
 class Bar:

@@ -5,30 +5,21 @@ from __future__ import annotations
 import argparse
 import datetime
 import re
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from argparse import Namespace
+from typing import TYPE_CHECKING
 
 from resource_objects import exceptions
-from resource_objects.cli.base import (
-    Figure,
-    Lister,
-    Maybe,
-    ShowOne,
-    Table,
-    age_text,
-    duration,
-    misused,
-)
+from resource_objects.cli import base
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger
-    from resource_objects.providers.use_over_time import UseReport
 
 WHEN = (
     "a day such as 2026-11-01 (its beginning here) or a month, such as 2026-11, a moment such as "
     "2026-11-01T08:00 or 2026-11-01T08:00Z, a time ago, such as 8h or 30d, or today, yesterday, now"
 )
 _MONTH = re.compile(r"(\d{4})-(\d{2})\Z", re.ASCII)
+_OWNERS = ("consumer", "user", "project")
 _AGO = re.compile(r"\d+[dhm]", re.ASCII)
 
 
@@ -51,7 +42,7 @@ def moment_of(label: str, text: str, now: datetime.datetime) -> datetime.datetim
     month = _MONTH.match(text)
     try:
         if _AGO.match(text):
-            return now - duration(text)
+            return now - base.duration(text)
         if month is not None:
             return _begin_of(datetime.date(int(month[1]), int(month[2]), 1))
         return datetime.datetime.fromisoformat(text).astimezone()
@@ -63,110 +54,73 @@ def _begin_of(day: datetime.date) -> datetime.datetime:
     return datetime.datetime(day.year, day.month, day.day).astimezone()
 
 
-class ShowUsageBetween(Lister):
+@base.table(
+    base.argument("since", "SINCE", WHEN),
+    base.argument("until", "UNTIL", "the same; not included (default: now)", nargs="?"),
+    base.argument(
+        "--by",
+        "WORDS",
+        "the properties of the sums, with commas: consumer, user, project, class (user)",
+        default="user",
+    ),
+    base.flag("--hours", "in hours, such as GPU hours"),
+    *(base.argument(f"--{name}", "NAME", f"only of this {name}") for name in _OWNERS),
+    base.argument("--class", "CLASS", "only of this resource class", dest="resource_class"),
+    columns=("consumer", "user", "project", "resource_class", "seconds", "hours"),
+    empty="nothing was used",
+    reads=True,
+    opens=False,
+)
+def show_usage_between(command: base.Command, args: Namespace) -> base.Answer:
     """Show the use of resources between two days, including released allocations.
 
     The figures are amounts times seconds: four GPUs for an hour are 14400. Present allocations
     count until now. The use is known for the retention time of the change feed: usage record --keep
     400d.
     """
+    from resource_objects.ledger.queries import summed_by
 
-    columns = ("consumer", "user", "project", "resource_class", "seconds", "hours")
-    nothing = "nothing was used"
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        add = parser.add_argument
-        add("since", metavar="SINCE", help=WHEN)
-        add("until", metavar="UNTIL", nargs="?", help="the same; not included (default: now)")
-        add(
-            "--by",
-            metavar="WORDS",
-            default="user",
-            help="the properties of the sums, with commas: consumer, user, project, class (user)",
+    with base.misused():
+        by = summed_by([word for word in args.by.split(",") if word])
+    with command.open_ledger() as ledger:
+        now = ledger.now()
+        report = ledger.use_over_time.between(
+            moment_of("since", args.since, now),
+            None if args.until is None else moment_of("until", args.until, now),
+            [item.value for item in by],
+            resource_class=args.resource_class,
+            **{name: getattr(args, name) for name in _OWNERS},
         )
-        add("--hours", action="store_true", help="in hours, such as GPU hours")
-        for name in ("consumer", "user", "project"):
-            add(f"--{name}", metavar="NAME", help=f"only of this {name}")
-        add("--class", metavar="CLASS", dest="resource_class", help="only of this resource class")
-
-    def take_action(self, parsed_args: argparse.Namespace) -> Table:
-        """Ask for the sums."""
-        from resource_objects.ledger.queries import summed_by
-
-        with misused():
-            by = summed_by([word for word in parsed_args.by.split(",") if word])
-        with self.open_ledger() as ledger:
-            report = _report(ledger, parsed_args, [item.value for item in by])
-        self._tell_what_is_missing(report)
-        unit = "hours" if parsed_args.hours else "seconds"
-        shown = Hours if parsed_args.hours else Seconds
-        return (*(item.value for item in by), "resource_class", unit), [
-            (*map(Maybe, item.group(by)), item.resource_class, shown(item.microseconds))
+    if not report.is_complete:
+        since = f"{report.complete_since.astimezone():%Y-%m-%d %H:%M}"
+        base.note(f"resource-objects: only use since {since} is known")
+    unit, shown = ("hours", _hours) if args.hours else ("seconds", _seconds)
+    return base.Answer(
+        [
+            (*map(base.optional, item.group(by)), item.resource_class, shown(item.microseconds))
             for item in report
-        ]
-
-    def _tell_what_is_missing(self, report: UseReport) -> None:
-        """Print on the standard error output which part of the requested time is not known."""
-        if not report.is_complete:
-            since = _local(report.complete_since)
-            self.app.stderr.write(f"resource-objects: only use since {since} is known\n")
-
-
-def _report(ledger: Ledger, parsed_args: argparse.Namespace, by: Sequence[str]) -> UseReport:
-    now = ledger.now()
-    until = parsed_args.until
-    return ledger.use_over_time.between(
-        moment_of("since", parsed_args.since, now),
-        None if until is None else moment_of("until", until, now),
-        by,
-        consumer=parsed_args.consumer,
-        user=parsed_args.user,
-        project=parsed_args.project,
-        resource_class=parsed_args.resource_class,
+        ],
+        (*(item.value for item in by), "resource_class", unit),
     )
 
 
-def _local(when: datetime.datetime) -> str:
-    return f"{when.astimezone():%Y-%m-%d %H:%M}"
+def _seconds(microseconds: int) -> base.Cell:
+    """Return microseconds as seconds: whole ones for people, for programs the exact number."""
+    seconds, remainder = divmod(microseconds, 1_000_000)
+    exact = microseconds / 1_000_000 if remainder else seconds
+    return base.Cell(exact, lambda _: f"{microseconds / 1_000_000:.0f}", is_figure=True)
 
 
-class Seconds(Figure):
-    """Microseconds, as seconds."""
-
-    def human_readable(self) -> str:
-        """Return whole seconds."""
-        return f"{self._value / 1_000_000:.0f}"
-
-    def machine_readable(self) -> int | float:
-        """Return the seconds, exact where they are whole."""
-        seconds, microseconds = divmod(self._value, 1_000_000)
-        return float(self._value / 1_000_000) if microseconds else int(seconds)
+def _hours(microseconds: int) -> base.Cell:
+    """Return microseconds as hours, for people with two places."""
+    return base.Cell(microseconds / 3_600_000_000, lambda hours: f"{hours:.2f}", is_figure=True)
 
 
-class Hours(Figure):
-    """Microseconds, as hours."""
-
-    def human_readable(self) -> str:
-        """Return the hours with two places."""
-        return f"{self._value / 3_600_000_000:.2f}"
-
-    def machine_readable(self) -> float:
-        """Return the hours."""
-        return float(self._value / 3_600_000_000)
-
-
-class RetainUsage(ShowOne):
+@base.record(
+    base.argument("--keep", "TIME", "a time such as 400d", type=base.duration, required=True),
+    columns=("kept_for",),
+)
+def retain_usage(ledger: Ledger, args: Namespace) -> dict[str, str]:
     """Set for how long use over time is known: the retention time of the change feed."""
-
-    columns = ("kept_for",)
-
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--keep", metavar="TIME", type=duration, required=True, help="a time such as 400d"
-        )
-
-    def take_action(self, parsed_args: argparse.Namespace) -> tuple[Sequence[str], Iterable[Any]]:
-        """Set the retention time, and print it."""
-        with self.open_ledger() as ledger:
-            ledger.feed.set_retention(parsed_args.keep)
-        return self.columns, (age_text(parsed_args.keep),)
+    ledger.feed.set_retention(args.keep)
+    return {"kept_for": base.age_text(args.keep)}

@@ -1,4 +1,4 @@
-"""What the tests of the command share: running it, in this process and in another."""
+"""Fixtures that run the command in this process or in another one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """How a run ended."""
+    """The status and the output of a run."""
 
     status: int
     out: str

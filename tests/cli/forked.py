@@ -41,15 +41,15 @@ class Program:
         ends = [context.Pipe(duplex=False) for _ in range(2)]
         theirs = [end for _, end in ends]
         self.stdout, self.stderr = (_text(end) for end, _ in ends)
-        given = (*theirs, list(argv), dict(environ), folder, interruptible, main)
-        self._process = context.Process(target=_main, args=given)
+        argument = (*theirs, list(argv), dict(environ), folder, interruptible, main)
+        self._process = context.Process(target=_main, args=argument)
         self._process.start()
         for end in theirs:
             end.close()
 
     @property
     def returncode(self) -> int | None:
-        """How it ended, None while it runs."""
+        """The exit status, None while the program runs."""
         return self._process.exitcode
 
     def wait(self, timeout: float) -> int:
@@ -63,10 +63,10 @@ class Program:
         """Wait until it has ended; return what it and its program wrote."""
         reading = ThreadPoolExecutor(2)
         try:
-            said: list[Future[str]] = [
+            text: list[Future[str]] = [
                 reading.submit(stream.read) for stream in (self.stdout, self.stderr)
             ]
-            out, err = (one.result(timeout) for one in said)
+            out, err = (item.result(timeout) for item in text)
         finally:
             reading.shutdown(wait=False)
         self.wait(timeout)
@@ -115,8 +115,8 @@ def _main(
 ) -> None:
     """Be the command."""
     nothing = os.open(os.devnull, os.O_RDONLY)
-    for given, number in ((nothing, 0), (out.fileno(), 1), (err.fileno(), 2)):
-        os.dup2(given, number)
+    for argument, number in ((nothing, 0), (out.fileno(), 1), (err.fileno(), 2)):
+        os.dup2(argument, number)
     os.close(nothing)
     out.close()
     err.close()

@@ -80,33 +80,33 @@ def lab(run, url, monkeypatch: pytest.MonkeyPatch):
     return run
 
 
-def kept(url: str) -> tuple[object, ...]:
-    """Return what is kept: whatever was refused has not changed it, nor written to the feed."""
+def stored(url: str) -> tuple[object, ...]:
+    """Return the content of the ledger and of its feed, which a refusal must not change."""
     with ro.connect(url) as ledger:
         trees = [str(tree) for tree in ledger.trees()]
-        claims = [str(one.claim) for one in ledger.consumers()]
-        return trees, claims, str(ledger.feed.cursor()), [str(one) for one in ledger.providers()]
+        claims = [str(item.claim) for item in ledger.consumers()]
+        return trees, claims, str(ledger.feed.cursor()), [str(item) for item in ledger.providers()]
 
 
 @pytest.mark.parametrize("command", NOBODY)
 def test_a_name_that_nobody_has_is_said_in_one_line(lab, url: str, command: str) -> None:
-    before = kept(url)
+    before = stored(url)
     done = lab(*command.split())
     assert (done.status, done.out) == (REFUSED, "")
     (line,) = done.err.splitlines()
     assert line.startswith("resource-objects: ")
     assert NOBODY[command] in line
-    assert kept(url) == before
+    assert stored(url) == before
 
 
 @pytest.mark.parametrize("command", ["claim x PGUP=1", "candidates PGUP=1", "run PGUP=1 -- true"])
 def test_a_class_that_nobody_has_is_a_mistake_in_the_arguments(lab, url: str, command: str) -> None:
-    before = kept(url)
+    before = stored(url)
     done = lab(*command.split())
     assert (done.status, done.out) == (MISUSED, "")
     (line,) = done.err.splitlines()
     assert "'PGUP'" in line and "such as PGPU" in line
-    assert kept(url) == before
+    assert stored(url) == before
 
 
 CLOSE = {
@@ -131,20 +131,20 @@ CLOSE = {
 def test_a_misspelled_name_is_answered_with_the_one_that_is_close(
     lab, url: str, command: str
 ) -> None:
-    before = kept(url)
+    before = stored(url)
     done = lab(*command.split())
     assert done.status in (REFUSED, MISUSED, BROKEN)
     assert CLOSE[command] in done.err
-    assert kept(url) == before
+    assert stored(url) == before
 
 
 def test_a_claim_without_its_consumer_or_its_request_is_told_what_is_missing(lab) -> None:
     expected = "expected CONSUMER and what it requests, such as job-1 VCPU=2"
-    for alone in ("PGPU=1", "job-1"):
-        done = lab("claim", alone)
+    for single in ("PGPU=1", "job-1"):
+        done = lab("claim", single)
         assert (done.status, done.err) == (
             MISUSED,
-            f"resource-objects: got {alone!r} alone, {expected}\n",
+            f"resource-objects: got {single!r} alone, {expected}\n",
         )
     for command in ("candidates", "explain", "when", "how-many", "run -- true"):
         done = lab(*command.split())
@@ -174,15 +174,15 @@ def test_what_is_in_use_is_refused_with_its_consumers(lab) -> None:
 
 def test_an_operation_is_not_said_again_for_something_else(lab, url: str) -> None:
     assert lab("claim", "x", "VCPU=1", "--operation", OPERATION).status == 0
-    before = kept(url)
+    before = stored(url)
     done = lab("claim", "x", "VCPU=2", "--operation", OPERATION, "--env")
     assert (done.status, done.out) == (REFUSED, "")
-    said = f"{OPERATION} is the id of another operation: claim of x, VCPU=1"
-    assert done.err == f"resource-objects: {said}\n"
+    text = f"{OPERATION} is the id of another operation: claim of x, VCPU=1"
+    assert done.err == f"resource-objects: {text}\n"
     other = lab("claim", "y", "VCPU=1", "--operation", OPERATION)
     assert (other.status, other.out) == (REFUSED, "")
     assert "is the id of another operation: claim of x" in other.err
-    assert kept(url) == before
+    assert stored(url) == before
 
 
 def test_an_operation_whose_claim_is_given_back_gives_nothing(lab, url: str) -> None:
@@ -190,8 +190,8 @@ def test_an_operation_whose_claim_is_given_back_gives_nothing(lab, url: str) -> 
     lab("release", "x")
     done = lab("claim", "x", "VCPU=1", "--operation", OPERATION, "--env")
     assert (done.status, done.out) == (REFUSED, "")
-    said = f"x has no allocations in this ledger: it gave back what {OPERATION} claimed"
-    assert done.err == f"resource-objects: {said}\n"
+    text = f"x has no allocations in this ledger: it gave back what {OPERATION} claimed"
+    assert done.err == f"resource-objects: {text}\n"
     lab("claim", "x", "VCPU=1")  # a later one of that name is another claim
     assert lab("claim", "x", "VCPU=1", "--operation", OPERATION).status == REFUSED
 
@@ -240,10 +240,10 @@ def test_a_claim_that_waits_and_is_interrupted_leaves_nothing(start, url: str, n
     assert (out, "Traceback" in err) == ("", False)
     assert child.returncode in (128 + signal.Signals[name], -signal.Signals[name])
     with ro.connect(url) as ledger:
-        assert [one.name for one in ledger.consumers()] == ["big", "job"]
+        assert [item.name for item in ledger.consumers()] == ["big", "job"]
 
 
 def test_an_operation_that_is_no_uuid_is_a_mistake_in_the_arguments(run) -> None:
     done = run("claim", "job", "VCPU=1", "--operation", "op1")
-    said = "resource-objects: --operation: got 'op1', expected a uuid\n"
-    assert (done.status, done.out, done.err) == (2, "", said)
+    text = "resource-objects: --operation: got 'op1', expected a uuid\n"
+    assert (done.status, done.out, done.err) == (2, "", text)

@@ -1,4 +1,4 @@
-"""Who could hold something, on the command line: the words, the lists, the document, the status."""
+"""The command `candidates`: its options, its table, its document and its exit status."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.cli import request_arguments
+from resource_objects.cli.base import add_to
 from resource_objects.requests import Request, RequestGroup, query
 from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.testing.conformance.suite import host_of
@@ -43,21 +44,21 @@ def lab(run, url):
 def hosts(lab):
     """Return the hosts that are found, in their order."""
 
-    def found(*argv: str) -> list[str]:
+    def result(*argv: str) -> list[str]:
         done = lab("candidates", *argv, "--json")
         assert done.status == 0, done.err
-        return [one["host"] for one in json.loads(done.out)["candidates"]]
+        return [item["host"] for item in json.loads(done.out)["candidates"]]
 
-    return found
+    return result
 
 
 # --- the words ----------------------------------------------------------------------------------
 
 
 def read(*argv: str) -> query.ParsedQuery:
-    """Return what words of the command line ask."""
+    """Return the request of command-line arguments."""
     parser = argparse.ArgumentParser()
-    request_arguments.add_request(parser)
+    add_to(parser, request_arguments.REQUEST)
     return request_arguments.parse_request(parser.parse_args(argv))
 
 
@@ -138,14 +139,14 @@ def test_words_ask(argv, request_):
 
 def test_two_command_lines_do_not_share_their_groups():
     parser = argparse.ArgumentParser()
-    request_arguments.add_request(parser)
+    add_to(parser, request_arguments.REQUEST)
     for _ in range(2):
-        said = parser.parse_args(["--group", "_GPU", "--resource", "PGPU=1"])
-        assert request_arguments.parse_request(said).request == Request(groups=[GPU])
+        text = parser.parse_args(["--group", "_GPU", "--resource", "PGPU=1"])
+        assert request_arguments.parse_request(text).request == Request(groups=[GPU])
 
 
 @pytest.mark.parametrize(
-    ("argv", "said"),
+    ("argv", "text"),
     [
         ("", "no request: expected AMOUNTS such as VCPU=2, --resource or --query"),
         ("VCPU", "--resource: got 'VCPU', expected NAME=VALUE"),
@@ -207,12 +208,12 @@ def test_two_command_lines_do_not_share_their_groups():
         ("--group-policy none --query resources=VCPU:1", "beside --query: got '--group-policy'"),
     ],
 )
-def test_what_cannot_be_is_one_line_and_status_2(lab, argv, said):
+def test_what_cannot_be_is_one_line_and_status_2(lab, argv, text):
     for more in ((), ("--json",)):
         done = lab("candidates", *argv.split(), *more)
         assert (done.status, done.out) == (2, "")
         assert done.err.startswith("resource-objects: ") and done.err.count("\n") == 1
-        assert said in done.err
+        assert text in done.err
 
 
 @pytest.mark.parametrize("argv", ["--limit x", "--order best", "--group-policy x", "--group="])
@@ -277,8 +278,8 @@ def test_units_have_a_column(lab, url):
     [row] = json.loads(lab(*argv, "-f", "json").out)
     assert row["resource provider"] == "big/numa0"
     assert row["units"] == ["cpu0", "cpu1"]
-    [found] = json.loads(lab(*argv, "--json").out)["candidates"]
-    assert found["located"] == {"NUMA_TOPOLOGY": "1:dedicated=2:on=0:cpus=0-1"}
+    [result] = json.loads(lab(*argv, "--json").out)["candidates"]
+    assert result["located"] == {"NUMA_TOPOLOGY": "1:dedicated=2:on=0:cpus=0-1"}
 
 
 def test_nobody_is_status_1_with_the_reasons(lab):
@@ -317,9 +318,9 @@ def test_cut_short_is_status_3_and_never_no(lab):
 
 
 def test_cut_short_with_some_tells_that_there_may_be_more(lab, url):
-    every = ("candidates", "PGPU=1", "--per-host", "9")
-    steps = json.loads(lab(*every, "--json").out)["steps"] - 1
-    done = lab(*every, "--budget", str(steps), *BRIEF)
+    complete = ("candidates", "PGPU=1", "--per-host", "9")
+    steps = json.loads(lab(*complete, "--json").out)["steps"] - 1
+    done = lab(*complete, "--budget", str(steps), *BRIEF)
     assert done.status == 0
     assert len(done.lines) >= 1
     assert done.err == f"cut short after {steps} steps: there may be more\n"
@@ -374,19 +375,19 @@ def test_the_document_is_the_whole_answer(lab):
     done = lab("candidates", "VCPU=2", "--group", "_A", "--resource", "PGPU=1", "--json")
     assert (done.status, done.err) == (0, "")
     answer = json.loads(done.out)
-    [found] = answer["candidates"]
+    [result] = answer["candidates"]
     assert answer["request"] == "VCPU=2; _A: PGPU=1"
     assert (answer["cut_short"], answer["explanation"], answer["claim"]) == (False, None, None)
     assert answer["steps"] >= 1
-    assert (found["host"], found["located"]) == ("host0", {})
-    assert found["mappings"] == {"": ["host0"], "_A": ["host0/gpu0"]}
+    assert (result["host"], result["located"]) == ("host0", {})
+    assert result["mappings"] == {"": ["host0"], "_A": ["host0/gpu0"]}
     taken = [
-        (one["provider"], one["resource_class"], one["amount"]) for one in found["allocations"]
+        (item["provider"], item["resource_class"], item["amount"]) for item in result["allocations"]
     ]
     assert taken == [("host0", "VCPU", 2), ("host0/gpu0", "PGPU", 1)]
     assert set(answer["providers"]) == {"host0", "host0/gpu0"}
     host, card = answer["providers"]["host0"], answer["providers"]["host0/gpu0"]
-    assert found["allocations"][0]["uuid"] == host["uuid"]
+    assert result["allocations"][0]["uuid"] == host["uuid"]
     assert host["inventories"] == {"VCPU": {"used": 0, "capacity": 8}}
     assert (host["traits"], host["aggregates"], host["parent"]) == (
         ["CUSTOM_FAST"],
@@ -425,12 +426,12 @@ def test_claim_takes_what_was_found(lab):
     ]
     shown = lab("consumer", "show", "job-2", "-f", "json")
     assert json.loads(shown.out)["total"] == "VCPU=2,PGPU=2"
-    for asked, status in (("PGPU=1", 75), ("PGPU=9", 1)):  # others hold it; there are not so many
-        done = lab("candidates", asked, "--claim", "job-3")
-        told = f"resource-objects: no capacity for job-3 {asked}:"
-        assert (done.status, done.err.splitlines()[0]) == (status, told)
-        assert lab("candidates", asked).status == 1
-        assert lab("candidates", asked, "--claim", "job-3", "--json").status == status
+    for request, status in (("PGPU=1", 75), ("PGPU=9", 1)):  # others hold it; there are not so many
+        done = lab("candidates", request, "--claim", "job-3")
+        output = f"resource-objects: no capacity for job-3 {request}:"
+        assert (done.status, done.err.splitlines()[0]) == (status, output)
+        assert lab("candidates", request).status == 1
+        assert lab("candidates", request, "--claim", "job-3", "--json").status == status
 
 
 def test_the_document_tells_the_claim(lab):

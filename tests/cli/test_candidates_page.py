@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from resource_objects.cli import request_arguments
+from resource_objects.cli.base import add_to
 
 DOC = pathlib.Path(__file__).parents[2] / "doc" / "source"
 PAGE, REFERENCE = DOC / "howto" / "candidates.rst", DOC / "reference" / "command.rst"
@@ -60,8 +61,7 @@ def undated(text: str) -> str:
 @pytest.mark.parametrize("page", [PAGE, REFERENCE], ids=lambda page: page.stem)
 def test_the_pages_tell_each_word_of_the_command(page: pathlib.Path) -> None:
     parser = argparse.ArgumentParser(add_help=False)
-    request_arguments.add_request(parser)
-    request_arguments.add_search(parser)
+    add_to(parser, [*request_arguments.REQUEST, request_arguments.SEARCH])
     words = {word for action in parser._actions for word in action.option_strings}
-    told = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", page.read_text(encoding="utf-8")))
-    assert words - told == set()
+    documented = set(re.findall(r"--[a-z]+(?:-[a-z]+)*", page.read_text(encoding="utf-8")))
+    assert words - documented == set()

@@ -1,4 +1,4 @@
-"""How many fit, what there is, and when it would fit, on the command line."""
+"""The commands `how-many`, `report` and `when`."""
 
 from __future__ import annotations
 
@@ -83,10 +83,10 @@ def test_the_report_is_by_class_host_or_level(lab, tmp_path) -> None:
 
 def test_when_it_would_fit_is_told_with_whose_end(lab) -> None:
     done = lab("when", "VCPU=2,PGPU=1", "-f", "json")
-    told = json.loads(done.out)
-    assert told["at"] == END.isoformat()
-    assert told["host"] == "host0"
-    assert told["because"] == [{"consumer": "job", "ends": END.isoformat()}]
+    output = json.loads(done.out)
+    assert output["at"] == END.isoformat()
+    assert output["host"] == "host0"
+    assert output["because"] == [{"consumer": "job", "ends": END.isoformat()}]
     assert json.loads(lab("when", "VCPU=4", "-f", "json").out)["at"] == "now"
     never = lab("when", "VCPU=9")
     assert never.status == 1
@@ -115,8 +115,8 @@ def test_each_is_asked_of_what_changes_would_make_of_it(lab, tmp_path) -> None:
     assert (done.out, done.err) == ("(all) 3 3\n", "- job releases everything\n")
     brief = ("-f", "value", "-c", "class", "-c", "free")
     assert lab("report", *brief, "--change", "disable host1").out == "VCPU 1\nPGPU 2\n"
-    gone = lab("when", "VCPU=2,PGPU=1", "--change", "remove host1", "-f", "json")
-    assert json.loads(gone.out)["at"] == END.isoformat()
+    removed = lab("when", "VCPU=2,PGPU=1", "--change", "remove host1", "-f", "json")
+    assert json.loads(removed.out)["at"] == END.isoformat()
     never = lab("when", "VCPU=4", "--change", "disable host0", "--change", "remove host1")
     assert never.status == 1
     for command in ("how-many", "report", "when"):

@@ -1,4 +1,4 @@
-"""What a shell completes: asked as it asks, and by the shells themselves."""
+"""Shell completion: by the protocol of the shells, and by the shells themselves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tests.cli.conftest import ROOT
 
 
 def fill(ledger: ro.Ledger) -> None:
-    """Keep some names of each kind."""
+    """Store some names of each kind."""
     for number in (1, 2, 10):
         host = ro.Provider(f"lab-{number}", "VCPU=8,CUSTOM_FPGA=2", aggregates=["rack-1"])
         host.add(f"lab-{number}/gpu0", "PGPU=1", traits=["CUSTOM_H100"])
@@ -47,7 +47,7 @@ def lab(home, sqlite_url, monkeypatch) -> str:
 
 
 @pytest.fixture
-def asked(home, monkeypatch):
+def complete(home, monkeypatch):
     """Ask what a line may become, as the code does that a shell runs."""
 
     def ask(line: str) -> list[str]:
@@ -115,14 +115,14 @@ def asked(home, monkeypatch):
         ("run PGPU=1 -- prog --", []),
     ],
 )
-def test_what_a_line_may_become(lab, asked, line, expected):
-    assert sorted(asked(f"resource-objects {line}")) == expected
+def test_what_a_line_may_become(lab, complete, line, expected):
+    assert sorted(complete(f"resource-objects {line}")) == expected
 
 
-def test_after_a_command_come_the_longer_ones_and_its_arguments(lab, asked):
-    found = asked("resource-objects usage ")
-    assert {"hosts", "total"} < set(found[: found.index("Lab-x")])
-    assert found[found.index("Lab-x") + 1] == "lab-1"
+def test_after_a_command_come_the_longer_ones_and_its_arguments(lab, complete):
+    result = complete("resource-objects usage ")
+    assert {"hosts", "total"} < set(result[: result.index("Lab-x")])
+    assert result[result.index("Lab-x") + 1] == "lab-1"
 
 
 #: Consumers, as a shell is told them.
@@ -166,37 +166,37 @@ def odd(lab) -> str:
         ("claim new VCPU=1 --at \\#", ["\\#lab"]),
     ],
 )
-def test_names_that_look_like_something_else(odd, asked, line, expected):
-    assert sorted(asked(f"resource-objects {line}")) == expected
+def test_names_that_look_like_something_else(odd, complete, line, expected):
+    assert sorted(complete(f"resource-objects {line}")) == expected
 
 
-def test_a_hyphen_is_completed_to_options_alone(odd, asked):
-    found = asked("resource-objects release -")
-    assert {"--actor", "--user"} < set(found)
-    assert not {"-job", "--at"} & set(found)
+def test_a_hyphen_is_completed_to_options_alone(odd, complete):
+    result = complete("resource-objects release -")
+    assert {"--actor", "--user"} < set(result)
+    assert not {"-job", "--at"} & set(result)
 
 
-def test_the_database_of_the_line_comes_first(lab, asked, sqlite_url):
+def test_the_database_of_the_line_comes_first(lab, complete, sqlite_url):
     other = sqlite_url("other.db")
     with ro.connect(other) as ledger:
         ledger.sync(ro.Provider("elsewhere", "VCPU=1"))
-    assert asked(f"resource-objects --database {other} usage hosts ") == ["elsewhere"]
-    assert asked("resource-objects --database ") == []
+    assert complete(f"resource-objects --database {other} usage hosts ") == ["elsewhere"]
+    assert complete("resource-objects --database ") == []
 
 
-def test_files_where_a_file_is_meant(lab, asked, tmp_path):
+def test_files_where_a_file_is_meant(lab, complete, tmp_path):
     (tmp_path / "site.yaml").touch()
-    assert asked(f"resource-objects apply {tmp_path}/si") == [f"{tmp_path}/site.yaml"]
+    assert complete(f"resource-objects apply {tmp_path}/si") == [f"{tmp_path}/site.yaml"]
 
 
 @pytest.mark.parametrize("content", [None, b"", b"no database at all, but a text"])
-def test_a_database_that_cannot_be_read_completes_nothing(asked, monkeypatch, tmp_path, content):
+def test_a_database_that_cannot_be_read_completes_nothing(complete, monkeypatch, tmp_path, content):
     """Silently; and none is made."""
     path = tmp_path / "some.db"
     if content is not None:
         path.write_bytes(content)
     monkeypatch.setenv("RESOURCE_OBJECTS_DATABASE", f"sqlite:///{path}")
-    assert asked("resource-objects release ") == []
+    assert complete("resource-objects release ") == []
     assert (path.read_bytes() if path.exists() else None) == content
 
 
@@ -210,25 +210,25 @@ def test_a_database_that_cannot_be_read_completes_nothing(asked, monkeypatch, tm
         "mysql+pymysql://nobody@127.0.0.1:1/none",
     ],
 )
-def test_nor_does_one_that_is_not_there(asked, url):
-    assert asked(f"resource-objects --database {url} release ") == []
+def test_nor_does_one_that_is_not_there(complete, url):
+    assert complete(f"resource-objects --database {url} release ") == []
 
 
-def test_the_default_ledger_is_not_made(asked, home, default_ledger):
-    assert asked("resource-objects release ") == []
+def test_the_default_ledger_is_not_made(complete, home, default_ledger):
+    assert complete("resource-objects release ") == []
     assert list(home.iterdir()) == []
 
 
-def test_reading_names_leaves_nothing_beside_a_file(lab, asked):
+def test_reading_names_leaves_nothing_beside_a_file(lab, complete):
     before = sorted(os.listdir(os.path.dirname(lab.removeprefix("sqlite:///"))))
-    assert asked("resource-objects release job-1") == ["job-1"]
+    assert complete("resource-objects release job-1") == ["job-1"]
     assert sorted(os.listdir(os.path.dirname(lab.removeprefix("sqlite:///")))) == before
 
 
-def test_what_is_not_yet_in_the_file_itself_is_seen(lab, asked):
+def test_what_is_not_yet_in_the_file_itself_is_seen(lab, complete):
     with ro.connect(lab) as ledger:
         ledger.claim("just-now", {"lab-2": "VCPU=1"})
-        assert asked("resource-objects release just") == ["just-now"]
+        assert complete("resource-objects release just") == ["just-now"]
 
 
 # --- names by their beginning ---------------------------------------------------------------------
@@ -262,14 +262,14 @@ def test_names_by_their_beginning_in_every_database(database_url):
 @pytest.fixture
 def path(home, monkeypatch) -> pathlib.Path:
     """A directory on the path that has the command."""
-    where = home / "bin"
-    where.mkdir()
-    program = where / "resource-objects"
+    place = home / "bin"
+    place.mkdir()
+    program = place / "resource-objects"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m resource_objects "$@"\n')
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{where}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    return where
+    return place
 
 
 def need(shell: str) -> None:
@@ -339,8 +339,8 @@ def test_fish_is_given_what_it_takes_for_the_name(odd, path):
     complete -C 'resource-objects release -- -'
     complete -C 'resource-objects release -j'
     """
-    found = in_shell("fish", script, "--no-config")
-    assert sorted(line.partition("\t")[0] for line in found) == ["#job", "--at", "-job"]
+    result = in_shell("fish", script, "--no-config")
+    assert sorted(line.partition("\t")[0] for line in result) == ["#job", "--at", "-job"]
 
 
 def test_fish_completes_names(lab, path):
@@ -348,8 +348,8 @@ def test_fish_completes_names(lab, path):
     complete -C 'resource-objects release job'
     complete -C 'resource-objects claim new VCPU=1,PG'
     """
-    found = in_shell("fish", script, "--no-config")
-    assert sorted(line.partition("\t")[0] for line in found) == ["VCPU=1,PGPU=", "job-1", "job-2"]
+    result = in_shell("fish", script, "--no-config")
+    assert sorted(line.partition("\t")[0] for line in result) == ["VCPU=1,PGPU=", "job-1", "job-2"]
 
 
 def test_zsh_completes_names(lab, path):
@@ -400,7 +400,7 @@ def zsh() -> Iterator[int]:
 
 
 def read_until(terminal: int, text: str) -> str:
-    """Read what a terminal shows until some text stands there; a minute at most."""
+    """Read the output of a terminal until it contains a text; at most for a minute."""
     seen = ""
     while text not in seen:
         ready, _, _ = select.select([terminal], [], [], 60)

@@ -30,21 +30,21 @@ def lab(run, url):
 
 
 @pytest.fixture
-def held(lab):
-    """Return what is held by whom."""
+def allocated(lab):
+    """Return the allocations by consumer."""
 
     def read() -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for row in json.loads(lab("usage", "-f", "json").out):
             for name, amount in row["holders"].items():
                 text = f"{row['resource_class']}={amount} of {row['provider']}"
-                found.setdefault(name, []).append(text)
-        return found
+                result.setdefault(name, []).append(text)
+        return result
 
     return read
 
 
-def test_claim_places_and_lists_what_was_taken(lab, held):
+def test_claim_places_and_lists_what_was_taken(lab, allocated):
     done = lab("claim", "job-1", "VCPU=2,PGPU=1", "--required", "CUSTOM_H100")
     assert (done.status, done.err) == (0, "")
     assert done.out == (
@@ -55,7 +55,7 @@ def test_claim_places_and_lists_what_was_taken(lab, held):
         "| job-1    | small/gpu0 | PGPU           |      1 |       |\n"
         "+----------+------------+----------------+--------+-------+\n"
     )
-    assert held() == {"job-1": ["VCPU=2 of small", "PGPU=1 of small/gpu0"]}
+    assert allocated() == {"job-1": ["VCPU=2 of small", "PGPU=1 of small/gpu0"]}
 
 
 def test_claim_speaks_json(lab):
@@ -71,18 +71,18 @@ def test_claim_speaks_json(lab):
     ]
 
 
-def test_a_trait_may_be_forbidden(lab, held):
+def test_a_trait_may_be_forbidden(lab, allocated):
     assert lab("claim", "job-1", "PGPU=1", "--forbidden", "CUSTOM_H100").status == 0
-    assert held() == {"job-1": ["PGPU=1 of small/gpu1"]}
+    assert allocated() == {"job-1": ["PGPU=1 of small/gpu1"]}
 
 
-def test_several_traits_may_be_required(lab, held):
+def test_several_traits_may_be_required(lab, allocated):
     argv = ["--required", "CUSTOM_FAST", "--required", "CUSTOM_A100"]
     assert lab("claim", "job-1", "VCPU=1,PGPU=1", *argv).status == 0
-    assert held() == {"job-1": ["VCPU=1 of small", "PGPU=1 of small/gpu1"]}
+    assert allocated() == {"job-1": ["VCPU=1 of small", "PGPU=1 of small/gpu1"]}
 
 
-def test_a_refusal_says_why_host_by_host_and_takes_nothing(lab, held):
+def test_a_refusal_says_why_host_by_host_and_takes_nothing(lab, allocated):
     lab("claim", "job-1", "PGPU=1", "--required", "CUSTOM_H100")
     done = lab("claim", "job-2", "VCPU=1,PGPU=2", "-f", "json")
     assert (done.status, done.out) == (75, "")
@@ -91,10 +91,10 @@ def test_a_refusal_says_why_host_by_host_and_takes_nothing(lab, held):
         "  small: PGPU requested 2, free 1 of 2 (job-1 holds 1)\n"
         "  wide: PGPU requested 2, there is none\n"
     )
-    assert held() == {"job-1": ["PGPU=1 of small/gpu0"]}
+    assert allocated() == {"job-1": ["PGPU=1 of small/gpu0"]}
 
 
-def test_expired_claims_in_the_way_are_released_on_request(lab, held, url):
+def test_expired_claims_in_the_way_are_released_on_request(lab, allocated, url):
     with ro.connect(url) as ledger:
         over = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
         ledger.claim("old", {"small/gpu0": "PGPU=1", "small": "VCPU=4"}, expires_at=over)
@@ -111,9 +111,9 @@ def test_expired_claims_in_the_way_are_released_on_request(lab, held, url):
         "  small: PGPU requested 3, free 2 of 2\n"
         "  wide: PGPU requested 3, there is none\n"
     )
-    assert not held()
+    assert not allocated()
     assert lab("claim", "job-1", "PGPU=2", "--release-expired").status == 0
-    assert held() == {"job-1": ["PGPU=1 of small/gpu0", "PGPU=1 of small/gpu1"]}
+    assert allocated() == {"job-1": ["PGPU=1 of small/gpu0", "PGPU=1 of small/gpu1"]}
 
 
 def test_a_refusal_by_a_ledger_without_hosts(run):
@@ -126,18 +126,18 @@ def test_a_refusal_is_no_traceback_with_debug_either(lab):
     assert "Traceback" not in lab("claim", "job-1", "VCPU=999", "--debug").err
 
 
-def test_claim_at_a_host_looks_nowhere_else(lab, held):
+def test_claim_at_a_host_looks_nowhere_else(lab, allocated):
     assert lab("claim", "job-1", "VCPU=1", "--at", "wide").status == 0
-    assert held() == {"job-1": ["VCPU=1 of wide"]}
+    assert allocated() == {"job-1": ["VCPU=1 of wide"]}
     done = lab("claim", "job-2", "VCPU=5", "--at", "small")
     assert (done.status, done.out) == (1, "")
     assert done.err.splitlines()[1:] == ["  small: VCPU requested 5, free 4 of 4"]
 
 
-def test_claim_at_a_provider_below_a_host_takes_that_one(lab, held):
+def test_claim_at_a_provider_below_a_host_takes_that_one(lab, allocated):
     argv = ["--at", "small/gpu1", "--required", "CUSTOM_FAST"]  # a trait of the host above it
     assert lab("claim", "job-1", "PGPU=1", *argv).status == 0
-    assert held() == {"job-1": ["PGPU=1 of small/gpu1"]}
+    assert allocated() == {"job-1": ["PGPU=1 of small/gpu1"]}
     done = lab("claim", "job-2", "PGPU=1", "--at", "small/gpu1")
     assert done.err.splitlines()[1:] == [
         "  small/gpu1: PGPU requested 1, free 0 of 1 (job-1 holds 1)"
@@ -150,13 +150,13 @@ def test_claim_at_a_provider_that_is_not_there_is_one_line(lab):
     assert done.err == "resource-objects: nowhere is not a provider of this ledger\n"
 
 
-def test_a_consumer_that_holds_something_is_not_given_more(lab, held):
+def test_a_consumer_that_holds_something_is_not_given_more(lab, allocated):
     lab("claim", "job-1", "VCPU=1")
     for argv in ([], ["--at", "wide"]):
         done = lab("claim", "job-1", "VCPU=2", *argv)
         assert (done.status, done.out) == (1, "")
         assert done.err == "resource-objects: job-1 has allocations already; release them first\n"
-    assert held() == {"job-1": ["VCPU=1 of small"]}
+    assert allocated() == {"job-1": ["VCPU=1 of small"]}
 
 
 @pytest.mark.parametrize(
@@ -178,15 +178,15 @@ def test_a_consumer_that_holds_something_is_not_given_more(lab, held):
         (["a\nb", "VCPU=1"], "consumer name: got 'a\\nb', expected 1 to 255 printable"),
     ],
 )
-def test_bad_arguments_are_one_line_and_take_nothing(lab, held, argv, line):
+def test_bad_arguments_are_one_line_and_take_nothing(lab, allocated, argv, line):
     done = lab("claim", *argv)
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith(f"resource-objects: {line}")
     assert len(done.err.splitlines()) == 1
-    assert held() == {}
+    assert allocated() == {}
 
 
-def test_release_gives_everything_back_and_lists_it(lab, held):
+def test_release_gives_everything_back_and_lists_it(lab, allocated):
     lab("claim", "job-1", "VCPU=1,PGPU=2")
     lab("claim", "job-2", "VCPU=1")
     done = lab("release", "job-1", "-f", "value")
@@ -196,7 +196,7 @@ def test_release_gives_everything_back_and_lists_it(lab, held):
         "job-1 small/gpu0 PGPU 1 []",
         "job-1 small/gpu1 PGPU 1 []",
     ]
-    assert held() == {"job-2": ["VCPU=1 of small"]}
+    assert allocated() == {"job-2": ["VCPU=1 of small"]}
     again = lab("release", "job-1")
     assert (again.status, again.out) == (1, "")
     assert again.err == "resource-objects: job-1 has no allocations in this ledger\n"

@@ -77,10 +77,10 @@ def test_twenty_lines_play_the_same_day(url: str, capfd, monkeypatch: pytest.Mon
     assert "lab-5: PGPU requested 8, free 6 of 8 (test holds 2)" in printed
     assert printed.count("disabled: fan") == 1 and "disabled: xid 79" not in printed
     with ro.connect(url) as ledger:
-        left = {one.name for one in ledger.consumers()}
-        assert {"test", "job-3"}.isdisjoint(left) and len(left) == 18
+        remaining = {item.name for item in ledger.consumers()}
+        assert {"test", "job-3"}.isdisjoint(remaining) and len(remaining) == 18
         assert not ledger.usage("lab-0").consumers
-        assert [one.name for one in ledger.providers() if one.disabled] == ["lab-4"]
+        assert [item.name for item in ledger.providers() if item.disabled] == ["lab-4"]
     assert checker.problems(url) == []
 
 
@@ -95,15 +95,15 @@ _GPUS = sqlalchemy.text(
 
 
 def halves_given(url: str) -> dict[str, int]:
-    """Return how many halves of each card are given, as the rows say: asked past the library."""
+    """Return the number of allocated halves of each card, read from the tables directly."""
     engine = sqlalchemy.create_engine(url)
     with contextlib.closing(engine.connect()) as connection:
         rows = connection.execute(_GPUS).all()
     engine.dispose()
-    given: dict[str, int] = {}
+    argument: dict[str, int] = {}
     for name, kind, amount in rows:
-        given[name] = given.get(name, 0) + int(amount) * (2 if kind == "PGPU" else 1)
-    return given
+        argument[name] = argument.get(name, 0) + int(amount) * (2 if kind == "PGPU" else 1)
+    return argument
 
 
 @contextlib.contextmanager
@@ -129,8 +129,8 @@ def move_about(cards: lab_day.Cards, chance: random.Random) -> None:
     status, lines = lab_day.command("host", "drain", here, "--reason", "fan", "-f", "value")
     assert status == 0, lines
     cards.leave("lab")  # a service that is moved is stopped before
-    there = chance.choice([name for name in MACHINES if name != here])
-    status, lines = lab_day.command("allocation", "move", "lab-job", "--to", there)
+    existing = chance.choice([name for name in MACHINES if name != here])
+    status, lines = lab_day.command("allocation", "move", "lab-job", "--to", existing)
     assert status in (0, 1, lab_day.BUSY), lines
     cards.take("lab", lab_day.told(lab_day.command("consumer", "show", "lab-job", "--env")[1]))
     assert lab_day.command("host", "enable", here)[0] == 0

@@ -15,7 +15,7 @@ VFS = tuple(f"0000:60:02.{index}" for index in range(3))
 
 def host(name: str) -> ro.Provider:
     """A host with two GPUs, and a network card of which three functions were split off."""
-    made = ro.Provider(name, "VCPU=8")
+    created = ro.Provider(name, "VCPU=8")
     devices = [
         ro.Device(
             f"0000:{bus}:00.0",
@@ -41,19 +41,19 @@ def host(name: str) -> ro.Provider:
         )
         for address in VFS
     ]
-    made.add_parts("DEVICES", ro.PCIInventory(devices))
-    return made
+    created.add_parts("DEVICES", ro.PCIInventory(devices))
+    return created
 
 
 def build(ledger: ro.Ledger) -> None:
     """Keep two hosts with devices and one without, of which jobs hold some."""
     ledger.sync(host("h1"), host("rack7/h2"), ro.Provider("h3", "VCPU=4"))
-    for job, at, asked in (
+    for job, at, request in (
         ("job-1", "h1", "DEVICES=PGPU"),
         ("job-2", "h1", "DEVICES=2*SRIOV_NET_VF"),
         ("job-3", "rack7/h2", "DEVICES=CUSTOM_NIC"),
     ):
-        ledger.claim(job, ledger.snapshot(at).candidates(asked))
+        ledger.claim(job, ledger.snapshot(at).candidates(request))
     ledger.claim("job-4", {"rack7/h2/0000:86:00.0": "PGPU=1"})
 
 
@@ -78,8 +78,8 @@ def rows(done) -> list[dict]:
 
 
 def listed(run, *argv: str) -> dict[str, tuple[str, list[str]]]:
-    found = rows(run("device", "list", *argv, "-f", "json"))
-    return {row["device"]: (row["state"], row["holders"]) for row in found}
+    result = rows(run("device", "list", *argv, "-f", "json"))
+    return {row["device"]: (row["state"], row["holders"]) for row in result}
 
 
 # --- list ---------------------------------------------------------------------------------------
@@ -109,17 +109,17 @@ def test_functions_stand_below_their_card_only_where_that_is_listed(run):
 
 
 def test_all_hosts_are_listed_where_none_is_named(run):
-    found = listed(run)
-    assert len(found) == 12
-    assert found == {**listed(run, "h1"), **listed(run, "rack7/h2")}
-    assert found == listed(run, "rack7/h2", "h1", "h3", "h1")
+    result = listed(run)
+    assert len(result) == 12
+    assert result == {**listed(run, "h1"), **listed(run, "rack7/h2")}
+    assert result == listed(run, "rack7/h2", "h1", "h3", "h1")
     assert listed(run, "h3") == {}
 
 
 def test_a_card_that_is_held_whole_takes_its_functions_along(run):
-    found = listed(run, "rack7/h2")
-    assert found["rack7/h2/0000:60:00.0"] == ("allocated", ["job-3"])
-    assert [found[f"rack7/h2/{address}"] for address in VFS] == [("unavailable", [])] * 3
+    result = listed(run, "rack7/h2")
+    assert result["rack7/h2/0000:60:00.0"] == ("allocated", ["job-3"])
+    assert [result[f"rack7/h2/{address}"] for address in VFS] == [("unavailable", [])] * 3
 
 
 def test_who_named_no_device_is_told_where_only_they_can_have_it(run):
@@ -142,8 +142,8 @@ def test_devices_are_listed_by_what_they_are(run, argv, devices):
 
 
 def test_programs_are_told_all_that_is_kept(run):
-    found = rows(run("device", "list", "h1", "--class", "SRIOV_NET_VF", "--free", "-f", "json"))
-    assert found == [
+    result = rows(run("device", "list", "h1", "--class", "SRIOV_NET_VF", "--free", "-f", "json"))
+    assert result == [
         {
             "device": "h1/0000:60:02.2",
             "id": "8086:154c",
@@ -230,19 +230,19 @@ def test_a_device_is_shown_with_what_it_is_who_holds_it_and_its_relatives(run):
 
 
 def relative(address: str, name: str, kind: str, state: str, *holders: str) -> dict:
-    said = {"address": address, "resource_class": name, "type": kind, "state": state}
-    return {**said, "holders": list(holders)}
+    text = {"address": address, "resource_class": name, "type": kind, "state": state}
+    return {**text, "holders": list(holders)}
 
 
 def test_people_see_it_in_words(run):
     lines = run("device", "show", "h1/0000:3b:00.0").lines
-    said = {line.split("|")[1].strip(): line.split("|")[2].strip() for line in lines[3:-1]}
-    assert (said["facts"], said["traits"], said["holders"]) == (
+    text = {line.split("|")[1].strip(): line.split("|")[2].strip() for line in lines[3:-1]}
+    assert (text["facts"], text["traits"], text["holders"]) == (
         "revision a1",
         "CUSTOM_H100",
         "job-1",
     )
-    assert (said["numa_cell"], said["relatives"], said["parent"]) == ("0", "", "")
+    assert (text["numa_cell"], text["relatives"], text["parent"]) == ("0", "", "")
 
 
 def test_a_host_may_have_a_name_of_several_parts_and_a_uuid(run, url):

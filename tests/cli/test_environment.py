@@ -32,10 +32,10 @@ def ledger() -> Iterator[ro.Ledger]:
 def claimed(ledger: ro.Ledger) -> Callable[..., dict[str, str]]:
     """Claim for ``job`` and return its environment."""
 
-    def claim(wanted: Any) -> dict[str, str]:
-        if not isinstance(wanted, dict):
-            wanted = ledger.snapshot().candidates(wanted)
-        return read_environment(ledger, ledger.claim("job", wanted))
+    def claim(expected: Any) -> dict[str, str]:
+        if not isinstance(expected, dict):
+            expected = ledger.snapshot().candidates(expected)
+        return read_environment(ledger, ledger.claim("job", expected))
 
     return claim
 
@@ -74,31 +74,34 @@ def plain(*names: str, **options: Any) -> ro.Provider:
 
 def test_a_job_that_holds_no_gpu_is_told_so_by_empty_variables(ledger, claimed):
     ledger.sync(plain("gpu0"))
-    found = claimed("VCPU=4")
-    assert {name: found[name] for name in found if "CUDA" in name or "ROCR" in name} == {
+    result = claimed("VCPU=4")
+    assert {name: result[name] for name in result if "CUDA" in name or "ROCR" in name} == {
         "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
         "CUDA_VISIBLE_DEVICES": "",
         "ROCR_VISIBLE_DEVICES": "",
         "RESOURCE_OBJECTS_CUDA_PARTS": "",
         "RESOURCE_OBJECTS_ROCR_PARTS": "",
     }
-    assert found["RESOURCE_OBJECTS_AMOUNTS"] == "VCPU=4"
-    assert (found["RESOURCE_OBJECTS_CONSUMER"], found["RESOURCE_OBJECTS_HOST"]) == ("job", "lab-0")
-    assert found["RESOURCE_OBJECTS_CLAIM"] == ledger.get_claim("job").id
+    assert result["RESOURCE_OBJECTS_AMOUNTS"] == "VCPU=4"
+    assert (result["RESOURCE_OBJECTS_CONSUMER"], result["RESOURCE_OBJECTS_HOST"]) == (
+        "job",
+        "lab-0",
+    )
+    assert result["RESOURCE_OBJECTS_CLAIM"] == ledger.get_claim("job").id
 
 
 def test_devices_are_numbered_by_address_whatever_order_they_were_given_in(ledger, claimed):
     network = PCIDevice("0000:01:00.0", "10de", "a2d6", "020000")
-    found = machine(*gpus(NVIDIA, "c1", "3b", "86", "41"), network)
+    result = machine(*gpus(NVIDIA, "c1", "3b", "86", "41"), network)
     sync_host(
         ledger,
-        provider_tree(found, HostSettings(device_rules=["10de:*/02=CUSTOM_NIC", "10de:*=PGPU"])),
+        provider_tree(result, HostSettings(device_rules=["10de:*/02=CUSTOM_NIC", "10de:*=PGPU"])),
     )
     ledger.claim("other", {"box/0000:3b:00.0": "PGPU=1"})
-    wanted = {"box/0000:c1:00.0": "PGPU=1", "box/0000:41:00.0": "PGPU=1"}
-    told = claimed(wanted)
-    assert told["CUDA_VISIBLE_DEVICES"] == "1,3"
-    assert told["RESOURCE_OBJECTS_DEVICES"] == "0000:41:00.0,0000:c1:00.0"
+    expected = {"box/0000:c1:00.0": "PGPU=1", "box/0000:41:00.0": "PGPU=1"}
+    variables = claimed(expected)
+    assert variables["CUDA_VISIBLE_DEVICES"] == "1,3"
+    assert variables["RESOURCE_OBJECTS_DEVICES"] == "0000:41:00.0,0000:c1:00.0"
 
 
 def test_devices_that_a_request_for_devices_takes(ledger, claimed):
@@ -109,25 +112,27 @@ def test_devices_that_a_request_for_devices_takes(ledger, claimed):
         ),
     )
     ledger.claim("other", {"box/0000:3b:00.0": "PGPU=1"})
-    told = claimed("DEVICES=PGPU")
-    assert told["CUDA_VISIBLE_DEVICES"] == "1"
-    assert told["RESOURCE_OBJECTS_UNITS"] == "0000:86:00.0"
+    variables = claimed("DEVICES=PGPU")
+    assert variables["CUDA_VISIBLE_DEVICES"] == "1"
+    assert variables["RESOURCE_OBJECTS_UNITS"] == "0000:86:00.0"
 
 
 def test_vendors_are_numbered_apart(ledger, claimed):
-    found = machine(*gpus(NVIDIA, "3b", "86"), *gpus(AMD, "03", "c1"))
+    result = machine(*gpus(NVIDIA, "3b", "86"), *gpus(AMD, "03", "c1"))
     sync_host(
-        ledger, provider_tree(found, HostSettings(device_rules=["10de:*=PGPU", "1002:*=PGPU"]))
+        ledger, provider_tree(result, HostSettings(device_rules=["10de:*=PGPU", "1002:*=PGPU"]))
     )
-    told = claimed({"box/0000:c1:00.0": "PGPU=1", "box/0000:86:00.0": "PGPU=1"})
-    assert (told["CUDA_VISIBLE_DEVICES"], told["ROCR_VISIBLE_DEVICES"]) == ("1", "1")
+    variables = claimed({"box/0000:c1:00.0": "PGPU=1", "box/0000:86:00.0": "PGPU=1"})
+    assert (variables["CUDA_VISIBLE_DEVICES"], variables["ROCR_VISIBLE_DEVICES"]) == ("1", "1")
 
 
 def test_a_device_is_called_by_its_uuid_where_that_is_known(ledger, claimed):
     host = ro.Provider("box", "VCPU=4")
-    known = ro.Device("0000:3b:00.0", *NVIDIA[:2], resource_class="PGPU", facts={"uuid": UUID})
+    environment = ro.Device(
+        "0000:3b:00.0", *NVIDIA[:2], resource_class="PGPU", facts={"uuid": UUID}
+    )
     other = ro.Device("0000:86:00.0", *NVIDIA[:2], resource_class="PGPU")
-    host.add_parts("DEVICES", ro.PCIInventory([known, other]))
+    host.add_parts("DEVICES", ro.PCIInventory([environment, other]))
     ledger.sync(host)
     assert claimed("DEVICES=PGPU")["CUDA_VISIBLE_DEVICES"] == UUID
     ledger.release("job")
@@ -135,22 +140,22 @@ def test_a_device_is_called_by_its_uuid_where_that_is_known(ledger, claimed):
 
 
 def test_gpus_that_discovery_found_are_called_by_their_uuids(ledger, claimed):
-    found = [
-        dataclasses.replace(one, uuid=UUID[:-1] + str(n))
-        for n, one in enumerate(gpus(NVIDIA, "3b", "86"))
+    result = [
+        dataclasses.replace(item, uuid=UUID[:-1] + str(n))
+        for n, item in enumerate(gpus(NVIDIA, "3b", "86"))
     ]
-    sync_host(ledger, provider_tree(machine(*found), HostSettings(device_rules=["10de:*=PGPU"])))
-    told = claimed({"box/0000:86:00.0": "PGPU=1"})
-    assert told["CUDA_VISIBLE_DEVICES"] == UUID[:-1] + "1"
-    unknown = [dataclasses.replace(one, uuid=None, driver="vfio-pci") for one in found]
+    sync_host(ledger, provider_tree(machine(*result), HostSettings(device_rules=["10de:*=PGPU"])))
+    variables = claimed({"box/0000:86:00.0": "PGPU=1"})
+    assert variables["CUDA_VISIBLE_DEVICES"] == UUID[:-1] + "1"
+    unknown = [dataclasses.replace(item, uuid=None, driver="vfio-pci") for item in result]
     sync_host(ledger, provider_tree(machine(*unknown), HostSettings(device_rules=["10de:*=PGPU"])))
-    assert job_environment(ledger.get_claim("job"), ledger.provider("box")) == told
+    assert job_environment(ledger.get_claim("job"), ledger.provider("box")) == variables
 
 
 def test_plain_gpus_are_numbered_by_the_numbers_of_their_names(ledger, claimed):
     ledger.sync(plain(*(f"gpu{n}" for n in (10, 2, 0, 1))))
-    told = claimed({"lab-0/gpu2": "PGPU=1", "lab-0/gpu10": "PGPU=1"})
-    assert told["CUDA_VISIBLE_DEVICES"] == "2,3"
+    variables = claimed({"lab-0/gpu2": "PGPU=1", "lab-0/gpu10": "PGPU=1"})
+    assert variables["CUDA_VISIBLE_DEVICES"] == "2,3"
 
 
 def test_plain_gpus_are_numbered_by_the_addresses_of_their_names(ledger, claimed):
@@ -166,8 +171,8 @@ def test_plain_gpus_have_the_uuids_of_their_names(ledger, claimed):
 @pytest.mark.parametrize("trait", ["CUSTOM_AMD_MI300X", "CUSTOM_ROCM"])
 def test_a_trait_says_that_plain_gpus_are_amds(ledger, claimed, trait):
     ledger.sync(plain("gpu0", "gpu1", traits=[trait]))
-    told = claimed({"lab-0/gpu1": "PGPU=1"})
-    assert (told["CUDA_VISIBLE_DEVICES"], told["ROCR_VISIBLE_DEVICES"]) == ("", "1")
+    variables = claimed({"lab-0/gpu1": "PGPU=1"})
+    assert (variables["CUDA_VISIBLE_DEVICES"], variables["ROCR_VISIBLE_DEVICES"]) == ("", "1")
 
 
 def test_gpus_that_are_counted_at_their_host_have_no_numbers_unless_all_are_held(ledger, claimed):
@@ -193,10 +198,10 @@ def test_a_half_is_visible_and_told_in_a_variable_of_its_own(ledger, claimed):
         ledger, provider_tree(machine(*gpus(NVIDIA, "3b", "86")), HostSettings(device_rules=rules))
     )
     half = {"box/0000:86:00.0": "CUSTOM_PGPU_HALF=1"}
-    told = claimed({**half, "box/0000:3b:00.0": "PGPU=1"})
-    assert told["CUDA_VISIBLE_DEVICES"] == "0,1"
-    assert told["RESOURCE_OBJECTS_CUDA_PARTS"] == "1:1/2"
-    assert told["RESOURCE_OBJECTS_DEVICES"] == "0000:3b:00.0,0000:86:00.0"
+    variables = claimed({**half, "box/0000:3b:00.0": "PGPU=1"})
+    assert variables["CUDA_VISIBLE_DEVICES"] == "0,1"
+    assert variables["RESOURCE_OBJECTS_CUDA_PARTS"] == "1:1/2"
+    assert variables["RESOURCE_OBJECTS_DEVICES"] == "0000:3b:00.0,0000:86:00.0"
 
 
 def test_a_fraction_of_a_plain_gpu(ledger, claimed):
@@ -204,17 +209,20 @@ def test_a_fraction_of_a_plain_gpu(ledger, claimed):
     for child in host.children:
         partitions.thousandths(child)
     ledger.sync(host)
-    told = claimed({"lab-0/gpu1": "CUSTOM_PGPU_THOUSANDTHS=250"})
-    assert told["CUDA_VISIBLE_DEVICES"] == "1"
-    assert told["RESOURCE_OBJECTS_CUDA_PARTS"] == "1:1/4"
+    variables = claimed({"lab-0/gpu1": "CUSTOM_PGPU_THOUSANDTHS=250"})
+    assert variables["CUDA_VISIBLE_DEVICES"] == "1"
+    assert variables["RESOURCE_OBJECTS_CUDA_PARTS"] == "1:1/4"
 
 
 def test_both_halves_are_the_whole(ledger, claimed):
     host = plain("gpu0")
     partitions.thousandths(host.children[0])
     ledger.sync(host)
-    told = claimed("CUSTOM_PGPU_THOUSANDTHS=1000")
-    assert (told["CUDA_VISIBLE_DEVICES"], told["RESOURCE_OBJECTS_CUDA_PARTS"]) == ("0", "")
+    variables = claimed("CUSTOM_PGPU_THOUSANDTHS=1000")
+    assert (variables["CUDA_VISIBLE_DEVICES"], variables["RESOURCE_OBJECTS_CUDA_PARTS"]) == (
+        "0",
+        "",
+    )
 
 
 def test_of_slices_that_differ_what_leaves_least_counts(ledger, claimed):
@@ -230,8 +238,8 @@ def test_a_gpu_that_nobody_may_have_whole_counts_among_the_others(ledger, claime
     host = plain("gpu1")
     partitions.split(host.add("lab-0/gpu0"), None, {"CUSTOM_GPU_SLICE": 4}, {})
     ledger.sync(host)
-    told = claimed({"lab-0/gpu1": "PGPU=1"})
-    assert told["CUDA_VISIBLE_DEVICES"] == "1"
+    variables = claimed({"lab-0/gpu1": "PGPU=1"})
+    assert variables["CUDA_VISIBLE_DEVICES"] == "1"
 
 
 def test_a_mig_instance_is_visible_by_its_uuid(ledger, claimed):
@@ -241,8 +249,8 @@ def test_a_mig_instance_is_visible_by_its_uuid(ledger, claimed):
         name = f"lab-0/gpu0/{MIG.format(number)}"
         partitions.add_partition(gpu, name, "CUSTOM_MIG_3G", {"CUSTOM_GPU_SLICE": 3})
     ledger.sync(host)
-    told = claimed({f"lab-0/gpu0/{MIG.format(1)}": "CUSTOM_MIG_3G=1"})
-    assert told["CUDA_VISIBLE_DEVICES"] == MIG.format(1)
+    variables = claimed({f"lab-0/gpu0/{MIG.format(1)}": "CUSTOM_MIG_3G=1"})
+    assert variables["CUDA_VISIBLE_DEVICES"] == MIG.format(1)
 
 
 def test_a_mig_instance_without_a_uuid_is_described_and_no_gpu_is_visible(ledger, claimed):
@@ -250,9 +258,9 @@ def test_a_mig_instance_without_a_uuid_is_described_and_no_gpu_is_visible(ledger
     slices = {"CUSTOM_GPU_SLICE": 7}
     partitions.split(host.children[1], "PGPU", slices, {"CUSTOM_MIG_1G": {"CUSTOM_GPU_SLICE": 1}})
     ledger.sync(host)
-    told = claimed("CUSTOM_MIG_1G=2")
-    assert told["RESOURCE_OBJECTS_MIG"] == "1:CUSTOM_MIG_1G,1:CUSTOM_MIG_1G"
-    assert (told["CUDA_VISIBLE_DEVICES"], told["RESOURCE_OBJECTS_CUDA_PARTS"]) == ("", "")
+    variables = claimed("CUSTOM_MIG_1G=2")
+    assert variables["RESOURCE_OBJECTS_MIG"] == "1:CUSTOM_MIG_1G,1:CUSTOM_MIG_1G"
+    assert (variables["CUDA_VISIBLE_DEVICES"], variables["RESOURCE_OBJECTS_CUDA_PARTS"]) == ("", "")
 
 
 def test_a_mig_placement_is_described_as_nvidia_smi_takes_it(ledger, claimed):
@@ -262,14 +270,14 @@ def test_a_mig_placement_is_described_as_nvidia_smi_takes_it(ledger, claimed):
           /gpu0: {inventories: PGPU=1}
           /gpu[1-2]: {inventories: PGPU=1, split: mig-h100-80gb}"""
     apply_site(ledger, Site.parse(site))
-    told = claimed(
+    variables = claimed(
         {
             "lab-0/gpu1/1g.10gb+me-at-4": "CUSTOM_MIG_1G_10GB_ME=1",
             "lab-0/gpu2/3g.40gb-at-0": "CUSTOM_MIG_3G_40GB=1",
         }
     )
-    assert told["RESOURCE_OBJECTS_MIG"] == "1:1g.10gb+me:4,2:3g.40gb:0"
-    assert told["CUDA_VISIBLE_DEVICES"] == ""
+    assert variables["RESOURCE_OBJECTS_MIG"] == "1:1g.10gb+me:4,2:3g.40gb:0"
+    assert variables["CUDA_VISIBLE_DEVICES"] == ""
     ledger.release("job")
     both = claimed("PGPU=1,CUSTOM_MIG_7G_80GB=1")
     assert both["CUDA_VISIBLE_DEVICES"] == "0"
@@ -310,25 +318,25 @@ def numa_host(ledger: ro.Ledger) -> None:
 
 def test_dedicated_cpus_and_their_cells(ledger, claimed):
     numa_host(ledger)
-    told = claimed(ro.Request({"NUMA_TOPOLOGY": ro.numa(dedicated=4, memory_mb=512)}))
-    assert told["RESOURCE_OBJECTS_CPUS"] == "4-7"
-    assert told["RESOURCE_OBJECTS_CELLS"] == "1"
-    assert told["RESOURCE_OBJECTS_UNITS"] == "cpu4,cpu5,cpu6,cpu7"
+    variables = claimed(ro.Request({"NUMA_TOPOLOGY": ro.numa(dedicated=4, memory_mb=512)}))
+    assert variables["RESOURCE_OBJECTS_CPUS"] == "4-7"
+    assert variables["RESOURCE_OBJECTS_CELLS"] == "1"
+    assert variables["RESOURCE_OBJECTS_UNITS"] == "cpu4,cpu5,cpu6,cpu7"
 
 
 def test_cpus_left_empty_on_purpose_are_not_to_run_on(ledger, claimed):
     numa_host(ledger)
-    told = claimed(
+    variables = claimed(
         ro.Request({"NUMA_TOPOLOGY": ro.numa(dedicated=2, thread_policy="isolate", memory_mb=64)})
     )
-    assert told["RESOURCE_OBJECTS_CPUS"] in {"4,6", "5,7", "4,7", "5-6"}
-    assert len(told["RESOURCE_OBJECTS_UNITS"].split(",")) == 4
+    assert variables["RESOURCE_OBJECTS_CPUS"] in {"4,6", "5,7", "4,7", "5-6"}
+    assert len(variables["RESOURCE_OBJECTS_UNITS"].split(",")) == 4
 
 
 def test_shared_vcpus_run_on_the_shared_cpus_of_their_cell(ledger, claimed):
     numa_host(ledger)
-    told = claimed(ro.Request({"NUMA_TOPOLOGY": ro.numa(shared=2, memory_mb=64)}))
-    assert (told["RESOURCE_OBJECTS_CPUS"], told["RESOURCE_OBJECTS_CELLS"]) == ("0-1", "0")
+    variables = claimed(ro.Request({"NUMA_TOPOLOGY": ro.numa(shared=2, memory_mb=64)}))
+    assert (variables["RESOURCE_OBJECTS_CPUS"], variables["RESOURCE_OBJECTS_CELLS"]) == ("0-1", "0")
 
 
 # --- which host ---
@@ -341,9 +349,9 @@ def test_what_is_held_of_another_host_is_not_in_it(ledger):
     ledger.claim("job", {"lab-0/gpu0": "PGPU=1", "lab-1": "VCPU=1"})
     with pytest.raises(exceptions.InvalidInput, match="one of lab-0, lab-1"):
         read_environment(ledger, "job")
-    told = read_environment(ledger, "job", host="lab-1")
-    assert told["CUDA_VISIBLE_DEVICES"] == ""
-    assert told["RESOURCE_OBJECTS_AMOUNTS"] == "VCPU=1"
+    variables = read_environment(ledger, "job", host="lab-1")
+    assert variables["CUDA_VISIBLE_DEVICES"] == ""
+    assert variables["RESOURCE_OBJECTS_AMOUNTS"] == "VCPU=1"
 
 
 def test_a_pool_of_disks_is_no_host(ledger):
@@ -357,14 +365,14 @@ def test_who_holds_nothing_has_no_environment(ledger):
         read_environment(ledger, "job")
 
 
-@pytest.mark.parametrize("given", [None, "job", {}])
-def test_what_is_no_claim_or_no_host_is_refused(ledger, given):
+@pytest.mark.parametrize("argument", [None, "job", {}])
+def test_what_is_no_claim_or_no_host_is_refused(ledger, argument):
     host = plain("gpu0")
     ledger.sync(host)
     with pytest.raises(exceptions.InvalidInput, match="expected a Claim"):
-        job_environment(given, host)
+        job_environment(argument, host)
     with pytest.raises(exceptions.InvalidInput, match="expected a Provider"):
-        job_environment(ledger.claim("job", {"lab-0": "VCPU=1"}), given)
+        job_environment(ledger.claim("job", {"lab-0": "VCPU=1"}), argument)
 
 
 def test_lines_for_a_shell_are_quoted():

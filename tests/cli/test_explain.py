@@ -14,12 +14,12 @@ DEVICES = ("explain", "PGPU=2", "--required", "CUSTOM_H100")
 
 def build(ledger: ro.Ledger) -> None:
     """Keep the machines of the page: two with two GPUs each, one with cells."""
-    for number, held in enumerate((1, 2)):
+    for number, allocated in enumerate((1, 2)):
         host = ro.Provider(f"host{number}", "VCPU=16")
         for gpu in range(2):
             host.add(f"host{number}/gpu{gpu}", "PGPU=1", traits=["CUSTOM_H100"])
         ledger.sync(host)
-        for gpu in range(held):
+        for gpu in range(allocated):
             ledger.claim(f"job-{number}{gpu}", {f"host{number}/gpu{gpu}": "PGPU=1"})
     cells = [HostCell(n, dedicated=[2 * n, 2 * n + 1], memory_mb=1024) for n in range(2)]
     host = ro.Provider("numa", "PCPU=4")
@@ -66,7 +66,7 @@ def test_the_cell_that_fails_is_marked(lab):
 
 def test_each_reason_is_a_row_for_programs(lab):
     rows = json.loads(lab(*DEVICES, "-f", "json").out)
-    assert [(one["host"], one["outlook"], one["rule"]) for one in rows] == [
+    assert [(item["host"], item["outlook"], item["rule"]) for item in rows] == [
         ("host0", "not_now", "capacity"),
         ("host1", "not_now", "capacity"),
         ("numa", "never", "no_inventory"),
@@ -78,7 +78,7 @@ def test_each_reason_is_a_row_for_programs(lab):
 def test_the_document_has_all_of_it(lab):
     answer = json.loads(lab(*DEVICES, "--json").out)
     assert answer["answer"].startswith("none of the 2 hosts")
-    assert [one["host"] for one in answer["nearest"]] == ["host0", "host1", "numa"]
+    assert [item["host"] for item in answer["nearest"]] == ["host0", "host1", "numa"]
     assert answer["outlooks"] == {"host0": "not_now", "host1": "not_now", "numa": "never"}
     assert set(answer["refused"]) == {"host0", "host1", "numa"}
     assert answer["stages"][0]["before"] == 3
@@ -97,7 +97,7 @@ def test_a_budget_that_ends_is_neither_yes_nor_no(lab):
 
 
 @pytest.mark.parametrize(
-    ("argv", "told"),
+    ("argv", "output"),
     [
         (["PGUP=1"], "PGUP"),
         (["PGPU=1", "--nearest", "0"], "nearest: got 0, expected an integer of 1 or more"),
@@ -105,7 +105,7 @@ def test_a_budget_that_ends_is_neither_yes_nor_no(lab):
         ([], "no request: expected AMOUNTS such as VCPU=2"),
     ],
 )
-def test_bad_words_are_refused_by_name(lab, argv, told):
+def test_bad_words_are_refused_by_name(lab, argv, output):
     done = lab("explain", *argv)
     assert done.status != 0
-    assert told in done.err
+    assert output in done.err

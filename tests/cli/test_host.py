@@ -104,9 +104,9 @@ def test_show_pci_lists_the_devices_and_what_they_are_taken_as(run):
 
 
 @pytest.mark.parametrize("form", ["table", "json", "csv", "yaml", "value"])
-@pytest.mark.parametrize("which", [[], ["--numa"], ["--pci"]])
-def test_show_speaks_every_format(run, form, which):
-    done = run("host", "show", *which, "-f", form)
+@pytest.mark.parametrize("subject", [[], ["--numa"], ["--pci"]])
+def test_show_speaks_every_format(run, form, subject):
+    done = run("host", "show", *subject, "-f", form)
     assert (done.status, done.err) == (0, "")
     assert done.out
 
@@ -241,7 +241,7 @@ def test_sync_of_a_machine_without_a_name_needs_one(run, machine, on_machine):
 GPUS = ("--rule", "10de:*=PGPU;halves", "--shared", "0-1", "--dedicated", "2-3")
 
 
-def kept(run):
+def stored(run):
     return run("export").out, run("host", "show", "--numa", "box", "-f", "json").out
 
 
@@ -255,13 +255,13 @@ def test_sync_of_what_was_shown_is_that_of_the_machine_itself(run, tmp_path, on_
     settings = "--numa", "--reserved", "DISK_GB=1", "--ratio", "MEMORY_MB=1.5"
     path = shown(run, tmp_path, *GPUS)
     assert run("host", "sync", *GPUS, *settings).status == 0
-    first = kept(run)
+    first = stored(run)
     assert "split: halves" in first[0] and "NUMA_TOPOLOGY" in first[0]
     run("provider", "delete", "box")
     on_machine(dataclasses.replace(machine, hostname="another", devices=()))
     done = run("host", "sync", "--from", str(path), *settings)
     assert (done.status, done.err) == (0, "")
-    assert kept(run) == first
+    assert stored(run) == first
     assert run("host", "sync", "--from", str(path), *settings).out == "nothing changed\n"
 
 
@@ -291,9 +291,9 @@ def _without(key):
     return lambda rows: [{k: v for k, v in row.items() if k != key} for row in rows]
 
 
-def _with(**said):
+def _with(**content):
     def changed(rows):
-        rows[-1]["details"].update(said)
+        rows[-1]["details"].update(content)
         return rows
 
     return changed
@@ -318,8 +318,8 @@ def _with(**said):
 )
 def test_what_shows_no_machine_is_one_line_and_keeps_nothing(run, tmp_path, change, status, line):
     path = shown(run, tmp_path)
-    made = change(json.loads(path.read_text()))
-    path.write_text(made if isinstance(made, str) else json.dumps(made))
+    created = change(json.loads(path.read_text()))
+    path.write_text(created if isinstance(created, str) else json.dumps(created))
     done = run("host", "sync", "--from", str(path))
     assert (done.status, done.out) == (status, "")
     assert line in done.err and len(done.err.splitlines()) == 1

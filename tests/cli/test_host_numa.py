@@ -354,9 +354,9 @@ def test_what_is_held_and_would_go_is_said_with_its_holder(run):
     before = run("provider", "tree").out
     done = run("host", "sync", "--numa", "--shared", "0-1,4-5")
     assert (done.status, done.out) == (1, "")
-    (first, *rest) = done.err.splitlines()
+    (first, *remaining) = done.err.splitlines()
     assert first.endswith("has allocations and its inventory cannot be removed: PCPU:")
-    assert len(rest) == 1 and rest[0].startswith("  job-1 holds PCPU=1 of box")
+    assert len(remaining) == 1 and remaining[0].startswith("  job-1 holds PCPU=1 of box")
     assert run("provider", "tree").out == before
 
 
@@ -385,8 +385,8 @@ def test_the_drawing_tells_what_another_program_keeps(run, tmp_path):
 
         host.add_parts("NUMA_TOPOLOGY", ro.NUMATopologyInventory([cell]))
         ledger.sync(host)
-        asked = ro.Request({"NUMA_TOPOLOGY": numa(dedicated=2, memory_mb=64)})
-        ledger.claim("job-1", ledger.snapshot().candidates(asked))
+        request = ro.Request({"NUMA_TOPOLOGY": numa(dedicated=2, memory_mb=64)})
+        ledger.claim("job-1", ledger.snapshot().candidates(request))
     done = run("host", "show", "--numa", "farm-1", "--database", url)
     assert inside(done.lines) == [
         "CPUs       8 9",

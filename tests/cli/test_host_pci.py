@@ -131,8 +131,10 @@ def test_a_rule_says_what_a_device_is_taken_as_or_why_it_is_not(run):
 
 
 def test_programs_are_told_all_that_is_known(run):
-    told = {row["address"]: row for row in rows(run("host", "show", "--pci", *RULES, "-f", "json"))}
-    assert told[PF.address] == {
+    output = {
+        row["address"]: row for row in rows(run("host", "show", "--pci", *RULES, "-f", "json"))
+    }
+    assert output[PF.address] == {
         "address": "0000:60:00.0",
         "id": "8086:37d2",
         "name": None,
@@ -151,12 +153,12 @@ def test_programs_are_told_all_that_is_known(run):
         "rule": "8086:37d2=CUSTOM_NIC",
         "skipped": None,
     }
-    vf = told[VFS[0].address]
+    vf = output[VFS[0].address]
     assert (vf["parent"], vf["taken_as"]) == (PF.address, "SRIOV_NET_VF")
     assert vf["rule"] == "8086:154c=SRIOV_NET_VF;physnet=net1"
-    vmd = told[VMD.address]
+    vmd = output[VMD.address]
     assert (vmd["taken_as"], vmd["rule"], vmd["skipped"]) == (None, "144d:*=CUSTOM_NVME", SKIPPED)
-    assert told[BETWEEN.address]["rule"] is None
+    assert output[BETWEEN.address]["rule"] is None
 
 
 def test_types_of_mediated_devices_are_told(run, machine, on_machine):
@@ -177,8 +179,8 @@ def test_types_of_mediated_devices_are_told(run, machine, on_machine):
 
 
 def test_devices_have_the_names_that_the_system_knows(run, names):
-    found = rows(run("host", "show", "--pci", "-f", "json"))
-    assert {row["id"]: row["name"] for row in found} == {
+    result = rows(run("host", "show", "--pci", "-f", "json"))
+    assert {row["id"]: row["name"] for row in result} == {
         "10de:2330": "NVIDIA Corporation GH100 [H100]",
         "8086:37d2": None,
         "8086:2030": None,
@@ -202,10 +204,10 @@ def test_a_damaged_file_of_names_is_told_once_and_devices_are_listed(run, names)
 
 
 def test_the_summary_counts_what_is_skipped(run):
-    found = {row["what"]: row for row in rows(run("host", "show", *RULES, "-f", "json"))}
-    assert found["PCI devices"]["details"] == "1 skipped, see --pci"
-    assert found["SRIOV_NET_VF"]["details"] == "0000:60:02.0, 0000:60:0a.0"
-    assert (found["CUSTOM_NIC"]["total"], found["PGPU"]["total"]) == (1, 2)
+    result = {row["what"]: row for row in rows(run("host", "show", *RULES, "-f", "json"))}
+    assert result["PCI devices"]["details"] == "1 skipped, see --pci"
+    assert result["SRIOV_NET_VF"]["details"] == "0000:60:02.0, 0000:60:0a.0"
+    assert (result["CUSTOM_NIC"]["total"], result["PGPU"]["total"]) == (1, 2)
 
 
 # --- a host that is kept ------------------------------------------------------------------------
@@ -213,12 +215,12 @@ def test_the_summary_counts_what_is_skipped(run):
 
 @pytest.fixture(scope="module")
 def kept_file(tmp_path_factory):
-    """Where the file of that ledger is put when it was made once."""
+    """The file of the ledger, which is created once."""
     return tmp_path_factory.mktemp("kept") / "ledger.db"
 
 
 @pytest.fixture
-def kept(run, default_ledger, kept_file):
+def stored(run, default_ledger, kept_file):
     """The machine is kept, and jobs hold some of it."""
     if kept_file.exists():
         shutil.copy(kept_file, default_ledger)
@@ -245,8 +247,8 @@ def test_a_host_that_is_kept_shows_who_holds_its_devices(run):
 
 @pytest.mark.usefixtures("kept")
 def test_programs_are_told_all_that_is_kept(run):
-    found = rows(run("host", "show", "--pci", "box", "-f", "json"))
-    assert found[2] == {
+    result = rows(run("host", "show", "--pci", "box", "-f", "json"))
+    assert result[2] == {
         "address": "0000:60:02.0",
         "id": "8086:154c",
         "name": None,
@@ -266,12 +268,12 @@ def test_programs_are_told_all_that_is_kept(run):
 
 @pytest.mark.usefixtures("kept")
 @pytest.mark.parametrize("form", ["table", "json", "csv", "yaml", "value"])
-@pytest.mark.parametrize("which", [["--pci"], ["--pci", "box"]])
-def test_every_format_is_spoken(run, form, which):
-    done = run("host", "show", *which, "-f", form)
+@pytest.mark.parametrize("subject", [["--pci"], ["--pci", "box"]])
+def test_every_format_is_spoken(run, form, subject):
+    done = run("host", "show", *subject, "-f", form)
     assert (done.status, done.err) == (0, "")
     assert "0000:60:0a.0" in done.out
-    only = run("host", "show", *which, "-f", "value", "-c", "address")
+    only = run("host", "show", *subject, "-f", "value", "-c", "address")
     assert "0000:60:02.0" in only.lines
 
 
@@ -334,8 +336,10 @@ def test_sync_keeps_what_is_held_and_says_why(run, machine, on_machine):
         f"0000:3b:00.0: {stays.format('job-1')}",
         f"0000:60:02.0: {stays.format('job-2')}",
     ]
-    found = {row["address"]: row for row in rows(run("host", "show", "--pci", "box", "-f", "json"))}
-    assert {address: (row["state"], row["gone"]) for address, row in found.items()} == {
+    result = {
+        row["address"]: row for row in rows(run("host", "show", "--pci", "box", "-f", "json"))
+    }
+    assert {address: (row["state"], row["gone"]) for address, row in result.items()} == {
         "0000:3b:00.0": ("allocated", True),
         "0000:60:00.0": ("unavailable", False),
         "0000:60:02.0": ("allocated", True),

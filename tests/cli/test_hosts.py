@@ -1,4 +1,4 @@
-"""Who has what: a line for each machine, what is one's own, ages and natural order."""
+"""The commands `usage hosts` and `mine`: lines, ages and natural order."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import pathlib
 import pytest
 
 import resource_objects as ro
-from resource_objects.cli.base import Age, age_text
+from resource_objects.cli.base import age as age_cell
+from resource_objects.cli.base import age_text
 from resource_objects.cli.host_lines import host_lines
 from resource_objects.host import partitions
 
@@ -22,9 +23,9 @@ def build(ledger):
             partitions.thousandths(host.add(f"lab-{number}/gpu{gpu}", "PGPU=1"))
         ledger.sync(host)
 
-    def start(job, where, amounts, user=None):
-        asked = ro.Request(amounts, in_tree=where)
-        ledger.claim(job, ledger.snapshot().candidates(asked), user=user)
+    def start(job, place, amounts, user=None):
+        request = ro.Request(amounts, in_tree=place)
+        ledger.claim(job, ledger.snapshot().candidates(request), user=user)
 
     start("job-7", "lab-0", "VCPU=32,PGPU=2", "ann")
     start("job-9", "lab-0", "VCPU=8,CUSTOM_PGPU_THOUSANDTHS=500", "bob")
@@ -95,10 +96,10 @@ def test_one_user_s_and_one_s_own(lab):
     ]
 
 
-@pytest.mark.parametrize("asked", [("mine",), ("usage", "hosts", "--mine")])
-def test_who_has_no_name_is_asked_for_one(lab, monkeypatch, asked):
-    monkeypatch.setattr("resource_objects.cli.hosts.login", lambda: None)
-    done = lab(*asked)
+@pytest.mark.parametrize("request", [("mine",), ("usage", "hosts", "--mine")])
+def test_who_has_no_name_is_asked_for_one(lab, monkeypatch, request):
+    monkeypatch.setattr("resource_objects.cli.base.login", lambda: None)
+    done = lab(*request)
     assert (done.status, done.out) == (2, "")
     assert done.err == "resource-objects: your user has no name; say --user NAME\n"
     assert lab("mine", "--user", "ann").lines
@@ -106,7 +107,7 @@ def test_who_has_no_name_is_asked_for_one(lab, monkeypatch, asked):
 
 def test_data_has_the_exact_names(lab):
     (row,) = json.loads(lab("usage", "hosts", "lab-0", "-f", "json").out)
-    assert [one["resource_class"] for one in row["classes"]] == ["PGPU", "VCPU", "MEMORY_MB"]
+    assert [item["resource_class"] for item in row["classes"]] == ["PGPU", "VCPU", "MEMORY_MB"]
     assert row["classes"][0] | {"resource_class": ""} == {
         "resource_class": "",
         "capacity": 4,
@@ -155,8 +156,8 @@ def test_a_disabled_device_leaves_the_table_of_usage_as_narrow(run, sqlite_url):
         ledger.disable("lab-10/cell0/gpu0", reason="xid 79")
     lines = run("usage", "--database", url, "--max-width", "80").lines
     assert lines[0].startswith("+--") and max(map(len, lines)) <= 80
-    told = " ".join(" ".join(line.split("|")[-2].split()) for line in lines if "|" in line)
-    assert " ".join(told.split()) == "holders disabled: xid 79 ann-train 1, disabled: xid 79"
+    output = " ".join(" ".join(line.split("|")[-2].split()) for line in lines if "|" in line)
+    assert " ".join(output.split()) == "holders disabled: xid 79 ann-train 1, disabled: xid 79"
     (row, *_) = json.loads(run("usage", "--database", url, "-f", "json", "-c", "disabled").out)[2:]
     assert row["disabled"].endswith(": xid 79")
 
@@ -170,9 +171,9 @@ def test_lists_are_in_natural_order(lab, command):
 
 def test_ages_as_people_say_them_and_times_for_programs(lab):
     now = datetime.datetime(2030, 1, 5, 12, tzinfo=datetime.UTC)
-    age = Age((now - datetime.timedelta(hours=3, minutes=59), now))
+    age = age_cell(now - datetime.timedelta(hours=3, minutes=59), now)
     assert (age.human_readable(), age.machine_readable()) == ("3 h", "2030-01-05T08:01:00+00:00")
-    assert Age((None, now)).human_readable() == ""
+    assert age_cell(None, now).human_readable() == ""
     assert age_text(datetime.timedelta(days=2)) == "2 days"
     since = lab("consumer", "list", "-f", "csv", "-c", "since").lines[1].strip('"')
     assert datetime.datetime.fromisoformat(since).tzinfo is not None

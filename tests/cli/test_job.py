@@ -59,7 +59,7 @@ def ledger(url) -> Iterator[ro.Ledger]:
 
 
 def holders(ledger: ro.Ledger) -> list[str]:
-    return [one.name for one in ledger.consumers()]
+    return [item.name for item in ledger.consumers()]
 
 
 # --- claim ---
@@ -114,8 +114,8 @@ def test_an_unknown_host_of_the_environment_is_refused_before_the_claim(lab, led
 
 def test_a_claim_that_stays_although_its_environment_is_unknown_is_reported(lab, ledger):
     ledger.sync(ro.Provider("counted", "PGPU=4"))
-    asked = ("claim", "job-1", "PGPU=3", "--at", "counted", "--env")
-    done = lab(*asked, "--operation", OPERATION)
+    request = ("claim", "job-1", "PGPU=3", "--at", "counted", "--env")
+    done = lab(*request, "--operation", OPERATION)
     assert (done.status, done.out) == (1, "")
     claimed, why = done.err.splitlines()
     assert claimed.startswith(
@@ -131,19 +131,19 @@ def test_one_claim_says_groups_owner_project_and_expiry(lab, ledger):
         *("--at", "other", "--project", "vision", "--expires-in", "2h"),
     )
     assert (done.status, done.err) == (0, "")
-    (kept,) = ledger.consumers()
-    assert (kept.user, kept.project) == ("ann", "vision")
-    left = kept.expires_at - ledger.backend.now()
-    assert datetime.timedelta(hours=1) < left <= datetime.timedelta(hours=2)
-    assert [group.suffix for group in kept.request.groups] == ["", "_GPU"]
+    (stored,) = ledger.consumers()
+    assert (stored.user, stored.project) == ("ann", "vision")
+    remaining = stored.expires_at - ledger.backend.now()
+    assert datetime.timedelta(hours=1) < remaining <= datetime.timedelta(hours=2)
+    assert [group.suffix for group in stored.request.groups] == ["", "_GPU"]
 
 
 def test_who_claims_stands_in_the_feed(lab):
     lab("claim", "job-1", "VCPU=1")
     lab("claim", "job-2", "VCPU=1", "--actor", "prologue")
     rows = json.loads(lab("changes", "-f", "json").out)
-    told = {row["subject"]: row["actor"] for row in rows if row["kind"] == "claim"}
-    assert told == {"job-1": "ann", "job-2": "prologue"}
+    output = {row["subject"]: row["actor"] for row in rows if row["kind"] == "claim"}
+    assert output == {"job-1": "ann", "job-2": "prologue"}
 
 
 def test_busy_refused_and_broken_are_told_apart(lab, ledger):
@@ -159,14 +159,14 @@ def test_busy_refused_and_broken_are_told_apart(lab, ledger):
 
 def test_a_limit_is_kept_and_named(lab, ledger):
     ledger.claim("big", {"other": "VCPU=3"})
-    said = ("--limits", "other:VCPU=4", "--limits", f"{HERE}:VCPU=0")
-    full = lab("claim", "job-1", "VCPU=2", *said)
+    content = ("--limits", "other:VCPU=4", "--limits", f"{HERE}:VCPU=0")
+    full = lab("claim", "job-1", "VCPU=2", *content)
     assert (full.status, full.out) == (75, "")
     assert "other: VCPU requested 2, free 1 under the limit of 4 (big holds 3)" in full.err
-    assert lab("claim", "job-1", "VCPU=5", *said).status == 1  # whoever gave back
-    assert lab("claim", "job-1", "VCPU=1", *said).status == 0
+    assert lab("claim", "job-1", "VCPU=5", *content).status == 1  # whoever gave back
+    assert lab("claim", "job-1", "VCPU=1", *content).status == 0
     assert list(ledger.get_claim("job-1").by_provider()) == ["other"]
-    assert lab("claim", "job-1", "VCPU=2", "--replace", *said).status == 75
+    assert lab("claim", "job-1", "VCPU=2", "--replace", *content).status == 75
     lost = lab("claim", "job-2", "VCPU=1", "--limits", "nobody:VCPU=1")
     assert lost.status == 1 and "nobody is not a provider" in lost.err
 
@@ -263,7 +263,7 @@ def test_who_waits_is_listed_and_told_to_those_behind(lab, ledger):
         "  before it in the queue: a, b",
         *done.err.splitlines()[2:],
     ]
-    assert [one.consumer for one in ledger.queue()] == ["a", "b"]
+    assert [item.consumer for item in ledger.queue()] == ["a", "b"]
 
 
 def test_nobody_waits_for_what_can_never_be(lab):
@@ -281,8 +281,8 @@ def test_a_wait_that_is_interrupted_leaves_nothing(start, ledger, number, status
     until(lambda: next(ledger.queue(), None))
     child.send_signal(number)
     _, err = child.communicate(timeout=60)
-    told = "resource-objects: interrupted\n" if number == signal.SIGINT else ""
-    assert (child.returncode, err) == (status, told)
+    output = "resource-objects: interrupted\n" if number == signal.SIGINT else ""
+    assert (child.returncode, err) == (status, output)
     assert holders(ledger) == ["big"]
     assert list(ledger.queue()) == []
 
@@ -347,9 +347,9 @@ def test_every_command_that_writes_tells_who_it_was(lab):
     lab("allocation", "set", "job-3", "--allocation", "rp=new,VCPU=1", "--actor", "you")
     rows = json.loads(lab("changes", "-f", "json").out)
     assert rows[-1]["actor"] == "you"
-    told = {row["kind"]: row["actor"] for row in rows[:-1] if row["actor"]}
-    assert (told.pop("move"), {*told.values()}) == ("me", {"ann"})
-    assert {"define", "replace", "claim", "swap"} <= {*told}
+    output = {row["kind"]: row["actor"] for row in rows[:-1] if row["actor"]}
+    assert (output.pop("move"), {*output.values()}) == ("me", {"ann"})
+    assert {"define", "replace", "claim", "swap"} <= {*output}
 
 
 @pytest.mark.parametrize("argv", [["b"], ["b", "own"], ["--user", "bob"]])
@@ -424,13 +424,13 @@ def test_a_program_runs_with_its_environment_and_everything_is_released(start, l
 def test_a_program_sees_who_holds_for_it_while_it_runs(start, ledger):
     child = start("VCPU=1", "--name", "job-1", "--project", "vision", *python(WAITS))
     child.stdout.readline()
-    (kept,) = ledger.consumers()
-    assert (kept.name, kept.project, str(kept)) == (
+    (stored,) = ledger.consumers()
+    assert (stored.name, stored.project, str(stored)) == (
         "job-1",
         "vision",
         f"job-1 holds VCPU=1 of {HERE}",
     )
-    assert kept.expires_at is not None
+    assert stored.expires_at is not None
 
 
 @pytest.mark.parametrize("status", [0, 1, 3, 75, 255])
@@ -486,15 +486,15 @@ def test_signals_go_on_to_the_program(start, ledger, name):
 
 def test_the_end_is_seen_where_another_thread_is_given_the_signal(lab, ledger):
     over = threading.Event()
-    others = [threading.Thread(target=over.wait) for _ in range(4)]
-    for other in others:
+    other_paths = [threading.Thread(target=over.wait) for _ in range(4)]
+    for other in other_paths:
         other.start()
     try:
         for _ in range(3):
             assert lab("run", "PGPU=1", "--at", HERE, "--", "true").status == 0
     finally:
         over.set()
-        for other in others:
+        for other in other_paths:
             other.join()
     assert list(ledger.consumers()) == []
 
@@ -523,7 +523,7 @@ def test_after_sigkill_the_program_ends_and_the_lease_ends_the_claim(start, ledg
     child.kill()
     until(lambda: not is_there(program))
     assert holders(ledger) == ["job-1"]
-    until(lambda: [one.consumer for one in ledger.expired()] == ["job-1"])
+    until(lambda: [item.consumer for item in ledger.expired()] == ["job-1"])
     after = start("PGPU=2", *python("print('mine')"))
     assert after.communicate(timeout=60)[0] == "mine\n"
     assert holders(ledger) == []
@@ -561,24 +561,24 @@ def test_a_lost_lease_ends_the_program_if_that_is_said(start, ledger):
 
 def test_nothing_runs_that_got_nothing(start, ledger, tmp_path):
     ledger.claim("big", {HERE: "VCPU=8"})
-    made = tmp_path / "made"
-    child = start("VCPU=1", "--", "touch", str(made))
+    created = tmp_path / "made"
+    child = start("VCPU=1", "--", "touch", str(created))
     _, err = child.communicate(timeout=60)
     assert child.returncode == 75
     assert "big holds 8" in err
-    assert start("VCPU=9", "--", "touch", str(made)).wait(60) == 1
-    assert not made.exists()
+    assert start("VCPU=9", "--", "touch", str(created)).wait(60) == 1
+    assert not created.exists()
     assert holders(ledger) == ["big"]
 
 
 def test_nothing_runs_whose_devices_cannot_be_told(start, ledger, tmp_path):
     ledger.sync(ro.Provider("counted", "PGPU=4"))
-    made = tmp_path / "made"
-    child = start("PGPU=3", "--at", "counted", "--", "touch", str(made))
+    created = tmp_path / "made"
+    child = start("PGPU=3", "--at", "counted", "--", "touch", str(created))
     _, err = child.communicate(timeout=60)
     assert child.returncode == 1
     assert "GPU is not determined" in err
-    assert not made.exists()
+    assert not created.exists()
     assert holders(ledger) == []
 
 

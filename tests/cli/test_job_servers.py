@@ -1,4 +1,4 @@
-"""What runs a job and keeps its lease, on each kind of database: the tests of SQLite again."""
+"""The tests of `run` and of its lease on each kind of database."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ import re
 import pytest
 
 import resource_objects as ro
-from resource_objects.cli.base import Age, Expiry
+from resource_objects.cli.base import age, expiry
 
 
 def build(ledger: ro.Ledger) -> None:
@@ -58,8 +58,8 @@ def refused(run, url):
     return run_badly
 
 
-def names_of(found) -> list[str]:
-    return [row["provider"] for row in found]
+def names_of(result) -> list[str]:
+    return [row["provider"] for row in result]
 
 
 def test_providers_are_listed_by_what_they_are(rows):
@@ -92,9 +92,9 @@ def test_a_provider_is_created_moved_renamed_and_removed(lab, rows, refused):
 def test_a_provider_is_moved_and_renamed_in_one_write(lab, rows, refused):
     lab("provider", "create", "gpu", "PGPU=1", "--parent-provider", "host0")
     generation = str(rows("provider", "list", "--name", "gpu")[0]["generation"])
-    asked = ("--no-parent", "--name", "gpu0", "--generation", generation)
+    request = ("--no-parent", "--name", "gpu0", "--generation", generation)
     writes = len(rows("changes"))
-    lab("provider", "set", "gpu", *asked)
+    lab("provider", "set", "gpu", *request)
     (root,) = rows("provider", "list", "--name", "gpu0")
     assert (root["parent"], root["inventories"]) == ("", "PGPU=1")
     kinds = {row["kind"] for row in rows("changes")[writes:]}
@@ -104,8 +104,8 @@ def test_a_provider_is_moved_and_renamed_in_one_write(lab, rows, refused):
 def test_a_provider_that_changed_is_neither_moved_nor_renamed(lab, rows, refused):
     lab("provider", "create", "gpu", "PGPU=1", "--parent-provider", "host0")
     for option in ("--no-parent", "--parent-provider=host1"):
-        said = refused("provider", "set", "gpu", option, "--name", "gpu0", "--generation", "1")
-        assert "was changed since it was read" in said
+        content = refused("provider", "set", "gpu", option, "--name", "gpu0", "--generation", "1")
+        assert "was changed since it was read" in content
     assert "exists already" in refused("provider", "set", "gpu", "--no-parent", "--name", "host1")
     assert "host0" in refused("provider", "set", "host0", "--generation", "1")
     (child,) = rows("provider", "list", "--name", "gpu")
@@ -119,12 +119,12 @@ def test_what_a_provider_has_is_set_at_its_generation(lab, rows, refused):
     lab("provider", "inventory", "set", "host0", "PGPU=2", "--amend")
     assert len(rows("provider", "inventory", "list", "host0")) == 2
     lab("provider", "inventory", "set", "host0", "PGPU=0,FPGA=0", "--amend")
-    assert [one["resource_class"] for one in rows("provider", "inventory", "list", "host0")] == [
+    assert [item["resource_class"] for item in rows("provider", "inventory", "list", "host0")] == [
         "VCPU"
     ]
     lab("provider", "inventory", "set", "host0", "PGPU=2", "--amend")
-    said = refused("provider", "inventory", "set", "host0", "VCPU=1", "--generation", "0")
-    assert "was changed since it was read" in said
+    content = refused("provider", "inventory", "set", "host0", "VCPU=1", "--generation", "0")
+    assert "was changed since it was read" in content
     lab("provider", "inventory", "delete", "host0", "--resource-class", "PGPU")
     assert "FPGA" in refused("provider", "inventory", "delete", "host0", "--resource-class", "FPGA")
     lab("provider", "trait", "set", "host0", "--trait", "CUSTOM_B")
@@ -173,8 +173,8 @@ def test_allocations_are_set_listed_moved_and_swapped(lab, rows, refused):
     )
     lab("claim", "job-2", "VCPU=8", "--project", "lab")
     assert [row["amount"] for row in rows("allocation", "show", "job-1")] == [2, 64]
-    held = rows("allocation", "list", "host0")
-    assert {(row["consumer"], row["amount"]) for row in held} == {("job-1", 2), ("job-1", 64)}
+    allocated = rows("allocation", "list", "host0")
+    assert {(row["consumer"], row["amount"]) for row in allocated} == {("job-1", 2), ("job-1", 64)}
     assert "generation" in refused(
         *("allocation", "set", "job-1", "--allocation", "host0,VCPU=1", "--generation", "0")
     )
@@ -193,21 +193,21 @@ def test_expired_claims_are_released_for_allocations_on_request(lab, rows, refus
     with ro.connect(url) as ledger:
         ledger.claim("one", {"host0": "VCPU=8"}, expires_at=over)
         ledger.claim("two", {"host1": "VCPU=8"}, expires_at=over)
-    wanted = ("allocation", "set", "job", "--allocation", "host0,VCPU=6")
-    why = refused(*wanted)
+    expected = ("allocation", "set", "job", "--allocation", "host0,VCPU=6")
+    why = refused(*expected)
     assert "(one holds 8)" in why
     assert re.search(
         r"\n  one: its claim expired \d+ days ago; --release-expired releases it\n", why
     )
-    lab(*wanted, "--release-expired")
+    lab(*expected, "--release-expired")
     assert [row["consumer"] for row in rows("consumer", "list")] == ["job", "two"]
-    there = ("allocation", "move", "job", "--to", "host1")
-    why = refused(*there)
+    existing = ("allocation", "move", "job", "--to", "host1")
+    why = refused(*existing)
     assert "(two holds 8)" in why
     assert re.search(
         r"\n  two: its claim expired \d+ days ago; --release-expired releases it\n", why
     )
-    lab(*there, "--release-expired")
+    lab(*existing, "--release-expired")
     assert [row["consumer"] for row in rows("consumer", "list")] == ["job"]
     assert {row["provider"] for row in rows("allocation", "show", "job")} == {"host1"}
     lab("claim", "three", "VCPU=8", "--at", "host0")
@@ -229,15 +229,15 @@ SPANS = {
 def test_an_expired_claim_is_listed_as_expired_and_since_when():
     now = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
     for text, span in SPANS.items():
-        left, over = Expiry((now + span, now)), Expiry((now - span, now))
-        assert (left.human_readable(), over.human_readable()) == (text, f"expired {text} ago")
+        remaining, over = expiry(now + span, now), expiry(now - span, now)
+        assert (remaining.human_readable(), over.human_readable()) == (text, f"expired {text} ago")
         assert over.machine_readable() == (now - span).isoformat(timespec="seconds")
-    assert Expiry((now, now)).human_readable() == "0 s"
-    assert (Expiry((None, now)).human_readable(), Expiry((None, now)).machine_readable()) == (
+    assert expiry(now, now).human_readable() == "0 s"
+    assert (expiry(None, now).human_readable(), expiry(None, now).machine_readable()) == (
         "",
         None,
     )
-    ahead = Age((now + SPANS["3 h"], now))  # by the clock of another machine
+    ahead = age(now + SPANS["3 h"], now)  # by the clock of another machine
     assert ahead.human_readable() == "0 s"
 
 
@@ -252,8 +252,8 @@ def test_consumer_list_and_mine_show_that_a_claim_has_expired(lab, rows, url):
         shown = lab(*command, *columns, "--max-width", "200").lines
         cells = dict(tuple(map(str.strip, line.strip("|").split("|"))) for line in shown[3:-1])
         assert cells == {"new": "3 h", "old": "expired 3 h ago"}
-        told = {row["consumer"]: row["expires"] for row in rows(*command, *columns)}
-        assert told["old"] == over.isoformat(timespec="seconds")
+        output = {row["consumer"]: row["expires"] for row in rows(*command, *columns)}
+        assert output["old"] == over.isoformat(timespec="seconds")
 
 
 def test_refusals_name_expired_claims_and_the_option_that_releases_them(lab, run, refused, url):
@@ -265,10 +265,10 @@ def test_refusals_name_expired_claims_and_the_option_that_releases_them(lab, run
     assert f"\n  {line}" in refused("candidates", "VCPU=1")
     assert f"\n  {line}" in refused("schedule", "VCPU=1")
     assert f"\n\n{line}" in lab("explain", "VCPU=1").out
-    there = ("claim", "job", "VCPU=1", "--at", "host0", "--database", url)
-    assert "\n  old: its claim expired 3 h ago; --release-expired" in run(*there).err
+    existing = ("claim", "job", "VCPU=1", "--at", "host0", "--database", url)
+    assert "\n  old: its claim expired 3 h ago; --release-expired" in run(*existing).err
     assert "expired" not in run("claim", "job", "VCPU=1", "--at", "host1", "--database", url).err
-    assert "expired" not in run(*there[:2], "VCPU=9", "--release-expired", *there[5:]).err
+    assert "expired" not in run(*existing[:2], "VCPU=9", "--release-expired", *existing[5:]).err
 
 
 def test_a_claim_that_waits_releases_expired_claims_as_a_job_does(lab, rows, url):
@@ -321,8 +321,8 @@ def test_a_plan_file_reshapes(lab, rows, tmp_path):
             }
         )
     )
-    said = lab("reshape", str(plan), "--dry-run").out
-    before, after = said.partition("\nbefore:\n")[2].split("\n\nafter:\n")
+    content = lab("reshape", str(plan), "--dry-run").out
+    before, after = content.partition("\nbefore:\n")[2].split("\n\nafter:\n")
     assert [line.split("  ")[:2] for line in before.splitlines()] == [
         ["host0", "VCPU=8,MEMORY_MB=8192,PGPU=2"],
     ]
@@ -332,7 +332,7 @@ def test_a_plan_file_reshapes(lab, rows, tmp_path):
         ["└─ host0/gpu1", "PGPU=1"],
     ]
     assert rows("allocation", "show", "job-1")[0]["provider"] == "host0"
-    assert lab("reshape", str(plan)).out.splitlines()[0] == said.splitlines()[0]
+    assert lab("reshape", str(plan)).out.splitlines()[0] == content.splitlines()[0]
     assert rows("allocation", "show", "job-1")[0]["provider"] == "host0/gpu0"
 
 
@@ -340,7 +340,7 @@ def test_a_plan_may_be_yaml(lab, rows, refused, tmp_path, monkeypatch):
     lab("provider", "inventory", "set", "host0", "PGPU=2", "--amend")
     lab("allocation", "set", "job-1", "--allocation", "host0,PGPU=1")
     plan = tmp_path / "plan.yaml"
-    said = """# a card that gets a provider of its own
+    content = """# a card that gets a provider of its own
 version: 1
 create:
   - {name: host0/gpus, parent: host0, traits: [CUSTOM_H100]}
@@ -350,15 +350,15 @@ moves:
     to:
       - {provider: host0/gpus, total: 2, consumers: {job-1: 1}}
 """
-    for fault, told in [
+    for fault, output in [
         ("total: two", "reshape.moves[0].to[0].total: got 'two', expected an integer"),
         ("total: 2, total: 2", "plan.yaml, line 9, key: got 'total', expected each once"),
         (f"total: {'9' * 5000}", "plan.yaml, line 9, number: got '999"),
         ("total: [2", "plan.yaml, line 9: "),
     ]:
-        plan.write_text(said.replace("total: 2", fault))
-        assert told in refused("reshape", str(plan))
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(said.encode())))
+        plan.write_text(content.replace("total: 2", fault))
+        assert output in refused("reshape", str(plan))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content.encode())))
     lab("reshape", "-")
     assert rows("allocation", "show", "job-1")[0]["provider"] == "host0/gpus"
 

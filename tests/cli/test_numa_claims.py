@@ -55,11 +55,11 @@ def test_claim_takes_a_topology_where_it_fits(lab):
 
 
 def test_claim_and_release_tell_the_cpus(lab):
-    given = json.loads(lab("claim", "job", ASKED, "-f", "json").out)
+    argument = json.loads(lab("claim", "job", ASKED, "-f", "json").out)
     shown = json.loads(lab("allocation", "show", "job", "-f", "json").out)
-    assert shown == [{**row, "group": None} for row in given]
-    assert ["cpu2", "cpu3"] in [row["units"] for row in given]
-    assert given == json.loads(lab("release", "job", "-f", "json").out)
+    assert shown == [{**row, "group": None} for row in argument]
+    assert ["cpu2", "cpu3"] in [row["units"] for row in argument]
+    assert argument == json.loads(lab("release", "job", "-f", "json").out)
 
 
 def test_allocation_show_tells_the_cpus(lab):

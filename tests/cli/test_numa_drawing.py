@@ -22,23 +22,23 @@ def host(*cells: HostCell, holders=None, usage=(), elsewhere=(), **ratios) -> Ho
 
 
 def inside(drawing: str) -> list[str]:
-    """What is between the sides of the boxes, without the ends of lines."""
+    """The content of the boxes, without the ends of lines."""
     return [line[2:-2].rstrip() for line in drawing.splitlines() if line[:1] in ("|", "│")]
 
 
 def cpu_rows(drawing: str) -> list[tuple[int, str]]:
     """Every CPU that is drawn, with its mark, in order: numbers stand above marks."""
     lines = inside(drawing)
-    found = []
+    result = []
     while lines:
         line = lines.pop(0)
         if line.startswith("CPUs") and "none" not in line:
             while line[:4] in ("CPUs", "    "):
-                found.append((line.removeprefix("CPUs"), lines.pop(0)))
+                result.append((line.removeprefix("CPUs"), lines.pop(0)))
                 line = lines.pop(0)
     return [
         (int(cpu), mark)
-        for numbers, marks in found
+        for numbers, marks in result
         for cpu, mark in zip(numbers.split(), marks.split(), strict=True)
     ]
 
@@ -191,9 +191,9 @@ def test_distances_to_many_cells_take_several_lines():
     ]
     lines = inside(numa_drawing(host(*cells), width=60))
     at = next(number for number, line in enumerate(lines) if line.startswith("distance"))
-    said = " ".join(line.removeprefix("distance").strip() for line in lines[at : at + 4])
-    assert said.startswith("21 to 1, 22 to 2")
-    assert "36 to 16" in said
+    text = " ".join(line.removeprefix("distance").strip() for line in lines[at : at + 4])
+    assert text.startswith("21 to 1, 22 to 2")
+    assert "36 to 16" in text
 
 
 def test_a_long_name_of_a_host_stays_whole():
@@ -211,11 +211,11 @@ def test_a_long_list_of_what_a_consumer_holds_goes_on_below_it():
     )
     lines = numa_drawing(drawn, width=60).splitlines()
     first = next(number for number, line in enumerate(lines) if line.startswith("A  a job"))
-    said = lines[first : first + 3]
-    assert max(map(len, said)) <= 60
-    assert [line[:3] for line in said] == ["A  ", "   ", "   "]
+    text = lines[first : first + 3]
+    assert max(map(len, text)) <= 60
+    assert [line[:3] for line in text] == ["A  ", "   ", "   "]
     listed = ", ".join(map(str, cpus))
-    assert " ".join(map(str.strip, said)) == f"A  a job with a name: CPUs {listed}; 1 MiB"
+    assert " ".join(map(str.strip, text)) == f"A  a job with a name: CPUs {listed}; 1 MiB"
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -251,4 +251,4 @@ def test_every_cpu_is_drawn_once_with_what_it_is_and_nothing_is_too_wide(
 def test_marks_cannot_be_taken_for_letters():
     marks = (FREE, SHARED, IDLE, OWN, TAKEN)
     assert not any(mark.isupper() for mark in marks)
-    assert all(one != other for one, other in itertools.combinations(marks, 2))
+    assert all(item != other for item, other in itertools.combinations(marks, 2))

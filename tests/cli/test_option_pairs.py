@@ -277,15 +277,15 @@ class Options:
         pairs: Any = itertools.combinations(self.optional, 2)
         if not all_pairs and len(self.optional) > FEW:
             pairs = itertools.pairwise(self.optional)
-        for some in [(), *((one,) for one in self.optional), *pairs]:
-            required = [one for one in self.required if one not in some]
-            for refused in (None, *some):
+        for several in [(), *((item,) for item in self.optional), *pairs]:
+            required = [item for item in self.required if item not in several]
+            for refused in (None, *several):
                 if refused is not None and refused.option_strings[-1] not in REFUSED_VALUES:
                     continue
                 typed = [
                     word
-                    for one in [*required, *some]
-                    for word in self.words(one, refused=one is refused)
+                    for item in [*required, *several]
+                    for word in self.words(item, refused=item is refused)
                 ]
                 program = ["--", "true"] if self.command == "run" else []
                 yield [*self.command.split(), *self.positional, *typed, *program]
@@ -333,17 +333,17 @@ def check(command: str, lab: pathlib.Path, *, all_pairs: bool) -> None:
     before = stored(lab)
     faults = []
     for argv in Options(command, generations).lines(all_pairs=all_pairs):
-        status, said = run(argv)
+        status, content = run(argv)
         after = stored(lab)
         writes = [row[2:4] for row in after["operations"] if row not in before["operations"]]
         changed = [name for name, rows in after.items() if rows != before[name]]
-        is_crash = status == BROKEN or "Traceback" in said or "object at 0x" in said
+        is_crash = status == BROKEN or "Traceback" in content or "object at 0x" in content
         is_released = EXPIRED in writes and not RELEASING.isdisjoint(argv)
-        own = len(writes) - is_released
-        is_refused_in_part = status != SUCCESS and bool(own or (changed and not is_released))
-        is_partial = is_refused_in_part or own > WRITES.get(command, 1)
+        owned = len(writes) - is_released
+        is_refused_in_part = status != SUCCESS and bool(owned or (changed and not is_released))
+        is_partial = is_refused_in_part or owned > WRITES.get(command, 1)
         if is_crash or is_partial:
-            faults.append((" ".join(argv), status, said, changed, writes))
+            faults.append((" ".join(argv), status, content, changed, writes))
         if changed:
             for name in lab.parent.glob("lab.db*"):
                 os.unlink(name)

@@ -98,8 +98,8 @@ def test_provider_list_lists_all_with_what_they_declare(lab):
 def test_provider_show_tells_one_by_name_or_uuid(lab):
     shown = json.loads(lab("provider", "show", "host0", "-f", "json").out)
     uuid, generation = shown.pop("uuid"), shown.pop("generation")
-    told = json.loads(lab("provider", "list", "--name", "host0", "-f", "json").out)
-    assert generation == told[0]["generation"]
+    output = json.loads(lab("provider", "list", "--name", "host0", "-f", "json").out)
+    assert generation == output[0]["generation"]
     assert shown == {
         "provider": "host0",
         "inventories": "VCPU=4:reserved=1:allocation_ratio=2",

@@ -23,8 +23,8 @@ def test_a_bar_is_as_wide_as_asked_and_never_lies_about_empty_and_full(used, cap
 
 @given(st.integers(1, 2000), st.integers(0, 2000))
 def test_a_bar_never_shrinks_when_more_is_used(capacity, used):
-    one, more = (render.bar(each, capacity).count("█") for each in (used, used + 1))
-    assert one <= more
+    entry, more = (render.bar(item, capacity).count("█") for item in (used, used + 1))
+    assert entry <= more
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ def lab(default_ledger, sqlite_url):
 def rows(run, *words):
     done = run("schedule", *words, "-f", "json")
     assert done.status == 0, done.err
-    return [(one["consumer"], one["host"]) for one in json.loads(done.out)]
+    return [(item["consumer"], item["host"]) for item in json.loads(done.out)]
 
 
 def test_a_dry_run_takes_nothing_and_a_claim_does(run, lab):
@@ -38,7 +38,7 @@ def test_a_dry_run_takes_nothing_and_a_claim_does(run, lab):
         ("web-1", "host1"),
         ("web-2", "host0"),
     ]
-    assert [one.name for one in lab.consumers()] == ["job", "web-1", "web-2"]
+    assert [item.name for item in lab.consumers()] == ["job", "web-1", "web-2"]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ weighers:
 def test_a_refusal_says_why_of_each_host(run, lab):
     done = run("schedule", "VCPU=6", "--ignore", "host0", "--claim", "job")
     assert (done.status, done.out) == (1, "")
-    assert [one.strip() for one in done.err.splitlines()] == [
+    assert [item.strip() for item in done.err.splitlines()] == [
         "resource-objects: no candidate for job:",
         "host0: is to be ignored (hosts)",
         "host1: VCPU requested 6, free 4 of 4",
@@ -90,7 +90,7 @@ def test_fewer_may_be_placed(run, lab):
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "output"),
     [
         (["--count", "0"], "count"),
         (["--count", "0", "--claim", "job"], "count"),
@@ -103,10 +103,10 @@ def test_fewer_may_be_placed(run, lab):
         (["--settings", "/nowhere.yaml"], "cannot be read"),
     ],
 )
-def test_words_that_cannot_be(run, lab, words, told):
+def test_words_that_cannot_be(run, lab, words, output):
     done = run("schedule", "VCPU=1", *words)
     assert done.status != 0
-    assert told in done.err and len(done.err.splitlines()) == 1
+    assert output in done.err and len(done.err.splitlines()) == 1
 
 
 GANG = """
@@ -119,16 +119,16 @@ members:
 def test_a_gang_from_a_file(run, lab, tmp_path):
     path = tmp_path / "gang.yaml"
     path.write_text(GANG)
-    found = [
+    result = [
         ("worker-0", "host0"),
         ("worker-1", "host0"),
         ("worker-2", "host1"),
         ("driver", "host0"),
     ]
-    assert rows(run, "--gang", str(path)) == found
+    assert rows(run, "--gang", str(path)) == result
     assert not list(lab.consumers())
     assert rows(run, "--gang", str(path), "--claim", "job", "--project", "p") == [
-        (f"job/{name}", host) for name, host in found
+        (f"job/{name}", host) for name, host in result
     ]
     refused = run("schedule", "--gang", str(path), "--claim", "more")
     assert refused.status == 1
@@ -146,19 +146,24 @@ alternatives:
 
 
 def test_a_multiplier_beside_one_of_the_settings_is_the_one(run, lab, tmp_path, monkeypatch):
-    asked = []
+    request = []
     of = Pipeline.of
     monkeypatch.setattr(
-        Pipeline, "of", lambda *given, **more: asked.append(of(*given, **more)) or asked[-1]
+        Pipeline,
+        "of",
+        lambda *argument, **more: request.append(of(*argument, **more)) or request[-1],
     )
     path = tmp_path / "scheduler.yaml"
     path.write_text("weighers: {free: 1, devices: {multiplier: 3}}")
     rows(run, "VCPU=1", "--settings", str(path), "--weigh", "free=2", "--weigh", "devices=0.5")
-    assert {one.name: one.multiplier for one in asked[-1].weighers} == {"free": 2, "devices": 0.5}
+    assert {item.name: item.multiplier for item in request[-1].weighers} == {
+        "free": 2,
+        "devices": 0.5,
+    }
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "output"),
     [
         (
             "filters:\n  tenants: 5",
@@ -182,12 +187,12 @@ def test_a_multiplier_beside_one_of_the_settings_is_the_one(run, lab, tmp_path, 
         ("filters:\n  a: [", "expected YAML"),
     ],
 )
-def test_settings_with_a_fault_are_told_by_their_line(run, lab, tmp_path, text, told):
+def test_settings_with_a_fault_are_told_by_their_line(run, lab, tmp_path, text, output):
     path = tmp_path / "scheduler.yaml"
     path.write_text(text)
     done = run("schedule", "VCPU=1", "--settings", str(path), "--weigh", "free=2")
     assert done.status == 2
-    assert told in done.err and len(done.err.splitlines()) == 1
+    assert output in done.err and len(done.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(
@@ -208,9 +213,9 @@ def test_settings_with_a_fault_are_told_by_their_line(run, lab, tmp_path, text, 
         ("members: {a: {request: VCPU=1}}\nmembers: {}", [], "line 2, key: got 'members'"),
     ],
 )
-def test_a_gang_with_a_fault_is_told(run, lab, tmp_path, text, words, told):
+def test_a_gang_with_a_fault_is_told(run, lab, tmp_path, text, words, output):
     path = tmp_path / "gang.yaml"
     path.write_text(text)
     done = run("schedule", "--gang", str(path), *words)
     assert done.status == 2
-    assert told in done.err
+    assert output in done.err

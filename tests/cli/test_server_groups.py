@@ -50,7 +50,7 @@ def test_a_server_group_from_its_making_to_its_end(lab):
     for name in ("db-1", "db-2", "db-10"):
         assert lab("release", name).status == 0
     assert lab("server", "group", "delete", "db").status == 0
-    assert [one["name"] for one in rows(lab, "server", "group", "list")] == ["web"]
+    assert [item["name"] for item in rows(lab, "server", "group", "list")] == ["web"]
 
 
 def test_a_claim_says_who_of_the_group_is_where(lab):
@@ -72,10 +72,10 @@ def test_who_is_in_a_group_is_shown_and_listed(lab):
     assert (row["provider"], row["group"]) == ("host1", "web")
     assert rows(lab, "consumer", "show", "web-1")["group"] == "web"
     listed = rows(lab, "consumer", "list", "--server-group", "web")
-    assert [one["consumer"] for one in listed] == ["web-1"]
+    assert [item["consumer"] for item in listed] == ["web-1"]
     totals = rows(lab, "usage", "total", "--by", "group")
-    assert [(one["group"], one["used"]) for one in totals] == [("web", 2), (None, 1)] or [
-        (one["group"], one["used"]) for one in totals
+    assert [(item["group"], item["used"]) for item in totals] == [("web", 2), (None, 1)] or [
+        (item["group"], item["used"]) for item in totals
     ] == [(None, 1), ("web", 2)]
     (used,) = rows(lab, "usage", "total", "--server-group", "web")
     assert used["used"] == 2
@@ -94,8 +94,10 @@ def test_a_pool_is_no_host_of_a_group(lab):
 def test_schedule_names_a_group(lab):
     lab("server", "group", "create", "web", "affinity")
     lab("allocation", "set", "web-1", "--allocation", "host1,VCPU=2", "--server-group", "web")
-    found = rows(lab, "schedule", "VCPU=1", "--server-group", "web", "--claim", "w", "--count", "2")
-    assert [one["host"] for one in found] == ["host1", "host1"]
+    result = rows(
+        lab, "schedule", "VCPU=1", "--server-group", "web", "--claim", "w", "--count", "2"
+    )
+    assert [item["host"] for item in result] == ["host1", "host1"]
     assert rows(lab, "server", "group", "show", "web")["members"] == ["w-1", "w-2", "web-1"]
 
 
@@ -115,6 +117,6 @@ def test_schedule_names_a_group(lab):
         ),
     ],
 )
-def test_what_cannot_be_is_told(lab, words, status, told):
+def test_what_cannot_be_is_told(lab, words, status, output):
     done = lab(*words)
-    assert (done.status, told in done.err) == (status, True), done.err
+    assert (done.status, output in done.err) == (status, True), done.err

@@ -47,8 +47,8 @@ def test_a_device_is_disabled_with_what_is_split_off_it(lab) -> None:
     assert json.loads(lab("device", "list", "--free", "-f", "json").out) == []
     shown = json.loads(lab("device", "show", f"host0/{PART}", "-f", "json").out)
     assert "by me: link" in shown["disabled"]
-    for wanted in ("SRIOV_NET_VF=1", "PCI_DEVICE=1"):
-        refused = lab("claim", "job-1", wanted)
+    for expected in ("SRIOV_NET_VF=1", "PCI_DEVICE=1"):
+        refused = lab("claim", "job-1", expected)
         assert refused.status == 1 and f"host0/{CARD}: disabled" in refused.err
     assert "by me: link" in lab("changes", "--limit", "9").out
     assert json.loads(lab("device", "drain", f"host0/{CARD}", "-f", "json").out) == []
@@ -80,8 +80,8 @@ def test_a_device_that_is_a_provider_by_its_own_name_is_one_too(lab, url: str) -
     gpu = "host9/gpu0"
     with _open(url) as ledger:
         ledger.sync(ro.Provider("host9", "VCPU=1", children=[ro.Provider(gpu, "PGPU=1")]))
-    said = lab("device", "disable", gpu, "--reason", "ecc", "--actor", "me").out
-    assert said.startswith(f"{gpu}: disabled ") and said.endswith("by me: ecc\n")
+    text = lab("device", "disable", gpu, "--reason", "ecc", "--actor", "me").out
+    assert text.startswith(f"{gpu}: disabled ") and text.endswith("by me: ecc\n")
     assert lab("device", "drain", gpu).status == 0
     assert lab("device", "enable", gpu).out == f"{gpu}: enabled\n"
 
@@ -103,9 +103,9 @@ def test_an_end_that_cannot_be_is_refused(lab, until: str) -> None:
 def test_an_end_is_a_time_from_now_or_a_moment(lab, url: str, until: str) -> None:
     lab("host", "disable", "host1", "--reason", "fan", "--until", until)
     with _open(url) as ledger:
-        [one] = ledger.providers(name="host1")
-        assert one.disabled is not None and one.disabled.until is not None
-        assert one.disabled.until > ledger.backend.now()
+        [item] = ledger.providers(name="host1")
+        assert item.disabled is not None and item.disabled.until is not None
+        assert item.disabled.until > ledger.backend.now()
 
 
 def test_drain_says_why_only_where_it_is_not_known(lab) -> None:
@@ -152,12 +152,12 @@ def test_usage_tells_what_is_disabled(lab, url: str) -> None:
     with _open(url) as ledger:
         disabled = ledger.usage()["host0", "VCPU"].to_dict()["disabled"]
         assert (disabled["reason"], disabled["by"]) == ("fan", "me")
-        left = ledger.snapshot()
+        remaining = ledger.snapshot()
         free = sum(use.free for use in ledger.usage("host1") if use.resource_class == "VCPU")
-        assert left.free("VCPU") == free < left.capacity("VCPU")
-        assert {row["resource_class"]: row["total"] for row in before}["VCPU"] == left.capacity(
+        assert remaining.free("VCPU") == free < remaining.capacity("VCPU")
+        assert {row["resource_class"]: row["total"] for row in before}[
             "VCPU"
-        )
+        ] == remaining.capacity("VCPU")
 
 
 def test_the_drawing_of_cells_says_what_is_disabled(run, url: str) -> None:

@@ -1,4 +1,4 @@
-"""What reaches a terminal, a spreadsheet and a program: names may be somebody else's."""
+"""Output on terminals, in spreadsheets and for programs: names may come from other users."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 import resource_objects as ro
 from resource_objects.cli import base
-from resource_objects.cli.base import Many, Maybe
+from resource_objects.cli.base import listed, optional
 from resource_objects.cli.main import Printable
 
 RED = "\x1b[31m"
@@ -51,15 +51,15 @@ def test_a_name_cannot_begin_a_row_of_its_own() -> None:
 
 @pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@sum"])
 def test_what_a_spreadsheet_would_calculate_is_text(formula: str) -> None:
-    assert base.cells([formula, Maybe(formula)], "csv") == (f"'{formula}",) * 2
+    assert base.cells([formula, optional(formula)], "csv") == (f"'{formula}",) * 2
     assert base.cells([formula, -1], "value") == (formula, -1)
     assert base.cells([-1, 1.5], "csv") == (-1, 1.5)
 
 
 @pytest.mark.parametrize("formatter", ["csv", "value", "shell"])
 def test_what_is_not_set_is_empty_in_text(formatter: str) -> None:
-    assert base.cells([Maybe(None), None], formatter) == ("", "")
-    row = [Maybe(None), Many([1])]
+    assert base.cells([optional(None), None], formatter) == ("", "")
+    row = [optional(None), listed([1])]
     assert base.cells(row, "table") == tuple(row)
 
 
@@ -71,8 +71,8 @@ def test_a_consumer_without_a_project_has_no_project_called_none(run, tmp_path) 
     listed = run("--database", url, "consumer", "list", "-f", "csv").out
     (row,) = csv.DictReader(listed.splitlines())
     assert (row["consumer"], row["project"], row["expires"]) == ("'=cmd()", "", "")
-    told = json.loads(run("--database", url, "consumer", "list", "-f", "json").out)
-    assert (told[0]["consumer"], told[0]["project"]) == ("=cmd()", None)
+    output = json.loads(run("--database", url, "consumer", "list", "-f", "json").out)
+    assert (output[0]["consumer"], output[0]["project"]) == ("=cmd()", None)
 
 
 # --- files that are none ---
@@ -90,8 +90,8 @@ def test_a_file_that_is_not_there_is_named_in_one_line(
 ) -> None:
     result = run(*command.split(), "nowhere.yaml")
     assert (result.status, result.out) == (2, "")
-    said = "nowhere.yaml cannot be read: No such file or directory"
-    assert result.err == f"resource-objects: {said}\n"
+    content = "nowhere.yaml cannot be read: No such file or directory"
+    assert result.err == f"resource-objects: {content}\n"
     assert not default_ledger.exists()
 
 

@@ -16,8 +16,8 @@ Run = Callable[..., Result]
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_replay_leaves_nothing_behind(run: Run, tmp_path: Path, processes: int) -> None:
     database = f"sqlite:///{tmp_path}/lab.db"
-    said = ["--generate", "3,20", "--processes", str(processes), "-f", "json"]
-    done = run("--database", database, "simulate", "replay", *said)
+    text = ["--generate", "3,20", "--processes", str(processes), "-f", "json"]
+    done = run("--database", database, "simulate", "replay", *text)
     assert done.status == 0, done.err
     rows = json.loads(done.out)
     assert len(rows) == processes
@@ -29,19 +29,19 @@ def test_a_replay_takes_the_filters_and_weighers_of_a_scheduler(run: Run, tmp_pa
     settings, picture = tmp_path / "settings.yaml", tmp_path / "held.svg"
     settings.write_text("weighers: {free: {MEMORY_MB: 1}}\n")
     database = f"sqlite:///{tmp_path}/lab.db"
-    said = ["simulate", "replay", "--generate", "3,10", "-f", "json"]
+    text = ["simulate", "replay", "--generate", "3,10", "-f", "json"]
     more = ["--settings", str(settings), "--weigh", "devices=2", "--filter", "capabilities"]
-    done = run("--database", database, *said, *more, "--plot", str(picture))
+    done = run("--database", database, *text, *more, "--plot", str(picture))
     assert done.status == 0, done.err
     (row,) = json.loads(done.out)
     assert (row["Placed"], row["Released"]) == (10, 10)
     assert "<svg" in picture.read_text()
-    wrong = run("--database", database, *said, "--weigh", "nothing")
+    wrong = run("--database", database, *text, "--weigh", "nothing")
     assert (wrong.status, "nothing" in wrong.err) == (1, True)
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("text", "output"),
     [
         ([], "say --hosts and --jobs, or --generate"),
         (["--generate", "10"], "expected HOSTS,JOBS"),
@@ -50,13 +50,13 @@ def test_a_replay_takes_the_filters_and_weighers_of_a_scheduler(run: Run, tmp_pa
     ],
 )
 def test_a_mistake_is_one_line_and_status_2(
-    run: Run, tmp_path: Path, said: list[str], told: str
+    run: Run, tmp_path: Path, text: list[str], output: str
 ) -> None:
     bad = tmp_path / "bad.csv"
     bad.write_text("sn,gpu\n")
-    done = run("simulate", "replay", *(word.format(bad=bad) for word in said))
+    done = run("simulate", "replay", *(word.format(bad=bad) for word in text))
     assert done.status == 2
-    assert told in done.err
+    assert output in done.err
     assert len(done.err.splitlines()) == 1
 
 

@@ -64,8 +64,8 @@ def test_hosts_are_in_natural_order_and_values_exact_for_programs(lab) -> None:
         ("lab-10", "cpu.percent", "12.5"),
     ]
     assert datetime.datetime.fromisoformat(rows[0]["since"]).tzinfo is not None
-    one = lab("statistic", "list", "--name", "failed_builds", "-f", "value", "-c", "value")
-    assert one.lines == ["3"]
+    item = lab("statistic", "list", "--name", "failed_builds", "-f", "value", "-c", "value")
+    assert item.lines == ["3"]
 
 
 def test_statistics_are_forgotten(lab) -> None:
@@ -78,9 +78,9 @@ def test_statistics_are_forgotten(lab) -> None:
 
 
 def test_what_is_not_there_is_one_line(lab) -> None:
-    gone = lab("statistic", "list", "lab-7")
-    assert (gone.status, gone.out) == (1, "")
-    assert gone.err == "resource-objects: lab-7 is not a provider of this ledger\n"
+    removed = lab("statistic", "list", "lab-7")
+    assert (removed.status, removed.out) == (1, "")
+    assert removed.err == "resource-objects: lab-7 is not a provider of this ledger\n"
     assert "name of a statistic" in lab("statistic", "list", "--name", "a b").err
 
 
@@ -90,8 +90,8 @@ def test_it_is_told_how_long_ago_a_host_reported(lab, reported) -> None:
     assert [row["reported"] is None for row in rows] == [True, False, False]
     late = lab("provider", "list", "--reported-before", "10m", "-f", "value", "-c", "provider")
     assert late.lines == ["lab-2"]
-    every = lab("provider", "list", "--reported-before", "now", "-f", "value", "-c", "provider")
-    assert every.lines == ["lab-2", "lab-10"]
+    complete = lab("provider", "list", "--reported-before", "now", "-f", "value", "-c", "provider")
+    assert complete.lines == ["lab-2", "lab-10"]
     assert lab("provider", "list", "--reported-before", "soon").status == 2
 
 

@@ -1,4 +1,4 @@
-"""What people see: on terminals of any width, in a pipe, in ASCII, and while they wait."""
+"""Output on terminals of any width, in a pipe, in ASCII, and during long commands."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def lab(tmp_path_factory) -> str:
         ledger.sync(ro.Provider("storage", "DISK_GB=100000"))
         ledger.pools.share("storage", hosts=[HOST])
         for number in range(4):
-            asked = ro.Request("VCPU=16,MEMORY_MB=65536,PGPU=1,CUSTOM_FPGA_ALVEO=1")
-            found = ledger.snapshot().candidates(asked)
-            ledger.claim(f"training-run-{number}", found, user="ann", project="vision")
+            request = ro.Request("VCPU=16,MEMORY_MB=65536,PGPU=1,CUSTOM_FPGA_ALVEO=1")
+            result = ledger.snapshot().candidates(request)
+            ledger.claim(f"training-run-{number}", result, user="ann", project="vision")
         ledger.disable("compute-rack1.example.org", reason="the fan is loud, somebody comes Monday")
     return url
 
@@ -185,21 +185,23 @@ def test_the_help_names_the_columns(see):
         command = class_of(name)
         if hasattr(command, "produce_output"):
             assert command.columns, name
-            told = " ".join(see(f"{name} --help", "memory://", 80)[1])
+            output = " ".join(see(f"{name} --help", "memory://", 80)[1])
             for columns in (command.columns, *command.columns_with.values()):
-                assert ", ".join(columns) in " ".join(told.split()), name
+                assert ", ".join(columns) in " ".join(output.split()), name
 
 
 def test_the_columns_are_those_that_programs_get(see, lab):
     for command in SEEN:
-        name = next((one for one in sorted(BUILT_IN, reverse=True) if command.startswith(one)), "")
+        name = next(
+            (item for item in sorted(BUILT_IN, reverse=True) if command.startswith(item)), ""
+        )
         if not name or "--help" in command or not hasattr(class_of(name), "produce_output"):
             continue
         answer = json.loads("\n".join(see(f"{command.replace('--tree', '')} -f json", lab, 80)[1]))
         rows = answer if isinstance(answer, list) else [answer]
         columns = class_of(name).columns
         for row in rows:
-            assert [one for one in columns if one in row] == list(row), command
+            assert [item for item in columns if item in row] == list(row), command
             if name != "candidates":
                 assert tuple(row) == columns, command
 
@@ -260,7 +262,7 @@ def clock(monkeypatch) -> Clock:
 
 @pytest.fixture
 def terminal(monkeypatch) -> Terminal:
-    """Where bars are drawn."""
+    """The terminal that progress bars are drawn on."""
     terminal = Terminal()
     monkeypatch.setattr(sys, "__stderr__", terminal)
     monkeypatch.setenv("TERM", "xterm")
@@ -351,14 +353,14 @@ def test_where_nobody_can_see_a_bar_there_is_none(clock, terminal, monkeypatch, 
 def test_apply_tells_the_bar_how_far_it_is(run, clock, terminal, monkeypatch, tmp_path):
     path = tmp_path / "lab.yaml"
     path.write_text("machines:\n  lab-[0-9]:\n    inventories: VCPU=4\n")
-    told = []
-    monkeypatch.setattr(site.Bar, "tell", lambda bar, done, total: told.append((done, total)))
+    output = []
+    monkeypatch.setattr(site.Bar, "tell", lambda bar, done, total: output.append((done, total)))
     assert run("apply", str(path)).status == 0
-    assert told[-1] == (10, 10)
-    told.clear()
+    assert output[-1] == (10, 10)
+    output.clear()
     monkeypatch.setattr("resource_objects.site.site.PROGRESS_STEP", 4)
     assert run("export").status == 0
-    assert told == [(4, 10), (8, 10)]
+    assert output == [(4, 10), (8, 10)]
 
 
 # --- how it ends ----------------------------------------------------------------------------------
@@ -390,7 +392,7 @@ def test_an_interrupted_wait_is_one_line_and_leaves_nothing(home, sqlite_url):
             child.send_signal(signal.SIGINT)
             _, err = child.communicate()
         assert (child.returncode, err) == (130, "resource-objects: interrupted\n")
-        assert [one.name for one in ledger.consumers()] == ["first"]
+        assert [item.name for item in ledger.consumers()] == ["first"]
         ledger.release("first")
         ledger.claim("third", {"box": "VCPU=1"})
 

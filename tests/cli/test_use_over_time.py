@@ -97,10 +97,10 @@ def test_nothing_is_a_sentence(lab):
         (["4h", "--by", "host"], 2, "by: got 'host', expected some of consumer, user, project"),
     ],
 )
-def test_what_cannot_be_asked_is_one_line(lab, argv, status, said):
+def test_what_cannot_be_asked_is_one_line(lab, argv, status, text):
     done = lab("usage", "between", *argv)
     assert (done.status, done.out, len(done.err.splitlines())) == (status, "", 1)
-    assert any(one in done.err for one in said.split("|"))
+    assert any(item in done.err for item in text.split("|"))
 
 
 def test_how_far_back_it_is_known_is_set(lab):

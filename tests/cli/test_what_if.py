@@ -34,7 +34,10 @@ def test_changes_are_tried_and_nothing_is_written(lab, tmp_path) -> None:
     done = lab("what-if", "VCPU=8", "--script", str(script), "--plan", str(plan), "-f", "json")
     assert json.loads(done.out) == [{"#": 1, "allocation": "VCPU=8", "resource provider": "host0"}]
     assert "- job-1 releases everything" in done.err
-    assert [one["consumer"] for one in json.loads(plan.read_text())["orders"]] == ["job-1", "job-2"]
+    assert [item["consumer"] for item in json.loads(plan.read_text())["orders"]] == [
+        "job-1",
+        "job-2",
+    ]
     assert lab("what-if", "VCPU=8").status == 1
 
 
@@ -67,9 +70,9 @@ def test_the_smallest_further_changes_are_listed(lab) -> None:
 
 
 def test_a_host_is_drawn_with_what_it_would_give_or_where_it_fails(lab) -> None:
-    given = lab("what-if", "VCPU=4", "--change", "release job-2", "--tree")
-    assert (given.status, given.err) == (0, "- job-2 releases everything\n")
-    assert given.out.splitlines() == [
+    argument = lab("what-if", "VCPU=4", "--change", "release job-2", "--tree")
+    assert (argument.status, argument.err) == (0, "- job-2 releases everything\n")
+    assert argument.out.splitlines() == [
         "1: VCPU=4 of host1",
         "host1",
         "└─ VCPU  ░░░░░░░░░░░░░░░░░░░░  0 of 4  <- gives 4",
@@ -143,7 +146,7 @@ def test_a_script_says_what_shells_say_and_a_change_that_cannot_be_is_named(lab,
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "output"),
     [
         ([], "specify changes"),
         (["VCPU=1", "--change", "add host9"], "expected add NAME like HOST, NAME INVENTORIES"),
@@ -155,9 +158,9 @@ def test_a_script_says_what_shells_say_and_a_change_that_cannot_be_is_named(lab,
         (["VCPU=8", "--relax", "0"], "k: got 0"),
     ],
 )
-def test_what_cannot_be_said_is_told(lab, words, told) -> None:
+def test_what_cannot_be_said_is_told(lab, words, output) -> None:
     done = lab("what-if", *words)
-    assert done.status == 2 and told in done.err
+    assert done.status == 2 and output in done.err
 
 
 def test_a_change_that_cannot_be_is_told_by_what_it_is_about(lab) -> None:
@@ -213,7 +216,7 @@ def test_a_drain_after_changes_is_a_plan(lab, url, tmp_path) -> None:
         "~ host0: disabled: drained",
     ]
     with ro.connect(url) as ledger:
-        assert {one.name: str(one.request) for one in ledger.consumers()}["job-1"] == "VCPU=6"
+        assert {item.name: str(item.request) for item in ledger.consumers()}["job-1"] == "VCPU=6"
 
 
 def test_a_drain_of_which_nothing_is_known_is_no_no(run, url: str, monkeypatch) -> None:

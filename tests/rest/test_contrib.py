@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from resource_objects.cli.serve import Serve
+from resource_objects.cli.serve import serve
 from resource_objects.rest.serving import GRACE
 from tests.support.served import Served
 
@@ -27,9 +27,9 @@ CONTAINER = ROOT / "contrib" / "container" / "Containerfile"
 def options_of(words: list[str]) -> argparse.Namespace:
     """Return how the command understands what stands behind it."""
     assert words[0] == "serve"
-    serve: Any = Serve
-    found: argparse.Namespace = serve(None, None).get_parser("serve").parse_args(words[1:])
-    return found
+    command: Any = serve
+    options: argparse.Namespace = command(None, None).get_parser("serve").parse_args(words[1:])
+    return options
 
 
 def unit() -> configparser.SectionProxy:
