@@ -231,7 +231,7 @@ def stored(run, default_ledger, kept_file):
     shutil.copy(default_ledger, kept_file)
 
 
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("stored")
 def test_a_host_that_is_kept_shows_who_holds_its_devices(run):
     done = run("host", "show", "--pci", "box")
     assert (done.status, done.err) == (0, "")
@@ -245,7 +245,7 @@ def test_a_host_that_is_kept_shows_who_holds_its_devices(run):
     ]
 
 
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("stored")
 def test_programs_are_told_all_that_is_kept(run):
     result = rows(run("host", "show", "--pci", "box", "-f", "json"))
     assert result[2] == {
@@ -266,7 +266,7 @@ def test_programs_are_told_all_that_is_kept(run):
     }
 
 
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("stored")
 @pytest.mark.parametrize("form", ["table", "json", "csv", "yaml", "value"])
 @pytest.mark.parametrize("subject", [["--pci"], ["--pci", "box"]])
 def test_every_format_is_spoken(run, form, subject):
@@ -300,7 +300,7 @@ def test_a_host_without_devices_says_how_it_gets_some(run):
         (["--pci", "--numa"], 2, "not allowed with argument"),
     ],
 )
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("stored")
 def test_what_cannot_be_shown_is_refused(run, argv, status, line):
     done = run("host", "show", *argv)
     assert (done.status, done.out) == (status, "")
@@ -325,7 +325,7 @@ def test_sync_says_what_it_skips(run):
     ]
 
 
-@pytest.mark.usefixtures("kept")
+@pytest.mark.usefixtures("stored")
 def test_sync_keeps_what_is_held_and_says_why(run, machine, on_machine):
     """Row c.2 (gone device): a device that vanished in use does not keep a host from being kept."""
     on_machine(dataclasses.replace(machine, devices=(GPUS[1], PF)))

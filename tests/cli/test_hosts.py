@@ -24,8 +24,8 @@ def build(ledger):
         ledger.sync(host)
 
     def start(job, place, amounts, user=None):
-        request = ro.Request(amounts, in_tree=place)
-        ledger.claim(job, ledger.snapshot().candidates(request), user=user)
+        arguments = ro.Request(amounts, in_tree=place)
+        ledger.claim(job, ledger.snapshot().candidates(arguments), user=user)
 
     start("job-7", "lab-0", "VCPU=32,PGPU=2", "ann")
     start("job-9", "lab-0", "VCPU=8,CUSTOM_PGPU_THOUSANDTHS=500", "bob")
@@ -96,10 +96,10 @@ def test_one_user_s_and_one_s_own(lab):
     ]
 
 
-@pytest.mark.parametrize("request", [("mine",), ("usage", "hosts", "--mine")])
-def test_who_has_no_name_is_asked_for_one(lab, monkeypatch, request):
+@pytest.mark.parametrize("arguments", [("mine",), ("usage", "hosts", "--mine")])
+def test_who_has_no_name_is_asked_for_one(lab, monkeypatch, arguments):
     monkeypatch.setattr("resource_objects.cli.base.login", lambda: None)
-    done = lab(*request)
+    done = lab(*arguments)
     assert (done.status, done.out) == (2, "")
     assert done.err == "resource-objects: your user has no name; say --user NAME\n"
     assert lab("mine", "--user", "ann").lines

@@ -196,7 +196,7 @@ def test_settings_with_a_fault_are_told_by_their_line(run, lab, tmp_path, text, 
 
 
 @pytest.mark.parametrize(
-    ("text", "words", "told"),
+    ("text", "words", "output"),
     [
         ("members: [1]", [], "{name: its request}"),
         ("members: {a: {request: VCPU=1, near: 1}}", [], "'near'"),

@@ -102,7 +102,7 @@ def test_schedule_names_a_group(lab):
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "told"),
+    ("words", "status", "output"),
     [
         (["server", "group", "create", "x", "apart"], 2, "one of affinity, anti-affinity"),
         (["server", "group", "create", "x", "affinity", "--max-per-host", "2"], 2, "expected 1"),

@@ -85,7 +85,7 @@ def test_nothing_is_a_sentence(lab):
 
 
 @pytest.mark.parametrize(
-    ("argv", "status", "said"),
+    ("argv", "status", "text"),
     [
         (["2026-11-04", "2026-11-03"], 1, "since|until"),
         (["2026-11-03T09:00Z", "2026-11-03T08:00Z"], 1, "until: got '2026-11-03T08:00"),
