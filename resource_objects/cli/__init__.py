@@ -9,6 +9,7 @@
 ``fitting``            tables and drawings as wide as the terminal is
 ``drawing``            NUMA cells as a drawing and as rows
 ``device_table``       PCI devices as a table
+``progress``           the progress bar of commands that take long
 ``completion``         shell completion
 ``tour``               the tour on this machine
 ``environment``        the variables that tell a job its part of a host

@@ -222,7 +222,7 @@ class Command(cliff.command.Command):
             if self.opens:
                 subject = stack.enter_context(self.open_ledger(getattr(args, "actor", None)))
             if self.slow:
-                from resource_objects.cli.site import Bar
+                from resource_objects.cli.progress import Bar
 
                 stack.enter_context(Bar(self.cmd_name or "", is_told=False))
             result = self.function(subject, args)

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from resource_objects.cli import base
-from resource_objects.cli.host import BRIEF_FACTS, BRIEF_STORED, FACTS, STORED
 from resource_objects.exceptions import DiscoveryError
 from resource_objects.host.device_rules import machine_devices, match_rules, read_rules
 from resource_objects.host.holdings import DeviceStatus, read_devices
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 # --- this machine -------------------------------------------------------------------------------
 
 
-def functions(machine: Machine, rules: Iterable[str], *, is_brief: bool) -> base.Answer:
+def functions(machine: Machine, rules: Iterable[str], *, is_brief: bool) -> list[Sequence[Any]]:
     """Return the PCI functions of a machine, and the effect of rules on them.
 
     :param is_brief: whether only the most important columns are listed
@@ -32,7 +31,7 @@ def functions(machine: Machine, rules: Iterable[str], *, is_brief: bool) -> base
     rule_of = {device.address: rule for device, rule in match_rules(read, machine.devices)}
     skipped = {function.subject: function.detail for function in devices.skipped}
     names = DeviceNames()
-    rows = []
+    rows: list[Sequence[Any]] = []
     for function in sorted(
         machine.devices, key=lambda device: family_order(device.address, device.parent_address)
     ):
@@ -58,7 +57,7 @@ def functions(machine: Machine, rules: Iterable[str], *, is_brief: bool) -> base
                 base.optional(why),
             )
         )
-    return _table(rows, FACTS, BRIEF_FACTS if is_brief else FACTS)
+    return rows
 
 
 def _cells_of(device: PCIDevice) -> Iterator[Any]:
@@ -72,7 +71,7 @@ def _cells_of(device: PCIDevice) -> Iterator[Any]:
 # --- a host of the ledger -------------------------------------------------------------------------
 
 
-def stored_devices(command: base.Command, host: str, *, is_brief: bool) -> base.Answer:
+def stored_devices(command: base.Command, host: str) -> Sequence[DeviceStatus]:
     """Return the devices of a host of the ledger.
 
     :raises NotFound: if the ledger does not have the host
@@ -84,10 +83,10 @@ def stored_devices(command: base.Command, host: str, *, is_brief: bool) -> base.
         raise base.Refused(
             f"{host} has no devices in the ledger", ["host sync --rule makes them takeable"]
         )
-    return stored_table(host_devices.devices, "address", is_brief=is_brief)
+    return host_devices.devices
 
 
-def stored_table(devices: Iterable[DeviceStatus], first: str, *, is_brief: bool) -> base.Answer:
+def stored_rows(devices: Iterable[DeviceStatus], first: str) -> list[Sequence[Any]]:
     """Return devices of the ledger by host and address, virtual functions below their card.
 
     :param first: the first column: ``address``, or ``device``, which includes the host. A function
@@ -102,7 +101,7 @@ def stored_table(devices: Iterable[DeviceStatus], first: str, *, is_brief: bool)
         ),
     )
     names_listed = {device.name for device in in_order}
-    rows = [
+    return [
         (
             _nested(
                 device.name if first == "device" else device.device.address,
@@ -112,7 +111,6 @@ def stored_table(devices: Iterable[DeviceStatus], first: str, *, is_brief: bool)
         )
         for device in in_order
     ]
-    return _table(rows, (first, *STORED), (first, *(BRIEF_STORED if is_brief else STORED)))
 
 
 def _stored_row(status: DeviceStatus, names: DeviceNames) -> Iterator[Any]:
@@ -174,11 +172,3 @@ class DeviceNames:
             self._names = None
             base.note(f"resource-objects: names of devices: {error}")
             return None
-
-
-def _table(
-    rows: Iterable[Sequence[Any]], columns: Sequence[str], selected: Sequence[str]
-) -> base.Answer:
-    """Return the answer with the selected columns of the rows."""
-    places = [columns.index(name) for name in selected]
-    return base.Answer([tuple(row[place] for place in places) for row in rows], selected)

@@ -165,9 +165,27 @@ def _show_devices(command: base.Command, args: Namespace) -> base.Answer:
     from resource_objects.cli import device_table
 
     if args.pci == _THIS:
-        return device_table.functions(discovered(args), args.rule, is_brief=args.is_brief)
+        rows = device_table.functions(discovered(args), args.rule, is_brief=args.is_brief)
+        return _selected(rows, FACTS, BRIEF_FACTS if args.is_brief else FACTS)
     refuse_settings(args, args.pci, ("rule", "shared", "dedicated", "reserved_pages"))
-    return device_table.stored_devices(command, args.pci, is_brief=args.is_brief)
+    devices = device_table.stored_devices(command, args.pci)
+    return _stored(devices, "address", args)
+
+
+def _stored(devices: Iterable[DeviceStatus], first: str, args: Namespace) -> base.Answer:
+    """Return devices of the ledger; ``first`` is the name of the first column."""
+    from resource_objects.cli.device_table import stored_rows
+
+    selected = (first, *(BRIEF_STORED if args.is_brief else STORED))
+    return _selected(stored_rows(devices, first), (first, *STORED), selected)
+
+
+def _selected(
+    rows: Iterable[Sequence[Any]], columns: Sequence[str], selected: Sequence[str]
+) -> base.Answer:
+    """Return the answer with the selected columns of the rows."""
+    places = [columns.index(name) for name in selected]
+    return base.Answer([tuple(row[place] for place in places) for row in rows], selected)
 
 
 def refuse_settings(args: Namespace, host: str, names: Iterable[str]) -> None:
@@ -409,7 +427,6 @@ def list_devices(command: base.Command, args: Namespace) -> base.Answer:
     an unnamed device of its kind, blocks it; `spent` if its one use is over; `removed` if the next
     sync removes it.
     """
-    from resource_objects.cli.device_table import stored_table
     from resource_objects.host.holdings import read_devices
     from resource_objects.resources import resource
 
@@ -424,7 +441,7 @@ def list_devices(command: base.Command, args: Namespace) -> base.Answer:
         and (not args.free or device.is_free)
         and (not args.held or device.is_allocated)
     ]
-    return stored_table(devices, "device", is_brief=args.is_brief)
+    return _stored(devices, "device", args)
 
 
 @base.record(

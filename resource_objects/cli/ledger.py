@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from resource_objects.cli import base
-from resource_objects.cli.site import Bar
+from resource_objects.cli.progress import Bar
 
 if TYPE_CHECKING:
     from resource_objects.ledger import Ledger

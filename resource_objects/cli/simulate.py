@@ -8,8 +8,8 @@ from argparse import Namespace
 from typing import TYPE_CHECKING, Any
 
 from resource_objects.cli import base
+from resource_objects.cli.progress import Bar
 from resource_objects.cli.schedule import PIPELINE, pipeline_of
-from resource_objects.cli.site import Bar
 
 if TYPE_CHECKING:
     from resource_objects.scheduler.replay import Trace

@@ -16,7 +16,7 @@ import sys
 import pytest
 
 import resource_objects as ro
-from resource_objects.cli import site
+from resource_objects.cli import progress
 from resource_objects.cli.main import BUILT_IN, main
 from tests.cli.conftest import ROOT
 from tests.cli.forked import Program
@@ -256,7 +256,7 @@ class Clock:
 def clock(monkeypatch) -> Clock:
     """The clock that bars look at."""
     clock = Clock()
-    monkeypatch.setattr(site, "time", clock)
+    monkeypatch.setattr(progress, "time", clock)
     return clock
 
 
@@ -273,7 +273,7 @@ def terminal(monkeypatch) -> Terminal:
 
 def test_what_is_done_within_two_seconds_shows_no_bar(clock, terminal, monkeypatch):
     monkeypatch.setitem(sys.modules, "rich.progress", None)  # and imports nothing for one
-    with site.Bar("apply") as bar:
+    with progress.Bar("apply") as bar:
         bar.tell(0, 10)
         clock.now += 1.9
         bar.tell(10, 10)
@@ -281,7 +281,7 @@ def test_what_is_done_within_two_seconds_shows_no_bar(clock, terminal, monkeypat
 
 
 def test_what_takes_longer_shows_a_bar_and_takes_it_away(clock, terminal):
-    with site.Bar("apply") as bar:
+    with progress.Bar("apply") as bar:
         bar.tell(0, 10)
         clock.now += 2.1
         bar.tell(5, 10)
@@ -295,13 +295,13 @@ def test_what_takes_longer_shows_a_bar_and_takes_it_away(clock, terminal):
 
 
 def test_what_cannot_tell_how_far_it_is_shows_that_it_goes_on(terminal, monkeypatch):
-    monkeypatch.setattr(site, "_PATIENCE", 0.0)
-    with site.Bar("audit", is_told=False):
+    monkeypatch.setattr(progress, "_PATIENCE", 0.0)
+    with progress.Bar("audit", is_told=False):
         until(lambda: "audit" in terminal.text)
     assert "%" not in terminal.text.replace("  0%", "") and "\x1b[?25h" in terminal.text
     shown = terminal.text
-    monkeypatch.setattr(site, "_PATIENCE", 60.0)
-    with site.Bar("audit", is_told=False) as bar:
+    monkeypatch.setattr(progress, "_PATIENCE", 60.0)
+    with progress.Bar("audit", is_told=False) as bar:
         waiting = bar._timer
     waiting.join(60)  # it was taken back
     assert terminal.text == shown
@@ -321,7 +321,7 @@ def test_what_cannot_tell_how_far_it_is_shows_that_it_goes_on(terminal, monkeypa
 )
 def test_commands_that_walk_all_that_is_kept_show_it(run, monkeypatch, tmp_path, words, text):
     seen = []
-    monkeypatch.setattr(site.Bar, "__enter__", lambda bar: seen.append(bar._word) or bar)
+    monkeypatch.setattr(progress.Bar, "__enter__", lambda bar: seen.append(bar._word) or bar)
     if text:
         (tmp_path / "plan.yaml").write_text(text)
         words = [*words, str(tmp_path / "plan.yaml")]
@@ -331,7 +331,7 @@ def test_commands_that_walk_all_that_is_kept_show_it(run, monkeypatch, tmp_path,
 
 
 def test_a_bar_is_taken_away_by_an_error_too(clock, terminal):
-    with pytest.raises(KeyboardInterrupt), site.Bar("export") as bar:
+    with pytest.raises(KeyboardInterrupt), progress.Bar("export") as bar:
         clock.now += 3
         bar.tell(1, 2)
         raise KeyboardInterrupt
@@ -344,7 +344,7 @@ def test_where_nobody_can_see_a_bar_there_is_none(clock, terminal, monkeypatch, 
         terminal._is_seen = False
     else:
         monkeypatch.setattr(sys, "__stderr__", None)
-    with site.Bar("apply") as bar:
+    with progress.Bar("apply") as bar:
         clock.now += 3
         bar.tell(1, 2)
     assert (terminal.text, bar.done, bar.total) == ("", 1, 2)
@@ -354,7 +354,7 @@ def test_apply_tells_the_bar_how_far_it_is(run, clock, terminal, monkeypatch, tm
     path = tmp_path / "lab.yaml"
     path.write_text("machines:\n  lab-[0-9]:\n    inventories: VCPU=4\n")
     output = []
-    monkeypatch.setattr(site.Bar, "tell", lambda bar, done, total: output.append((done, total)))
+    monkeypatch.setattr(progress.Bar, "tell", lambda bar, done, total: output.append((done, total)))
     assert run("apply", str(path)).status == 0
     assert output[-1] == (10, 10)
     output.clear()
@@ -407,7 +407,7 @@ def test_an_interrupted_site_is_one_line(home, sqlite_url, tmp_path, command):
         "def tell(bar, done, total):\n"
         "    bar.done, bar.total = done, total\n"
         "    if done: print('inside', flush=True); input()\n"
-        "site.Bar.tell = tell\n"
+        "progress.Bar.tell = tell\n"
         "import resource_objects.site as kept; kept.BATCH = kept.site.PROGRESS_STEP = 4"
     )
     if command == "export":
