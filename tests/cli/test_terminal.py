@@ -403,7 +403,7 @@ def test_an_interrupted_site_is_one_line(home, sqlite_url, tmp_path, command):
     url, path = sqlite_url("lab.db"), tmp_path / "lab.yaml"
     path.write_text("machines:\n  lab-[0-9]:\n    inventories: VCPU=4\n")
     code = (
-        "from resource_objects.cli import site\n"
+        "from resource_objects.cli import progress\n"
         "def tell(bar, done, total):\n"
         "    bar.done, bar.total = done, total\n"
         "    if done: print('inside', flush=True); input()\n"
