@@ -12,7 +12,7 @@ import functools
 import json
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -65,9 +65,9 @@ ro.Inventories.obj_from_primitive(host.obj_to_primitive())
 """
 
 
-def silent(program: str, *flags: str, arguments: Sequence[str] = ()) -> str:
+def silent(program: str, *flags: str) -> str:
     """Return what a program prints that must end well and print no error."""
-    command = [sys.executable, *flags, "-c", program, *arguments]
+    command = [sys.executable, *flags, "-c", program]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")
     return ran.stdout
@@ -306,14 +306,6 @@ def module_name(path: Path) -> str:
     return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
 
 
-MIGRATIONS = PACKAGE / "backends" / "sql" / "migrations"
-#: Packages of more than one module; the steps of a database's schema are named by number.
-ROOMS_WITH_MODULES = sorted(
-    {path.parent for path in modules() if path.name != "__init__.py"}
-    - {PACKAGE, MIGRATIONS, MIGRATIONS / "versions"}
-)
-
-
 def test_imports_point_downwards_only() -> None:
     wrong = []
     for path in modules():
@@ -332,65 +324,9 @@ def test_imports_point_downwards_only() -> None:
     assert not wrong
 
 
-@pytest.mark.parametrize("room", ROOMS_WITH_MODULES, ids=lambda room: str(room.name))
-def test_a_room_names_its_modules(room: Path) -> None:
-    said = ast.get_docstring(ast.parse((room / "__init__.py").read_text(encoding="utf-8"))) or ""
-    there = {path.stem for path in room.glob("*.py")} - {"__init__"}
-    assert not [name for name in sorted(there) if f"``{name}``" not in said]
-
-
 def test_no_modules_import_each_other() -> None:
     """Imports inside functions and for type checkers count, too."""
     assert house().circles() == []
-
-
-def test_no_class_is_more_than_three_deep() -> None:
-    """Ours are composed, not stacked; classes of others that they derive from do not count."""
-    assert [(count, name) for count, name in house().deepest() if count > 3] == []
-
-
-def test_imports_inside_functions_are_seen_and_those_for_type_checkers_are_not() -> None:
-    assert "resource_objects.plugins" in {name for _, name in imports(PACKAGE / "cli" / "main.py")}
-    seen = {name for _, name in imports(PACKAGE / "fields.py")}
-    assert "resource_objects.base.ResourceObject" not in seen
-    assert "resource_objects._ovo.fields" in seen
-
-
-def late_imports(path: Path) -> set[str]:
-    """Return the modules of ours that functions of a module import."""
-    known = house().modules
-    functions = known[module_name(path).removesuffix(".__init__")].functions()
-    spans = [range(one.lineno, (one.end_lineno or one.lineno) + 1) for one in functions]
-    names = {name for line, name in imports(path) if any(line in span for span in spans)}
-    return {name if name in known else name.rpartition(".")[0] for name in names}
-
-
-#: Imports each module of a list alone, in a fork of a process that has what is not ours.
-EACH_ALONE = """
-import importlib, json, os, sys, warnings
-warnings.simplefilter("ignore")
-import alembic.command, cliff.app, numpy, oslo_db.sqlalchemy.enginefacade
-import oslo_versionedobjects.base
-assert not any(name.startswith("resource_objects") for name in sys.modules)
-for name in json.loads(sys.argv[1]):
-    child = os.fork()
-    if not child:
-        importlib.import_module(name)
-        ours = [one for one in sys.modules if one.startswith("resource_objects")]
-        print(json.dumps([name, ours]))
-        sys.stdout.flush()
-        os._exit(0)
-    if os.waitpid(child, 0)[1]:
-        sys.exit(f"{name} cannot be imported")
-"""
-
-
-def test_an_import_inside_a_function_puts_off_what_is_not_loaded_yet() -> None:
-    late = {module_name(path): found for path in modules() if (found := late_imports(path))}
-    assert "resource_objects.cli.tour" in late
-    told = silent(EACH_ALONE, arguments=[json.dumps(list(late))])
-    loaded = dict(json.loads(line) for line in told.splitlines())
-    assert {name: late[name] & set(loaded[name]) for name in late} == {name: set() for name in late}
 
 
 def test_the_rooms_of_the_algebra_are_pure() -> None:

