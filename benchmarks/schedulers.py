@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import resource_objects as ro
 from benchmarks import fleets, servers
 from benchmarks.measure import RATE, Row
-from resource_objects.exceptions import CapacityException, Stale
+from resource_objects.exceptions import CapacityException, ResourceObjectsError
 from resource_objects.providers.feed import Cursor
 from resource_objects.requests import Request
 from resource_objects.search.order import Order
@@ -213,7 +213,7 @@ class Scheduler:
             self._tries += 1
             try:
                 return commit(*args, **options)
-            except (CapacityException, Stale):
+            except ResourceObjectsError:
                 self._lost += 1
                 raise
 

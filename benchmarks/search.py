@@ -6,12 +6,11 @@ Figures are CPU time, the best of several rounds.
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator
 
 import resource_objects as ro
 from benchmarks import fleets
-from benchmarks.measure import Row, milliseconds, rate
+from benchmarks.measure import RATE, Row, least_seconds, milliseconds
 from resource_objects.requests import Gang, Member, Request, RequestGroup
 from resource_objects.scheduler import RequestSpec, Scheduler
 from resource_objects.search import Snapshot
@@ -52,12 +51,15 @@ def _plain_hosts(ledger: ro.Ledger) -> Iterator[Row]:
 
 
 def _loop(title: str, ledger: ro.Ledger, request: Request, limit: float) -> Row:
-    def loop(number: int) -> None:
-        ledger.claim(f"job-{number}", ledger.snapshot().candidates(request, limit=1))
-        ledger.release(f"job-{number}")
+    numbers = itertools.count()
 
-    name = f"{title}: snapshot, search, claim and release"
-    return rate(name, loop, 100, limit=limit, rounds=7, clock=time.process_time)
+    def loop() -> None:
+        name = f"job-{next(numbers)}"
+        ledger.claim(name, ledger.snapshot().candidates(request, limit=1))
+        ledger.release(name)
+
+    figure = 1 / least_seconds(loop, calls=100)
+    return Row(f"{title}: snapshot, search, claim and release", RATE, figure, limit=limit)
 
 
 def _gangs(snapshot: Snapshot) -> Iterator[Row]:
