@@ -4,7 +4,7 @@ Hosts are rows of arrays, without a ledger. A job on 1,200 hosts costs some 100 
 (``fgd``: twice that)::
 
     python -m benchmarks.packing --generate 60,1500 --runs 3
-    python -m benchmarks.packing --hosts hosts.csv --jobs jobs.csv --policy fgd --plot packed.svg
+    python -m benchmarks.packing --hosts hosts.csv --jobs jobs.csv --policy fgd
 
 The policies are those of Q. Weng et al., "Beware of Fragmentation" (USENIX ATC 2023), section 5:
 
@@ -23,11 +23,10 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -244,27 +243,6 @@ POLICIES: dict[str, Callable[[Fleet, np.random.Generator], Choose]] = {
 # --- the program ----------------------------------------------------------------------------------
 
 
-def plot_packings(packings: Sequence[Packing], path: str | os.PathLike[str]) -> None:
-    """Plot the allocated and the fragmented GPUs against the requested ones (by Matplotlib)."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8, 3.4), layout="constrained")
-    left, right = (figure.add_subplot(1, 2, number) for number in (1, 2))
-    colours: dict[str, Any] = {}
-    for packing in packings:
-        label = None if packing.policy in colours else packing.policy
-        style = {"color": colours.get(packing.policy), "linewidth": 1}
-        (line,) = left.plot(100 * packing.arrived, 100 * packing.allocated, label=label, **style)
-        style["color"] = colours.setdefault(packing.policy, line.get_color())
-        right.plot(100 * packing.arrived, 100 * packing.fragmented, **style)
-    left.set_ylabel("allocated, % of all GPUs")
-    right.set_ylabel("fragmented, % of all GPUs")
-    left.legend()
-    for axes in (left, right):
-        axes.set_xlabel("arrived, % of all GPUs")
-    figure.savefig(path)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print a line for each run of each policy."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.packing", description=__doc__)
@@ -277,7 +255,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     add("--policy", action="append", help="random, best-fit or fgd; may be repeated; else all")
     add("--runs", type=int, default=1, metavar="N", help="runs of each policy, with further seeds")
     add("--load", type=float, default=1.3, help="the requested multiple of all GPUs (1.3)")
-    add("--plot", metavar="FILE", help="a chart: .svg, .png or .pdf")
     options = parser.parse_args(arguments)
     if bool(options.generate) == bool(options.hosts and options.jobs):
         parser.error("--generate, or --hosts and --jobs")
@@ -286,13 +263,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         trace = Trace.generated(hosts=hosts, jobs=jobs, seed=options.seed)
     else:
         trace = Trace.read(options.hosts, options.jobs)
-    packings = []
     for policy in options.policy or POLICIES:
         for run in range(options.runs):
-            packings.append(pack(trace, policy, seed=options.seed + run, load=options.load))
-            print(packings[-1])
-    if options.plot:
-        plot_packings(packings, options.plot)
+            print(pack(trace, policy, seed=options.seed + run, load=options.load))
 
 
 if __name__ == "__main__":

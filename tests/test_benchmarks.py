@@ -136,14 +136,9 @@ def test_invalid_arguments_of_a_packing_are_refused() -> None:
         pack(Trace((), ()))
 
 
-def test_the_program_prints_a_line_for_each_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    drawing = tmp_path / "packed.svg"
-    words = "--generate 10,200 --policy fgd --policy random --runs 2 --plot"
-    packing.main([*words.split(), str(drawing)])
+def test_the_program_prints_a_line_for_each_run(capsys: pytest.CaptureFixture[str]) -> None:
+    packing.main(["--generate", "10,200", "--policy", "fgd", "--policy", "random", "--runs", "2"])
     lines = capsys.readouterr().out.splitlines()
     assert [line.split(":")[0] for line in lines] == ["fgd", "fgd", "random", "random"]
-    assert drawing.read_text().count("<path") > 6
     with pytest.raises(SystemExit):
         packing.main([])
