@@ -66,7 +66,7 @@ ro.Inventories.obj_from_primitive(host.obj_to_primitive())
 
 
 def silent(program: str, *flags: str) -> str:
-    """Return what a program prints that must end well and print no error."""
+    """Return the output of a program that ends with status 0 and without errors."""
     command = [sys.executable, *flags, "-c", program]
     ran = subprocess.run(command, capture_output=True, text=True)
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -67,7 +67,7 @@ DEVICES = (
 
 
 class Drift(enum.Enum):
-    """What nova's tracker says otherwise, from the step on that is named."""
+    """A difference of nova's tracker, from the step on that is named."""
 
     SWAP = "swap is added to whole GB as a fraction, and each sum is cut"
     COUNTS_UNSEEN = "CPUs, memory and disk are not looked at by a claim"
@@ -299,7 +299,7 @@ class Site:
         raise AssertionError(found)
 
     def differences(self) -> dict[tuple[str, str], tuple[Any, Any]]:
-        """Return what is used otherwise, by host: what nova says, and what we do."""
+        """Return the different usages by host: nova's and ours."""
         return {
             (host, what): (theirs, ours)
             for host, agent in self.agents.items()
@@ -361,7 +361,7 @@ class Site:
         return {one for one, state in self.agents[host].devices().items() if state == "allocated"}
 
     def _taken(self, host: str, size: Size, topology: Any, before: set[str]) -> dict[str, Any]:
-        """Return what is asked, in the cells and with the devices that nova chose."""
+        """Return the requested amounts in the cells and with the devices that nova chose."""
         asked = size.amounts(ALIASES)
         if size.cells:
             wanted: NUMATopologyAmount = asked["NUMA_TOPOLOGY"]

@@ -29,7 +29,7 @@ class Answer:
 
     @classmethod
     def of(cls, response: webob.Response) -> Answer:
-        """Return what is compared of a response."""
+        """Return the compared parts of a response."""
         headers: dict[str, Any] = {}
         for header, said in response.headers.items():
             name = header.lower()
@@ -80,7 +80,7 @@ class Unlike:
 
     @property
     def where(self) -> tuple[str, ...]:
-        """What differs: ``status``, ``body``, headers by name; after a write what is ``kept``."""
+        """The differing parts: ``status``, ``body``, headers; after a write the rows ``kept``."""
         found = [] if self.state[0] == self.state[1] else ["kept"]
         if self.theirs.status != self.ours.status:
             found.append("status")

@@ -167,7 +167,7 @@ def _group(group: RequestGroup) -> Any:
 
 
 def wide(request: Request) -> Any:
-    """Return what is asked of the whole as Placement's parameters.
+    """Return the parameters of Placement for the unnamed group.
 
     The policy is always said: without one Placement adds the amounts of several groups up in the
     wrong places (``test_amounts_of_groups_leak_without_a_policy``).

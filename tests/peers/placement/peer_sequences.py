@@ -50,7 +50,7 @@ def empty(placement: Placement) -> None:
 
 @dataclasses.dataclass
 class Ran:
-    """What became of a sequence."""
+    """The result of a sequence."""
 
     #: since both were empty
     sent: list[Sent] = dataclasses.field(default_factory=list)
@@ -61,7 +61,7 @@ class Ran:
 
 @dataclasses.dataclass
 class Told:
-    """What two applications answered to a request."""
+    """The answers of two applications to a request."""
 
     unlike: Unlike
     names: list[str]  #: of the differences that explain what differs
@@ -166,7 +166,7 @@ def _still(
 
 
 def _request(application: Application, sent: Sent) -> Request | None:
-    """Return what candidates are asked for, as the service understands it; None if it does not."""
+    """Return the request as the service parses it; None if it is refused."""
     if sent.path.partition("?")[0] != "/allocation_candidates":
         return None
     http = webob.Request.blank(sent.path)

@@ -51,7 +51,7 @@ _THEIRS = {
 
 
 def theirs(placement: Placement) -> State:
-    """Return what Placement holds."""
+    """Return the allocations and definitions in Placement."""
     with placement.engine.connect() as connection:
         return {
             kind: {tuple(row) for row in connection.exec_driver_sql(query)}
@@ -60,7 +60,7 @@ def theirs(placement: Placement) -> State:
 
 
 def ours(ledger: Ledger) -> State:
-    """Return what a ledger holds."""
+    """Return the allocations and definitions in a ledger."""
     found: State = {kind: set() for kind in _THEIRS}
     for one in ledger.backend.list_providers(ProviderFilter(), 1000):
         uuid, name, generation = one.uuid, translation.client_name(one), translation.generation(one)

@@ -111,7 +111,7 @@ def _consumer_generation(placement: Placement, consumer: str) -> int | None:
 
 
 def _statements(placement: Placement, count: statements.Count, *args: Any) -> int:
-    """Return how many statements one request sends."""
+    """Return the number of statements of one request."""
     count.reset()
     placement.ask(*args)
     return count.statements

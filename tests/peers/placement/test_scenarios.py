@@ -44,7 +44,7 @@ MOST_GROUPS = 4
 
 
 def asks() -> Iterator[tuple[Path, int]]:
-    """Yield what can be asked of Placement: file, and number of the step."""
+    """Yield the questions that Placement can answer: file, and number of the step."""
     for path in FILES:
         for number, step in enumerate(DrawnCase.read(path).steps):
             if path.stem != ERRORS and isinstance(step, Ask) and _can_be_asked(step):
@@ -91,7 +91,7 @@ def test_placement_answers_what_the_scenario_says(
 def _found(
     placement: Placement, columns: Columns, request: Request, kinds: Kinds
 ) -> set[Hashable] | None:
-    """Return what Placement finds, None if it fails."""
+    """Return the candidates of Placement, None if it fails."""
     kept = peer_fleets.keep(placement, columns)
     try:
         return {kinds.of_answer(one) for one in kept.answers(_with_uuids(request, columns))}
