@@ -18,7 +18,7 @@ from resource_objects.ledger import Ledger
 from resource_objects.requests import Request
 from resource_objects.rest import candidates, errors
 from resource_objects.rest.request import ClientRequest
-from resource_objects.rest.wsgi import VERSIONS, Application
+from resource_objects.rest.wsgi import Application
 from tests.peers.placement import peer_differences, peer_state
 from tests.peers.placement.peer_answers import Answer, Unlike
 from tests.peers.placement.peer_requests import Asker, Sent, World
@@ -171,7 +171,9 @@ def _request(application: Application, sent: Sent) -> Request | None:
         return None
     http = webob.Request.blank(sent.path)
     try:
-        http.environ[errors.VERSION] = extract_version(dict(sent.headers), "placement", VERSIONS)
+        http.environ[errors.VERSION] = extract_version(
+            dict(sent.headers), "placement", errors.VERSIONS
+        )
         return candidates.request_of(ClientRequest(http, application.ledger, {}))
     except (errors.Refused, ValueError, UnicodeDecodeError):
         return None
