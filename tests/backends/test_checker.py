@@ -42,7 +42,6 @@ from resource_objects.resources.numa import HostCell, NUMATopologyInventory
 from resource_objects.resources.records import KindRecord
 from resource_objects.store import decide, write
 from resource_objects.store.rows import InventoryRow, Rows
-from resource_objects.store.write import DefinitionWork
 from resource_objects.testing.conformance import BackendConformance
 from resource_objects.testing.conformance.statistics import LOAD, STATE, UP
 from resource_objects.testing.conformance.suite import (
@@ -385,8 +384,8 @@ def _without_shares(rows: Rows, key: Key) -> InventoryRow | None:
         ),
         (Rows, "inventory", _without_shares, "test_a_full_target_refuses"),
         (
-            DefinitionWork,
-            "_check_generation",
+            write,
+            "check_generation",
             lambda *_: None,
             "test_a_stale_change_changes_nothing",
         ),

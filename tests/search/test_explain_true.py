@@ -39,7 +39,10 @@ _AT_ONCE = {
     "limited cells and devices": 12,
 }
 #: Worlds of which something untrue was told once, or true sentences were not believed.
-_FOUND = [("limited cells and devices", 481), ("devices", 1386)]
+_FOUND = [
+    *(("limited cells and devices", 481), ("devices", 1386), ("cells", 53)),
+    *(("limits", 228), ("counts", 1446), ("out of service", 278)),
+]
 #: Cases of each sort: some thousand worlds, of those that take long some hundred.
 CASES = [pytest.param(sort, seed, 1) for sort, seed in _FOUND] + [
     pytest.param(sort, start, count, marks=() if not start else pytest.mark.long)

@@ -17,6 +17,7 @@ import resource_objects as ro
 from resource_objects import exceptions
 from resource_objects.providers.columns import AllocationColumns, Columns, UnitColumns
 from resource_objects.providers.disabled import Disabled
+from resource_objects.reasons import sentences
 from resource_objects.requests import Request
 from resource_objects.scheduler.filters import NamedFilter
 from resource_objects.scheduler.filters.hosts import Affinity
@@ -87,7 +88,7 @@ def lines_of(explained: Any) -> Iterator[tuple[str, str]]:
             dataclasses.replace(one, where=None if one.where == host else one.where)
             for one in reasons
         ]
-        yield host, f"{host}: {'; '.join(map(str, parts))}"
+        yield host, f"{host}: {'; '.join(sentences(parts))}"
 
 
 # --- counts ---

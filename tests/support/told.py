@@ -325,6 +325,8 @@ class Sentence:
             yield "so much is free"
         if self._is_located_too and self._is_of_one():
             return
+        if self._are_placements() and (yield from self._is_asked(silently=True)):
+            return
         some = self._counted_set(self._sets())
         if self.kept.shares and (some is None or not (yield from self._is_asked(silently=True))):
             yield from self._elsewhere()
@@ -397,6 +399,7 @@ class Sentence:
             self.groups and reason.requested != self.asked.get(reason.resource or "")
         ):
             yield self.places
+            yield [number for number in self.places if not self._is_out(number)]
         if where != self.root or len(self.places) == 1 or where in self.places:
             yield [where]
         group, may, has = self.group, self.may(), self.reading.traits_of
@@ -426,6 +429,37 @@ class Sentence:
             if reason.bound == bound and is_used and dict(reason.holders) == held:
                 return some
         return None
+
+    def _are_placements(self) -> bool:
+        """Return whether the figures are those of single units that share slices of a device."""
+        reason, name = self.reason, self.reason.resource or ""
+        single = [[number] for number in self.may()] if self.groups else []
+        for some in itertools.chain(self._sets(), single):
+            places = [(number, name) for number in some]
+            if not places or not all(map(self._is_placement, places)):
+                continue
+            free = sum(max(0, self.kept.left(place)) for place in places)
+            targets = {target for place in places for target, _ in self.kept.shares[place]}
+            sources = {source for target in targets for source, _ in self.rows.into[target]}
+            if (
+                reason.rule is Rule.CAPACITY
+                and (reason.bound, reason.free) == (len(places), free)
+                and dict(reason.holders) == self.rows.holders({*places, *sources})
+            ):
+                return True
+        return False
+
+    def _is_placement(self, place: Place) -> bool:
+        number, name = place
+        stock = self.kept.rows[number].stocks.get(name)
+        return (
+            stock is not None
+            and stock.capacity == 1
+            and any(
+                of != number and self.kept.rows[of].stocks[of_name].capacity == 1
+                for (of, of_name), _ in self.kept.shares.get(place, ())
+            )
+        )
 
     def _elsewhere(self) -> Iterator[str]:
         """What is taken is used of another inventory too, of which so much is not left."""

@@ -173,7 +173,8 @@ class Shortage:
     def _full(self, numbers: list[int]) -> list[Reason]:
         """Return that inventories are full, or others that they use through shares."""
         fleet, amount, free, unshared = self.fleet, self.amount, self._free, self._unshared
-        if fleet.has_shares and placements(fleet)[numbers].all():
+        is_limited = fleet.rule_of(numbers) is Rule.LIMIT
+        if fleet.has_shares and not is_limited and placements(fleet)[numbers].all():
             return [no_placement(fleet, self.host, amount, numbers, self._sum(numbers))]
         is_short = sum(unshared[number] for number in numbers) < amount
         reasons = [self._capacity(numbers)] if is_short else []
@@ -214,9 +215,8 @@ class Shortage:
         ]
 
     def _capacity(self, numbers: list[int]) -> Reason:
-        figures = figures_of(self.fleet, numbers)
-        where, resource = self._where(numbers), self.resource
-        return Reason(requested=self.amount, resource=resource, where=where, **figures)
+        figures, where = figures_of(self.fleet, numbers), self._where(numbers)
+        return Reason(requested=self.amount, resource=self.resource, where=where, **figures)
 
     # --- unit rules ---
 
