@@ -81,11 +81,6 @@ def line_faults(world: World, explained: object) -> list[str]:
     return list(line.faults(explained.answer, could, is_exact=is_exact))  # type: ignore[attr-defined]
 
 
-def unheld(columns: Columns) -> Columns:
-    """Return what would be kept if nobody held anything."""
-    return worlds.unheld(columns)
-
-
 @pytest.mark.law(6, 9)
 @pytest.mark.parametrize("start", some(range(0, 3_000, 12)))
 def test_what_could_never_be_cannot_be_if_nobody_holds_anything(start: int) -> None:
@@ -96,7 +91,7 @@ def test_what_could_never_be_cannot_be_if_nobody_holds_anything(start: int) -> N
         outlooks = world.explained().outlooks
         if not outlooks:
             continue
-        could = {one.host for one in candidates(unheld(world.columns), world.request)}
+        could = {one.host for one in candidates(worlds.unheld(world.columns), world.request)}
         if world.request.compatibility is None:  # else who gives nothing itself is found once
             for host, outlook in outlooks.items():
                 right = Outlook.NOT_NOW if host in could else Outlook.NEVER

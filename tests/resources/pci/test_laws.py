@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from resource_objects import exceptions
 from resource_objects.exceptions import CapacityException, InvalidInput, SearchLimitReached
 from resource_objects.interop.nova.pci_devices import device_pools
-from resource_objects.reasons import Rule
+from resource_objects.reasons import Reason, Rule
 from resource_objects.resources.context import CellMap, ChosenCells, Context
 from resource_objects.resources.pci import (
     Device,
@@ -262,22 +262,24 @@ def test_every_refusal_says_which_rule_failed_with_its_figures(question: PCIQues
 @rarely_fits
 @given(pci_questions(max_requests=3))
 def test_a_request_that_cannot_be_met_alone_is_refused_for_itself(question: PCIQuestion) -> None:
-    """One reason for each request that fails individually, none for the others."""
+    """Each request that fails individually has a reason, equal ones share it, others have none."""
     amount = question.amount
     assume(not any(request.providers for request in amount.requests))
     inventory = question.inventory()
 
-    def rules(requested: PCIAmount) -> list[tuple[Rule, int]]:
+    def reasons(requested: PCIAmount) -> tuple[Reason, ...]:
         try:
             inventory.fit(requested, **how(question))
         except CapacityException as refusal:
-            return [(reason.rule, reason.requested) for reason in refusal.reasons]
-        return []
+            return refusal.reasons
+        return ()
 
-    single = [rule for request in amount.requests for rule in rules(PCIAmount([request]))]
-    by_themselves = [rule for rule in single if rule[0] is not Rule.AT_ONCE]
+    amounts = [PCIAmount([request]) for request in amount.requests]
+    single = dict.fromkeys(reason for individual in amounts for reason in reasons(individual))
     assume(single)
-    assert rules(amount) == (by_themselves or [(Rule.AT_ONCE, amount.count)])
+    expected = [(r.rule, r.requested) for r in single if r.rule is not Rule.AT_ONCE]
+    expected = expected or [(Rule.AT_ONCE, amount.count)]
+    assert [(reason.rule, reason.requested) for reason in reasons(amount)] == expected
 
 
 @pytest.mark.law(7)
