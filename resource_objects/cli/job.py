@@ -477,7 +477,7 @@ def _this_machine(ledger: Ledger) -> str:
     for candidate in dict.fromkeys((name, name.partition(".")[0])):
         if next(ledger.providers(name=candidate), None) is not None:
             return candidate
-    raise base.Misused(f"this machine, {name}, is no provider of the ledger; say --at PROVIDER")
+    raise base.Misused(f"this machine, {name}, is not in the ledger; use --at PROVIDER")
 
 
 class _Keeper:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 #: The options for filters and weighers.
 PIPELINE = (
-    base.repeated("--filter", "NAME", "further requested amounts; may be repeated", default=None),
+    base.repeated("--filter", "NAME", "a filter of hosts; may be repeated", default=None),
     base.repeated(
         "--weigh",
         "NAME[=MULTIPLIER]",

@@ -598,7 +598,7 @@ def test_it_runs_here_or_where_it_is_told(start, ledger):
     _, err = child.communicate(timeout=60)
     assert child.returncode == 2
     assert err == (
-        f"resource-objects: this machine, {HERE}, is no provider of the ledger; say --at PROVIDER\n"
+        f"resource-objects: this machine, {HERE}, is not in the ledger; use --at PROVIDER\n"
     )
 
 

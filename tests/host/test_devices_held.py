@@ -19,20 +19,11 @@ from resource_objects.host.tree import provider_tree
 from resource_objects.providers.provider import stored_classes
 from resource_objects.site import export_site
 from resource_objects.testing.refusals import raises_code
+from tests.host.trees import virtual_functions
 
 GPU, OTHER = (PCIDevice(f"0000:{bus}:00.0", "10de", "2330", "030200") for bus in ("3b", "5e"))
 PF = PCIDevice("0000:60:00.0", "8086", "37d2", "020000", kind=DeviceKind.PF, sriov_totalvfs=8)
-VFS = tuple(
-    PCIDevice(
-        f"0000:60:02.{index}",
-        "8086",
-        "154c",
-        "020000",
-        kind=DeviceKind.VF,
-        parent_address=PF.address,
-    )
-    for index in range(3)
-)
+VFS = virtual_functions(PF, 3)
 RULES = ("10de:*=PGPU", "8086:37d2=CUSTOM_NIC", "8086:154c=SRIOV_NET_VF")
 CHANGED = "retained: changed, stays as it was until its release; allocated to job-1"
 UNTIL = "stays as it was until the release of"

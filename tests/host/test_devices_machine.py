@@ -17,21 +17,12 @@ from resource_objects.host.settings import HostSettings
 from resource_objects.host.sync import sync_host
 from resource_objects.host.tree import provider_tree
 from resource_objects.providers.audit import FindingKind
+from tests.host.trees import virtual_functions
 from tests.support.lengths import examples
 
 GPUS = tuple(PCIDevice(f"0000:{bus}:00.0", "10de", "2330", "030200") for bus in ("3b", "5e"))
 PF = PCIDevice("0000:60:00.0", "8086", "37d2", "020000", kind=DeviceKind.PF, sriov_totalvfs=8)
-VFS = tuple(
-    PCIDevice(
-        f"0000:60:02.{index}",
-        "8086",
-        "154c",
-        "020000",
-        kind=DeviceKind.VF,
-        parent_address=PF.address,
-    )
-    for index in range(3)
-)
+VFS = virtual_functions(PF, 3)
 WHOLE = dataclasses.replace(PF, kind=DeviceKind.PCI, sriov_totalvfs=None)
 #: The possible content of the slots of a host.
 SHOWN = st.tuples(

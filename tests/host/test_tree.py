@@ -27,7 +27,7 @@ from resource_objects.host.machine import (
 from resource_objects.host.settings import HostSettings
 from resource_objects.host.tree import provider_tree
 from resource_objects.testing.refusals import raises_code
-from tests.host.trees import configured
+from tests.host.trees import configured, virtual_functions
 from tests.support.lengths import examples
 
 GIB = 1024 * MIB
@@ -35,17 +35,7 @@ SMT = "HW_CPU_HYPERTHREADING"
 GPU = PCIDevice("0000:3b:00.0", "10de", "2330", "030200")
 AUDIO = PCIDevice("0000:3b:00.1", "10de", "10fa", "040300")
 PF = PCIDevice("0000:60:00.0", "8086", "37d2", "020000", kind=DeviceKind.PF, sriov_totalvfs=2)
-VFS = tuple(
-    PCIDevice(
-        f"0000:60:02.{index}",
-        "8086",
-        "154c",
-        "020000",
-        kind=DeviceKind.VF,
-        parent_address=PF.address,
-    )
-    for index in range(2)
-)
+VFS = virtual_functions(PF, 2)
 
 
 def box(**facts) -> Machine:

@@ -488,3 +488,12 @@ def configured(make: Callable[..., Any], machine: Machine, **arguments: Any) -> 
     settings = {name: value for name, value in arguments.items() if name in _SETTINGS}
     other_items = {name: value for name, value in arguments.items() if name not in _SETTINGS}
     return make(machine, HostSettings(**settings), **other_items)
+
+
+def virtual_functions(card: PCIDevice, count: int) -> tuple[PCIDevice, ...]:
+    """Return virtual functions of a card, at 0000:60:02.0 and the next addresses."""
+    address, ids = "0000:60:02.{}", ("8086", "154c", "020000")
+    return tuple(
+        PCIDevice(address.format(n), *ids, kind=DeviceKind.VF, parent_address=card.address)
+        for n in range(count)
+    )
